@@ -1,0 +1,44 @@
+# Every verb sets up what it needs: `make demo` works in a fresh clone with only Python >= 3.11 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint types bench format clean
+
+help:  ## Explain each verb.
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "abreast needs Python 3.11 or newer, and $(PYTHON) is older: try  make PYTHON=python3.11 ..."; exit 2; }
+	@echo "Setting up .venv (once; a few minutes on a slow line) ..."
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+setup: .venv/.ready  ## Build .venv (once; quick when nothing changed).
+
+demo: setup  ## Train 5 agents in treasure hunt for a couple of minutes, with a live display.
+	@$(BIN)/abreast train treasurehunt --agents 5
+
+test: setup lint types  ## Lint, types and all tests: what CI runs.
+	@$(BIN)/python -m pytest
+
+lint: setup  ## Check style with ruff.
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: setup  ## Check types with mypy (strict for src).
+	@$(BIN)/mypy
+
+bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/README.md.
+	@$(BIN)/python benchmarks/sequential.py
+	@$(BIN)/python benchmarks/map_size.py
+	@$(BIN)/python benchmarks/learning.py
+
+format: setup  ## Rewrite the code in the house style.
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+clean:  ## Remove what the verbs made, run folders aside.
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist

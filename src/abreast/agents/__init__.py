@@ -1,0 +1,5 @@
+"""Agents: entities that see, choose, act and remember."""
+
+from abreast.agents.agent import Agent, MovingAgent
+
+__all__ = ["Agent", "MovingAgent"]

@@ -1,0 +1,102 @@
+"""Entities that see, choose, act and remember."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from numpy.typing import NDArray
+
+from abreast.models.base import BaseModel
+from abreast.worlds import ActionSpec, Entity, Gridworld, Location, ObservationSpec, Sprite
+
+
+class Agent(Entity):
+    """An entity with a body in the world and a model of its own.
+
+    A turn of an agent is `transition`: see, choose, act, remember. Subclasses say what an action does, in `act`; the
+    other steps can be replaced one by one.
+    """
+
+    def __init__(
+        self,
+        observation_spec: ObservationSpec,
+        action_spec: ActionSpec,
+        model: BaseModel,
+        location: Location | None = None,
+    ) -> None:
+        self.observation_spec = observation_spec
+        self.action_spec = action_spec
+        self.model = model
+        self.score = 0.0
+        if location is not None:
+            self.location = location
+
+    def reset(self) -> None:
+        """A new epoch begins."""
+        self.score = 0.0
+
+    def pov(self, world: Gridworld) -> NDArray[Any]:
+        """What the agent sees."""
+        return self.observation_spec.observe(world, self.location)
+
+    def get_action(self, state: NDArray[Any]) -> int:
+        """The action the model chooses in a state."""
+        return self.model.take_action(state)
+
+    def act(self, world: Gridworld, action: int) -> float:
+        """Do it; returns the reward."""
+        raise NotImplementedError(f"{type(self).__name__}.act says what its actions do.")
+
+    def is_done(self, world: Gridworld) -> bool:
+        """Whether the episode has ended for good for this agent (not merely run out of turns)."""
+        return world.is_done
+
+    def add_memory(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
+        """Remember the step just lived."""
+        self.model.remember(state, action, reward, done)
+
+    def transition(self, world: Gridworld) -> None:
+        """One turn of this agent."""
+        state = self.pov(world)
+        self.perform(world, state, self.get_action(state))
+
+    def perform(self, world: Gridworld, state: NDArray[Any], action: int) -> None:
+        """The second half of a turn: act on a choice made in `state`, and remember it."""
+        reward = self.act(world, action)
+        world.total_reward += reward
+        self.score += reward
+        self.add_memory(state, action, reward, self.is_done(world))
+
+
+class MovingAgent(Agent):
+    """An agent whose actions up, down, left and right move it, and who takes the value of what it walks into."""
+
+    DIRECTIONS: ClassVar[dict[str, tuple[int, int]]] = {"up": (-1, 0), "down": (1, 0), "left": (0, -1), "right": (0, 1)}
+
+    direction_sprites: Mapping[str, Sprite] = MappingProxyType({})
+    """Pictures by direction, for agents that look where they go."""
+    facing: str = "down"
+
+    def movement(self, action: int) -> Location:
+        """Where an action leads: the next cell in its direction, or the same cell for actions that do not move."""
+        name = self.action_spec.get_readable_action(action)
+        if name not in self.DIRECTIONS:
+            return self.location
+        self.face(name)
+        rows, columns = self.DIRECTIONS[name]
+        row, column, layer = self.location
+        return (row + rows, column + columns, layer)
+
+    def face(self, direction: str) -> None:
+        """Turn into a direction."""
+        self.facing = direction
+        self.sprite = self.direction_sprites.get(direction, type(self).sprite)
+
+    def act(self, world: Gridworld, action: int) -> float:
+        """Walk: the reward is the value of what stands in the cell, whether or not it lets the agent pass."""
+        destination = self.movement(action)
+        if destination == self.location or not world.valid_location(destination):
+            return 0.0
+        reward = world.observe(destination).value
+        world.move(self, destination)
+        return reward

@@ -1,0 +1,43 @@
+"""Every exception abreast raises on purpose.
+
+A message is one sentence a user can act on: what was given, what was expected, what follows, what to do.
+The command line prints it and exits with code 2; no traceback, because the fault is in the input, not the program.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class AbreastError(Exception):
+    """Base of all errors below; catch this to catch them all."""
+
+
+class ConfigError(AbreastError):
+    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+
+
+class WorldError(AbreastError):
+    """The world cannot be laid out or changed as asked."""
+
+
+class ReplayError(AbreastError):
+    """A row does not fit the replay buffer, or the buffer is used against its contract."""
+
+
+class ModelFileError(AbreastError):
+    """A model file is missing, damaged, or belongs to another kind of model."""
+
+
+class GameError(AbreastError):
+    """A game is not found, or does not keep the contract of a game."""
+
+
+class RunFolderError(AbreastError):
+    """The run folder cannot be written or is not a run folder."""
+
+
+def nearest(given: str, known: Iterable[str]) -> str:
+    """A closing hint that names the closest known spelling, or all of them when none is close."""
+    names = sorted(known)
+    close = get_close_matches(given, names, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(names)}."

@@ -1,0 +1,5 @@
+"""Games: each folder here is one, and nothing outside a game's folder knows of it."""
+
+from abreast.games.registry import Game, find_game, list_games
+
+__all__ = ["Game", "find_game", "list_games"]

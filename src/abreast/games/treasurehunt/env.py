@@ -1,0 +1,27 @@
+"""Treasure hunt as an environment."""
+
+from abreast.games.treasurehunt.agents import TreasurehuntAgent
+from abreast.games.treasurehunt.entities import Bone, Food, Gem, Sand, Wall
+from abreast.games.treasurehunt.world import TreasurehuntConfig, TreasurehuntWorld
+from abreast.training import Environment
+from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec
+
+KINDS = [kind.kind for kind in (EmptyEntity, Wall, Sand, Gem, Food, Bone, TreasurehuntAgent)]
+
+
+class TreasurehuntEnv(Environment):
+    """Agents hunt for gems."""
+
+    world_section = TreasurehuntConfig
+    world: TreasurehuntWorld
+
+    def setup_agents(self) -> None:
+        view = OneHotObservationSpec(KINDS, vision_radius=self.config.model.agent_vision_radius)
+        actions = ActionSpec(["up", "down", "left", "right"])
+        for number in range(self.config.experiment.num_agents):
+            model = self.make_model(view, actions.n_actions, number)
+            self.agents.append(TreasurehuntAgent(view, actions, model, number))
+
+    def populate_environment(self) -> None:
+        self.world.lay_out()
+        self.world.scatter(self.agents, onto=EmptyEntity.kind)

@@ -1,0 +1,53 @@
+"""The beach of treasure hunt."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from abreast.games.treasurehunt.entities import Bone, Food, Gem, Item, Sand, Wall
+from abreast.settings import Section
+from abreast.training import Config, parse_config
+from abreast.worlds import EmptyEntity, Gridworld
+
+GROUND, TOP = 0, 1
+
+
+class TreasurehuntConfig(Section):
+    """Settings of the beach."""
+
+    height: int = Field(10, ge=3)
+    """Rows, the walls around included."""
+    width: int = Field(10, ge=3)
+    """Columns, the walls around included."""
+    spawn_prob: float = Field(0.02, ge=0, le=1)
+    """Chance of an empty cell to turn into an item, each turn."""
+    gem_value: float = 10.0
+    """Reward for a gem."""
+    food_value: float | None = None
+    """Reward for food; none: there is no food."""
+    bone_value: float | None = None
+    """Reward for a bone, usually negative; none: there are no bones."""
+
+
+class TreasurehuntWorld(Gridworld):
+    """Sand, walls around, and items that appear on empty cells, each kind with the same chance."""
+
+    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
+        self.settings: TreasurehuntConfig = parse_config(config, TreasurehuntConfig).world
+        values = {Gem: self.settings.gem_value, Food: self.settings.food_value, Bone: self.settings.bone_value}
+        self._items: list[tuple[type[Item], float]] = [(k, value) for k, value in values.items() if value is not None]
+        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+
+    def lay_out(self) -> None:
+        """Sand everywhere, walls around."""
+        self.fill(GROUND, Sand)
+        self.enclose(TOP, Wall)
+
+    def transition(self) -> None:
+        super().transition()
+        self.spawn(self._new_item, onto=EmptyEntity.kind, probability=self.settings.spawn_prob)
+
+    def _new_item(self) -> Item:
+        kind, value = self._items[int(self.rng.integers(len(self._items)))]
+        return kind(value)

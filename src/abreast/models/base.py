@@ -1,0 +1,160 @@
+"""The contract between an agent and the model that chooses and learns for it."""
+
+from pathlib import Path
+from typing import Any, ClassVar, Protocol, Self
+
+import numpy as np
+import pydantic
+from numpy.typing import DTypeLike, NDArray
+from pydantic import Field
+
+from abreast.replay import Buffer
+from abreast.settings import Section
+
+
+class ModelConfig(Section):
+    """Settings every model has."""
+
+    algorithm: str = "iqn"
+    """iqn, dqn, ppo or random."""
+    agent_vision_radius: int = Field(2, ge=0)
+    """How far an agent sees: a square of 2r+1 cells a side around it."""
+    n_frames: int = Field(5, ge=1)
+    """How many of the last frames the model sees at once."""
+    epsilon: float = Field(0.6, ge=0, le=1)
+    """Chance of a random action in the first epoch. (PPO explores by its own policy and takes no notice.)"""
+    epsilon_decay: float = Field(0.0001, ge=0, le=1)
+    """Share of epsilon that goes away each epoch."""
+    epsilon_min: float = Field(0.01, ge=0, le=1)
+    """Epsilon does not fall below this."""
+    gamma: float = Field(0.99, ge=0, le=1)
+    """Discount per step."""
+    learning_rate: float = Field(0.00025, gt=0)
+    """Step size of Adam."""
+    buffer_capacity: int = Field(1024, ge=1)
+    """Rows of experience kept per agent."""
+    batch_size: int = Field(64, ge=1)
+    """Rows per gradient step."""
+    gradient_steps: int = Field(1, ge=1)
+    """Gradient steps in one update. (PPO: passes over the new rows.)"""
+    gradient_norm: float = Field(1.0, gt=0)
+    """Longer gradients are shortened to this norm."""
+    hidden_size: int = Field(250, ge=1)
+    """Width of the hidden layers."""
+
+    on_policy: ClassVar[bool] = False
+    """Whether an update learns from every row since the one before, so that the replay must hold them all."""
+
+    @pydantic.model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.batch_size > self.buffer_capacity:
+            raise ValueError(
+                f"model.batch_size is {self.batch_size}, more than model.buffer_capacity {self.buffer_capacity}:"
+                " a batch would never be full. Raise buffer_capacity or lower batch_size."
+            )
+        return self
+
+
+class ObservationShape(Protocol):
+    """What a model needs to know of an observation; every ObservationSpec has it."""
+
+    dtype: DTypeLike
+    scale: float
+
+    @property
+    def input_size(self) -> tuple[int, ...]: ...
+
+
+class BaseModel:
+    """Chooses actions for one agent and learns from that agent's memory alone. Its caller's loop:
+
+        model.start_epoch_action(epoch=epoch)
+        while playing:
+            action = model.take_action(state)
+            model.remember(state, action, *world_says(action))     # reward, done
+        model.end_epoch_action(epoch=epoch)
+        loss = model.train_step()
+
+    Choosing and learning draw from separate random streams, because in a parallel run they happen in separate processes
+    and the result must be the same. Subclasses that override the epoch actions call the inherited ones too.
+    """
+
+    Config: ClassVar[type[ModelConfig]] = ModelConfig
+
+    def __init__(
+        self, observation: ObservationShape, n_actions: int, config: ModelConfig, seed: np.random.SeedSequence
+    ) -> None:
+        self.observation, self.n_actions, self.config = observation, n_actions, config
+        choosing, remembering, self._learning_seed = seed.spawn(3)
+        self.choosing_rng = np.random.default_rng(choosing)
+        self.epsilon = config.epsilon
+        self.updates = 0
+        self.memory = Buffer(
+            config.buffer_capacity,
+            observation.input_size,
+            dtype=observation.dtype,
+            n_frames=config.n_frames,
+            gamma=config.gamma,
+            seed=remembering,
+            **self.memory_options(),
+        )
+
+    def memory_options(self) -> dict[str, Any]:
+        """How this model's replay differs from the plain one: `n_step`, `extras`."""
+        return {}
+
+    def take_action(self, state: NDArray[Any]) -> int:
+        """The number of the action chosen in a state (one frame; models that stack frames remember the last ones)."""
+        raise NotImplementedError
+
+    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
+        """Put the step just lived into memory."""
+        self.memory.add(state, action, reward, done)
+
+    def train_step(self) -> float | None:
+        """One update from memory; returns its loss, or None while there is not yet enough to learn from."""
+        raise NotImplementedError
+
+    def start_epoch_action(self, *, epoch: int) -> None:
+        """Called before the first turn of an epoch."""
+
+    def end_epoch_action(self, *, epoch: int) -> None:
+        """Called after the last turn of an epoch: what comes next is another episode."""
+        self.memory.end_episode()
+
+    def epsilon_decay(self, rate: float) -> None:
+        """Explore less: epsilon loses the share `rate`, down to `epsilon_min`."""
+        self.epsilon = max(self.epsilon * (1 - rate), min(self.epsilon, self.config.epsilon_min))
+
+    def save(self, path: Path) -> None:
+        """Write everything learned to a safetensors file."""
+        raise NotImplementedError
+
+    def load(self, path: Path) -> None:
+        """Take everything learned from a file that `save` wrote; a file that does not fit changes nothing."""
+        raise NotImplementedError
+
+
+class RandomModel(BaseModel):
+    """Chooses every action with the same chance and learns nothing: the baseline."""
+
+    def __init__(
+        self, observation: ObservationShape, n_actions: int, config: ModelConfig, seed: np.random.SeedSequence
+    ) -> None:
+        super().__init__(observation, n_actions, config, seed)
+        self.epsilon = 1.0
+
+    def take_action(self, state: NDArray[Any]) -> int:
+        return int(self.choosing_rng.integers(self.n_actions))
+
+    def train_step(self) -> None:
+        return None
+
+    def epsilon_decay(self, rate: float) -> None:
+        """Always random."""
+
+    def save(self, path: Path) -> None:
+        """There is nothing to write."""
+
+    def load(self, path: Path) -> None:
+        """There is nothing to read."""

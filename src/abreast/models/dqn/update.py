@@ -1,0 +1,41 @@
+"""DQN: how it chooses and what it descends."""
+
+import torch
+from torch import Tensor
+
+from abreast.models.dqn.config import DQNConfig
+from abreast.models.dqn.loss import value_loss
+from abreast.models.dqn.network import DQNNetwork
+from abreast.models.value_model import ValueModel
+from abreast.replay import Batch
+
+
+class DQN(ValueModel):
+    """Deep Q-network with n-step returns; double-Q targets and dueling heads unless switched off."""
+
+    Config = DQNConfig
+    config: DQNConfig
+    online: DQNNetwork
+    target: DQNNetwork
+    policy: DQNNetwork
+
+    def make_network(self) -> DQNNetwork:
+        return DQNNetwork(self.input_size, self.n_actions, self.config)
+
+    def initialise(self, network: DQNNetwork) -> None:  # type: ignore[override]
+        for layer in (network.state, network.trunk, network.heads):
+            layer.initialise(self.learning_generator)
+
+    def action_values(self, frames: Tensor) -> Tensor:
+        values: Tensor = self.policy(frames)
+        return values
+
+    def loss(self, batch: Batch) -> Tensor:
+        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch).values()
+        with torch.no_grad():
+            next_BA = self.target(next_states)
+            chooser_BA = self.online(next_states) if self.config.double else next_BA
+            next_B = next_BA.gather(1, chooser_BA.argmax(dim=1, keepdim=True)).squeeze(1)
+            target_B = rewards + discounts * next_B
+        estimate_B = self.online(states).gather(1, actions[:, None]).squeeze(1)
+        return value_loss(estimate_B, target_B, weights)

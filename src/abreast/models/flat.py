@@ -1,0 +1,43 @@
+"""All parameters of a network in one block of memory.
+
+One block makes the operations on whole networks single calls: copying weights to the one who acts, blending them into a
+target, the norm of the gradient, a step of Adam. Each tensor starts at a multiple of 64 bytes, because the rounding of a
+matrix product depends on how its operands are aligned, and results must not.
+"""
+
+import torch
+from torch import Tensor, nn
+
+ALIGNMENT = 16
+"""In elements of four bytes: 64 bytes."""
+
+
+class FlatParameters:
+    """Moves the parameters of `network`, and their gradients, into one block each; the network goes on as before."""
+
+    def __init__(self, network: nn.Module) -> None:
+        self._shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
+        offset = 0
+        self._offsets: dict[str, int] = {}
+        for name, shape in self._shapes.items():
+            self._offsets[name] = offset
+            offset += -(-shape.numel() // ALIGNMENT) * ALIGNMENT
+        self.values = nn.Parameter(torch.zeros(offset))
+        self.values.grad = torch.zeros(offset)
+        places, gradients = self.views(self.values.data), self.views(self.values.grad)
+        for name, parameter in network.named_parameters():
+            places[name].copy_(parameter.data)
+            parameter.data = places[name]
+            parameter.grad = gradients[name]
+
+    def views(self, block: Tensor) -> dict[str, Tensor]:
+        """The parts of a block of this layout (parameters, gradients, moments of Adam), by parameter name."""
+        return {
+            name: block[offset : offset + self._shapes[name].numel()].view(self._shapes[name])
+            for name, offset in self._offsets.items()
+        }
+
+    @property
+    def gradients(self) -> Tensor:
+        assert self.values.grad is not None
+        return self.values.grad

@@ -1,0 +1,16 @@
+"""Settings of IQN."""
+
+from pydantic import Field
+
+from abreast.models.value_model import ValueConfig
+
+
+class IQNConfig(ValueConfig):
+    """Settings of IQN; the defaults are the reference learner."""
+
+    n_quantiles: int = Field(12, ge=1)
+    """Quantiles per state, both in the loss and when choosing."""
+    n_cosines: int = Field(64, ge=1)
+    """Cosines that describe a quantile fraction to the network."""
+    kappa: float = Field(1.0, gt=0)
+    """Where the Huber loss turns from a parabola into a line."""

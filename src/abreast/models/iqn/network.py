@@ -1,0 +1,42 @@
+"""The network of IQN: a distribution of returns per action, asked for by quantile fraction; dueling and noisy.
+
+Shapes: B batch, K quantiles, D inputs, H hidden, A actions.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from abreast.models.iqn.config import IQNConfig
+from abreast.models.layers import Linear, NoisyLinear, noisy_layers
+
+
+class IQNNetwork(nn.Module):
+    """`embed` the quantile fractions, then `forward` states with them."""
+
+    def __init__(self, n_inputs: int, n_actions: int, config: IQNConfig) -> None:
+        super().__init__()
+        hidden = config.hidden_size
+        self.state = Linear(n_inputs, hidden)
+        self.fraction = Linear(config.n_cosines, hidden)
+        self.trunk = NoisyLinear(hidden, hidden)
+        self.dueling = NoisyLinear(hidden, 1 + n_actions)  # column 0: value of the state; the others: advantages
+        self.frequencies = math.pi * torch.arange(1, config.n_cosines + 1)
+
+    def draw_noise(self, generator: torch.Generator) -> None:
+        """New noise for the noisy layers, used until the next draw."""
+        for layer in noisy_layers(self):
+            layer.draw_noise(generator)
+
+    def embed(self, fractions: Tensor) -> Tensor:
+        """Quantile fractions (…, K) as features (…, K, H)."""
+        return torch.relu(self.fraction(torch.cos(fractions[..., None] * self.frequencies)))
+
+    def forward(self, states_BD: Tensor, embedded: Tensor) -> Tensor:
+        """Quantiles of the return, (B, K, A); `embedded` is (B, K, H), or (K, H) for the same fractions everywhere."""
+        hidden_BH = torch.relu(self.state(states_BD))
+        features_BKH = torch.relu(self.trunk(hidden_BH[:, None, :] * embedded))
+        both: Tensor = self.dueling(features_BKH)
+        value_BK1, advantage_BKA = both[..., :1], both[..., 1:]
+        return value_BK1 + advantage_BKA - advantage_BKA.mean(dim=-1, keepdim=True)

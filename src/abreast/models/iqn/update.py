@@ -1,0 +1,75 @@
+"""IQN: how it chooses and what it descends."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from abreast.models.base import ObservationShape
+from abreast.models.iqn.config import IQNConfig
+from abreast.models.iqn.loss import quantile_huber_loss
+from abreast.models.iqn.network import IQNNetwork
+from abreast.models.network_model import generator_from
+from abreast.models.value_model import ValueModel
+from abreast.replay import Batch
+
+
+class IQN(ValueModel):
+    """Implicit quantile network with double-Q targets, dueling heads, noisy layers and n-step returns.
+
+    Two decisions about noise and fractions keep an action cheap. Noise for choosing is drawn once an epoch, not once an
+    action: exploration is then consistent within an episode. And the value of an action is its mean over the midpoints of
+    `n_quantiles` equal slices instead of random fractions: less variance, and their embedding is computed once an epoch.
+    """
+
+    Config = IQNConfig
+    config: IQNConfig
+    online: IQNNetwork
+    target: IQNNetwork
+    policy: IQNNetwork
+
+    def __init__(
+        self, observation: ObservationShape, n_actions: int, config: IQNConfig, seed: np.random.SeedSequence
+    ) -> None:
+        super().__init__(observation, n_actions, config, seed)
+        self.choosing_generator = generator_from(seed.spawn(1)[0])
+        self.midpoints = (torch.arange(config.n_quantiles) + 0.5) / config.n_quantiles
+        self._embedded_midpoints: Tensor | None = None
+
+    def make_network(self) -> IQNNetwork:
+        return IQNNetwork(self.input_size, self.n_actions, self.config)
+
+    def initialise(self, network: IQNNetwork) -> None:  # type: ignore[override]
+        for layer in (network.state, network.fraction, network.trunk, network.dueling):
+            layer.initialise(self.learning_generator)
+
+    def start_epoch_action(self, *, epoch: int) -> None:
+        super().start_epoch_action(epoch=epoch)
+        with torch.inference_mode():
+            self.policy.draw_noise(self.choosing_generator)
+            self._embedded_midpoints = self.policy.embed(self.midpoints)
+
+    def action_values(self, frames: Tensor) -> Tensor:
+        assert self._embedded_midpoints is not None, "start_epoch_action comes before the first action"
+        values: Tensor = self.policy(frames, self._embedded_midpoints)
+        return values.mean(dim=1)
+
+    def loss(self, batch: Batch) -> Tensor:
+        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch).values()
+        shape = (len(actions), self.config.n_quantiles)
+        fractions_BK = torch.rand(shape, generator=self.learning_generator)
+        next_fractions_BJ = torch.rand(shape, generator=self.learning_generator)
+        self.online.draw_noise(self.learning_generator)
+        with torch.no_grad():
+            self.target.draw_noise(self.learning_generator)
+            midpoints_KH = self.online.embed(self.midpoints)
+            best_B = self.online(next_states, midpoints_KH).mean(dim=1).argmax(dim=1)
+            next_BJA = self.target(next_states, self.target.embed(next_fractions_BJ))
+            next_BJ = _of_action(next_BJA, best_B)
+            target_BJ = rewards[:, None] + discounts[:, None] * next_BJ
+        estimate_BK = _of_action(self.online(states, self.online.embed(fractions_BK)), actions)
+        return quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, weights, self.config.kappa)
+
+
+def _of_action(quantiles_BKA: Tensor, actions_B: Tensor) -> Tensor:
+    index = actions_B[:, None, None].expand(-1, quantiles_BKA.shape[1], 1)
+    return quantiles_BKA.gather(2, index).squeeze(2)

@@ -1,0 +1,69 @@
+"""Layers that draw their first weights, and their noise, from a generator of their own instead of a global one."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Linear(nn.Module):
+    """A linear layer; `initialise` gives it its first weights."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+
+    def initialise(self, generator: torch.Generator, gain: float = 1.0) -> None:
+        bound = gain / math.sqrt(self.weight.shape[1])
+        with torch.no_grad():
+            self.weight.uniform_(-bound, bound, generator=generator)
+            self.bias.uniform_(-bound, bound, generator=generator)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return functional.linear(inputs, self.weight, self.bias)
+
+
+class NoisyLinear(nn.Module):
+    """A linear layer with independent Gaussian noise of learned size on every weight, for exploration.
+
+    Noise is drawn by `draw_noise`, not by `forward`: whoever uses the layer decides how long one draw lasts. (A draw for
+    a 250x250 layer takes 0.2 ms; one in every forward pass was two thirds of the time of an action.)
+    """
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias = nn.Parameter(torch.empty(outputs))
+        self.weight_noise = nn.Parameter(torch.empty(outputs, inputs))
+        self.bias_noise = nn.Parameter(torch.empty(outputs))
+        self._noisy_weight: Tensor | None = None
+        self._noisy_bias: Tensor | None = None
+
+    def initialise(self, generator: torch.Generator) -> None:
+        bound = math.sqrt(3.0 / self.weight.shape[1])
+        with torch.no_grad():
+            self.weight.uniform_(-bound, bound, generator=generator)
+            self.bias.uniform_(-bound, bound, generator=generator)
+            self.weight_noise.fill_(0.017)
+            self.bias_noise.fill_(0.017)
+
+    def draw_noise(self, generator: torch.Generator) -> None:
+        """New noise, used by every forward pass until the next draw."""
+        self._noisy_weight = torch.addcmul(
+            self.weight, self.weight_noise, torch.empty_like(self.weight).normal_(generator=generator)
+        )
+        self._noisy_bias = torch.addcmul(
+            self.bias, self.bias_noise, torch.empty_like(self.bias).normal_(generator=generator)
+        )
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        assert self._noisy_weight is not None, "draw_noise comes before the first forward pass"
+        return functional.linear(inputs, self._noisy_weight, self._noisy_bias)
+
+
+def noisy_layers(network: nn.Module) -> Iterator[NoisyLinear]:
+    """The noisy layers of a network, in the order they were made."""
+    return (layer for layer in network.modules() if isinstance(layer, NoisyLinear))

@@ -1,0 +1,164 @@
+"""What models with a network have in common: choosing from stacked frames, one block of weights, Adam, files.
+
+online   learns; its weights, gradients and Adam's moments are one block each
+policy   chooses; a copy of `online` taken when an epoch starts, so that learning can go on beside it
+"""
+
+import json
+from abc import abstractmethod
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.torch
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from abreast.errors import ConfigError, ModelFileError
+from abreast.files import write_whole
+from abreast.models.base import BaseModel, ModelConfig, ObservationShape
+from abreast.models.flat import FlatParameters
+from abreast.models.frames import FrameStack
+
+FORMAT = 1
+
+
+class NetworkModel(BaseModel):
+    """A model that chooses with one copy of its network and learns with another."""
+
+    def __init__(
+        self, observation: ObservationShape, n_actions: int, config: ModelConfig, seed: np.random.SeedSequence
+    ) -> None:
+        if np.dtype(observation.dtype).kind not in "uif":
+            raise ConfigError(
+                f"model.algorithm {config.algorithm} needs numbers to learn from, but the observation is made of"
+                f" {np.dtype(observation.dtype)}: use one-hot or RGB observations."
+            )
+        super().__init__(observation, n_actions, config, seed)
+        self.input_size = config.n_frames * int(np.prod(observation.input_size))
+        self.learning_generator = generator_from(self._learning_seed)
+        self.frames = FrameStack(config.n_frames, observation.input_size, observation.scale)
+        self.online, self.online_block = self._flat_network()
+        self.policy, self.policy_block = self._flat_network()
+        self.initialise(self.online)
+        self.optimiser = torch.optim.Adam([self.online_block.values], lr=config.learning_rate, fused=True)
+        self._start_optimiser()
+
+    @abstractmethod
+    def make_network(self) -> nn.Module:
+        """A network with weights not yet set."""
+
+    @abstractmethod
+    def initialise(self, network: nn.Module) -> None:
+        """Give a network its first weights, drawn from `learning_generator`."""
+
+    @abstractmethod
+    def choose(self, frames: Tensor) -> int:
+        """The action for one row of stacked frames, by `policy`."""
+
+    def take_action(self, state: NDArray[Any]) -> int:
+        return self.choose(self.frames.push(state))
+
+    def start_epoch_action(self, *, epoch: int) -> None:
+        super().start_epoch_action(epoch=epoch)
+        self.frames.clear()
+        self.policy_block.values.data.copy_(self.online_block.values.data)
+
+    # ---- learning
+
+    def as_input(self, states: NDArray[Any]) -> Tensor:
+        """Stacked frames of a batch as rows for the network."""
+        inputs = torch.from_numpy(states).view(len(states), self.input_size).to(torch.float32)
+        return inputs if self.observation.scale == 1.0 else inputs * self.observation.scale
+
+    def descend(self, loss: Tensor) -> None:
+        """One step of Adam down the gradient of a loss, its norm limited to `gradient_norm`."""
+        gradients = self.online_block.gradients
+        gradients.zero_()
+        loss.backward()  # type: ignore[no-untyped-call]
+        shrink = (self.config.gradient_norm / (torch.linalg.vector_norm(gradients) + 1e-6)).clamp(max=1.0)
+        gradients.mul_(shrink)
+        self.optimiser.step()
+
+    def _start_optimiser(self) -> None:
+        """Adam makes its moments at the first step; make them now, so that they can be saved and loaded before it."""
+        values = self.online_block.values
+        self.optimiser.state[values] = {
+            "step": torch.zeros((), dtype=torch.float32),
+            "exp_avg": torch.zeros_like(values.data),
+            "exp_avg_sq": torch.zeros_like(values.data),
+        }
+
+    def _flat_network(self) -> tuple[Any, FlatParameters]:
+        network = self.make_network()
+        return network, FlatParameters(network)
+
+    # ---- files
+
+    def blocks(self) -> dict[str, Tensor]:
+        """Everything learned, as blocks of the network's layout, by name."""
+        moments = self.optimiser.state[self.online_block.values]
+        return {
+            "online": self.online_block.values.data,
+            "adam_mean": moments["exp_avg"],
+            "adam_square": moments["exp_avg_sq"],
+        }
+
+    def counters(self) -> dict[str, Any]:
+        """Everything counted, by name."""
+        steps = self.optimiser.state[self.online_block.values]["step"]
+        return {"epsilon": self.epsilon, "updates": self.updates, "gradient_steps": int(steps)}
+
+    def save(self, path: Path) -> None:
+        tensors = {
+            f"{name}.{part}": view.contiguous()
+            for name, block in self.blocks().items()
+            for part, view in self.online_block.views(block).items()
+        }
+        about = {"format": FORMAT, "algorithm": self.config.algorithm, **self.counters()}
+        write_whole(path, safetensors.torch.save(tensors, metadata={"abreast": json.dumps(about)}))
+
+    def load(self, path: Path) -> None:
+        about, tensors = _read(path)
+        if about.get("algorithm") != self.config.algorithm or about.get("format") != FORMAT:
+            raise ModelFileError(
+                f"{path} holds a model of algorithm {about.get('algorithm')!r} in format {about.get('format')!r},"
+                f" expected {self.config.algorithm!r} in format {FORMAT}: set model.algorithm to match."
+            )
+        places = {
+            f"{name}.{part}": view
+            for name, block in self.blocks().items()
+            for part, view in self.online_block.views(block).items()
+        }
+        expected = {name: tuple(view.shape) for name, view in places.items()}
+        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+        if found != expected:
+            wrong = next(
+                name for name in sorted(found.keys() | expected.keys()) if found.get(name) != expected.get(name)
+            )
+            raise ModelFileError(
+                f"{path} does not fit this model: {wrong} is {found.get(wrong, 'missing')}, expected"
+                f" {expected.get(wrong, 'no such tensor')}; the agent's view, actions or model settings differ."
+            )
+        for name, place in places.items():
+            place.copy_(tensors[name])
+        self.epsilon, self.updates = float(about["epsilon"]), int(about["updates"])
+        self.optimiser.state[self.online_block.values]["step"].fill_(int(about["gradient_steps"]))
+
+
+def generator_from(seed: np.random.SeedSequence) -> torch.Generator:
+    """A torch generator seeded from a NumPy seed."""
+    return torch.Generator().manual_seed(int(seed.generate_state(1, np.uint64)[0]))
+
+
+def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+    try:
+        with safetensors.safe_open(str(path), framework="pt") as file:
+            about = json.loads((file.metadata() or {})["abreast"])
+            return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise ModelFileError(f"there is no model file {path}: give the folder of a finished run.") from None
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+        raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None

@@ -1,0 +1,24 @@
+"""Settings of PPO."""
+
+from typing import ClassVar
+
+from pydantic import Field
+
+from abreast.models.base import ModelConfig
+
+
+class PPOConfig(ModelConfig):
+    """Settings of PPO."""
+
+    gradient_steps: int = Field(4, ge=1)
+    """Passes over the new rows in one update, each in shuffled minibatches of `batch_size`."""
+    gae_lambda: float = Field(0.95, ge=0, le=1)
+    """How far advantages look ahead: 0 one step, 1 to the end of the episode."""
+    clip: float = Field(0.2, gt=0)
+    """How far the chance of an action may move from what it was when it was taken, before the gain is cut."""
+    entropy_weight: float = Field(0.01, ge=0)
+    """Reward for staying undecided, so that exploration does not die early."""
+    value_weight: float = Field(0.5, gt=0)
+    """Weight of the value loss beside the policy loss."""
+
+    on_policy: ClassVar[bool] = True

@@ -1,0 +1,40 @@
+"""Advantages and the clipped loss. Shapes: N rows of a trajectory, B batch, A actions."""
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from abreast.models.ppo.config import PPOConfig
+from abreast.replay import Trajectory
+
+
+def advantages_of(
+    trajectory: Trajectory, values_N: NDArray[np.float32], gamma: float, gae_lambda: float
+) -> NDArray[np.float32]:
+    """Generalised advantage estimates. A row that is not `valid` has no outcome: its own estimate is 0 and no use."""
+    advantages_N = np.zeros_like(values_N)
+    ahead = 0.0
+    for row in range(len(values_N) - 1, -1, -1):
+        if not trajectory.valid[row]:
+            ahead = 0.0  # the episode was cut here: the value of this state stands for all that would have come
+            continue
+        goes_on = not trajectory.dones[row]
+        next_value = float(values_N[row + 1]) if goes_on else 0.0
+        surprise = float(trajectory.rewards[row]) + gamma * next_value - float(values_N[row])
+        ahead = surprise + (gamma * gae_lambda * ahead if goes_on else 0.0)
+        advantages_N[row] = ahead
+    return advantages_N
+
+
+def clipped_loss(
+    log_chances_BA: Tensor, values_B: Tensor, actions_B: Tensor, before_B: Tensor,
+    advantages_B: Tensor, returns_B: Tensor, config: PPOConfig,
+) -> Tensor:  # fmt: skip
+    """The clipped policy loss, the value loss and the entropy bonus in one number to descend."""
+    ratio_B = torch.exp(log_chances_BA.gather(1, actions_B[:, None]).squeeze(1) - before_B)
+    clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)
+    policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean()
+    value = (values_B - returns_B).square().mean()
+    entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=1).mean()
+    return policy + config.value_weight * value - config.entropy_weight * entropy

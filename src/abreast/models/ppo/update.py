@@ -1,0 +1,110 @@
+"""PPO: how it chooses and what it descends."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from abreast.models.base import ObservationShape
+from abreast.models.network_model import NetworkModel
+from abreast.models.ppo.config import PPOConfig
+from abreast.models.ppo.loss import advantages_of, clipped_loss
+from abreast.models.ppo.network import PPONetwork
+
+
+class _Rows(NamedTuple):
+    states: Tensor
+    actions: Tensor
+    before: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+
+class PPO(NetworkModel):
+    """Learns from every row since the update before, then not from it again.
+
+    The chance of each action is stored when it is chosen, not computed at the update: in a pipelined run the weights
+    have moved on by then.
+    """
+
+    Config = PPOConfig
+    config: PPOConfig
+    online: PPONetwork
+    policy: PPONetwork
+
+    def __init__(
+        self, observation: ObservationShape, n_actions: int, config: PPOConfig, seed: np.random.SeedSequence
+    ) -> None:
+        super().__init__(observation, n_actions, config, seed)
+        self.epsilon = 0.0
+        self._log_chance = np.nan
+        self._learned = np.zeros(self.memory.lanes, dtype=np.int64)
+
+    def memory_options(self) -> dict[str, Any]:
+        return {"extras": {"log_chance": np.float32}}
+
+    def make_network(self) -> PPONetwork:
+        return PPONetwork(self.input_size, self.n_actions, self.config)
+
+    def initialise(self, network: PPONetwork) -> None:  # type: ignore[override]
+        for layer in (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk):
+            layer.initialise(self.learning_generator)
+        network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
+        network.value_head.initialise(self.learning_generator)
+
+    def choose(self, frames: Tensor) -> int:
+        with torch.inference_mode():
+            log_chances_A = self.policy.log_chances(frames)[0].numpy()
+        reached = np.cumsum(np.exp(log_chances_A, dtype=np.float64))
+        action = min(int(np.searchsorted(reached, self.choosing_rng.random() * reached[-1])), self.n_actions - 1)
+        self._log_chance = float(log_chances_A[action])
+        return action
+
+    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
+        self.memory.add(state, action, reward, done, log_chance=self._log_chance)
+
+    def epsilon_decay(self, rate: float) -> None:
+        """PPO explores by its own policy."""
+
+    def train_step(self) -> float | None:
+        rows = self._new_rows()
+        count = len(rows.actions)
+        if count < 2:
+            return None
+        losses = []
+        for _ in range(self.config.gradient_steps):
+            order = torch.randperm(count, generator=self.learning_generator)
+            for part in torch.split(order, self.config.batch_size):  # type: ignore[no-untyped-call]
+                states, actions, before, advantages, returns = (column[part] for column in rows)
+                loss = clipped_loss(
+                    self.online.log_chances(states), self.online.values(states),
+                    actions, before, advantages, returns, self.config,
+                )  # fmt: skip
+                self.descend(loss)
+                losses.append(loss.item())
+        self.updates += 1
+        return sum(losses) / len(losses)
+
+    def _new_rows(self) -> _Rows:
+        """Every row not yet learned from that has an outcome, with its advantage and return."""
+        parts = []
+        for lane in range(self.memory.lanes):
+            trajectory = self.memory.trajectory(lane, int(self._learned[lane]))
+            states = self.as_input(trajectory.states)
+            with torch.no_grad():
+                values_N = self.online.values(states).numpy()
+            advantages_N = advantages_of(trajectory, values_N, self.config.gamma, self.config.gae_lambda)
+            usable = torch.from_numpy(trajectory.valid)
+            columns = (
+                trajectory.actions,
+                trajectory.extras["log_chance"],
+                advantages_N,
+                advantages_N + values_N,
+            )
+            parts.append(_Rows(states[usable], *(torch.from_numpy(column)[usable] for column in columns)))
+        self._learned[:] = self.memory.written
+        rows = _Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)
+        return rows._replace(advantages=(rows.advantages - rows.advantages.mean()) / (spread + 1e-8))

@@ -1,0 +1,90 @@
+"""What value-based models (DQN, IQN) have in common: epsilon-greedy choice, n-step replay, a slow target network."""
+
+from abc import abstractmethod
+from typing import Any
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from abreast.models.base import ModelConfig, ObservationShape
+from abreast.models.network_model import NetworkModel
+from abreast.replay import Batch
+
+
+class ValueConfig(ModelConfig):
+    """Settings of value-based models."""
+
+    n_step: int = Field(3, ge=1)
+    """Rewards summed before the value of the state reached is asked for."""
+    target_rate: float = Field(0.001, ge=0, le=1)
+    """Share of the online weights blended into the target at each gradient step (Polyak averaging)."""
+    target_interval: int = Field(200, ge=1)
+    """Gradient steps between hard copies of the online weights into the target."""
+
+
+class ValueModel(NetworkModel):
+    """Acts greedily on `action_values`, at random with chance epsilon; learns `loss` from sampled batches."""
+
+    config: ValueConfig
+
+    def __init__(
+        self, observation: ObservationShape, n_actions: int, config: ValueConfig, seed: np.random.SeedSequence
+    ) -> None:
+        super().__init__(observation, n_actions, config, seed)
+        self.target, self.target_block = self._flat_network()
+        self.target_block.values.requires_grad_(False)
+        self.target_block.values.copy_(self.online_block.values.data)
+
+    @abstractmethod
+    def action_values(self, frames: Tensor) -> Tensor:
+        """The value of each action, by `policy`: one row per row of stacked frames."""
+
+    @abstractmethod
+    def loss(self, batch: Batch) -> Tensor:
+        """The loss of a batch, to be descended."""
+
+    def memory_options(self) -> dict[str, Any]:
+        return {"n_step": self.config.n_step}
+
+    def choose(self, frames: Tensor) -> int:
+        if self.choosing_rng.random() < self.epsilon:
+            return int(self.choosing_rng.integers(self.n_actions))
+        with torch.inference_mode():
+            return int(self.action_values(frames).argmax())
+
+    def train_step(self) -> float | None:
+        if len(self.memory) < self.config.batch_size:
+            return None
+        total = 0.0
+        for _ in range(self.config.gradient_steps):
+            loss = self.loss(self.memory.sample(self.config.batch_size))
+            self.descend(loss)
+            self._follow()
+            total += loss.item()
+        self.updates += 1
+        return total / self.config.gradient_steps
+
+    def _follow(self) -> None:
+        """The target goes after the online weights: a little every step, all the way every `target_interval`."""
+        online, target = self.online_block.values.data, self.target_block.values.data
+        if self.counters()["gradient_steps"] % self.config.target_interval == 0:
+            target.copy_(online)
+        else:
+            target.lerp_(online, self.config.target_rate)
+
+    def blocks(self) -> dict[str, Tensor]:
+        return {**super().blocks(), "target": self.target_block.values.data}
+
+    def tensors_of(self, batch: Batch) -> dict[str, Any]:
+        """A batch as tensors; `weights` is 1/count where valid and 0 elsewhere, so that a weighted sum is a mean."""
+        valid = torch.from_numpy(batch.valid).to(torch.float32)
+        return {
+            "states": self.as_input(batch.states),
+            "actions": torch.from_numpy(batch.actions),
+            "rewards": torch.from_numpy(batch.rewards),
+            "next_states": self.as_input(batch.next_states),
+            "discounts": torch.from_numpy(batch.discounts),
+            "weights": valid / valid.sum().clamp(min=1.0),
+        }

@@ -1,0 +1,5 @@
+"""What agents remember: rows of experience, and how batches are drawn from them."""
+
+from abreast.replay.buffer import Batch, Buffer, Trajectory
+
+__all__ = ["Batch", "Buffer", "Trajectory"]

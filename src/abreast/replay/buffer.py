@@ -1,0 +1,261 @@
+"""Replay: one agent's experience, row by row, and batches drawn from it.
+
+    lane 0   ┌ row ┬ row ┬ row ┐┌ row ┬ row …        a row: state, action, reward, done, last, age (+ extras)
+    lane 1   ┌ row ┬ row ┐┌ row ┬ row ┬ row …        one lane per environment copy; ┐┌ marks the end of an episode
+
+Rows of a lane stand in a ring, in the order they were lived. A row holds one frame; stacks of frames and n-step returns
+are put together when a batch is drawn, and neither crosses a lane, the end of an episode, or the write head.
+
+Shapes: B batch, N rows of a trajectory, T stacked frames, K steps of an n-step return, … one frame.
+"""
+
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import DTypeLike, NDArray
+
+from abreast.errors import ReplayError
+
+Rows = NDArray[np.int64]
+
+
+class Batch(NamedTuple):
+    """What an off-policy update needs. `target = rewards + discounts * value(next_states)`, where `valid`."""
+
+    states: NDArray[Any]
+    """(B, T, …) stacked frames, oldest first; frames before the start of the episode are zero."""
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    """True n-step returns: discounted sums of the next rewards, up to n of them, fewer where the episode ends."""
+    next_states: NDArray[Any]
+    """(B, T, …) the state to bootstrap from."""
+    discounts: NDArray[np.float32]
+    """Discount per sample to the power of the steps summed; 0 where the episode ended for good."""
+    valid: NDArray[np.bool_]
+    """False where a row has no successor (its episode was cut, or it is the newest): leave it out of the loss."""
+
+
+class Trajectory(NamedTuple):
+    """Consecutive rows of one lane, for on-policy updates."""
+
+    states: NDArray[Any]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    dones: NDArray[np.bool_]
+    """The episode ended for good after this row."""
+    valid: NDArray[np.bool_]
+    """The row is `done`, or the next row goes on from it."""
+    extras: dict[str, NDArray[Any]]
+
+
+class Buffer:
+    """A ring of rows per lane. Ask `sample` for a batch, `trajectory` for everything since a given row."""
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_shape: tuple[int, ...],
+        *,
+        dtype: DTypeLike = np.uint8,
+        n_frames: int = 1,
+        n_step: int = 1,
+        gamma: float = 0.99,
+        lanes: int = 1,
+        extras: Mapping[str, DTypeLike] | None = None,
+        seed: np.random.SeedSequence | int | None = None,
+    ) -> None:
+        rows = capacity // lanes
+        if rows <= n_frames + n_step:
+            raise ReplayError(
+                f"a replay of {capacity} rows in {lanes} lane(s) is too small for {n_frames} stacked frames and"
+                f" {n_step}-step returns: expected more than {(n_frames + n_step) * lanes} rows."
+            )
+        self.capacity, self.lanes, self.rows_per_lane = capacity, lanes, rows
+        self.obs_shape, self.n_frames, self.n_step, self.gamma = tuple(obs_shape), n_frames, n_step, gamma
+        self.extras_dtypes = {name: np.dtype(kind) for name, kind in (extras or {}).items()}
+        self.rng = np.random.default_rng(seed)
+        self._fields = self._allocate(np.dtype(dtype))
+        self._age = np.zeros(lanes, dtype=np.int64)
+        self._discount_K = gamma ** np.arange(n_step + 1, dtype=np.float64)
+
+    def _allocate(self, dtype: np.dtype[Any]) -> dict[str, NDArray[Any]]:
+        shape = (self.lanes, self.rows_per_lane)
+        fields: dict[str, NDArray[Any]] = {
+            "states": np.zeros((*shape, *self.obs_shape), dtype=dtype),
+            "actions": np.full(shape, -1, dtype=np.int64),
+            "rewards": np.full(shape, np.nan, dtype=np.float32),  # poison: an unwritten row must not look like a zero
+            "dones": np.zeros(shape, dtype=np.bool_),
+            "last": np.zeros(shape, dtype=np.bool_),
+            "age": np.zeros(shape, dtype=np.int64),
+            "written": np.zeros(self.lanes, dtype=np.int64),
+        }
+        for name, kind in self.extras_dtypes.items():
+            poison = np.nan if kind.kind == "f" else -1
+            fields[name] = np.full(shape, poison, dtype=kind)
+        return fields
+
+    # ---- writing
+
+    def add(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0, **extras: Any) -> None:
+        """Remember one step. `done` says that the episode ended for good; a cut episode ends by `end_episode`."""
+        fields = self._fields
+        if extras.keys() != self.extras_dtypes.keys():
+            raise ReplayError(f"a row came with extras {sorted(extras)}, expected {sorted(self.extras_dtypes)}.")
+        written = int(fields["written"][lane])
+        row = written % self.rows_per_lane
+        fields["states"][lane, row] = state
+        fields["actions"][lane, row] = action
+        fields["rewards"][lane, row] = reward
+        fields["dones"][lane, row] = done
+        fields["last"][lane, row] = done
+        fields["age"][lane, row] = self._age[lane]
+        for name, value in extras.items():
+            fields[name][lane, row] = value
+        self._age[lane] = 0 if done else self._age[lane] + 1
+        fields["written"][lane] = written + 1  # last, so that a row counts only when it is whole
+
+    def end_episode(self, lane: int = 0) -> None:
+        """The episode in this lane was cut here (say, by its turn limit): the next row begins a new one."""
+        written = int(self._fields["written"][lane])
+        if written and self._age[lane]:
+            self._fields["last"][lane, (written - 1) % self.rows_per_lane] = True
+        self._age[lane] = 0
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._fields = self._allocate(self._fields["states"].dtype)
+        self._age[:] = 0
+
+    # ---- reading
+
+    @property
+    def written(self) -> NDArray[np.int64]:
+        """Rows ever written, per lane."""
+        return self._fields["written"]
+
+    def __len__(self) -> int:
+        return int(np.minimum(self.written, self.rows_per_lane).sum())
+
+    @property
+    def sampleable(self) -> int:
+        """How many rows `sample` draws from: in a ring that has gone round, the oldest cannot be stacked any more."""
+        return int(self._window()[1].sum())
+
+    def sample(self, batch_size: int) -> Batch:
+        """A batch of rows drawn uniformly, with replacement, from all lanes."""
+        first, count = self._window()
+        total = int(count.sum())
+        if total == 0:
+            raise ReplayError("sample called on an empty replay: add rows first.")
+        pick = self.rng.integers(total, size=batch_size)
+        ends = np.cumsum(count)
+        lane = np.searchsorted(ends, pick, side="right")
+        row = first[lane] + pick - (ends[lane] - count[lane])
+        return self._batch(lane, row)
+
+    def trajectory(self, lane: int, start: int) -> Trajectory:
+        """Every row of a lane from row number `start` (counted from the first ever written) to the newest, in order."""
+        end = int(self.written[lane])
+        oldest = max(0, end - self.rows_per_lane)
+        if start < oldest:
+            raise ReplayError(
+                f"rows {start} to {oldest - 1} of lane {lane} are overwritten: a replay of {self.rows_per_lane} rows a"
+                f" lane cannot hold the {end - start} asked for; raise buffer_capacity or train more often."
+            )
+        row: Rows = np.arange(start, end, dtype=np.int64)
+        lanes = np.full_like(row, lane)
+        at = (lanes, row % self.rows_per_lane)
+        fields = self._fields
+        return Trajectory(
+            states=self._stack(lanes, row),
+            actions=fields["actions"][at],
+            rewards=fields["rewards"][at],
+            dones=fields["dones"][at],
+            valid=self._usable(lanes, row),
+            extras={name: fields[name][at] for name in self.extras_dtypes},
+        )
+
+    def _window(self) -> tuple[Rows, Rows]:
+        """First row number and count of the rows that may be drawn, per lane."""
+        written = self.written
+        oldest = np.maximum(written - self.rows_per_lane, 0)
+        first = np.where(oldest > 0, oldest + self.n_frames - 1, 0)
+        return first, written - first
+
+    def _batch(self, lane: Rows, row: Rows) -> Batch:
+        fields = self._fields
+        rewards = np.zeros(len(row), dtype=np.float64)
+        steps = np.zeros(len(row), dtype=np.int64)
+        ended = np.zeros(len(row), dtype=np.bool_)
+        going = np.ones(len(row), dtype=np.bool_)
+        for k in range(self.n_step):
+            at = (lane, (row + k) % self.rows_per_lane)
+            going &= self._usable(lane, row + k)
+            rewards += np.where(going, fields["rewards"][at] * self._discount_K[k], 0.0)
+            steps += going
+            ended |= going & fields["dones"][at]
+            going &= ~ended
+        return Batch(
+            states=self._stack(lane, row),
+            actions=fields["actions"][lane, row % self.rows_per_lane],
+            rewards=rewards.astype(np.float32),
+            next_states=self._stack(lane, np.where(ended, row, row + steps)),
+            discounts=np.where(ended, 0.0, self._discount_K[steps]).astype(np.float32),
+            valid=steps > 0,
+        )
+
+    def _usable(self, lane: Rows, row: Rows) -> NDArray[np.bool_]:
+        """Rows whose outcome is known: the episode ended for good there, or the next row goes on from it."""
+        at = (lane, row % self.rows_per_lane)
+        followed = ~self._fields["last"][at] & (row + 1 < self.written[lane])
+        return (row < self.written[lane]) & (self._fields["dones"][at] | followed)
+
+    def _stack(self, lane: Rows, row: Rows) -> NDArray[Any]:
+        """The frames of each row and of the rows before it, oldest first; zero before the start of the episode."""
+        back = np.arange(self.n_frames - 1, -1, -1)
+        wanted = row[:, None] - back
+        frames: NDArray[Any] = self._fields["states"][lane[:, None], wanted % self.rows_per_lane]
+        missing = back > self._fields["age"][lane, row % self.rows_per_lane][:, None]
+        frames[missing] = 0
+        return frames
+
+    # ---- keeping
+
+    def empty_copy(self, capacity: int) -> "Buffer":
+        """An empty buffer for rows of the same kind, with room for `capacity` rows."""
+        return Buffer(
+            capacity,
+            self.obs_shape,
+            dtype=self._fields["states"].dtype,
+            n_frames=self.n_frames,
+            n_step=self.n_step,
+            gamma=self.gamma,
+            lanes=self.lanes,
+            extras=self.extras_dtypes,
+        )
+
+    def save(self, path: Path) -> None:
+        """Write the rows to a NumPy `.npz` file (no pickle)."""
+        with path.open("wb") as file:
+            np.savez_compressed(file, allow_pickle=False, **self._fields)
+
+    def load(self, path: Path) -> Self:
+        """Fill this buffer with the rows of a file that `save` wrote from a buffer of the same shape."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                fields = {name: stored[name] for name in stored.files}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+            raise ReplayError(f"cannot read the replay file {path}: {error}.") from None
+        mine = {name: (field.shape, field.dtype) for name, field in self._fields.items()}
+        theirs = {name: (field.shape, field.dtype) for name, field in fields.items()}
+        if mine != theirs:
+            raise ReplayError(f"the replay file {path} holds rows of another shape: {theirs}, expected {mine}.")
+        self._fields = fields
+        newest = (self.written - 1) % self.rows_per_lane
+        lane = np.arange(self.lanes)
+        open_episode = (self.written > 0) & ~fields["last"][lane, newest]
+        self._age = np.where(open_episode, fields["age"][lane, newest] + 1, 0)
+        return self

@@ -1,0 +1,190 @@
+"""What a run leaves behind, and what it shows while it runs.
+
+<run folder>/  config.yaml   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/agent_0.safetensors
+"""
+
+import json
+import logging as standard_logging
+import os
+import time
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+
+import numpy as np
+import yaml
+from PIL import Image
+
+from abreast.errors import RunFolderError
+from abreast.files import write_whole
+from abreast.training.actor import Played
+from abreast.training.progress import ProgressDisplay
+from abreast.worlds.sprites import Painter
+
+if TYPE_CHECKING:
+    from abreast.training.environment import Environment
+
+
+class EpochRecord(TypedDict):
+    """One line of metrics.jsonl. Everything that depends on the clock is under `time`."""
+
+    epoch: int
+    reward: float
+    reward_per_agent: list[float]
+    loss: float | None
+    loss_per_agent: list[float | None]
+    epsilon: float
+    agent_steps: int
+    updates: int
+    time: dict[str, float]
+
+
+class Logger(Protocol):
+    """Anything that wants to hear of every epoch."""
+
+    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None: ...
+
+
+class RunRecord:
+    """Keeps the record of one run; used as a context, so that whatever happens, what was learned is kept."""
+
+    def __init__(
+        self, env: "Environment", animate: bool, logging: bool, logger: Logger | None, output_dir: Path | str | None
+    ) -> None:
+        self.epochs: list[EpochRecord] = []
+        self.folder = _make_run_folder(env, output_dir) if animate or logging or output_dir else None
+        self._env, self._animate = env, animate
+        self._writes = self.folder is not None and logging
+        self._display = (
+            ProgressDisplay(env.config.experiment.epochs, len(env.agents)) if logging and not logger else None
+        )
+        self._logger = logger if logging else None
+        self._agent_steps = 0
+        self._seconds = 0.0
+
+    def __enter__(self) -> "RunRecord":
+        if self.folder is not None and self._writes:
+            write_whole(
+                self.folder / "config.yaml", yaml.safe_dump(self._env.config.model_dump(), sort_keys=False).encode()
+            )
+            self._metrics = (self.folder / "metrics.jsonl").open("a", encoding="utf-8")
+            self._log = standard_logging.getLogger("abreast")
+            self._handler = standard_logging.FileHandler(self.folder / "log.txt", encoding="utf-8")
+            self._handler.setFormatter(standard_logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+            self._log.addHandler(self._handler)
+            self._log.setLevel(standard_logging.INFO)
+            self._log.info("%s: %d agents, %s", type(self._env).__name__, len(self._env.agents), _about(self._env))
+        if self._display is not None:
+            self._display.start()
+        self._started = time.perf_counter()
+        return self
+
+    def camera(self, epoch: int) -> "Camera | None":
+        """What films this epoch, if it is to be filmed."""
+        self._camera = None
+        if self._animate and self.folder is not None and epoch % self._env.config.experiment.record_period == 0:
+            self._camera = Camera(self._env, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
+        return self._camera
+
+    def epoch(self, epoch: int, played: Played, losses: Sequence[float | None], **seconds: float) -> None:
+        """Keep and show what an epoch came to."""
+        models = [agent.model for agent in self._env.agents]
+        self._agent_steps += played.turns * len(models)
+        self._seconds += sum(seconds.values())
+        known = [loss for loss in losses if loss is not None]
+        record = EpochRecord(
+            epoch=epoch,
+            reward=float(sum(played.reward_per_agent)),
+            reward_per_agent=[float(reward) for reward in played.reward_per_agent],
+            loss=sum(known) if known else None,
+            loss_per_agent=list(losses),
+            epsilon=float(np.mean([model.epsilon for model in models])),
+            agent_steps=self._agent_steps,
+            updates=sum(model.updates for model in models),
+            time={
+                "elapsed_s": time.perf_counter() - self._started,
+                **seconds,
+                "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
+            },
+        )
+        self.epochs.append(record)
+        if self._writes:
+            self._metrics.write(json.dumps(record) + "\n")
+            self._metrics.flush()
+        if self._camera is not None:
+            self._camera.save()
+        if self._display is not None:
+            self._display.show(record)
+        if self._logger is not None:
+            more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
+            self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._display is not None:
+            self._display.stop()
+        if self.folder is None or not self._writes:
+            return
+        folder = self.folder / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        for index, agent in enumerate(self._env.agents):
+            agent.model.save(folder / f"agent_{index}.safetensors")
+        if error is None:
+            self._log.info("finished after %d epochs", len(self.epochs))
+        else:
+            self._log.error("stopped after %d epochs by %s", len(self.epochs), kind.__name__ if kind else error)
+        self._log.removeHandler(self._handler)
+        self._handler.close()
+        self._metrics.close()
+
+
+class Camera:
+    """Films one epoch into an animated GIF."""
+
+    TILE = 24
+    MILLISECONDS_A_TURN = 120
+
+    def __init__(self, env: "Environment", path: Path) -> None:
+        self._world, self._path = env.world, path
+        self._painter = Painter(self.TILE)
+        self._pictures: list[Image.Image] = []
+
+    def __call__(self) -> None:
+        world = self._world
+        self._pictures.append(Image.fromarray(self._painter.draw(world, 0, 0, world.height, world.width)))
+
+    def save(self) -> None:
+        """Write the film."""
+        self._path.parent.mkdir(exist_ok=True)
+        first, *others = self._pictures
+        first.save(self._path, save_all=True, append_images=others, duration=self.MILLISECONDS_A_TURN, loop=0)
+
+
+def _make_run_folder(env: "Environment", output_dir: Path | str | None) -> Path:
+    """The run folder, made now so that one that cannot be written is refused before anything has run."""
+    if output_dir is None:
+        name = type(env).__name__.removesuffix("Env").lower()
+        folder = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
+    else:
+        folder = Path(output_dir)
+    if (folder / "metrics.jsonl").exists():
+        raise RunFolderError(f"{folder} already holds a run, which would be mixed with this one: give another folder.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise RunFolderError(f"cannot write the run folder {folder}: {error.strerror or error}.") from None
+    return folder
+
+
+def _about(env: "Environment") -> str:
+    config = env.config
+    return f"algorithm {config.model.algorithm}, {config.experiment.epochs} epochs, seed {config.experiment.seed}"
+
+
+__all__ = ["Camera", "EpochRecord", "Logger", "RunRecord"]

@@ -1,0 +1,52 @@
+"""What stands in a cell of a gridworld."""
+
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    from abreast.worlds.gridworld import Gridworld
+    from abreast.worlds.sprites import Sprite
+
+Location = tuple[int, int, int]
+"""(row, column, layer)."""
+
+
+class Entity:
+    """One thing in one cell.
+
+    Subclasses set the attributes below on the class; an instance usually holds its location and nothing else.
+    `kind` and `has_transitions` are read when the entity is placed: to change them later, place the entity again.
+    """
+
+    value: float = 0.0
+    """Reward for an agent that moves, or tries to move, onto it."""
+    passable: bool = False
+    """Whether another entity may take its place."""
+    has_transitions: bool = False
+    """Whether `transition` is called every turn. A turn costs only the entities for which this is true."""
+    kind: str = "Entity"
+    """What observations show; the class name unless a subclass says otherwise."""
+    symbol: str = "E"
+    """One character for text views; the first letter of the kind unless a subclass says otherwise."""
+    sprite: "Sprite | None" = None
+    """Picture: RGBA pixels, or the path of an image file; None draws a plain tile in a colour made from the kind."""
+
+    location: Location
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        if "kind" not in cls.__dict__:
+            cls.kind = cls.__name__
+        if "symbol" not in cls.__dict__:
+            cls.symbol = cls.kind[0]
+
+    def transition(self, world: "Gridworld") -> None:
+        """Change by itself, once a turn, before the agents act (only with `has_transitions`)."""
+
+    def clone(self) -> Self:
+        """A copy to put into another cell. (`copy.copy` is four times slower, and a reset makes one per cell.)"""
+        twin = type(self).__new__(type(self))
+        twin.__dict__.update(self.__dict__)
+        return twin
+
+    def __repr__(self) -> str:
+        return f"{self.kind} at {getattr(self, 'location', None)}"
