@@ -28,12 +28,14 @@ class Agent(Entity):
         self.action_spec = action_spec
         self.model = model
         self.score = 0.0
+        self._pending_reward = 0.0
         if location is not None:
             self.location = location
 
     def reset(self) -> None:
-        """A new epoch begins."""
+        """A new epoch begins, with nothing earned and nothing owed."""
         self.score = 0.0
+        self._pending_reward = 0.0
 
     def pov(self, world: Gridworld) -> NDArray[Any]:
         """What the agent sees."""
@@ -46,6 +48,10 @@ class Agent(Entity):
     def act(self, world: Gridworld, action: int) -> float:
         """Do it; returns the reward."""
         raise NotImplementedError(f"{type(self).__name__}.act says what its actions do.")
+
+    def give(self, reward: float) -> None:
+        """Take a reward that arose in another agent's turn: it counts with this agent's own next step."""
+        self._pending_reward += reward
 
     def is_done(self, world: Gridworld) -> bool:
         """Whether the episode has ended for good for this agent (not merely run out of turns)."""
@@ -62,7 +68,8 @@ class Agent(Entity):
 
     def perform(self, world: Gridworld, state: NDArray[Any], action: int) -> None:
         """The second half of a turn: act on a choice made in `state`, and remember it."""
-        reward = self.act(world, action)
+        reward = self.act(world, action) + self._pending_reward
+        self._pending_reward = 0.0
         world.total_reward += reward
         self.score += reward
         self.add_memory(state, action, reward, self.is_done(world))

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from abreast.agents import Agent
 from abreast.models import BaseModel, ModelConfig, ObservationShape, algorithm
 from abreast.replay import Buffer
 from abreast.settings import OpenSection, Section
@@ -42,7 +41,7 @@ class Environment:
     """The settings of the game's world; without one, the section `world` takes any key."""
 
     world: Any  # a Gridworld; games narrow it to their own
-    agents: list[Agent]
+    agents: Any  # a list of Agents; likewise
 
     def __init__(self, world: Gridworld, config: Mapping[str, Any] | Config[Any, Any]) -> None:
         self.config = parse_config(config, self.world_section)
@@ -79,12 +78,12 @@ class Environment:
     # ---- playing
 
     def reset(self) -> None:
-        """Begin a new epoch: an empty world, populated again, and agents at their start."""
+        """Begin a new epoch: agents as they were at the start, in an empty world, populated again."""
         self.turn = 0
         self.world.create_world()
-        self.populate_environment()
         for agent in self.agents:
             agent.reset()
+        self.populate_environment()
 
     def take_turn(self) -> None:
         """One turn: the world changes by itself, then each agent in order sees, chooses, acts and remembers."""

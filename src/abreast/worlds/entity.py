@@ -1,6 +1,6 @@
 """What stands in a cell of a gridworld."""
 
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from abreast.worlds.gridworld import Gridworld
@@ -31,12 +31,14 @@ class Entity:
     """Picture: RGBA pixels, or the path of an image file; None draws a plain tile in a colour made from the kind."""
 
     location: Location
+    _has_own_symbol: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
         if "kind" not in cls.__dict__:
             cls.kind = cls.__name__
-        if "symbol" not in cls.__dict__:
+        cls._has_own_symbol = cls._has_own_symbol or "symbol" in cls.__dict__
+        if not cls._has_own_symbol:
             cls.symbol = cls.kind[0]
 
     def transition(self, world: "Gridworld") -> None:

@@ -35,7 +35,7 @@ class Gridworld:
         self.total_reward = 0.0
         self.is_done = False
         self._kind_numbers: dict[str, int] = {}
-        self._pools: dict[int, CellPool] = {}
+        self._pools: dict[tuple[int, int], CellPool] = {}
         self._margin = 0
         self.create_world()
 
@@ -57,15 +57,16 @@ class Gridworld:
         for pool in self._pools:
             self._pools[pool] = CellPool()
         self.kinds[...] = number
-        filled = self._pools.get(number)
+        filled = [self._pools.get((number, layer)) for layer in range(self.layers)]
         for location in np.ndindex(shape):
             entity = default.clone()
             entity.location = location
             self._cells[location] = entity
             if default.has_transitions:
                 self._live[location] = entity
-            if filled is not None:
-                filled.add(location)
+            pool_here = filled[location[2]]
+            if pool_here is not None:
+                pool_here.add(location)
 
     # ---- reading
 
@@ -101,19 +102,20 @@ class Gridworld:
         """The kinds seen so far; the kind at position i has number i + 1 (0 is OUTSIDE)."""
         return list(self._kind_numbers)
 
-    def cells_of(self, kind: str) -> CellPool:
-        """The cells that hold a kind, kept up to date from the first call on."""
+    def cells_of(self, kind: str, layer: int = -1) -> CellPool:
+        """The cells of a layer (the top one unless given) that hold a kind; kept up to date from the first call on."""
+        layer %= self.layers
         number = self.kind_number(kind)
-        pool = self._pools.get(number)
+        pool = self._pools.get((number, layer))
         if pool is None:
-            pool = self._pools[number] = CellPool()
-            for location in zip(*(axis.tolist() for axis in np.nonzero(self.kinds == number)), strict=True):
-                pool.add(location)
+            pool = self._pools[number, layer] = CellPool()
+            for row, column in np.argwhere(self.kinds[:, :, layer] == number).tolist():
+                pool.add((row, column, layer))
         return pool
 
     def get_entities_of_kind(self, kind: str) -> list[Entity]:
-        """All entities of a kind."""
-        return [self._cells[location] for location in self.cells_of(kind)]
+        """All entities of a kind, on every layer."""
+        return list(self._cells[self.kinds == self.kind_number(kind)])
 
     # ---- changing
 
@@ -155,9 +157,9 @@ class Gridworld:
             for column in sorted({0, self.width - 1}) if inner else range(self.width):
                 self._place((row, column, layer), make())
 
-    def scatter(self, entities: Sequence[Entity], onto: str) -> None:
+    def scatter(self, entities: Sequence[Entity], onto: str, layer: int = -1) -> None:
         """Put entities into different random cells that hold the kind `onto`; too few such cells is an error."""
-        free, count = self.cells_of(onto), len(entities)
+        free, count = self.cells_of(onto, layer), len(entities)
         if count > len(free):
             raise WorldError(
                 f"{count} entities of kind {entities[0].kind} need {count} free cells, but the {self.height}x{self.width}"
@@ -167,12 +169,12 @@ class Gridworld:
         for location, entity in zip(free.draw(self.rng, count), entities, strict=True):
             self._place(location, entity)
 
-    def spawn(self, make: Callable[[], Entity], onto: str, probability: float) -> None:
+    def spawn(self, make: Callable[[], Entity], onto: str, probability: float, layer: int = -1) -> None:
         """Each cell of kind `onto` turns into a new entity with `probability`, independently of the others.
 
         Drawing how many and then which is the same distribution as asking every cell, and costs only what changes.
         """
-        pool = self.cells_of(onto)
+        pool = self.cells_of(onto, layer)
         for location in pool.draw(self.rng, int(self.rng.binomial(len(pool), probability))):
             self._place(location, make())
 
@@ -193,10 +195,10 @@ class Gridworld:
         self._cells[location] = entity
         number = self.kind_number(entity.kind)
         if self._pools:
-            left = self._pools.get(int(self.kinds[location]))
+            left = self._pools.get((int(self.kinds[location]), location[2]))
             if left is not None:
                 left.discard(location)
-            entered = self._pools.get(number)
+            entered = self._pools.get((number, location[2]))
             if entered is not None:
                 entered.add(location)
         self.kinds[location] = number

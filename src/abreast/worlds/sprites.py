@@ -65,13 +65,14 @@ class Painter:
         if drawn is None:
             canvas = np.zeros((self.tile, self.tile, 3), dtype=np.float32)
             for entity in entities:
-                rgba = self._sprite(entity)
+                rgba = self.pixels(entity)
                 alpha = rgba[..., 3:] / 255.0
                 canvas = canvas * (1.0 - alpha) + rgba[..., :3] * alpha
             drawn = self._cells[key] = canvas.astype(np.uint8)
         return drawn
 
-    def _sprite(self, entity: Entity) -> NDArray[np.float32]:
+    def pixels(self, entity: Entity) -> NDArray[np.float32]:
+        """The sprite of an entity, scaled to a tile: RGBA."""
         key = _sprite_key(entity)
         if key not in self._scaled:
             sprite = plain_tile(entity.kind) if entity.sprite is None else entity.sprite

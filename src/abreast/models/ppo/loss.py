@@ -4,6 +4,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from abreast.models.ppo.config import PPOConfig
 from abreast.replay import Trajectory
@@ -35,6 +36,6 @@ def clipped_loss(
     ratio_B = torch.exp(log_chances_BA.gather(1, actions_B[:, None]).squeeze(1) - before_B)
     clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)
     policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean()
-    value = (values_B - returns_B).square().mean()
+    value = functional.smooth_l1_loss(values_B, returns_B)  # bounded gradient: returns come in any size
     entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=1).mean()
     return policy + config.value_weight * value - config.entropy_weight * entropy

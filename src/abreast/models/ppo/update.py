@@ -76,7 +76,7 @@ class PPO(NetworkModel):
         losses = []
         for _ in range(self.config.gradient_steps):
             order = torch.randperm(count, generator=self.learning_generator)
-            for part in torch.split(order, self.config.batch_size):  # type: ignore[no-untyped-call]
+            for part in torch.split(order, self.config.batch_size):
                 states, actions, before, advantages, returns = (column[part] for column in rows)
                 loss = clipped_loss(
                     self.online.log_chances(states), self.online.values(states),

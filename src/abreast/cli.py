@@ -1,0 +1,162 @@
+"""The command line: `abreast train`, `abreast play`, `abreast games`.
+
+Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps what was learned and exits with 130.
+"""
+
+import signal
+import sys
+import time
+from pathlib import Path
+from statistics import fmean
+from types import FrameType
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from abreast.errors import AbreastError, GameError, RunFolderError
+from abreast.games import Game, find_game, list_games
+from abreast.games.view import terminal_view
+from abreast.models import ModelConfig
+from abreast.training import Config, Environment, parse_config
+from abreast.training.actor import collect_epoch
+
+app = typer.Typer(
+    help="Independent agents, learning side by side.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console(highlight=False, soft_wrap=True)
+
+GameName = Annotated[str, typer.Argument(metavar="GAME", help="A game's name; `abreast games` lists them.")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings, e.g. experiment.epochs=500 model.algorithm=ppo."),
+]
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings.")]
+
+BASELINE_EPOCHS = 40
+"""Epochs that random agents play for comparison, after a training run."""
+
+
+@app.command()
+def train(
+    game: GameName,
+    overrides: Overrides = None,
+    agents: Annotated[int | None, typer.Option(help="How many agents (experiment.num_agents).")] = None,
+    config: ConfigFile = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.")
+    ] = None,
+    animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
+) -> None:
+    """Train agents in a game, with a live display, and keep everything in a run folder."""
+    chosen = find_game(game)
+    settings = chosen.configure(config, [*(overrides or []), *_agents_override(agents)])
+    env = chosen.build(settings)
+    try:
+        result = env.run_experiment(animate=animate, output_dir=output)
+    except KeyboardInterrupt:
+        out.print(f"Stopped after {env.epochs_played} epochs; what was learned until then is kept.")
+        raise typer.Exit(130) from None
+    recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
+    out.print(_compared(fmean(recent), _random_reward(chosen, settings), len(recent)))
+    out.print(f"The run folder is {result.folder}")
+    out.print(f"Watch the agents:  abreast play {game} --run {result.folder}")
+
+
+@app.command()
+def play(
+    game: GameName,
+    overrides: Overrides = None,
+    run: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="A run folder; without one, agents act at random.")
+    ] = None,
+    epochs: Annotated[int, typer.Option(min=1, help="Episodes to watch.")] = 1,
+    turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
+) -> None:
+    """Watch trained agents (of a run folder) or random ones in the terminal."""
+    env = _trained(find_game(game), run, overrides or []) if run else _random(find_game(game), overrides or [])
+    with Live(console=out, auto_refresh=False, transient=False) as live:
+
+        def show() -> None:
+            caption = f"turn {env.turn}   " + "   ".join(f"agent {i}: {a.score:g}" for i, a in enumerate(env.agents))
+            live.update(terminal_view(env.world, caption), refresh=out.is_terminal)
+            if out.is_terminal:
+                time.sleep(1 / turns_per_second)
+
+        for epoch in range(epochs):
+            collect_epoch(env, epoch, show)
+
+
+@app.command()
+def games() -> None:
+    """List the games."""
+    table = Table("game", "what it is", box=None)
+    for name in list_games():
+        try:
+            table.add_row(name, find_game(name).summary)
+        except GameError as error:
+            table.add_row(name, f"[red]{error}")
+    out.print(table)
+
+
+def main() -> None:
+    """Entry point of the command `abreast`."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        app()
+    except AbreastError as error:
+        Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {error}")
+        sys.exit(2)
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # unwinds the run, which keeps its models on the way out
+
+
+def _agents_override(agents: int | None) -> list[str]:
+    return [] if agents is None else [f"experiment.num_agents={agents}"]
+
+
+def _at_random(config: Config[Any, Any]) -> dict[str, Any]:
+    """The same experiment with agents that act at random."""
+    values = config.model_dump()
+    common = {key: value for key, value in values["model"].items() if key in ModelConfig.model_fields}
+    return {**values, "model": {**common, "algorithm": "random"}}
+
+
+def _random(game: Game, overrides: list[str]) -> Environment:
+    settings = _at_random(game.configure(None, overrides))
+    return game.build(parse_config(settings, game.environment.world_section))
+
+
+def _trained(game: Game, run: Path, overrides: list[str]) -> Environment:
+    if not (run / "config.yaml").is_file():
+        raise RunFolderError(
+            f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
+        )
+    settings = game.configure(run / "config.yaml", overrides)
+    env = game.build(settings)
+    for index, agent in enumerate(env.agents):
+        agent.model.load(run / "checkpoints" / f"agent_{index}.safetensors")
+        agent.model.epsilon = 0.0
+    return env
+
+
+def _random_reward(game: Game, config: Config[Any, Any]) -> float:
+    """What random agents get in the same world, in the mean of a few epochs."""
+    values = _at_random(config)
+    values["experiment"]["epochs"] = BASELINE_EPOCHS
+    env = game.build(parse_config(values, game.environment.world_section))
+    return fmean(record["reward"] for record in env.run_experiment(animate=False, logging=False).epochs)
+
+
+def _compared(reward: float, random: float, epochs: int) -> str:
+    text = f"Reward in the last {epochs} epochs: {reward:.1f} an epoch; random agents get {random:.1f}"
+    if random > 0 and reward > 0:
+        return f"{text}: the agents became {reward / random:.1f} times as good as random."
+    return f"{text}: {abs(reward - random):.1f} {'more' if reward > random else 'less'} than random."

@@ -1,0 +1,28 @@
+"""Cleanup as an environment."""
+
+from abreast.games.cleanup.agents import ACTIONS, FACING_KINDS, FROZEN_KIND, CleanupAgent
+from abreast.games.cleanup.entities import Apple, CleanBeam, Dirt, Grass, Orchard, Water, ZapBeam
+from abreast.games.cleanup.world import CleanupConfig, CleanupWorld
+from abreast.training import Environment
+from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec, Wall
+
+THINGS = (EmptyEntity, Wall, Water, Dirt, Grass, Orchard, Apple, CleanBeam, ZapBeam)
+KINDS = [*(thing.kind for thing in THINGS), *FACING_KINDS.values(), FROZEN_KIND]
+
+
+class CleanupEnv(Environment):
+    """Agents who all want apples, and a river that somebody has to clean."""
+
+    world_section = CleanupConfig
+    world: CleanupWorld
+
+    def setup_agents(self) -> None:
+        view = OneHotObservationSpec(KINDS, vision_radius=self.config.model.agent_vision_radius)
+        actions = ActionSpec(ACTIONS)
+        for number in range(self.config.experiment.num_agents):
+            model = self.make_model(view, actions.n_actions, number)
+            self.agents.append(CleanupAgent(view, actions, model, number, self.config.world))
+
+    def populate_environment(self) -> None:
+        self.world.lay_out()
+        self.world.let_in(self.agents)

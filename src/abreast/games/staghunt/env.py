@@ -1,0 +1,27 @@
+"""Stag hunt as an environment."""
+
+from abreast.games.staghunt.agents import StaghuntAgent
+from abreast.games.staghunt.entities import Hare, Moss, Stag, Tree
+from abreast.games.staghunt.world import StaghuntConfig, StaghuntWorld
+from abreast.training import Environment
+from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec
+
+KINDS = [kind.kind for kind in (EmptyEntity, Tree, Moss, Hare, Stag, StaghuntAgent)]
+
+
+class StaghuntEnv(Environment):
+    """Agents hunt, alone or together."""
+
+    world_section = StaghuntConfig
+    world: StaghuntWorld
+
+    def setup_agents(self) -> None:
+        view = OneHotObservationSpec(KINDS, vision_radius=self.config.model.agent_vision_radius, outside=Tree.kind)
+        actions = ActionSpec(["up", "down", "left", "right", "stay"])
+        for number in range(self.config.experiment.num_agents):
+            model = self.make_model(view, actions.n_actions, number)
+            self.agents.append(StaghuntAgent(view, actions, model, number, self.config.world))
+
+    def populate_environment(self) -> None:
+        self.world.lay_out()
+        self.world.scatter(self.agents, onto=EmptyEntity.kind)

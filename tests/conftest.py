@@ -1,0 +1,13 @@
+"""Settings of the whole suite."""
+
+import sys
+from pathlib import Path
+
+import torch
+from hypothesis import settings
+
+sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
+
+torch.set_num_threads(1)
+settings.register_profile("suite", deadline=None, print_blob=True)
+settings.load_profile("suite")

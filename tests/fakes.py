@@ -1,0 +1,55 @@
+"""Small stand-ins shared by the tests."""
+
+from typing import Any
+
+import numpy as np
+
+from abreast.games import find_game
+from abreast.models import BaseModel, algorithm
+from abreast.training import Environment
+
+
+class TinyObservation:
+    """An observation of a few bytes, for models tested without a world."""
+
+    dtype = np.uint8
+    scale = 1.0
+
+    def __init__(self, *shape: int) -> None:
+        self.input_size = shape
+
+
+def make_model(
+    name: str, shape: tuple[int, ...] = (4,), n_actions: int = 3, seed: int = 0, **settings: Any
+) -> BaseModel:
+    """A model with small layers."""
+    small = {"algorithm": name, "hidden_size": 16, "batch_size": 8, "buffer_capacity": 64, "n_frames": 2, **settings}
+    kind = algorithm(name)
+    return kind(TinyObservation(*shape), n_actions, kind.Config.parse(small), np.random.SeedSequence(seed))
+
+
+def live(model: BaseModel, epochs: int = 1, turns: int = 20, seed: int = 0) -> list[int]:
+    """Let a model act in a world of random states and rewards; returns its actions."""
+    rng = np.random.default_rng(seed)
+    actions = []
+    for epoch in range(epochs):
+        model.start_epoch_action(epoch=epoch)
+        for _ in range(turns):
+            state = rng.integers(0, 2, size=model.observation.input_size).astype(np.uint8)
+            actions.append(model.take_action(state))
+            model.remember(state, actions[-1], float(rng.normal()), False)
+        model.end_epoch_action(epoch=epoch)
+    return actions
+
+
+def small_game(*overrides: str, game: str = "treasurehunt") -> Environment:
+    """A game with settings for a run of a second or less."""
+    small = ["experiment.epochs=3", "experiment.max_turns=10", "experiment.num_agents=2", "model.hidden_size=16"]
+    small += ["model.batch_size=16", "model.n_frames=2"]
+    found = find_game(game)
+    return found.build(found.configure(None, [*small, *overrides]))
+
+
+def timeless(records: Any) -> list[dict[str, Any]]:
+    """Epoch records without what depends on the clock."""
+    return [{key: value for key, value in record.items() if key != "time"} for record in records]
