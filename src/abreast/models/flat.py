@@ -13,22 +13,26 @@ ALIGNMENT = 16
 
 
 class FlatParameters:
-    """Moves the parameters of `network`, and their gradients, into one block each; the network goes on as before."""
+    """Moves the parameters of `network` into one block, and, if it learns, their gradients into another."""
 
-    def __init__(self, network: nn.Module) -> None:
+    def __init__(self, network: nn.Module, learns: bool) -> None:
         self._shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
         offset = 0
         self._offsets: dict[str, int] = {}
         for name, shape in self._shapes.items():
             self._offsets[name] = offset
             offset += -(-shape.numel() // ALIGNMENT) * ALIGNMENT
-        self.values = nn.Parameter(torch.zeros(offset))
-        self.values.grad = torch.zeros(offset)
-        places, gradients = self.views(self.values.data), self.views(self.values.grad)
+        self.values = nn.Parameter(torch.zeros(offset), requires_grad=learns)
+        network.requires_grad_(learns)
+        places = self.views(self.values.data)
         for name, parameter in network.named_parameters():
             places[name].copy_(parameter.data)
             parameter.data = places[name]
-            parameter.grad = gradients[name]
+        if learns:
+            self.values.grad = torch.zeros(offset)
+            gradients = self.views(self.values.grad)
+            for name, parameter in network.named_parameters():
+                parameter.grad = gradients[name]
 
     def views(self, block: Tensor) -> dict[str, Tensor]:
         """The parts of a block of this layout (parameters, gradients, moments of Adam), by parameter name."""

@@ -40,8 +40,8 @@ class NetworkModel(BaseModel):
         self.input_size = config.n_frames * int(np.prod(observation.input_size))
         self.learning_generator = generator_from(self._learning_seed)
         self.frames = FrameStack(config.n_frames, observation.input_size, observation.scale)
-        self.online, self.online_block = self._flat_network()
-        self.policy, self.policy_block = self._flat_network()
+        self.online, self.online_block = self._flat_network(learns=True)
+        self.policy, self.policy_block = self._flat_network(learns=False)
         self.initialise(self.online)
         self.optimiser = torch.optim.Adam([self.online_block.values], lr=config.learning_rate, fused=True)
         self._start_optimiser()
@@ -64,7 +64,7 @@ class NetworkModel(BaseModel):
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
         self.frames.clear()
-        self.policy_block.values.data.copy_(self.online_block.values.data)
+        self.policy_block.values.copy_(self.online_block.values.data)
 
     # ---- learning
 
@@ -91,9 +91,9 @@ class NetworkModel(BaseModel):
             "exp_avg_sq": torch.zeros_like(values.data),
         }
 
-    def _flat_network(self) -> tuple[Any, FlatParameters]:
+    def _flat_network(self, learns: bool) -> tuple[Any, FlatParameters]:
         network = self.make_network()
-        return network, FlatParameters(network)
+        return network, FlatParameters(network, learns)
 
     # ---- files
 

@@ -25,7 +25,7 @@ class ValueConfig(ModelConfig):
 
 
 class ValueModel(NetworkModel):
-    """Acts greedily on `action_values`, at random with chance epsilon; learns `loss` from sampled batches."""
+    """Does what it prefers, or something random with chance epsilon; learns `loss` from sampled batches."""
 
     config: ValueConfig
 
@@ -33,13 +33,12 @@ class ValueModel(NetworkModel):
         self, observation: ObservationShape, n_actions: int, config: ValueConfig, seed: np.random.SeedSequence
     ) -> None:
         super().__init__(observation, n_actions, config, seed)
-        self.target, self.target_block = self._flat_network()
-        self.target_block.values.requires_grad_(False)
+        self.target, self.target_block = self._flat_network(learns=False)
         self.target_block.values.copy_(self.online_block.values.data)
 
     @abstractmethod
-    def action_values(self, frames: Tensor) -> Tensor:
-        """The value of each action, by `policy`: one row per row of stacked frames."""
+    def preferences(self, frames: Tensor) -> Tensor:
+        """Numbers that rank the actions, by `policy`: one row per row of stacked frames, highest is best."""
 
     @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
@@ -52,7 +51,7 @@ class ValueModel(NetworkModel):
         if self.choosing_rng.random() < self.epsilon:
             return int(self.choosing_rng.integers(self.n_actions))
         with torch.inference_mode():
-            return int(self.action_values(frames).argmax())
+            return int(self.preferences(frames).argmax())
 
     def train_step(self) -> float | None:
         if len(self.memory) < self.config.batch_size:
@@ -68,14 +67,14 @@ class ValueModel(NetworkModel):
 
     def _follow(self) -> None:
         """The target goes after the online weights: a little every step, all the way every `target_interval`."""
-        online, target = self.online_block.values.data, self.target_block.values.data
+        online, target = self.online_block.values.data, self.target_block.values
         if self.counters()["gradient_steps"] % self.config.target_interval == 0:
             target.copy_(online)
         else:
             target.lerp_(online, self.config.target_rate)
 
     def blocks(self) -> dict[str, Tensor]:
-        return {**super().blocks(), "target": self.target_block.values.data}
+        return {**super().blocks(), "target": self.target_block.values}
 
     def tensors_of(self, batch: Batch) -> dict[str, Any]:
         """A batch as tensors; `weights` is 1/count where valid and 0 elsewhere, so that a weighted sum is a mean."""

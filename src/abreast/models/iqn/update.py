@@ -48,10 +48,9 @@ class IQN(ValueModel):
             self.policy.draw_noise(self.choosing_generator)
             self._embedded_midpoints = self.policy.embed(self.midpoints)
 
-    def action_values(self, frames: Tensor) -> Tensor:
+    def preferences(self, frames: Tensor) -> Tensor:
         assert self._embedded_midpoints is not None, "start_epoch_action comes before the first action"
-        values: Tensor = self.policy(frames, self._embedded_midpoints)
-        return values.mean(dim=1)
+        return self.policy.preferences(frames, self._embedded_midpoints)
 
     def loss(self, batch: Batch) -> Tensor:
         states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch).values()
@@ -61,8 +60,7 @@ class IQN(ValueModel):
         self.online.draw_noise(self.learning_generator)
         with torch.no_grad():
             self.target.draw_noise(self.learning_generator)
-            midpoints_KH = self.online.embed(self.midpoints)
-            best_B = self.online(next_states, midpoints_KH).mean(dim=1).argmax(dim=1)
+            best_B = self.online.preferences(next_states, self.online.embed(self.midpoints)).argmax(dim=1)
             next_BJA = self.target(next_states, self.target.embed(next_fractions_BJ))
             next_BJ = _of_action(next_BJA, best_B)
             target_BJ = rewards[:, None] + discounts[:, None] * next_BJ

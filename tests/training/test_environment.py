@@ -1,0 +1,233 @@
+"""Runs: the same seed gives the same run; turn orders; what is trained when; memories."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from fakes import small_game, timeless
+
+from abreast import ActionSpec, Environment, Gridworld, MovingAgent, OneHotObservationSpec
+from abreast.errors import RunFolderError
+from abreast.games import list_games
+from abreast.replay import Buffer
+from abreast.training.learner import compute_threads
+from abreast.worlds import EmptyEntity, Entity
+
+
+def metrics(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("game", list_games())
+@pytest.mark.parametrize("algorithm", ["dqn", "iqn", "ppo"])
+def test_the_same_seed_twice_gives_identical_metrics_and_another_does_not(algorithm, game, tmp_path):
+    def run(name, seed):
+        env = small_game(f"model.algorithm={algorithm}", f"experiment.seed={seed}", "experiment.epochs=4", game=game)
+        env.run_experiment(animate=False, output_dir=tmp_path / name)
+        weights = [agent.model.online_block.values.detach().clone() for agent in env.agents]
+        return timeless(metrics(tmp_path / name)), weights
+
+    (first, weights), (second, same), (third, others) = run("a", 1), run("b", 1), run("c", 2)
+    assert first == second and first != third
+    assert all(torch.equal(mine, theirs) for mine, theirs in zip(weights, same, strict=True))
+    assert not any(torch.equal(mine, theirs) for mine, theirs in zip(weights, others, strict=True))
+    assert first[-1]["updates"] > 0
+
+
+def test_one_more_agent_leaves_the_streams_of_the_others_alone():
+    few, many = (small_game(f"experiment.num_agents={count}", "model.algorithm=dqn") for count in (2, 3))
+    for mine, theirs in zip(few.agents, many.agents, strict=False):
+        assert torch.equal(mine.model.online_block.values, theirs.model.online_block.values)
+
+
+def test_agents_learn_from_their_own_memory_alone():
+    def weights_of_agent_0(spoil):
+        env = small_game("model.algorithm=dqn")
+        env.run_experiment(animate=False, logging=False)
+        if spoil:
+            env.agents[1].model.memory._fields["rewards"][:] = 1e3
+        env.agents[0].model.train_step()
+        env.agents[1].model.train_step()
+        return env.agents[0].model.online_block.values.detach()
+
+    assert torch.equal(weights_of_agent_0(False), weights_of_agent_0(True))
+
+
+def test_metrics_lines_hold_what_they_promise(tmp_path):
+    env = small_game("model.algorithm=dqn", "experiment.epochs=5")
+    result = env.run_experiment(animate=False, output_dir=tmp_path)
+    lines = metrics(tmp_path)
+    assert lines == result.epochs and len(lines) == 5
+    for number, line in enumerate(lines):
+        assert line["epoch"] == number
+        assert line["reward"] == pytest.approx(sum(line["reward_per_agent"]))
+        assert len(line["reward_per_agent"]) == len(line["loss_per_agent"]) == 2
+        assert line["agent_steps"] == (number + 1) * 10 * 2
+        known = [loss for loss in line["loss_per_agent"] if loss is not None]
+        assert line["loss"] == (pytest.approx(sum(known)) if known else None)
+        assert set(line["time"]) >= {"elapsed_s", "collect_s", "train_s", "agent_steps_per_s"}
+    epsilons = [line["epsilon"] for line in lines]
+    assert epsilons == sorted(epsilons, reverse=True) and epsilons[0] > epsilons[-1]
+
+
+def test_the_run_folder_holds_what_a_run_leaves_behind(tmp_path):
+    env = small_game("experiment.record_period=2")
+    env.run_experiment(output_dir=tmp_path)
+    found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert found == [
+        "checkpoints/agent_0.safetensors",
+        "checkpoints/agent_1.safetensors",
+        "config.yaml",
+        "log.txt",
+        "metrics.jsonl",
+        "replays/epoch_000000.gif",
+        "replays/epoch_000002.gif",
+    ]
+
+
+def test_without_animation_and_logging_nothing_is_written(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = small_game().run_experiment(animate=False, logging=False)
+    assert result.folder is None and len(result.epochs) == 3
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_default_run_folder_is_in_the_current_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    result = small_game().run_experiment(animate=False)
+    assert result.folder.parts[0] == "runs" and (tmp_path / result.folder / "metrics.jsonl").is_file()
+
+
+def test_a_folder_that_holds_a_run_is_not_mixed_with_another(tmp_path):
+    small_game().run_experiment(animate=False, output_dir=tmp_path)
+    before = (tmp_path / "metrics.jsonl").read_bytes()
+    with pytest.raises(RunFolderError, match="already holds a run"):
+        small_game().run_experiment(animate=False, output_dir=tmp_path)
+    assert (tmp_path / "metrics.jsonl").read_bytes() == before
+
+
+def test_what_was_learned_survives_an_error_in_the_world(tmp_path):
+    env = small_game("model.algorithm=dqn")
+
+    def explode():
+        if env.epochs_played == 2:
+            raise ZeroDivisionError("the world broke")
+
+    env.world.transition = explode
+    with pytest.raises(ZeroDivisionError):
+        env.run_experiment(animate=False, output_dir=tmp_path)
+    assert len(metrics(tmp_path)) == 2
+    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+    assert "stopped after 2 epochs by ZeroDivisionError" in (tmp_path / "log.txt").read_text()
+
+
+def test_updates_come_every_train_interval_epochs():
+    env = small_game("model.algorithm=dqn", "experiment.epochs=6", "experiment.train_interval=3")
+    result = env.run_experiment(animate=False, logging=False)
+    assert [record["updates"] for record in result.epochs] == [0, 0, 2, 2, 2, 4]
+
+
+def test_a_second_run_goes_on_from_the_first():
+    whole = small_game("model.algorithm=dqn", "experiment.epochs=4")
+    halves = small_game("model.algorithm=dqn", "experiment.epochs=2")
+    one = whole.run_experiment(animate=False, logging=False).epochs
+    two = [record for _ in range(2) for record in halves.run_experiment(animate=False, logging=False).epochs]
+    assert [record["reward"] for record in one] == [record["reward"] for record in two]
+    assert [record["epoch"] for record in two] == [0, 1, 2, 3]
+
+
+def test_a_logger_hears_of_every_epoch(tmp_path):
+    class Listener:
+        heard = []
+
+        def record_epoch(self, epoch, loss, reward, epsilon, **more):
+            self.heard.append((epoch, reward, more["reward_per_agent"]))
+
+    listener = Listener()
+    result = small_game().run_experiment(animate=False, logger=listener, output_dir=tmp_path)
+    assert listener.heard == [(r["epoch"], r["reward"], r["reward_per_agent"]) for r in result.epochs]
+
+
+# ---- turn orders
+
+
+class Marker(Entity):
+    passable = True
+
+
+class Walker(MovingAgent):
+    pass
+
+
+class Queue(Environment):
+    """Two walkers in a row, the second right behind the first; both always go right."""
+
+    def setup_agents(self):
+        view = OneHotObservationSpec(["EmptyEntity", "Walker", "Marker", "Wall"], vision_radius=1)
+        actions = ActionSpec(["right"])
+        self.agents = [Walker(view, actions, self.make_model(view, 1, number)) for number in range(2)]
+
+    def populate_environment(self):
+        self.world.add((0, 1, 0), self.agents[0])
+        self.world.add((0, 0, 0), self.agents[1])
+
+
+@pytest.mark.parametrize(("order", "sees_its_neighbour"), [("sequential", False), ("simultaneous", True)])
+def test_turn_orders_differ_in_what_the_second_agent_sees(order, sees_its_neighbour):
+    config = {"experiment": {"turn_order": order, "max_turns": 2}, "model": {"algorithm": "random", "n_frames": 1}}
+    env = Queue(Gridworld(1, 6, 1, EmptyEntity()), config)
+    env.take_turn()
+    seen = env.agents[1].model.memory.trajectory(0, 0).states[0, -1]
+    assert bool(seen[1, 2, 1]) == sees_its_neighbour
+    assert [agent.location[1] for agent in env.agents] == [2, 1]  # acting goes in order either way
+
+
+@pytest.mark.parametrize("order", ["sequential", "simultaneous"])
+def test_both_turn_orders_train(order):
+    env = small_game(f"experiment.turn_order={order}", "model.algorithm=iqn")
+    assert env.run_experiment(animate=False, logging=False).epochs[-1]["updates"] > 0
+
+
+def test_a_world_that_is_done_ends_the_epoch_and_the_last_row_says_so():
+    env = small_game("model.algorithm=dqn", "experiment.epochs=1")
+    transition = env.world.transition
+
+    def until_turn_4():
+        transition()
+        env.world.is_done = env.turn == 4
+
+    env.world.transition = until_turn_4
+    assert env.run_experiment(animate=False, logging=False).epochs[0]["agent_steps"] == 4 * 2
+    assert env.agents[0].model.memory.trajectory(0, 0).dones.tolist() == [False, False, False, True]
+
+
+# ---- memories, threads
+
+
+def test_generated_memories_hold_every_step_and_leave_the_agents_alone(tmp_path):
+    env = small_game("model.algorithm=ppo", "model.buffer_capacity=32")
+    memories = env.generate_memories(12, output_dir=tmp_path)
+    assert [len(memory) for memory in memories] == [120, 120]
+    assert [len(agent.model.memory) for agent in env.agents] == [0, 0]
+    rows = memories[1].trajectory(0, 0)
+    assert rows.valid.sum() == 12 * 9  # the last row of each game has no successor
+    back = memories[1].empty_copy(120).load(tmp_path / "memories" / "agent_1.npz")
+    assert isinstance(back, Buffer) and np.array_equal(back.trajectory(0, 0).states, rows.states)
+
+
+def test_compute_threads_are_set_for_the_run_and_given_back():
+    before = torch.get_num_threads()
+    with compute_threads(2):
+        assert torch.get_num_threads() == 2
+    assert torch.get_num_threads() == before
+    seen = []
+    env = small_game("experiment.compute_threads=2", "experiment.epochs=1")
+    env.world.transition = lambda: seen.append(torch.get_num_threads())
+    env.run_experiment(animate=False, logging=False)
+    assert set(seen) == {2}
+
+
+def test_a_game_that_forgets_its_agents_is_told_what_is_missing():
+    with pytest.raises(NotImplementedError, match=r"Environment\.setup_agents"):
+        Environment(Gridworld(2, 2, 1, EmptyEntity()), {})
