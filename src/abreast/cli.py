@@ -72,14 +72,15 @@ def train(
 def play(
     game: GameName,
     overrides: Overrides = None,
-    run: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="A run folder; without one, agents act at random.")
+    run_folder: Annotated[
+        Path | None, typer.Option("--run", metavar="RUN", help="A run folder; without one, agents act at random.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Episodes to watch.")] = 1,
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
-    env = _trained(find_game(game), run, overrides or []) if run else _random(find_game(game), overrides or [])
+    chosen, settings = find_game(game), overrides or []
+    env = _trained(chosen, run_folder, settings) if run_folder else _random(chosen, settings)
     with Live(console=out, auto_refresh=False, transient=False) as live:
 
         def show() -> None:
@@ -107,11 +108,19 @@ def games() -> None:
 def main() -> None:
     """Entry point of the command `abreast`."""
     signal.signal(signal.SIGTERM, _terminated)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; returns its exit code."""
     try:
-        app()
+        app(arguments)
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
     except AbreastError as error:
         Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {error}")
-        sys.exit(2)
+        return 2
+    return 0
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
-from fakes import make_model
 
 from abreast import ActionSpec, Agent, Entity, Gridworld, MovingAgent, OneHotObservationSpec
 from abreast.worlds import EmptyEntity, Wall
+from fakes import make_model
 
 
 class Coin(Entity):

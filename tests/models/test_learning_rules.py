@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from fakes import live, make_model
 
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.ppo.config import PPOConfig
 from abreast.models.ppo.loss import advantages_of, clipped_loss
 from abreast.replay import Trajectory
+from fakes import live, make_model
 
 LENGTH = 4
 
@@ -42,7 +42,9 @@ def test_value_models_find_the_discounted_values_of_a_corridor(name):
     model.train_step()
     states = torch.eye(LENGTH)
     with torch.no_grad():
-        values = model.online(states) if name == "dqn" else model.online(states, model.online.embed(model.midpoints)).mean(1)
+        values = (
+            model.online(states) if name == "dqn" else model.online(states, model.online.embed(model.midpoints)).mean(1)
+        )
     expected = [[10 * 0.9 ** (LENGTH - max(c - 1, 0)), 10 * 0.9 ** (LENGTH - 1 - c)] for c in range(LENGTH)]
     assert np.allclose(values.numpy(), expected, atol=0.5)
 
@@ -86,7 +88,9 @@ def test_rows_without_an_outcome_do_not_count():
     for garbage in (0.0, 1e6):
         estimate = torch.tensor([[1.0], [garbage]])
         target = torch.tensor([[2.0], [5.0]])
-        losses.append(quantile_huber_loss(estimate, torch.tensor([[0.5], [0.5]]), target, torch.tensor([1.0, 0.0]), 1.0))
+        losses.append(
+            quantile_huber_loss(estimate, torch.tensor([[0.5], [0.5]]), target, torch.tensor([1.0, 0.0]), 1.0)
+        )
     assert losses[0] == losses[1] != 0
 
 

@@ -5,12 +5,12 @@ import struct
 import numpy as np
 import pytest
 import torch
-from fakes import TinyObservation, live, make_model
 
 from abreast.errors import ConfigError, ModelFileError
 from abreast.models import ALGORITHMS, algorithm
 from abreast.models.flat import FlatParameters
 from abreast.models.layers import Linear
+from fakes import TinyObservation, live, make_model
 
 LEARNERS = ["dqn", "iqn", "ppo"]
 

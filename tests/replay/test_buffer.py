@@ -111,7 +111,7 @@ def test_trajectories_hold_every_row_in_order(history, n_frames):
         numbers = range(len(rows) // 2, len(rows))
         assert len(trajectory.actions) == len(numbers)
         for index, number in enumerate(numbers):
-            frame, action, reward, done = rows[number]
+            _, action, reward, done = rows[number]
             assert np.array_equal(trajectory.states[index], oracle.stack(lane, number, n_frames))
             assert (trajectory.actions[index], bool(trajectory.dones[index])) == (action, done)
             assert trajectory.rewards[index] == np.float32(reward)

@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 import torch
-from fakes import small_game, timeless
 
 from abreast import ActionSpec, Environment, Gridworld, MovingAgent, OneHotObservationSpec
 from abreast.errors import RunFolderError
@@ -13,6 +12,7 @@ from abreast.games import list_games
 from abreast.replay import Buffer
 from abreast.training.learner import compute_threads
 from abreast.worlds import EmptyEntity, Entity
+from fakes import small_game, timeless
 
 
 def metrics(folder):
@@ -139,7 +139,8 @@ def test_a_second_run_goes_on_from_the_first():
 
 def test_a_logger_hears_of_every_epoch(tmp_path):
     class Listener:
-        heard = []
+        def __init__(self):
+            self.heard = []
 
         def record_epoch(self, epoch, loss, reward, epsilon, **more):
             self.heard.append((epoch, reward, more["reward_per_agent"]))

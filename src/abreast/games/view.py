@@ -37,7 +37,8 @@ def _cell(entities: Any) -> tuple[str, str]:
 @lru_cache
 def _mean_colour(pixels: bytes) -> str:
     rgba = np.frombuffer(pixels, dtype=np.float32).reshape(-1, 4)
-    red, green, blue = (int(value) for value in rgba[rgba[:, 3] > 0, :3].mean(axis=0))
+    opaque = rgba[rgba[:, 3] > 0, :3]
+    red, green, blue = (int(value) for value in opaque.mean(axis=0)) if len(opaque) else (0, 0, 0)
     return f"#{red:02x}{green:02x}{blue:02x}"
 
 

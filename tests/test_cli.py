@@ -1,0 +1,177 @@
+"""The command line: what it prints, what it leaves behind, and one clear sentence for every mistake."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from abreast.cli import run
+
+SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=8", "--agents", "2"]
+COMMAND = [sys.executable, "-c", "from abreast.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def everything_in(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+# ---- mistakes: (name, arguments, what the sentence says)
+
+MISTAKES = [
+    ("unknown key", ["train", "treasurehunt", "experiment.epoch=3"],
+     "unknown key experiment.epoch: did you mean 'experiment.epochs'?"),
+    ("key of another section", ["train", "treasurehunt", "experiment.gem_value=3"],
+     "unknown key experiment.gem_value: did you mean 'world.gem_value'?"),
+    ("unknown section", ["train", "treasurehunt", "expriment.epochs=3"],
+     "unknown key expriment: did you mean 'experiment'?"),
+    ("key of another algorithm", ["train", "treasurehunt", "model.algorithm=dqn", "model.n_quantiles=3"],
+     "unknown key model.n_quantiles"),
+    ("wrong type", ["train", "treasurehunt", "experiment.epochs=many"],
+     "experiment.epochs is 'many': expected a valid integer."),
+    ("fraction for a count", ["train", "treasurehunt", "experiment.epochs=1.5"],
+     "experiment.epochs is 1.5: expected a valid integer"),
+    ("truth for a count", ["train", "treasurehunt", "experiment.epochs=true"],
+     "experiment.epochs is True: expected a valid integer."),
+    ("not a number", ["train", "treasurehunt", "model.learning_rate=.nan"], "model.learning_rate is nan"),
+    ("wrong word", ["train", "treasurehunt", "experiment.turn_order=random"],
+     "experiment.turn_order is 'random': expected 'sequential' or 'simultaneous'."),
+    ("section that is no section", ["train", "treasurehunt", "experiment.epochs.more=3"],
+     "goes into epochs, which is 600, not a section"),
+    ("zero epochs", ["train", "treasurehunt", "experiment.epochs=0"],
+     "experiment.epochs is 0: expected greater than or equal to 1."),
+    ("zero agents", ["train", "treasurehunt", "--agents", "0"], "experiment.num_agents is 0"),
+    ("negative height", ["train", "treasurehunt", "world.height=-4"],
+     "world.height is -4: expected greater than or equal to 3."),
+    ("negative radius", ["train", "treasurehunt", "model.agent_vision_radius=-1"], "model.agent_vision_radius is -1"),
+    ("chance above one", ["train", "treasurehunt", "world.spawn_prob=1.5"], "world.spawn_prob is 1.5"),
+    ("more agents than cells", ["train", "treasurehunt", "--agents", "65"],
+     "65 entities of kind TreasurehuntAgent need 65 free cells, but the 10x10 world has 64"),
+    ("batch above capacity", ["train", "treasurehunt", "model.batch_size=64", "model.buffer_capacity=32"],
+     "model.batch_size is 64, more than model.buffer_capacity 32"),
+    ("rollout above capacity", ["train", "treasurehunt", "model.algorithm=ppo", "experiment.max_turns=5000"],
+     "model.buffer_capacity is 1024, but ppo learns from all 5000 rows"),
+    ("replay too small to stack", ["train", "treasurehunt", "model.batch_size=2", "model.buffer_capacity=4"],
+     "a replay of 4 rows in 1 lane(s) is too small for 2 stacked frames"),
+    ("unknown algorithm", ["train", "treasurehunt", "model.algorithm=iqm"],
+     "model.algorithm is 'iqm': did you mean 'iqn'?"),
+    ("unknown game", ["train", "treasurehnt"], "there is no game 'treasurehnt': did you mean 'treasurehunt'?"),
+    ("nothing like a game", ["play", "chess"], "there is no game 'chess': known are: cleanup, staghunt, tag, treasurehunt."),
+    ("taggers without runners", ["train", "tag", "--agents", "1"], "world.taggers is 1, but experiment.num_agents is 1"),
+    ("river too wide", ["train", "cleanup", "world.river_width=20"], "world.river_width is 20"),
+    ("not an override", ["train", "treasurehunt", "epochs"], "the override 'epochs' is not of the form section.key=value"),
+    ("override without section", ["train", "treasurehunt", "epochs=3"], "is not of the form section.key=value"),
+    ("override of broken YAML", ["train", "treasurehunt", "experiment.epochs=[1"], "is not valid YAML"),
+    ("missing file", ["train", "treasurehunt", "--config", "none.yaml"], "cannot read the configuration file none.yaml"),
+    ("broken file", ["train", "treasurehunt", "--config", "broken.yaml"], "broken.yaml is not valid YAML"),
+    ("file of a list", ["train", "treasurehunt", "--config", "list.yaml"], "list.yaml holds [1, 2]"),
+    ("file that is no text", ["train", "treasurehunt", "--config", "bytes.yaml"], "cannot read the configuration file"),
+    ("section as a number", ["train", "treasurehunt", "--config", "number.yaml"], "experiment is 3"),
+    ("output under a file", ["train", "treasurehunt", "--output", "list.yaml/run"],
+     "cannot write the run folder list.yaml/run"),
+    ("no run folder", ["play", "treasurehunt", "--run", "nowhere"], "nowhere is not a run folder"),
+    ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "says"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
+def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(arguments, says, capsys, tmp_path):
+    Path("broken.yaml").write_text("experiment: {epochs: 3")
+    Path("list.yaml").write_text("[1, 2]")
+    Path("number.yaml").write_text("experiment: 3")
+    Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    Path("run/checkpoints").mkdir(parents=True)
+    Path("run/config.yaml").write_text("")
+    Path("run/checkpoints/agent_0.safetensors").write_bytes(b"damaged")
+    before = everything_in(tmp_path)
+    code = run(arguments)
+    printed = capsys.readouterr()
+    assert code == 2
+    assert says in printed.err and printed.err.count("\n") == 1, printed.err
+    assert "Traceback" not in printed.err and printed.out == ""
+    assert everything_in(tmp_path) == before
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_permission_is_named(capsys):
+    Path("locked").mkdir(mode=0o500)
+    assert run(["train", "treasurehunt", *SMALL, "--output", "locked/run"]) == 2
+    assert "cannot write the run folder locked/run: Permission denied" in capsys.readouterr().err
+
+
+# ---- what works
+
+
+def test_train_writes_a_run_folder_and_compares_with_random_agents(capsys, tmp_path):
+    assert run(["train", "treasurehunt", *SMALL, "--output", "run", "--no-animate"]) == 0
+    printed = capsys.readouterr().out
+    assert "random agents get" in printed and "The run folder is run" in printed
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert [line["epoch"] for line in lines] == [0, 1] and len(lines[0]["reward_per_agent"]) == 2
+
+
+def test_settings_come_from_game_then_file_then_command_line(tmp_path):
+    Path("mine.yaml").write_text("experiment: {epochs: 7, max_turns: 4}\nmodel: {learning_rate: 1e-4}")
+    code = run(["train", "treasurehunt", *SMALL, "experiment.max_turns=3", "--config", "mine.yaml", "--output", "run"])
+    assert code == 0
+    kept = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert kept["experiment"]["epochs"] == 2  # the command line over the file
+    assert kept["experiment"]["max_turns"] == 3
+    assert kept["model"]["learning_rate"] == 1e-4  # the file over the game
+    assert kept["world"]["bone_value"] == -10.0  # the game's own
+
+
+def test_a_run_can_be_repeated_from_its_own_config(tmp_path):
+    run(["train", "treasurehunt", *SMALL, "--output", "first"])
+    assert run(["train", "treasurehunt", "--config", "first/config.yaml", "--output", "second"]) == 0
+    one, two = (
+        [{**json.loads(line), "time": 0} for line in Path(name, "metrics.jsonl").read_text().splitlines()]
+        for name in ("first", "second")
+    )
+    assert one == two
+
+
+@pytest.mark.parametrize("game", ["treasurehunt", "cleanup"])
+def test_play_shows_a_random_and_a_trained_game(game, capsys):
+    assert run(["play", game, "experiment.max_turns=3"]) == 0
+    assert "turn 3" in capsys.readouterr().out
+    run(["train", game, *SMALL, "--output", "run"])
+    capsys.readouterr()
+    assert run(["play", game, "--run", "run"]) == 0
+    printed = capsys.readouterr().out
+    assert "turn 5" in printed and "#" in printed
+
+
+def test_games_are_listed(capsys):
+    assert run(["games"]) == 0
+    printed = capsys.readouterr().out
+    for name in ("cleanup", "staghunt", "tag", "treasurehunt"):
+        assert name in printed
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_run_and_keeps_what_was_learned(number, code):
+    arguments = ["train", "treasurehunt", *SMALL, "experiment.epochs=100000", "--output", "run"]
+    child = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    metrics = Path("run/metrics.jsonl")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (metrics.exists() and metrics.read_text().count("\n") >= 3):
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.05)
+    child.send_signal(number)
+    _, err = child.communicate(timeout=60)
+    assert child.returncode == code, err
+    assert "Traceback" not in err
+    assert len(list(Path("run/checkpoints").iterdir())) == 2
+    assert all(json.loads(line) for line in metrics.read_text().splitlines())

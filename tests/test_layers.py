@@ -1,0 +1,67 @@
+"""Imports point one way: cli, games → training → agents → models, worlds → replay → errors, settings, files."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "abreast"
+
+# Each layer, and the layers it may import from (itself always).
+MAY_IMPORT = {
+    "errors": set(),
+    "files": set(),
+    "settings": {"errors"},
+    "replay": {"errors"},
+    "worlds": {"errors"},
+    "models": {"replay", "settings", "files", "errors"},
+    "agents": {"models", "worlds", "replay", "errors"},
+    "training": {"agents", "models", "worlds", "replay", "settings", "files", "errors"},
+    "games": {"training", "agents", "models", "worlds", "settings", "errors"},
+    "cli": {"games", "training", "models", "settings", "errors"},
+    "__init__": {"agents", "models", "replay", "training", "worlds"},
+}
+
+
+def layer_of(path):
+    return path.relative_to(SOURCE).parts[0].removesuffix(".py")
+
+
+def imported_layers(tree):
+    """The layers a module imports, those for type checking alone left out: they are not there at run time."""
+    for_types = {
+        inner
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if node in for_types:
+            continue
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        for name in names:
+            if name.startswith("abreast."):
+                yield name.split(".")[1]
+
+
+@pytest.mark.parametrize("path", sorted(SOURCE.rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_import_points_back(path):
+    layer = layer_of(path)
+    assert layer in MAY_IMPORT, f"{layer} is a new layer: say in MAY_IMPORT what it may import"
+    for imported in imported_layers(ast.parse(path.read_text())):
+        assert imported == layer or imported in MAY_IMPORT[layer], f"{layer} imports {imported}"
+
+
+def test_a_back_edge_would_be_seen():
+    assert list(imported_layers(ast.parse("from abreast.training import Config"))) == ["training"]
+    assert "training" not in MAY_IMPORT["models"]
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "games").glob("*/*.py")), ids=lambda path: "/".join(path.parts[-2:]))
+def test_games_do_not_know_each_other(path):
+    game = path.parent.name
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("abreast.games."):
+            part = node.module.split(".")[2]
+            assert part == game or not (SOURCE / "games" / part).is_dir(), f"{game} imports {part}"
