@@ -12,6 +12,9 @@ import pytest
 import yaml
 
 from abreast.cli import run
+from abreast.games import find_game, list_games
+from abreast.models import ALGORITHMS
+from abreast.settings import explain
 
 SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=8", "--agents", "2"]
 COMMAND = [sys.executable, "-c", "from abreast.cli import main; main()"]
@@ -48,7 +51,7 @@ MISTAKES = [
     ("wrong word", ["train", "treasurehunt", "experiment.turn_order=random"],
      "experiment.turn_order is 'random': expected 'sequential' or 'simultaneous'."),
     ("section that is no section", ["train", "treasurehunt", "experiment.epochs.more=3"],
-     "goes into epochs, which is 600, not a section"),
+     "goes into epochs, which is 1000, not a section"),
     ("zero epochs", ["train", "treasurehunt", "experiment.epochs=0"],
      "experiment.epochs is 0: expected greater than or equal to 1."),
     ("zero agents", ["train", "treasurehunt", "--agents", "0"], "experiment.num_agents is 0"),
@@ -61,9 +64,9 @@ MISTAKES = [
     ("batch above capacity", ["train", "treasurehunt", "model.batch_size=64", "model.buffer_capacity=32"],
      "model.batch_size is 64, more than model.buffer_capacity 32"),
     ("rollout above capacity", ["train", "treasurehunt", "model.algorithm=ppo", "experiment.max_turns=5000"],
-     "model.buffer_capacity is 1024, but ppo learns from all 5000 rows"),
+     "model.buffer_capacity is 4096, but ppo learns from all 5000 rows"),
     ("replay too small to stack", ["train", "treasurehunt", "model.batch_size=2", "model.buffer_capacity=4"],
-     "a replay of 4 rows in 1 lane(s) is too small for 2 stacked frames"),
+     "a replay of 4 rows in 1 lane(s) is too small for 1 stacked frames"),
     ("unknown algorithm", ["train", "treasurehunt", "model.algorithm=iqm"],
      "model.algorithm is 'iqm': did you mean 'iqn'?"),
     ("unknown game", ["train", "treasurehnt"], "there is no game 'treasurehnt': did you mean 'treasurehunt'?"),
@@ -151,6 +154,20 @@ def test_play_shows_a_random_and_a_trained_game(game, capsys):
     assert run(["play", game, "--run", "run"]) == 0
     printed = capsys.readouterr().out
     assert "turn 5" in printed and "#" in printed
+
+
+def test_settings_are_listed_with_their_meaning(capsys):
+    assert run(["settings", "treasurehunt", "experiment.epochs=7"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert any(line.split()[:3] == ["experiment.epochs", "7", "Episodes"] for line in printed), printed
+    assert "world.bone_value" in printed[-2].split() + printed[-1].split()
+
+
+@pytest.mark.parametrize("game", list_games())
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_setting_says_what_it_means(game, algorithm):
+    for key, _, meaning in explain(find_game(game).configure(None, [f"model.algorithm={algorithm}"])):
+        assert meaning.endswith((".", ".)")), key
 
 
 def test_games_are_listed(capsys):

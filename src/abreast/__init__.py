@@ -7,10 +7,12 @@ from abreast.training import Environment
 from abreast.worlds import (
     ActionSpec,
     AsciiObservationSpec,
+    EmptyEntity,
     Entity,
     Gridworld,
     OneHotObservationSpec,
     RGBObservationSpec,
+    Wall,
 )
 
 __version__ = "0.1.0"
@@ -21,10 +23,12 @@ __all__ = [
     "AsciiObservationSpec",
     "BaseModel",
     "Buffer",
+    "EmptyEntity",
     "Entity",
     "Environment",
     "Gridworld",
     "MovingAgent",
     "OneHotObservationSpec",
     "RGBObservationSpec",
+    "Wall",
 ]

@@ -1,4 +1,4 @@
-"""The command line: `abreast train`, `abreast play`, `abreast games`.
+"""The command line: `abreast train`, `abreast play`, `abreast games`, `abreast settings`.
 
 Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps what was learned and exits with 130.
 """
@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Annotated, Any
 
 import typer
+import yaml
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -20,6 +21,7 @@ from abreast.errors import AbreastError, GameError, RunFolderError
 from abreast.games import Game, find_game, list_games
 from abreast.games.view import terminal_view
 from abreast.models import ModelConfig
+from abreast.settings import explain
 from abreast.training import Config, Environment, parse_config
 from abreast.training.actor import collect_epoch
 
@@ -55,15 +57,15 @@ def train(
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
     chosen = find_game(game)
-    settings = chosen.configure(config, [*(overrides or []), *_agents_override(agents)])
-    env = chosen.build(settings)
+    experiment = chosen.configure(config, [*(overrides or []), *_agents_override(agents)])
+    env = chosen.build(experiment)
     try:
         result = env.run_experiment(animate=animate, output_dir=output)
     except KeyboardInterrupt:
         out.print(f"Stopped after {env.epochs_played} epochs; what was learned until then is kept.")
         raise typer.Exit(130) from None
     recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
-    out.print(_compared(fmean(recent), _random_reward(chosen, settings), len(recent)))
+    out.print(_compared(fmean(recent), _random_reward(chosen, experiment), len(recent)))
     out.print(f"The run folder is {result.folder}")
     out.print(f"Watch the agents:  abreast play {game} --run {result.folder}")
 
@@ -79,8 +81,8 @@ def play(
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
-    chosen, settings = find_game(game), overrides or []
-    env = _trained(chosen, run_folder, settings) if run_folder else _random(chosen, settings)
+    chosen, changes = find_game(game), overrides or []
+    env = _trained(chosen, run_folder, changes) if run_folder else _random(chosen, changes)
     with Live(console=out, auto_refresh=False, transient=False) as live:
 
         def show() -> None:
@@ -102,6 +104,15 @@ def games() -> None:
             table.add_row(name, find_game(name).summary)
         except GameError as error:
             table.add_row(name, f"[red]{error}")
+    out.print(table)
+
+
+@app.command()
+def settings(game: GameName, overrides: Overrides = None, config: ConfigFile = None) -> None:
+    """List every setting of a game: its key, its value, what it means."""
+    table = Table("setting", "value", "meaning", box=None)
+    for key, value, meaning in explain(find_game(game).configure(config, overrides or [])):
+        table.add_row(key, yaml.safe_dump(value).splitlines()[0], meaning)
     out.print(table)
 
 

@@ -4,7 +4,7 @@ Each section of a configuration is a subclass of `Section`; every field is docum
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -17,7 +17,9 @@ from abreast.errors import ConfigError, nearest
 class Section(pydantic.BaseModel):
     """Base of every settings section: unknown keys are refused, types are strict, values cannot be changed later."""
 
-    model_config = pydantic.ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+    model_config = pydantic.ConfigDict(
+        extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
     @classmethod
     def parse(cls, values: object) -> Self:
@@ -88,6 +90,16 @@ _Loader.add_implicit_resolver(
     re.compile(r"^[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+$"),
     list("-+0123456789"),
 )
+
+
+def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
+    """Every setting of a section and of those inside it: (dotted key, value, meaning)."""
+    for name, field in type(section).model_fields.items():
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            yield from explain(value, f"{prefix}{name}.")
+        else:
+            yield prefix + name, value, " ".join((field.description or "").split())
 
 
 def _sentence(cls: type[Section], error: pydantic.ValidationError) -> str:

@@ -69,7 +69,11 @@ class Environment:
     def make_model(self, observation: ObservationShape, n_actions: int, agent: int) -> BaseModel:
         """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own."""
         config: ModelConfig = self.config.model
-        return algorithm(config.algorithm)(observation, n_actions, config, self._seed(1, agent))
+        return algorithm(config.algorithm)(observation, n_actions, config, self.agent_seed(agent))
+
+    def agent_seed(self, agent: int) -> np.random.SeedSequence:
+        """The seed of agent number `agent`, for models made by hand."""
+        return self._seed(1, agent)
 
     def _seed(self, *path: int) -> np.random.SeedSequence:
         """The seed of one part of the experiment; independent of how many other parts there are."""

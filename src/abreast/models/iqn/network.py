@@ -31,7 +31,7 @@ class IQNNetwork(nn.Module):
 
     def embed(self, fractions: Tensor) -> Tensor:
         """Quantile fractions (…, K) as features (…, K, H)."""
-        return torch.relu(self.fraction(torch.cos(fractions[..., None] * self.frequencies)))
+        return self.fraction(torch.cos(fractions[..., None] * self.frequencies)).relu_()  # type: ignore[no-any-return]
 
     def preferences(self, states_BD: Tensor, embedded_KH: Tensor) -> Tensor:
         """Numbers that rank the actions like their mean over the fractions, (B, A), for half the work of `forward`.
@@ -45,8 +45,8 @@ class IQNNetwork(nn.Module):
 
     def forward(self, states_BD: Tensor, embedded: Tensor) -> Tensor:
         """Quantiles of the return, (B, K, A); `embedded` is (B, K, H), or (K, H) for the same fractions everywhere."""
-        hidden_BH = torch.relu(self.state(states_BD))
-        features_BKH = torch.relu(self.trunk(hidden_BH[:, None, :] * embedded))
+        hidden_BH = self.state(states_BD).relu_()
+        features_BKH = self.trunk(hidden_BH[:, None, :] * embedded).relu_()
         both: Tensor = self.dueling(features_BKH)
         value_BK1, advantage_BKA = both[..., :1], both[..., 1:]
         return value_BK1 + advantage_BKA - advantage_BKA.mean(dim=-1, keepdim=True)

@@ -1,0 +1,29 @@
+"""The agents learn: a shorter version of benchmarks/learning.py, on smaller networks."""
+
+from statistics import fmean
+
+import pytest
+
+from abreast.games import find_game
+
+SMALL = ["model.n_frames=1", "model.hidden_size=64", "model.epsilon_decay=0.04"]
+
+
+def rewards(algorithm, *overrides):
+    game = find_game("treasurehunt")
+    env = game.build(game.configure(None, [f"model.algorithm={algorithm}", *SMALL, *overrides]))
+    return [record["reward"] for record in env.run_experiment(animate=False, logging=False).epochs]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "settings"),
+    [
+        ("dqn", ["experiment.epochs=80", "model.gradient_steps=8"]),
+        ("iqn", ["experiment.epochs=120", "model.gradient_steps=8"]),
+        ("ppo", ["experiment.epochs=160", "model.gradient_steps=6"]),
+    ],
+)
+def test_agents_come_to_at_least_three_times_the_reward_of_random_ones(algorithm, settings):
+    chance = fmean(rewards("random", "experiment.epochs=300"))
+    assert chance > 0
+    assert fmean(rewards(algorithm, *settings)[-20:]) > 3 * chance
