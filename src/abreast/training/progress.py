@@ -68,7 +68,7 @@ class ProgressDisplay:
         loss = "" if record["loss"] is None else f"loss {record['loss']:.3f}"
         table = Table.grid(padding=(0, 2))
         table.add_row(
-            "epoch", f"{self._done:,} of {self._epochs:,}", ProgressBar(self._epochs, self._done, width=30),
+            "epoch", f"{self._done:,} of {self._epochs:,}", ProgressBar(self._epochs, self._done, width=30, finished_style="bar.complete"),
             f"{record['time']['agent_steps_per_s']:,.0f} agent-steps/s", f"{self._time_left(record)} left",
         )  # fmt: skip
         for agent, reward in enumerate(rewards):
