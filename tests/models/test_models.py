@@ -211,9 +211,9 @@ def test_frames_are_stacked_oldest_first_and_cleared_between_epochs():
     model.start_epoch_action(epoch=0)
     for number in (1, 2):
         model.take_action(np.full(2, number, dtype=np.uint8))
-    assert model.frames._window.tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert model.frames._window_LTD.tolist() == [[[0, 0], [1, 1], [2, 2]]]
     model.start_epoch_action(epoch=1)
-    assert model.frames._window.max() == 0
+    assert model.frames._window_LTD.max() == 0
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -222,7 +222,7 @@ def test_what_is_chosen_from_and_what_is_learned_from_look_the_same(name):
     model = make_model(name, (3,), n_frames=3)
     seen = []
     choose = model.choose
-    model.choose = lambda frames: seen.append(frames.clone()) or choose(frames)
+    model.choose = lambda frames, lanes: seen.append(frames.clone()) or choose(frames, lanes)
     live(model, epochs=2, turns=6)
     learned = model.as_input(model.memory.trajectory(0, 0).states)
     assert torch.equal(torch.cat(seen), learned)
@@ -235,7 +235,7 @@ def test_pixels_are_scaled():
     kind = algorithm("dqn")
     model = kind(Pixels(2), 2, kind.Config(algorithm="dqn", n_frames=1), np.random.SeedSequence(0))
     model.start_epoch_action(epoch=0)
-    assert model.frames.push(np.array([255, 0], dtype=np.uint8)).tolist() == [[1.0, 0.0]]
+    assert model.frames.push([np.array([255, 0], dtype=np.uint8)], [0]).tolist() == [[1.0, 0.0]]
     assert model.as_input(np.array([[[255, 0]]], dtype=np.uint8)).tolist() == [[1.0, 0.0]]
 
 

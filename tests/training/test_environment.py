@@ -46,7 +46,7 @@ def test_agents_learn_from_their_own_memory_alone():
         env = small_game("model.algorithm=dqn")
         env.run_experiment(animate=False, logging=False)
         if spoil:
-            env.agents[1].model.memory._fields["rewards"][:] = 1e3
+            env.agents[1].model.memory._ring.fields["rewards"][:] = 1e3
         env.agents[0].model.train_step()
         env.agents[1].model.train_step()
         return env.agents[0].model.online_block.values.detach()

@@ -1,5 +1,6 @@
 """The contract between an agent and the model that chooses and learns for it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -76,13 +77,19 @@ class BaseModel:
         loss = model.train_step()
 
     Choosing and learning draw from separate random streams, because in a parallel run they happen in separate processes
-    and the result must be the same. Subclasses that override the epoch actions call the inherited ones too.
+    and the result must be the same. Several copies of the environment may be played side by side, each in a lane of its
+    own: `lane` says which one a state comes from. Subclasses that override the epoch actions call the inherited ones.
     """
 
     Config: ClassVar[type[ModelConfig]] = ModelConfig
 
     def __init__(
-        self, observation: ObservationShape, n_actions: int, config: ModelConfig, seed: np.random.SeedSequence
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        config: ModelConfig,
+        seed: np.random.SeedSequence,
+        lanes: int = 1,
     ) -> None:
         self.observation, self.n_actions, self.config = observation, n_actions, config
         choosing, remembering, self._learning_seed = seed.spawn(3)
@@ -95,6 +102,7 @@ class BaseModel:
             dtype=observation.dtype,
             n_frames=config.n_frames,
             gamma=config.gamma,
+            lanes=lanes,
             seed=remembering,
             **self.memory_options(),
         )
@@ -103,13 +111,17 @@ class BaseModel:
         """How this model's replay differs from the plain one: `n_step`, `extras`."""
         return {}
 
-    def take_action(self, state: NDArray[Any]) -> int:
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         """The number of the action chosen in a state (one frame; models that stack frames remember the last ones)."""
         raise NotImplementedError
 
-    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
+    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
+        """The actions chosen in the states of several lanes; models that can, choose them all at once."""
+        return [self.take_action(state, lane) for state, lane in zip(states, lanes, strict=True)]
+
+    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
         """Put the step just lived into memory."""
-        self.memory.add(state, action, reward, done)
+        self.memory.add(state, action, reward, done, lane)
 
     def train_step(self) -> float | None:
         """One update from memory; returns its loss, or None while there is not yet enough to learn from."""
@@ -119,8 +131,9 @@ class BaseModel:
         """Called before the first turn of an epoch."""
 
     def end_epoch_action(self, *, epoch: int) -> None:
-        """Called after the last turn of an epoch: what comes next is another episode."""
-        self.memory.end_episode()
+        """Called after the last turn of an epoch: what comes next, in every lane, is another episode."""
+        for lane in range(self.memory.lanes):
+            self.memory.end_episode(lane)
 
     def epsilon_decay(self, rate: float) -> None:
         """Explore less: epsilon loses the share `rate`, down to `epsilon_min`."""
@@ -139,12 +152,17 @@ class RandomModel(BaseModel):
     """Chooses every action with the same chance and learns nothing: the baseline."""
 
     def __init__(
-        self, observation: ObservationShape, n_actions: int, config: ModelConfig, seed: np.random.SeedSequence
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        config: ModelConfig,
+        seed: np.random.SeedSequence,
+        lanes: int = 1,
     ) -> None:
-        super().__init__(observation, n_actions, config, seed)
+        super().__init__(observation, n_actions, config, seed, lanes)
         self.epsilon = 1.0
 
-    def take_action(self, state: NDArray[Any]) -> int:
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         return int(self.choosing_rng.integers(self.n_actions))
 
     def train_step(self) -> None:

@@ -1,5 +1,6 @@
 """The last few frames an agent saw, ready for its network."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -8,23 +9,24 @@ from numpy.typing import NDArray
 
 
 class FrameStack:
-    """A sliding window over frames, oldest first; zero before the start of the episode, as in the replay's stacks."""
+    """A sliding window over frames per lane, oldest first; zero before the start of the episode, as in the replay."""
 
-    def __init__(self, n_frames: int, frame_shape: tuple[int, ...], scale: float) -> None:
+    def __init__(self, lanes: int, n_frames: int, frame_shape: tuple[int, ...], scale: float) -> None:
         size = int(np.prod(frame_shape))
         self._scale = scale
-        self._window = np.zeros((n_frames, size), dtype=np.float32)
-        self._tensor = torch.from_numpy(self._window).view(1, n_frames * size)
+        self._window_LTD = np.zeros((lanes, n_frames, size), dtype=np.float32)
+        self._rows_LI = torch.from_numpy(self._window_LTD).view(lanes, n_frames * size)
 
-    def push(self, frame: NDArray[Any]) -> torch.Tensor:
-        """Add the newest frame; returns the window as one row for a network, valid until the next push."""
-        window = self._window
-        window[:-1] = window[1:]
-        window[-1] = frame.reshape(-1)
-        if self._scale != 1.0:
-            window[-1] *= self._scale
-        return self._tensor
+    def push(self, frames: Sequence[NDArray[Any]], lanes: Sequence[int]) -> torch.Tensor:
+        """Add the newest frame of some lanes; returns their windows as rows for a network, valid until the next push."""
+        for frame, lane in zip(frames, lanes, strict=True):
+            window = self._window_LTD[lane]
+            window[:-1] = window[1:]
+            window[-1] = frame.reshape(-1)
+            if self._scale != 1.0:
+                window[-1] *= self._scale
+        return self._rows_LI if len(lanes) == len(self._rows_LI) else self._rows_LI[list(lanes)]
 
     def clear(self) -> None:
         """A new episode begins."""
-        self._window[:] = 0.0
+        self._window_LTD[:] = 0.0

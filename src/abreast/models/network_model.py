@@ -6,6 +6,7 @@ policy   chooses; a copy of `online` taken when an epoch starts, so that learnin
 
 import json
 from abc import abstractmethod
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,17 +30,22 @@ class NetworkModel(BaseModel):
     """A model that chooses with one copy of its network and learns with another."""
 
     def __init__(
-        self, observation: ObservationShape, n_actions: int, config: ModelConfig, seed: np.random.SeedSequence
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        config: ModelConfig,
+        seed: np.random.SeedSequence,
+        lanes: int = 1,
     ) -> None:
         if np.dtype(observation.dtype).kind not in "uif":
             raise ConfigError(
                 f"model.algorithm {config.algorithm} needs numbers to learn from, but the observation is made of"
                 f" {np.dtype(observation.dtype)}: use one-hot or RGB observations."
             )
-        super().__init__(observation, n_actions, config, seed)
+        super().__init__(observation, n_actions, config, seed, lanes)
         self.input_size = config.n_frames * int(np.prod(observation.input_size))
         self.learning_generator = generator_from(self._learning_seed)
-        self.frames = FrameStack(config.n_frames, observation.input_size, observation.scale)
+        self.frames = FrameStack(lanes, config.n_frames, observation.input_size, observation.scale)
         self.online, self.online_block = self._flat_network(learns=True)
         self.policy, self.policy_block = self._flat_network(learns=False)
         self.initialise(self.online)
@@ -55,11 +61,14 @@ class NetworkModel(BaseModel):
         """Give a network its first weights, drawn from `learning_generator`."""
 
     @abstractmethod
-    def choose(self, frames: Tensor) -> int:
-        """The action for one row of stacked frames, by `policy`."""
+    def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
+        """The action for each row of stacked frames, by `policy`."""
 
-    def take_action(self, state: NDArray[Any]) -> int:
-        return self.choose(self.frames.push(state))
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
+        return self.take_actions([state], [lane])[0]
+
+    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
+        return self.choose(self.frames.push(states, lanes), lanes)
 
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)

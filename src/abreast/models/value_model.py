@@ -1,6 +1,7 @@
 """What value-based models (DQN, IQN) have in common: epsilon-greedy choice, n-step replay, a slow target network."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -30,9 +31,14 @@ class ValueModel(NetworkModel):
     config: ValueConfig
 
     def __init__(
-        self, observation: ObservationShape, n_actions: int, config: ValueConfig, seed: np.random.SeedSequence
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        config: ValueConfig,
+        seed: np.random.SeedSequence,
+        lanes: int = 1,
     ) -> None:
-        super().__init__(observation, n_actions, config, seed)
+        super().__init__(observation, n_actions, config, seed, lanes)
         self.target, self.target_block = self._flat_network(learns=False)
         self.target_block.values.copy_(self.online_block.values.data)
 
@@ -47,11 +53,14 @@ class ValueModel(NetworkModel):
     def memory_options(self) -> dict[str, Any]:
         return {"n_step": self.config.n_step}
 
-    def choose(self, frames: Tensor) -> int:
-        if self.choosing_rng.random() < self.epsilon:
-            return int(self.choosing_rng.integers(self.n_actions))
-        with torch.inference_mode():
-            return int(self.preferences(frames).argmax())
+    def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
+        explores = self.choosing_rng.random(len(frames)) < self.epsilon
+        actions = self.choosing_rng.integers(self.n_actions, size=len(frames))
+        if not explores.all():
+            with torch.inference_mode():
+                preferred = self.preferences(frames).argmax(dim=1).numpy()
+            actions = np.where(explores, actions, preferred)
+        return actions.tolist()  # type: ignore[no-any-return]
 
     def train_step(self) -> float | None:
         if len(self.memory) < self.config.batch_size:

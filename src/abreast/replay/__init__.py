@@ -1,5 +1,6 @@
 """What agents remember: rows of experience, and how batches are drawn from them."""
 
 from abreast.replay.buffer import Batch, Buffer, Trajectory
+from abreast.replay.shared import SharedReplayBuffer
 
-__all__ = ["Batch", "Buffer", "Trajectory"]
+__all__ = ["Batch", "Buffer", "SharedReplayBuffer", "Trajectory"]

@@ -9,6 +9,7 @@ are put together when a batch is drawn, and neither crosses a lane, the end of a
 Shapes: B batch, N rows of a trajectory, T stacked frames, K steps of an n-step return, … one frame.
 """
 
+import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +19,9 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from abreast.errors import ReplayError
+from abreast.files import write_whole
+from abreast.processes.memory import poison
+from abreast.processes.ring import Ring, ring_layout
 
 Rows = NDArray[np.int64]
 
@@ -76,65 +80,70 @@ class Buffer:
         self.capacity, self.lanes, self.rows_per_lane = capacity, lanes, rows
         self.obs_shape, self.n_frames, self.n_step, self.gamma = tuple(obs_shape), n_frames, n_step, gamma
         self.extras_dtypes = {name: np.dtype(kind) for name, kind in (extras or {}).items()}
+        self.dtype = np.dtype(dtype)
         self.rng = np.random.default_rng(seed)
-        self._fields = self._allocate(np.dtype(dtype))
+        self._ring = self._make_ring()
         self._age = np.zeros(lanes, dtype=np.int64)
+        self._window_end: NDArray[np.int64] | None = None
         self._discount_K = gamma ** np.arange(n_step + 1, dtype=np.float64)
 
-    def _allocate(self, dtype: np.dtype[Any]) -> dict[str, NDArray[Any]]:
-        shape = (self.lanes, self.rows_per_lane)
-        fields: dict[str, NDArray[Any]] = {
-            "states": np.zeros((*shape, *self.obs_shape), dtype=dtype),
-            "actions": np.full(shape, -1, dtype=np.int64),
-            "rewards": np.full(shape, np.nan, dtype=np.float32),  # poison: an unwritten row must not look like a zero
-            "dones": np.zeros(shape, dtype=np.bool_),
-            "last": np.zeros(shape, dtype=np.bool_),
-            "age": np.zeros(shape, dtype=np.int64),
-            "written": np.zeros(self.lanes, dtype=np.int64),
+    def row_layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
+        """What a row holds: shape and element type by name."""
+        return {
+            "states": (self.obs_shape, self.dtype),
+            "actions": ((), np.int64),
+            "rewards": ((), np.float32),
+            "dones": ((), np.bool_),
+            "last": ((), np.bool_),
+            "age": ((), np.int64),
+            **{name: ((), kind) for name, kind in self.extras_dtypes.items()},
         }
-        for name, kind in self.extras_dtypes.items():
-            poison = np.nan if kind.kind == "f" else -1
-            fields[name] = np.full(shape, poison, dtype=kind)
-        return fields
+
+    def _make_ring(self) -> Ring:
+        layout = ring_layout(self.rows_per_lane, self.lanes, self.row_layout())
+        arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
+        for array in arrays.values():
+            poison(array)
+        ring = Ring(arrays)
+        ring.start()
+        return ring
 
     # ---- writing
 
     def add(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0, **extras: Any) -> None:
         """Remember one step. `done` says that the episode ended for good; a cut episode ends by `end_episode`."""
-        fields = self._fields
         if extras.keys() != self.extras_dtypes.keys():
             raise ReplayError(f"a row came with extras {sorted(extras)}, expected {sorted(self.extras_dtypes)}.")
-        written = int(fields["written"][lane])
-        row = written % self.rows_per_lane
-        fields["states"][lane, row] = state
-        fields["actions"][lane, row] = action
-        fields["rewards"][lane, row] = reward
-        fields["dones"][lane, row] = done
-        fields["last"][lane, row] = done
-        fields["age"][lane, row] = self._age[lane]
-        for name, value in extras.items():
-            fields[name][lane, row] = value
-        self._age[lane] = 0 if done else self._age[lane] + 1
-        fields["written"][lane] = written + 1  # last, so that a row counts only when it is whole
+        age = self._age[lane]
+        row = {"states": state, "actions": action, "rewards": reward, "dones": done, "last": done, "age": age, **extras}
+        self._ring.write(lane, row)
+        self._age[lane] = 0 if done else age + 1
 
     def end_episode(self, lane: int = 0) -> None:
         """The episode in this lane was cut here (say, by its turn limit): the next row begins a new one."""
-        written = int(self._fields["written"][lane])
-        if written and self._age[lane]:
-            self._fields["last"][lane, (written - 1) % self.rows_per_lane] = True
+        if self._age[lane]:
+            newest = int(self._ring.written()[lane]) - 1
+            # Readers may see the row already, but not a next one, so they take its episode for unfinished until then.
+            self._ring.fields["last"][lane, newest % self._ring.rows] = True
         self._age[lane] = 0
 
     def clear(self) -> None:
         """Forget everything."""
-        self._fields = self._allocate(self._fields["states"].dtype)
+        for array in self._ring.fields.values():
+            poison(array)
+        self._ring.start()
         self._age[:] = 0
 
     # ---- reading
 
     @property
     def written(self) -> NDArray[np.int64]:
-        """Rows ever written, per lane."""
-        return self._fields["written"]
+        """Rows ever written, per lane, as far as this buffer looks."""
+        return self._ring.written() if self._window_end is None else self._window_end
+
+    def fix_window(self, written: NDArray[np.int64] | None) -> None:
+        """Look no further than these many rows per lane, whatever is written meanwhile; None: at everything again."""
+        self._window_end = written
 
     def __len__(self) -> int:
         return int(np.minimum(self.written, self.rows_per_lane).sum())
@@ -167,8 +176,8 @@ class Buffer:
             )
         row: Rows = np.arange(start, end, dtype=np.int64)
         lanes = np.full_like(row, lane)
-        at = (lanes, row % self.rows_per_lane)
-        fields = self._fields
+        at = (lanes, row % self._ring.rows)
+        fields = self._ring.fields
         return Trajectory(
             states=self._stack(lanes, row),
             actions=fields["actions"][at],
@@ -186,13 +195,13 @@ class Buffer:
         return first, written - first
 
     def _batch(self, lane: Rows, row: Rows) -> Batch:
-        fields = self._fields
+        fields = self._ring.fields
         rewards = np.zeros(len(row), dtype=np.float64)
         steps = np.zeros(len(row), dtype=np.int64)
         ended = np.zeros(len(row), dtype=np.bool_)
         going = np.ones(len(row), dtype=np.bool_)
         for k in range(self.n_step):
-            at = (lane, (row + k) % self.rows_per_lane)
+            at = (lane, (row + k) % self._ring.rows)
             going &= self._usable(lane, row + k)
             rewards += np.where(going, fields["rewards"][at] * self._discount_K[k], 0.0)
             steps += going
@@ -200,7 +209,7 @@ class Buffer:
             going &= ~ended
         return Batch(
             states=self._stack(lane, row),
-            actions=fields["actions"][lane, row % self.rows_per_lane],
+            actions=fields["actions"][lane, row % self._ring.rows],
             rewards=rewards.astype(np.float32),
             next_states=self._stack(lane, np.where(ended, row, row + steps)),
             discounts=np.where(ended, 0.0, self._discount_K[steps]).astype(np.float32),
@@ -209,38 +218,53 @@ class Buffer:
 
     def _usable(self, lane: Rows, row: Rows) -> NDArray[np.bool_]:
         """Rows whose outcome is known: the episode ended for good there, or the next row goes on from it."""
-        at = (lane, row % self.rows_per_lane)
-        followed = ~self._fields["last"][at] & (row + 1 < self.written[lane])
-        return (row < self.written[lane]) & (self._fields["dones"][at] | followed)
+        at = (lane, row % self._ring.rows)
+        followed = ~self._ring.fields["last"][at] & (row + 1 < self.written[lane])
+        known: NDArray[np.bool_] = self._ring.fields["dones"][at] | followed
+        return known & (row < self.written[lane])
 
     def _stack(self, lane: Rows, row: Rows) -> NDArray[Any]:
         """The frames of each row and of the rows before it, oldest first; zero before the start of the episode."""
         back = np.arange(self.n_frames - 1, -1, -1)
         wanted = row[:, None] - back
-        frames: NDArray[Any] = self._fields["states"][lane[:, None], wanted % self.rows_per_lane]
-        missing = back > self._fields["age"][lane, row % self.rows_per_lane][:, None]
+        frames: NDArray[Any] = self._ring.fields["states"][lane[:, None], wanted % self._ring.rows]
+        missing = back > self._ring.fields["age"][lane, row % self._ring.rows][:, None]
         frames[missing] = 0
         return frames
 
     # ---- keeping
 
     def empty_copy(self, capacity: int) -> "Buffer":
-        """An empty buffer for rows of the same kind, with room for `capacity` rows."""
-        return Buffer(
-            capacity,
-            self.obs_shape,
-            dtype=self._fields["states"].dtype,
-            n_frames=self.n_frames,
-            n_step=self.n_step,
-            gamma=self.gamma,
-            lanes=self.lanes,
-            extras=self.extras_dtypes,
-        )
+        """An empty buffer in private memory for rows of the same kind, with room for `capacity` rows."""
+        return Buffer(capacity, self.obs_shape, **self._options())
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "dtype": self.dtype,
+            "n_frames": self.n_frames,
+            "n_step": self.n_step,
+            "gamma": self.gamma,
+            "lanes": self.lanes,
+            "extras": self.extras_dtypes,
+        }
+
+    def take_over(self, other: "Buffer") -> Self:
+        """Hold what another buffer for rows of the same kind holds, and go on as it would."""
+        written = other.written
+        for lane, end in enumerate(written.tolist()):
+            rows = np.arange(max(0, end - min(self._ring.rows, other._ring.rows)), end)
+            for name, array in other._ring.fields.items():
+                self._ring.fields[name][lane, rows % self._ring.rows] = array[lane, rows % other._ring.rows]
+        self._ring.start(written)
+        self._age = other._age.copy()
+        self.rng.bit_generator.state = other.rng.bit_generator.state
+        return self
 
     def save(self, path: Path) -> None:
         """Write the rows to a NumPy `.npz` file (no pickle)."""
-        with path.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **self._fields)
+        data = io.BytesIO()
+        np.savez_compressed(data, allow_pickle=False, written=self.written, open=self._age, **self._ring.fields)
+        write_whole(path, data.getvalue())
 
     def load(self, path: Path) -> Self:
         """Fill this buffer with the rows of a file that `save` wrote from a buffer of the same shape."""
@@ -249,13 +273,12 @@ class Buffer:
                 fields = {name: stored[name] for name in stored.files}
         except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
             raise ReplayError(f"cannot read the replay file {path}: {error}.") from None
-        mine = {name: (field.shape, field.dtype) for name, field in self._fields.items()}
-        theirs = {name: (field.shape, field.dtype) for name, field in fields.items()}
-        if mine != theirs:
-            raise ReplayError(f"the replay file {path} holds rows of another shape: {theirs}, expected {mine}.")
-        self._fields = fields
-        newest = (self.written - 1) % self.rows_per_lane
-        lane = np.arange(self.lanes)
-        open_episode = (self.written > 0) & ~fields["last"][lane, newest]
-        self._age = np.where(open_episode, fields["age"][lane, newest] + 1, 0)
+        mine = {"written": self.written, "open": self._age, **self._ring.fields}
+        expected, found = ({name: (a.shape, a.dtype) for name, a in each.items()} for each in (mine, fields))
+        if expected != found:
+            raise ReplayError(f"the replay file {path} holds rows of another shape: {found}, expected {expected}.")
+        for name, array in self._ring.fields.items():
+            array[...] = fields[name]
+        self._ring.start(fields["written"])
+        self._age = fields["open"]
         return self

@@ -67,10 +67,9 @@ class ProgressDisplay:
         highest = max(*rewards, 1.0) if len(rewards) > 1 else max(rewards[0], 1.0)
         loss = "" if record["loss"] is None else f"loss {record['loss']:.3f}"
         table = Table.grid(padding=(0, 2))
-        table.add_row(
-            "epoch", f"{self._done:,} of {self._epochs:,}", ProgressBar(self._epochs, self._done, width=30, finished_style="bar.complete"),
-            f"{record['time']['agent_steps_per_s']:,.0f} agent-steps/s", f"{self._time_left(record)} left",
-        )  # fmt: skip
+        bar = ProgressBar(self._epochs, self._done, width=30, finished_style="bar.complete")
+        speed = f"{record['time']['agent_steps_per_s']:,.0f} agent-steps/s"
+        table.add_row("epoch", f"{self._done:,} of {self._epochs:,}", bar, speed, f"{self._time_left(record)} left")
         for agent, reward in enumerate(rewards):
             bar = ProgressBar(highest, max(reward, 0.0), width=30, complete_style="green", finished_style="green")
             table.add_row(f"agent {agent}", f"{reward:.1f}", bar)

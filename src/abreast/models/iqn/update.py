@@ -28,9 +28,14 @@ class IQN(ValueModel):
     policy: IQNNetwork
 
     def __init__(
-        self, observation: ObservationShape, n_actions: int, config: IQNConfig, seed: np.random.SeedSequence
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        config: IQNConfig,
+        seed: np.random.SeedSequence,
+        lanes: int = 1,
     ) -> None:
-        super().__init__(observation, n_actions, config, seed)
+        super().__init__(observation, n_actions, config, seed, lanes)
         self.choosing_generator = generator_from(seed.spawn(1)[0])
         self.midpoints = (torch.arange(config.n_quantiles) + 0.5) / config.n_quantiles
         self._embedded_midpoints: Tensor | None = None

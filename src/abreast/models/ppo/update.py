@@ -1,5 +1,6 @@
 """PPO: how it chooses and what it descends."""
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,12 +36,17 @@ class PPO(NetworkModel):
     policy: PPONetwork
 
     def __init__(
-        self, observation: ObservationShape, n_actions: int, config: PPOConfig, seed: np.random.SeedSequence
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        config: PPOConfig,
+        seed: np.random.SeedSequence,
+        lanes: int = 1,
     ) -> None:
-        super().__init__(observation, n_actions, config, seed)
+        super().__init__(observation, n_actions, config, seed, lanes)
         self.epsilon = 0.0
-        self._log_chance = np.nan
-        self._learned = np.zeros(self.memory.lanes, dtype=np.int64)
+        self._log_chances = np.full(lanes, np.nan, dtype=np.float32)
+        self._learned = np.zeros(lanes, dtype=np.int64)
 
     def memory_options(self) -> dict[str, Any]:
         return {"extras": {"log_chance": np.float32}}
@@ -54,16 +60,17 @@ class PPO(NetworkModel):
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
         network.value_head.initialise(self.learning_generator)
 
-    def choose(self, frames: Tensor) -> int:
+    def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
         with torch.inference_mode():
-            log_chances_A = self.policy.log_chances(frames)[0].numpy()
-        reached = np.cumsum(np.exp(log_chances_A, dtype=np.float64))
-        action = min(int(np.searchsorted(reached, self.choosing_rng.random() * reached[-1])), self.n_actions - 1)
-        self._log_chance = float(log_chances_A[action])
-        return action
+            log_chances_LA = self.policy.log_chances(frames).numpy()
+        reached_LA = np.cumsum(np.exp(log_chances_LA, dtype=np.float64), axis=1)
+        drawn_L = self.choosing_rng.random(len(frames)) * reached_LA[:, -1]
+        actions_L = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), self.n_actions - 1)
+        self._log_chances[list(lanes)] = np.take_along_axis(log_chances_LA, actions_L[:, None], axis=1)[:, 0]
+        return actions_L.tolist()  # type: ignore[no-any-return]
 
-    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
-        self.memory.add(state, action, reward, done, log_chance=self._log_chance)
+    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
+        self.memory.add(state, action, reward, done, lane, log_chance=self._log_chances[lane])
 
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""

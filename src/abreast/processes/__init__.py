@@ -1,0 +1,1 @@
+"""Processes: shared memory, one-writer rings, newest-value slots, workers and their supervisor. No torch, no learning."""

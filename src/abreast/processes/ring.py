@@ -1,0 +1,50 @@
+"""A ring of rows with one writer, whose readers never see half a row.
+
+    row r stands at r % rows:      … │ r-2 │ r-1 │ (r) │ …
+                                                  ▲ written: rows 0 … r-1 are whole
+
+The writer fills the row, then moves the cursor; readers look at the cursor, then at rows below it. Fences keep the order
+on every processor. Several lanes share one ring object, each with a cursor of its own.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.processes.memory import Layout, fence
+
+
+def ring_layout(rows: int, lanes: int, fields: Layout) -> dict[str, Any]:
+    """The arrays a ring needs."""
+    layout: dict[str, Any] = {name: ((lanes, rows, *shape), dtype) for name, (shape, dtype) in fields.items()}
+    return {**layout, "written": ((lanes,), np.int64)}
+
+
+class Ring:
+    """Rows in arrays of shape (lanes, rows, …), made by `ring_layout`, in private or in shared memory."""
+
+    def __init__(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        self._cursors = arrays["written"]
+        self.fields = {name: array for name, array in arrays.items() if name != "written"}
+        self.lanes, self.rows = next(iter(self.fields.values())).shape[:2]
+
+    def start(self, written: NDArray[np.int64] | int = 0) -> None:
+        """Begin, or begin again, with this many rows in each lane; for the writer, while nobody reads."""
+        self._cursors[:] = written
+
+    def write(self, lane: int, row: Mapping[str, Any]) -> None:
+        """Add a row. It can be seen only when it is whole."""
+        written = int(self._cursors[lane])
+        at = written % self.rows
+        for name, value in row.items():
+            self.fields[name][lane, at] = value
+        fence()
+        self._cursors[lane] = written + 1
+
+    def written(self) -> NDArray[np.int64]:
+        """How many rows each lane has; all of them whole."""
+        cursors = self._cursors.copy()
+        fence()
+        return cursors

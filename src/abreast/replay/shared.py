@@ -1,0 +1,59 @@
+"""Replay in shared memory: the actor writes, the learner of the same agent samples."""
+
+from typing import Any
+
+from abreast.processes.memory import SharedBlock
+from abreast.processes.ring import Ring, ring_layout
+from abreast.replay.buffer import Buffer
+
+
+class SharedReplayBuffer(Buffer):
+    """A `Buffer` whose rows lie in shared memory. Pickled into a child, it is the same buffer, not an empty one.
+
+    One writer (`add`, `end_episode`), one reader (`sample`, `trajectory`). Sampling looks at the last `capacity` rows, as
+    in a `Buffer` of that capacity; `slack` is room for rows written while a round of training looks at a fixed window.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        obs_shape: tuple[int, ...],
+        *,
+        slack: int = 0,
+        block: SharedBlock | None = None,
+        prefix: str = "",
+        **options: Any,
+    ) -> None:
+        self._slack, self._block, self._prefix = slack, block, prefix
+        super().__init__(capacity, obs_shape, **options)
+
+    @staticmethod
+    def layout(like: Buffer, slack: int, prefix: str) -> dict[str, Any]:
+        """The arrays in a shared block for a buffer like another one."""
+        layout = ring_layout(like.rows_per_lane + slack, like.lanes, like.row_layout())
+        return {prefix + name: what for name, what in layout.items()}
+
+    @classmethod
+    def like(cls, buffer: Buffer, slack: int, block: SharedBlock, prefix: str) -> "SharedReplayBuffer":
+        """The shared twin of a buffer, holding the same rows, in a block that has room for it."""
+        twin = cls(buffer.capacity, buffer.obs_shape, slack=slack, block=block, prefix=prefix, **buffer._options())
+        twin.take_over(buffer)
+        return twin
+
+    def _make_ring(self) -> Ring:
+        if self._block is None:
+            self._block = SharedBlock(self.layout(self, self._slack, self._prefix))
+        ring = self._attached_ring()
+        ring.start()
+        return ring
+
+    def _attached_ring(self) -> Ring:
+        assert self._block is not None
+        return Ring(self._block.part(self._prefix))
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_ring"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._ring = self._attached_ring()
