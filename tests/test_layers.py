@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "worlds": {"errors"},
     "models": {"replay", "settings", "files", "errors"},
     "agents": {"models", "worlds", "replay", "errors"},
-    "training": {"agents", "models", "worlds", "replay", "settings", "files", "errors"},
+    "training": {"agents", "models", "worlds", "replay", "processes", "settings", "files", "errors"},
     "games": {"training", "agents", "models", "worlds", "settings", "errors"},
     "cli": {"games", "training", "models", "settings", "errors"},
     "__init__": {"agents", "models", "replay", "training", "worlds"},

@@ -23,7 +23,7 @@ from abreast.games.view import terminal_view
 from abreast.models import ModelConfig
 from abreast.settings import explain
 from abreast.training import Config, Environment, parse_config
-from abreast.training.actor import collect_epoch
+from abreast.training.actor import collect_pass
 
 app = typer.Typer(
     help="Independent agents, learning side by side.",
@@ -92,7 +92,7 @@ def play(
                 time.sleep(1 / turns_per_second)
 
         for epoch in range(epochs):
-            collect_epoch(env, epoch, show)
+            collect_pass([env], epoch, show)
 
 
 @app.command()

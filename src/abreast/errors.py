@@ -28,6 +28,10 @@ class ModelFileError(AbreastError):
     """A model file is missing, damaged, or belongs to another kind of model."""
 
 
+class WorkerError(AbreastError):
+    """A worker process could not start, or died once too often; its own stack is the cause of this error."""
+
+
 class GameError(AbreastError):
     """A game is not found, or does not keep the contract of a game."""
 

@@ -8,7 +8,7 @@ import torch
 
 from abreast.errors import ConfigError, ModelFileError
 from abreast.models import ALGORITHMS, algorithm
-from abreast.models.flat import FlatParameters
+from abreast.models.flat import Adam, FlatParameters
 from abreast.models.layers import Linear
 from fakes import TinyObservation, live, make_model
 
@@ -167,6 +167,22 @@ def test_a_flat_network_computes_and_learns_as_before():
         layer(inputs).square().sum().backward()
     assert torch.equal(plain.weight.grad, flat.weight.grad)
     assert torch.equal(block.views(block.gradients)["weight"], plain.weight.grad)
+
+
+def test_adam_does_what_adam_does():
+    generator = torch.Generator().manual_seed(0)
+    layer = Linear(5, 3)
+    layer.initialise(generator)
+    block = FlatParameters(layer, learns=True)
+    mine = Adam(block, learning_rate=0.01)
+    theirs = torch.nn.Parameter(block.values.detach().clone())
+    reference = torch.optim.Adam([theirs], lr=0.01)
+    for _ in range(20):
+        block.gradients.normal_(generator=generator)
+        theirs.grad = block.gradients.clone()
+        mine.step()
+        reference.step()
+    assert torch.allclose(block.values, theirs, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["dqn", "iqn"])

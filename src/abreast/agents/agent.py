@@ -28,6 +28,7 @@ class Agent(Entity):
         self.action_spec = action_spec
         self.model = model
         self.score = 0.0
+        self.lane = 0
         self._pending_reward = 0.0
         if location is not None:
             self.location = location
@@ -43,7 +44,7 @@ class Agent(Entity):
 
     def get_action(self, state: NDArray[Any]) -> int:
         """The action the model chooses in a state."""
-        return self.model.take_action(state)
+        return self.model.take_action(state, self.lane) if self.lane else self.model.take_action(state)
 
     def act(self, world: Gridworld, action: int) -> float:
         """Do it; returns the reward."""
@@ -59,7 +60,10 @@ class Agent(Entity):
 
     def add_memory(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
         """Remember the step just lived."""
-        self.model.remember(state, action, reward, done)
+        if self.lane:
+            self.model.remember(state, action, reward, done, self.lane)
+        else:
+            self.model.remember(state, action, reward, done)
 
     def transition(self, world: Gridworld) -> None:
         """One turn of this agent."""

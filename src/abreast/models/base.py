@@ -1,6 +1,8 @@
 """The contract between an agent and the model that chooses and learns for it."""
 
+import pickle
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
@@ -66,6 +68,15 @@ class ObservationShape(Protocol):
     def input_size(self) -> tuple[int, ...]: ...
 
 
+@dataclass(frozen=True)
+class PlainObservation:
+    """The shape of an observation and nothing more, to build a model in another process."""
+
+    input_size: tuple[int, ...]
+    dtype: DTypeLike
+    scale: float
+
+
 class BaseModel:
     """Chooses actions for one agent and learns from that agent's memory alone. Its caller's loop:
 
@@ -82,6 +93,8 @@ class BaseModel:
     """
 
     Config: ClassVar[type[ModelConfig]] = ModelConfig
+    CHOOSING: ClassVar[frozenset[str]] = frozenset({"memory", "choosing_rng", "epsilon"})
+    """Attributes that belong to the one who chooses."""
 
     def __init__(
         self,
@@ -138,6 +151,25 @@ class BaseModel:
     def epsilon_decay(self, rate: float) -> None:
         """Explore less: epsilon loses the share `rate`, down to `epsilon_min`."""
         self.epsilon = max(self.epsilon * (1 - rate), min(self.epsilon, self.config.epsilon_min))
+
+    # ---- what moves between the one who learns and the one who chooses
+
+    def learned(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        """Everything that learning changes: facts that fit into JSON, and arrays, of which the first is what choosing
+        needs. Choosing changes none of it. Models without a network of ours are pickled, their memory left out.
+        """
+        kept = {name: value for name, value in self.__dict__.items() if name not in self.CHOOSING}
+        data = pickle.dumps(kept)
+        return {"bytes": len(data), "memory_rng": self.memory.rng.bit_generator.state}, [np.frombuffer(data, np.uint8)]
+
+    def set_learned(self, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
+        """Take over what `learned` said elsewhere."""
+        self.memory.rng.bit_generator.state = facts["memory_rng"]
+        self.__dict__.update(pickle.loads(arrays[0][: facts["bytes"]].tobytes()))
+
+    def adopt(self, facts: dict[str, Any], weights: NDArray[Any]) -> None:
+        """Choose with these weights from the next epoch on; they stay valid until the next call."""
+        self.__dict__.update(pickle.loads(weights[: facts["bytes"]].tobytes()))
 
     def save(self, path: Path) -> None:
         """Write everything learned to a safetensors file."""

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from abreast.errors import ConfigError, ModelFileError
 from abreast.files import write_whole
 from abreast.models.base import BaseModel, ModelConfig, ObservationShape
-from abreast.models.flat import FlatParameters
+from abreast.models.flat import Adam, FlatParameters
 from abreast.models.frames import FrameStack
 
 FORMAT = 1
@@ -49,8 +49,8 @@ class NetworkModel(BaseModel):
         self.online, self.online_block = self._flat_network(learns=True)
         self.policy, self.policy_block = self._flat_network(learns=False)
         self.initialise(self.online)
-        self.optimiser = torch.optim.Adam([self.online_block.values], lr=config.learning_rate, fused=True)
-        self._start_optimiser()
+        self.optimiser = Adam(self.online_block, config.learning_rate)
+        self._adopted: Tensor | None = None
 
     @abstractmethod
     def make_network(self) -> nn.Module:
@@ -73,7 +73,7 @@ class NetworkModel(BaseModel):
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
         self.frames.clear()
-        self.policy_block.values.copy_(self.online_block.values.data)
+        self.policy_block.values.copy_(self.online_block.values.data if self._adopted is None else self._adopted)
 
     # ---- learning
 
@@ -91,34 +91,47 @@ class NetworkModel(BaseModel):
         gradients.mul_(shrink)
         self.optimiser.step()
 
-    def _start_optimiser(self) -> None:
-        """Adam makes its moments at the first step; make them now, so that they can be saved and loaded before it."""
-        values = self.online_block.values
-        self.optimiser.state[values] = {
-            "step": torch.zeros((), dtype=torch.float32),
-            "exp_avg": torch.zeros_like(values.data),
-            "exp_avg_sq": torch.zeros_like(values.data),
-        }
-
     def _flat_network(self, learns: bool) -> tuple[Any, FlatParameters]:
         network = self.make_network()
         return network, FlatParameters(network, learns)
+
+    # ---- what moves between the one who learns and the one who chooses
+
+    def learned(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        facts = {**self.counters(), "memory_rng": self.memory.rng.bit_generator.state}
+        blocks = [block.numpy() for block in self.blocks().values()]
+        return facts, [*blocks, self.learning_generator.get_state().numpy()]
+
+    def set_learned(self, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
+        *blocks, generator = arrays
+        for mine, theirs in zip(self.blocks().values(), blocks, strict=True):
+            mine.copy_(torch.from_numpy(theirs))
+        self.learning_generator.set_state(torch.from_numpy(generator.copy()))
+        self.memory.rng.bit_generator.state = facts["memory_rng"]
+        self.set_counters(facts)
+        self._adopted = None
+
+    def adopt(self, facts: dict[str, Any], weights: NDArray[Any]) -> None:
+        self._adopted = torch.from_numpy(weights)
 
     # ---- files
 
     def blocks(self) -> dict[str, Tensor]:
         """Everything learned, as blocks of the network's layout, by name."""
-        moments = self.optimiser.state[self.online_block.values]
         return {
             "online": self.online_block.values.data,
-            "adam_mean": moments["exp_avg"],
-            "adam_square": moments["exp_avg_sq"],
+            "adam_mean": self.optimiser.mean,
+            "adam_square": self.optimiser.square,
         }
 
     def counters(self) -> dict[str, Any]:
-        """Everything counted, by name."""
-        steps = self.optimiser.state[self.online_block.values]["step"]
-        return {"epsilon": self.epsilon, "updates": self.updates, "gradient_steps": int(steps)}
+        """Everything learning counts, by name."""
+        return {"updates": self.updates, "gradient_steps": self.optimiser.steps}
+
+    def set_counters(self, counters: dict[str, Any]) -> None:
+        """Go on counting from there."""
+        self.updates = int(counters["updates"])
+        self.optimiser.steps = int(counters["gradient_steps"])
 
     def save(self, path: Path) -> None:
         tensors = {
@@ -126,7 +139,7 @@ class NetworkModel(BaseModel):
             for name, block in self.blocks().items()
             for part, view in self.online_block.views(block).items()
         }
-        about = {"format": FORMAT, "algorithm": self.config.algorithm, **self.counters()}
+        about = {"format": FORMAT, "algorithm": self.config.algorithm, "epsilon": self.epsilon, **self.counters()}
         write_whole(path, safetensors.torch.save(tensors, metadata={"abreast": json.dumps(about)}))
 
     def load(self, path: Path) -> None:
@@ -153,8 +166,8 @@ class NetworkModel(BaseModel):
             )
         for name, place in places.items():
             place.copy_(tensors[name])
-        self.epsilon, self.updates = float(about["epsilon"]), int(about["updates"])
-        self.optimiser.state[self.online_block.values]["step"].fill_(int(about["gradient_steps"]))
+        self.epsilon = float(about["epsilon"])
+        self.set_counters(about)
 
 
 def generator_from(seed: np.random.SeedSequence) -> torch.Generator:

@@ -77,7 +77,7 @@ class ValueModel(NetworkModel):
     def _follow(self) -> None:
         """The target goes after the online weights: a little every step, all the way every `target_interval`."""
         online, target = self.online_block.values.data, self.target_block.values
-        if self.counters()["gradient_steps"] % self.config.target_interval == 0:
+        if self.optimiser.steps % self.config.target_interval == 0:
             target.copy_(online)
         else:
             target.lerp_(online, self.config.target_rate)

@@ -69,8 +69,8 @@ class Latest:
         fence()
         self._newest[0] = slot
 
-    def read(self, version: int | None = None) -> Value:
-        """The newest value, or the one of a given version, which must be one of the two published last.
+    def read(self, version: int | None = None, size: int | None = None) -> Value:
+        """The first `size` bytes (all unless given) of the newest value, or of a version among the two published last.
 
         The data is valid until the next read. Reading before the first publish, or a version that is gone, is an error
         in the caller's schedule, not something to wait for.
@@ -79,7 +79,7 @@ class Latest:
             slot = int(self._newest[0]) if version is None else self._slot_of(version)
             if slot < 0:
                 raise LookupError(f"version {version} is not there: the slots hold {self._versions.tolist()}")
-            value = self._pin(slot) if self._mode == "double_buffer" else self._snapshot(slot)
+            value = self._pin(slot, size) if self._mode == "double_buffer" else self._snapshot(slot, size)
             if value is not None and version in (None, value.version):
                 return value
 
@@ -105,23 +105,23 @@ class Latest:
                 return slot
             self._versions[slot] = version  # a reader was faster, and may have it
 
-    def _snapshot(self, slot: int) -> Value | None:
+    def _snapshot(self, slot: int, size: int | None) -> Value | None:
         before = int(self._versions[slot])
         fence()
         if self._copy is None:
             self._copy = _aligned(self._slots.shape[1])
-        np.copyto(self._copy, self._slots[slot])
+        np.copyto(self._copy[:size], self._slots[slot, :size])
         fence()
         whole = before >= 0 and int(self._versions[slot]) == before
-        return Value(before, self._copy) if whole else None
+        return Value(before, self._copy[:size]) if whole else None
 
-    def _pin(self, slot: int) -> Value | None:
+    def _pin(self, slot: int, size: int | None) -> Value | None:
         """Hold a slot. The pin counts only if the slot still has its version once the pin can be seen."""
         before = int(self._versions[slot])
         self._pinned[self._reader] = slot
         fence()
         whole = before >= 0 and int(self._versions[slot]) == before
-        return Value(before, self._slots[slot]) if whole else None
+        return Value(before, self._slots[slot, :size]) if whole else None
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:

@@ -11,7 +11,7 @@ Shapes: B batch, N rows of a trajectory, T stacked frames, K steps of an n-step 
 
 import io
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -56,7 +56,11 @@ class Trajectory(NamedTuple):
 
 
 class Buffer:
-    """A ring of rows per lane. Ask `sample` for a batch, `trajectory` for everything since a given row."""
+    """A ring of rows per lane. Ask `sample` for a batch, `trajectory` for everything since a given row.
+
+    Sampling looks at the last `capacity` rows. `slack` is room beyond that, per lane, for rows that are written while a
+    round of training looks at a fixed window.
+    """
 
     def __init__(
         self,
@@ -68,6 +72,7 @@ class Buffer:
         n_step: int = 1,
         gamma: float = 0.99,
         lanes: int = 1,
+        slack: int = 0,
         extras: Mapping[str, DTypeLike] | None = None,
         seed: np.random.SeedSequence | int | None = None,
     ) -> None:
@@ -77,7 +82,7 @@ class Buffer:
                 f"a replay of {capacity} rows in {lanes} lane(s) is too small for {n_frames} stacked frames and"
                 f" {n_step}-step returns: expected more than {(n_frames + n_step) * lanes} rows."
             )
-        self.capacity, self.lanes, self.rows_per_lane = capacity, lanes, rows
+        self.capacity, self.lanes, self.rows_per_lane, self.slack = capacity, lanes, rows, slack
         self.obs_shape, self.n_frames, self.n_step, self.gamma = tuple(obs_shape), n_frames, n_step, gamma
         self.extras_dtypes = {name: np.dtype(kind) for name, kind in (extras or {}).items()}
         self.dtype = np.dtype(dtype)
@@ -100,7 +105,7 @@ class Buffer:
         }
 
     def _make_ring(self) -> Ring:
-        layout = ring_layout(self.rows_per_lane, self.lanes, self.row_layout())
+        layout = ring_layout(self.rows_per_lane + self.slack, self.lanes, self.row_layout())
         arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in layout.items()}
         for array in arrays.values():
             poison(array)
@@ -141,9 +146,9 @@ class Buffer:
         """Rows ever written, per lane, as far as this buffer looks."""
         return self._ring.written() if self._window_end is None else self._window_end
 
-    def fix_window(self, written: NDArray[np.int64] | None) -> None:
+    def fix_window(self, written: Sequence[int] | None) -> None:
         """Look no further than these many rows per lane, whatever is written meanwhile; None: at everything again."""
-        self._window_end = written
+        self._window_end = None if written is None else np.array(written, dtype=np.int64)
 
     def __len__(self) -> int:
         return int(np.minimum(self.written, self.rows_per_lane).sum())
@@ -234,11 +239,12 @@ class Buffer:
 
     # ---- keeping
 
-    def empty_copy(self, capacity: int) -> "Buffer":
+    def empty_copy(self, capacity: int | None = None, slack: int = 0) -> "Buffer":
         """An empty buffer in private memory for rows of the same kind, with room for `capacity` rows."""
-        return Buffer(capacity, self.obs_shape, **self._options())
+        return Buffer(capacity or self.capacity, self.obs_shape, slack=slack, **self.options())
 
-    def _options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
+        """What makes buffers alike, their size aside."""
         return {
             "dtype": self.dtype,
             "n_frames": self.n_frames,

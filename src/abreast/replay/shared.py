@@ -10,8 +10,7 @@ from abreast.replay.buffer import Buffer
 class SharedReplayBuffer(Buffer):
     """A `Buffer` whose rows lie in shared memory. Pickled into a child, it is the same buffer, not an empty one.
 
-    One writer (`add`, `end_episode`), one reader (`sample`, `trajectory`). Sampling looks at the last `capacity` rows, as
-    in a `Buffer` of that capacity; `slack` is room for rows written while a round of training looks at a fixed window.
+    One writer (`add`, `end_episode`), one reader (`sample`, `trajectory`).
     """
 
     def __init__(
@@ -19,12 +18,11 @@ class SharedReplayBuffer(Buffer):
         capacity: int,
         obs_shape: tuple[int, ...],
         *,
-        slack: int = 0,
         block: SharedBlock | None = None,
         prefix: str = "",
         **options: Any,
     ) -> None:
-        self._slack, self._block, self._prefix = slack, block, prefix
+        self.block, self._prefix = block, prefix
         super().__init__(capacity, obs_shape, **options)
 
     @staticmethod
@@ -36,20 +34,20 @@ class SharedReplayBuffer(Buffer):
     @classmethod
     def like(cls, buffer: Buffer, slack: int, block: SharedBlock, prefix: str) -> "SharedReplayBuffer":
         """The shared twin of a buffer, holding the same rows, in a block that has room for it."""
-        twin = cls(buffer.capacity, buffer.obs_shape, slack=slack, block=block, prefix=prefix, **buffer._options())
+        twin = cls(buffer.capacity, buffer.obs_shape, slack=slack, block=block, prefix=prefix, **buffer.options())
         twin.take_over(buffer)
         return twin
 
     def _make_ring(self) -> Ring:
-        if self._block is None:
-            self._block = SharedBlock(self.layout(self, self._slack, self._prefix))
+        if self.block is None:
+            self.block = SharedBlock(self.layout(self, self.slack, self._prefix))
         ring = self._attached_ring()
         ring.start()
         return ring
 
     def _attached_ring(self) -> Ring:
-        assert self._block is not None
-        return Ring(self._block.part(self._prefix))
+        assert self.block is not None
+        return Ring(self.block.part(self._prefix))
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_ring"}

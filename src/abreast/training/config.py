@@ -6,8 +6,10 @@ from typing import Any, Generic, Literal, Self, TypeVar
 import pydantic
 from pydantic import Field
 
+from abreast.errors import ConfigError, nearest
 from abreast.models import ModelConfig, algorithm
 from abreast.settings import OpenSection, Section
+from abreast.training.schedule import ScheduleName
 
 M = TypeVar("M", bound=ModelConfig)
 W = TypeVar("W", bound=Section)
@@ -34,12 +36,53 @@ class ExperimentConfig(Section):
     """Threads of an update's arithmetic. Results depend on it, by rounding, so it never follows the machine."""
 
 
+class MPConfig(Section):
+    """Settings of the parallel run."""
+
+    enabled: bool = False
+    """Whether `abreast train` learns in worker processes."""
+    mode: Literal["snapshot", "double_buffer"] = "snapshot"
+    """How the actor reads published weights: by a copy checked afterwards, or in place, from a slot it holds."""
+    schedule: ScheduleName = "pipelined"
+    """lockstep: identical to the sequential run; pipelined: full overlap, identical from run to run; free: no waiting."""
+    workers: Literal["processes", "threads", "inline"] = "processes"
+    """Where learners live; inline: one after the other in this thread, with the same results, for debugging."""
+    buffer_capacity: int | None = Field(None, ge=1)
+    """Overrides model.buffer_capacity."""
+    batch_size: int | None = Field(None, ge=1)
+    """Overrides model.batch_size."""
+    learning_rate: float | None = Field(None, gt=0)
+    """Overrides model.learning_rate."""
+    train_interval: int | None = Field(None, ge=1)
+    """Overrides experiment.train_interval."""
+    publish_interval: int = Field(10, ge=1)
+    """Updates between two publishes in the schedule free; the others publish after every round."""
+    max_updates_per_step: float | None = Field(None, gt=0)
+    """Most updates per agent-step in the schedule free; none: as many as there is time for."""
+    num_workers: int | None = Field(None, ge=1)
+    """Processes that host the learners; none: one per agent, but not more than there are cores."""
+    num_envs: int = Field(1, ge=1)
+    """Lanes: copies of the environment played side by side, also in the sequential run. Agents choose for all at once."""
+    learner_timeout: float = Field(30.0, gt=0)
+    """Seconds without a sign of life after which a learner that has something to do is killed and restarted."""
+    max_restarts: int = Field(3, ge=0)
+    """How often a learner process is restarted before it is given up."""
+
+    @classmethod
+    def from_experiment_config(cls, config: object) -> "MPConfig":
+        """The parallel settings of a whole configuration, in this spelling or the older one (`parallel`)."""
+        if isinstance(config, MPConfig):
+            return config
+        return parse_config(config).multiprocessing
+
+
 class Config(Section, Generic[M, W]):
     """A whole configuration; `M` and `W` are the sections of the chosen algorithm and of the game's world."""
 
     experiment: ExperimentConfig = Field(default_factory=ExperimentConfig)
     model: M
     world: W
+    multiprocessing: MPConfig = Field(default_factory=MPConfig)
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> Self:
@@ -52,9 +95,6 @@ class Config(Section, Generic[M, W]):
         return self
 
 
-AnyConfig = Config[ModelConfig, Any]
-
-
 def parse_config(values: object, world_section: type[Section] = OpenSection) -> Config[Any, Any]:
     """The configuration in a mapping of sections (or an instance already), with defaults for what it leaves out."""
     if isinstance(values, Config):
@@ -63,8 +103,56 @@ def parse_config(values: object, world_section: type[Section] = OpenSection) -> 
     model = sections.get("model") or {}
     name = model.get("algorithm", ModelConfig().algorithm) if isinstance(model, Mapping) else ModelConfig().algorithm
     whole = Config[algorithm(name).Config, world_section]  # type: ignore[valid-type,misc]
-    for section in ("experiment", "model", "world"):
+    for section in ("experiment", "model", "world", "multiprocessing"):
         if sections.get(section) is None:  # absent, or an empty heading in a YAML file
             sections[section] = {}
+    _spread(sections)
     parsed: Config[Any, Any] = whole.parse(sections if isinstance(values, Mapping) else values)
     return parsed
+
+
+def _spread(sections: dict[str, Any]) -> None:
+    """Bring the older section `parallel` into today's spelling, and parallel overrides to the settings they override."""
+    parallel = sections.pop("parallel", None) or {}
+    if isinstance(parallel, Mapping):
+        sections["multiprocessing"] = {**_modern(parallel), **sections["multiprocessing"]}
+    settings = sections["multiprocessing"]
+    if not isinstance(settings, Mapping):
+        return
+    for key, section in OVERRIDES.items():
+        if settings.get(key) is not None and isinstance(sections[section], Mapping):
+            sections[section] = {**sections[section], key: settings[key]}
+
+
+OVERRIDES = {
+    "buffer_capacity": "model",
+    "batch_size": "model",
+    "learning_rate": "model",
+    "train_interval": "experiment",
+}
+OLDER = (
+    "enabled",
+    "parallel_actions",
+    "parallel_training",
+    "async_learning",
+    "train_interval",
+    "num_workers",
+    "use_threads",
+)
+
+
+def _modern(parallel: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that the older spelling means."""
+    for key in parallel:
+        if key not in OLDER:
+            raise ConfigError(f"unknown key parallel.{key}: {nearest(key, OLDER)}")
+    meant: dict[str, Any] = {
+        key: parallel[key] for key in ("enabled", "train_interval", "num_workers") if key in parallel
+    }
+    if "parallel_training" in parallel and not parallel["parallel_training"]:
+        meant["workers"] = "inline"
+    elif "use_threads" in parallel:
+        meant["workers"] = "threads" if parallel["use_threads"] else "processes"
+    if "async_learning" in parallel:
+        meant["schedule"] = "free" if parallel["async_learning"] else "lockstep"
+    return meant

@@ -1,24 +1,28 @@
 """An environment: a world, the agents in it, and the experiment that lets them learn.
 
-run_experiment   for each epoch:   collect_epoch (actor.py)     reset, then turn after turn
-                                   train_round   (learner.py)   each agent from its own memory
-                                   record        (record.py)    metrics, progress, animations, models
+run_experiment, run_experiment_mp   play_and_learn (schedule.py)   who waits for whom
+  for each pass over the lanes        collect_pass (actor.py)      reset, then turn after turn
+                                      train_round (learner.py)     each agent from its own memory
+                                      RunRecord (record.py)        metrics, progress, animations, models
 """
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from abreast.agents import Agent
 from abreast.models import BaseModel, ModelConfig, ObservationShape, algorithm
 from abreast.replay import Buffer
 from abreast.settings import OpenSection, Section
-from abreast.training.actor import collect_epoch
+from abreast.training.actor import collect_pass, take_turn
 from abreast.training.config import Config, parse_config
-from abreast.training.learner import compute_threads, train_round
+from abreast.training.learner import compute_threads
 from abreast.training.record import EpochRecord, Logger, RunRecord
+from abreast.training.schedule import LAGS, InlineLearners, play_and_learn
+from abreast.training.system import MARLMultiprocessingSystem
 from abreast.worlds import Gridworld
 
 
@@ -28,6 +32,8 @@ class RunResult(NamedTuple):
     epochs: list[EpochRecord]
     folder: Path | None
     """Where it was written, if it was."""
+    given_up: Mapping[int, Exception] = MappingProxyType({})
+    """Agents whose learner failed once too often, and why; they have stopped learning, the others have not."""
 
 
 class Environment:
@@ -42,6 +48,7 @@ class Environment:
 
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
+    _lends_models: list[Agent] | None = None
 
     def __init__(self, world: Gridworld, config: Mapping[str, Any] | Config[Any, Any]) -> None:
         self.config = parse_config(config, self.world_section)
@@ -51,6 +58,8 @@ class Environment:
         self.agents = []
         self.world.reseed(self._seed(0))
         self.world.create_world()
+        self._blank_world = self.world.copy() if self.config.multiprocessing.num_envs > 1 else None
+        self._lanes: list[Environment] = [self]
         self.setup_agents()
         self.populate_environment()
 
@@ -68,8 +77,11 @@ class Environment:
 
     def make_model(self, observation: ObservationShape, n_actions: int, agent: int) -> BaseModel:
         """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own."""
+        if self._lends_models is not None:
+            return self._lends_models[agent].model
         config: ModelConfig = self.config.model
-        return algorithm(config.algorithm)(observation, n_actions, config, self.agent_seed(agent))
+        lanes = self.config.multiprocessing.num_envs
+        return algorithm(config.algorithm)(observation, n_actions, config, self.agent_seed(agent), lanes)
 
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         """The seed of agent number `agent`, for models made by hand."""
@@ -91,17 +103,30 @@ class Environment:
 
     def take_turn(self) -> None:
         """One turn: the world changes by itself, then each agent in order sees, chooses, acts and remembers."""
-        self.turn += 1
-        world = self.world
-        world.transition()
-        if self.config.experiment.turn_order == "sequential":
-            for agent in self.agents:
-                agent.transition(world)
-        else:
-            states = [agent.pov(world) for agent in self.agents]
-            actions = [agent.get_action(state) for agent, state in zip(self.agents, states, strict=True)]
-            for agent, state, action in zip(self.agents, states, actions, strict=True):
-                agent.perform(world, state, action)
+        take_turn([self])
+
+    @property
+    def is_playing(self) -> bool:
+        """Whether the epoch goes on: there are turns left and the world is not done."""
+        return self.turn < self.config.experiment.max_turns and not self.world.is_done
+
+    @property
+    def lanes(self) -> "list[Environment]":
+        """This environment and the copies of it that are played beside it, `multiprocessing.num_envs` in all."""
+        while len(self._lanes) < self.config.multiprocessing.num_envs:
+            self._lanes.append(self._make_lane(len(self._lanes)))
+        return self._lanes
+
+    def _make_lane(self, lane: int) -> "Environment":
+        """A copy with a world and bodies of its own, whose agents choose with the models of this one."""
+        assert self._blank_world is not None
+        twin = type(self).__new__(type(self))
+        twin._lends_models = self.agents
+        twin.__init__(self._blank_world.copy(), self.config)  # type: ignore[misc]
+        twin.world.reseed(self._seed(0, lane))
+        for own, agent in zip(self.agents, twin.agents, strict=True):
+            agent.model, agent.lane = own.model, lane
+        return twin
 
     # ---- experiments
 
@@ -120,23 +145,28 @@ class Environment:
         output_dir: the run folder; left out, a new one under `runs/` in the current folder. Without `animate` and
             `logging` nothing is written.
         """
-        experiment, models = self.config.experiment, [agent.model for agent in self.agents]
-        with (
-            RunRecord(self, animate, logging, logger, output_dir) as record,
-            compute_threads(experiment.compute_threads),
-        ):
-            for epoch in range(self.epochs_played, self.epochs_played + experiment.epochs):
-                started = time.perf_counter()
-                played = collect_epoch(self, epoch, record.camera(epoch))
-                collected = time.perf_counter()
-                self.epochs_played += 1
-                is_due = self.epochs_played % experiment.train_interval == 0
-                losses = train_round(models) if is_due else [None] * len(models)
-                trained = time.perf_counter()
-                record.epoch(epoch, played, losses, collect_s=collected - started, train_s=trained - collected)
-                for model in models:
-                    model.epsilon_decay(self.config.model.epsilon_decay)
+        threads = compute_threads(self.config.experiment.compute_threads)
+        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
+            learners = InlineLearners([agent.model for agent in self.agents])
+            play_and_learn(self, learners, LAGS["lockstep"], record)
         return RunResult(record.epochs, record.folder)
+
+    def run_experiment_mp(
+        self,
+        animate: bool = True,
+        logging: bool = True,
+        logger: Logger | None = None,
+        output_dir: Path | str | None = None,
+    ) -> RunResult:
+        """Play here and learn in worker processes, as `config.multiprocessing` says; the arguments of `run_experiment`.
+
+        When it returns, the agents hold what they learned, as after `run_experiment`.
+        """
+        threads = compute_threads(self.config.experiment.compute_threads)
+        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
+            with MARLMultiprocessingSystem(self, self.agents, self.config) as system:
+                system.run(record)
+            return RunResult(record.epochs, record.folder, system.given_up)
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.
@@ -152,7 +182,7 @@ class Environment:
                 for model in models:
                     model.memory = model.memory.empty_copy(max(rows, model.memory.capacity))
                 for game in range(num_games):
-                    collect_epoch(self, game)
+                    collect_pass([self], game)
                 memories = [model.memory for model in models]
             finally:
                 for model, memory in zip(models, own, strict=True):

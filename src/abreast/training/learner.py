@@ -1,16 +1,40 @@
-"""Learning: a round of updates. The sequential and the parallel run both call this."""
+"""Learning: rounds of updates, each agent from its own memory. The sequential and the parallel run both call `train_round`.
 
-from collections.abc import Iterator, Sequence
+A learner process hosts some of the agents. For each it has a model of its own, built from the same configuration, the
+agent's shared replay, and a place to publish what it has learned. It starts from what is published there, so a restart is
+the same as a start; a round that was finished before it died is not done again but reported from there.
+"""
+
+import copy
+import time
+from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from abreast.models import BaseModel
+from abreast.processes.memory import SharedBlock
+from abreast.processes.worker import Connection, Ready
+from abreast.replay import SharedReplayBuffer
+from abreast.training.weights import SharedModel, publish_model
 
 
-def train_round(models: Sequence[BaseModel]) -> list[float | None]:
-    """One update of each model from its own memory; the losses, None for those with too little to learn from."""
-    return [model.train_step() for model in models]
+class Round(NamedTuple):
+    """What a round of training came to for one agent."""
+
+    loss: float | None
+    updates: int
+    """Updates of this agent since its beginning."""
+
+
+def train_round(model: BaseModel, updates: int) -> float | None:
+    """Update a model some times from its own memory; the mean loss, None if there was too little to learn from."""
+    losses = [loss for _ in range(updates) if (loss := model.train_step()) is not None]
+    return sum(losses) / len(losses) if losses else None
 
 
 @contextmanager
@@ -25,3 +49,160 @@ def compute_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+# ---- in a worker
+
+
+@dataclass(frozen=True)
+class Train:
+    """An order: train on the rows written so far (per agent and lane) and no later ones."""
+
+    round: int
+    updates: int
+    written: dict[int, list[int]]
+
+
+@dataclass(frozen=True)
+class Stop:
+    """An order: finish."""
+
+
+@dataclass(frozen=True)
+class Trained:
+    """An answer: an agent's round is done and published."""
+
+    agent: int
+    round: int
+    result: Round
+
+
+@dataclass
+class Job:
+    """An agent's part of a learner process."""
+
+    agent: int
+    model: BaseModel | tuple[Any, ...]
+    """How to build the model: (class, observation, actions, configuration, seed, lanes); or a foreign model itself."""
+    memory: SharedReplayBuffer
+    shared: SharedModel
+
+    def separate(self) -> "Job":
+        """The same job with handles of its own on memory and published state, as a process gets them by pickling."""
+        memory = copy.copy(self.memory)
+        memory.rng = copy.deepcopy(self.memory.rng)
+        return Job(self.agent, copy.copy(self.model), memory, copy.copy(self.shared))
+
+    def build(self) -> BaseModel:
+        """The model, as it was last published, with the agent's shared replay as its memory."""
+        if isinstance(self.model, BaseModel):
+            model = self.model
+        else:
+            kind, *arguments = self.model
+            model = kind(*arguments)
+        model.memory = self.memory
+        state = self.shared.whole()
+        model.set_learned(state.facts, state.arrays)
+        return model
+
+
+@dataclass
+class Host:
+    """What a learner process is given."""
+
+    number: int
+    jobs: list[Job]
+    block: SharedBlock
+    compute_threads: int
+    free: "Free | None"
+
+    def beat(self) -> None:
+        """Show that this process is alive and doing something."""
+        heartbeats: NDArray[np.float64] = self.block["heartbeats"]
+        heartbeats[self.number] = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Free:
+    """How to train without being told: publish every so many updates; at most so many updates per agent-step."""
+
+    publish_interval: int
+    max_updates_per_step: float | None
+
+
+def learner_process(connection: Connection, host: Host) -> None:
+    """The work of a learner process (or thread): train when told, or freely, until told to stop."""
+    torch.set_num_threads(host.compute_threads)
+    models = {job.agent: job.build() for job in host.jobs}
+    host.beat()
+    connection.send(Ready())
+    if host.free is not None:
+        _train_freely(connection, host, models, host.free)
+        return
+    while not isinstance(order := connection.recv(), Stop):
+        for job in host.jobs:
+            with _blamed_on(job.agent):
+                result = _obey(job, models[job.agent], order, host)
+            connection.send(Trained(job.agent, order.round, result))
+
+
+def _obey(job: Job, model: BaseModel, order: Train, host: Host) -> Round:
+    published = job.shared.facts()
+    if published["round"] >= order.round:  # done before a restart, but the answer may have been lost
+        return Round(published["loss"], published["updates_done"])
+    model.memory.fix_window(order.written[job.agent])
+    losses = []
+    for _ in range(order.updates):
+        losses.append(train_round(model, 1))
+        host.beat()
+    model.memory.fix_window(None)
+    known = [loss for loss in losses if loss is not None]
+    result = Round(sum(known) / len(known) if known else None, model.updates)
+    publish_model(model, job.shared, order.round + 1, round=order.round, loss=result.loss, updates_done=model.updates)
+    host.beat()
+    return result
+
+
+@contextmanager
+def _blamed_on(agent: int) -> Iterator[None]:
+    """Say which agent's training an error comes from."""
+    try:
+        yield
+    except Exception as error:
+        error.culprit = agent  # type: ignore[attr-defined]
+        raise
+
+
+def _train_freely(connection: Connection, host: Host, models: dict[int, BaseModel], rule: Free) -> None:
+    jobs = {job.agent: job for job in host.jobs}
+    versions = {agent: job.shared.whole().version for agent, job in jobs.items()}
+    unpublished: dict[int, list[float]] = {agent: [] for agent in jobs}
+
+    def publish(agent: int) -> None:
+        model, losses = models[agent], unpublished[agent]
+        versions[agent] += 1
+        loss = sum(losses) / len(losses) if losses else None
+        publish_model(model, jobs[agent].shared, versions[agent], round=-1, loss=loss, updates_done=model.updates)
+        losses.clear()
+
+    while not connection.poll():
+        idle = True
+        for agent, model in models.items():
+            model.memory.fix_window(None)
+            steps = int(model.memory.written.sum())
+            if rule.max_updates_per_step is not None and model.updates >= rule.max_updates_per_step * steps:
+                continue
+            with _blamed_on(agent):
+                model.memory.fix_window(model.memory.written.tolist())
+                loss = model.train_step()
+            host.beat()
+            if loss is not None:
+                idle = False
+                unpublished[agent].append(loss)
+                if len(unpublished[agent]) >= rule.publish_interval:
+                    publish(agent)
+        if idle:
+            connection.poll(0.005)  # nothing to learn from yet: wait for rows, or for the end
+            host.beat()
+    for agent in models:
+        publish(agent)

@@ -13,13 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
-import numpy as np
 import yaml
 from PIL import Image
 
 from abreast.errors import RunFolderError
 from abreast.files import write_whole
 from abreast.training.actor import Played
+from abreast.training.learner import Round
 from abreast.training.progress import ProgressDisplay
 from abreast.worlds.sprites import Painter
 
@@ -61,6 +61,7 @@ class RunRecord:
             ProgressDisplay(env.config.experiment.epochs, len(env.agents)) if logging and not logger else None
         )
         self._logger = logger if logging else None
+        self._cameras: dict[int, Camera] = {}
         self._agent_steps = 0
         self._seconds = 0.0
 
@@ -82,27 +83,29 @@ class RunRecord:
         return self
 
     def camera(self, epoch: int) -> "Camera | None":
-        """What films this epoch, if it is to be filmed."""
-        self._camera = None
-        if self._animate and self.folder is not None and epoch % self._env.config.experiment.record_period == 0:
-            self._camera = Camera(self._env, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
-        return self._camera
+        """What films the first lane of the pass that begins with this epoch, if it is to be filmed."""
+        period = self._env.config.experiment.record_period
+        lanes = len(self._env.lanes)
+        if not self._animate or self.folder is None or -epoch % period >= lanes:  # a multiple of it is in this pass
+            return None
+        self._cameras[epoch] = Camera(self._env, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
+        return self._cameras[epoch]
 
-    def epoch(self, epoch: int, played: Played, losses: Sequence[float | None], **seconds: float) -> None:
-        """Keep and show what an epoch came to."""
-        models = [agent.model for agent in self._env.agents]
-        self._agent_steps += played.turns * len(models)
+    def epoch(self, epoch: int, played: Played, trained: Sequence[Round], epsilon: float, **seconds: float) -> None:
+        """Keep and show what an epoch, and the round of training that its pass ended with, came to."""
+        self._agent_steps += played.turns * len(played.reward_per_agent)
         self._seconds += sum(seconds.values())
+        losses = [result.loss for result in trained]
         known = [loss for loss in losses if loss is not None]
         record = EpochRecord(
             epoch=epoch,
             reward=float(sum(played.reward_per_agent)),
             reward_per_agent=[float(reward) for reward in played.reward_per_agent],
             loss=sum(known) if known else None,
-            loss_per_agent=list(losses),
-            epsilon=float(np.mean([model.epsilon for model in models])),
+            loss_per_agent=losses,
+            epsilon=epsilon,
             agent_steps=self._agent_steps,
-            updates=sum(model.updates for model in models),
+            updates=sum(result.updates for result in trained),
             time={
                 "elapsed_s": time.perf_counter() - self._started,
                 **seconds,
@@ -113,8 +116,8 @@ class RunRecord:
         if self._writes:
             self._metrics.write(json.dumps(record) + "\n")
             self._metrics.flush()
-        if self._camera is not None:
-            self._camera.save()
+        if epoch in self._cameras:
+            self._cameras.pop(epoch).save()
         if self._display is not None:
             self._display.show(record)
         if self._logger is not None:

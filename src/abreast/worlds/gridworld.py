@@ -5,8 +5,9 @@ grid, so they cost what is seen, not the size of the map; entities that change b
 own, so a turn costs what changes, not the cells that exist.
 """
 
+import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,6 +68,15 @@ class Gridworld:
             pool_here = filled[location[2]]
             if pool_here is not None:
                 pool_here.add(location)
+
+    def copy(self) -> Self:
+        """A world of the same kind with a layout and a random stream of its own; for one that holds no agents yet."""
+        twin = copy.copy(self)
+        twin._pools = {}
+        twin._kind_numbers = dict(self._kind_numbers)
+        twin.rng = copy.deepcopy(self.rng)
+        twin.create_world()
+        return twin
 
     # ---- reading
 

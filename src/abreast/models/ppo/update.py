@@ -75,6 +75,14 @@ class PPO(NetworkModel):
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
 
+    def learned(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
+        facts, arrays = super().learned()
+        return {**facts, "rows_learned_from": self._learned.tolist()}, arrays
+
+    def set_learned(self, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
+        super().set_learned(facts, arrays)
+        self._learned[:] = facts["rows_learned_from"]
+
     def train_step(self) -> float | None:
         rows = self._new_rows()
         count = len(rows.actions)

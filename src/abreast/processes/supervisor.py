@@ -1,0 +1,186 @@
+"""Keeping workers alive: start them, wait for what they say *and* for their death, restart them, stop them in order.
+
+A worker is known by its number. It may die (its sentinel), fail (its last message), or fall silent (its heartbeat is older
+than the timeout while it has something to do); each is named in the log and followed by a restart, `max_restarts` times.
+What a restarted worker has to do again is the business of `on_restart`; `on_give_up` hears of the last straw, and says
+whether the worker, relieved of what broke it, is to be tried anew.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from multiprocessing import connection as connections
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.errors import WorkerError
+from abreast.processes.worker import Child, Failed, Ready, RemoteTraceback
+
+log = logging.getLogger("abreast")
+
+LOOK_S = 0.5
+"""How often heartbeats are looked at while waiting."""
+
+
+class Supervisor:
+    """Watches over workers made by `make(number)`."""
+
+    def __init__(
+        self,
+        make: Callable[[int], Child],
+        heartbeats: NDArray[np.float64],
+        *,
+        timeout: float,
+        max_restarts: int,
+        on_restart: Callable[[int], None],
+        on_give_up: Callable[[int, WorkerError, int | None], bool],
+    ) -> None:
+        self._make, self._heartbeats = make, heartbeats
+        self._timeout, self._max_restarts = timeout, max_restarts
+        self._on_restart, self._on_give_up = on_restart, on_give_up
+        self._children: dict[int, Child] = {}
+        self._busy: dict[int, float] = {}
+        self.restarts = [0] * len(heartbeats)
+
+    # ---- start and stop
+
+    def start(self) -> None:
+        """Start all workers together; returns when each is ready. One that cannot start is an error with its stack."""
+        try:
+            for number in range(len(self.restarts)):
+                self._children[number] = self._make(number)
+            for number in range(len(self.restarts)):
+                self._await_ready(number)
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, farewell: Any) -> None:
+        """Say goodbye to every worker and wait for it; those that do not listen are killed."""
+        for child in self._children.values():
+            _try_send(child, farewell)
+        patience = time.monotonic() + self._timeout
+        for child in self._children.values():
+            child.end(max(0.1, min(5.0, patience - time.monotonic())))
+        self._children.clear()
+
+    def kill(self) -> None:
+        """End every worker at once."""
+        for child in self._children.values():
+            child.kill()
+        self._children.clear()
+
+    # ---- work
+
+    @property
+    def pids(self) -> dict[int, int | None]:
+        """Process ids by worker number."""
+        return {number: child.pid for number, child in self._children.items()}
+
+    def send(self, number: int, message: Any) -> None:
+        """Give a worker something to do. If it is gone, it gets it again when it is restarted (`on_restart`)."""
+        self._busy.setdefault(number, time.monotonic())
+        if number in self._children:
+            _try_send(self._children[number], message)
+
+    def watch(self, number: int) -> None:
+        """Expect signs of life from a worker from now on, told or not."""
+        self._busy.setdefault(number, time.monotonic())
+
+    def rest(self, number: int) -> None:
+        """The worker has nothing left to do: its silence means nothing."""
+        self._busy.pop(number, None)
+
+    def receive(self, wait_s: float) -> list[tuple[int, Any]]:
+        """What workers have said within `wait_s` seconds; returns as soon as there is something. Deaths are dealt with."""
+        end = time.monotonic() + wait_s
+        while self._children:
+            by_source: dict[Any, int] = {child.connection: number for number, child in self._children.items()}
+            by_source |= {child.sentinel: number for number, child in self._children.items()}
+            pause = max(0.0, min(LOOK_S, end - time.monotonic()))
+            ready = connections.wait(list(by_source), pause)
+            said: list[tuple[int, Any]] = []
+            for number in sorted({by_source[source] for source in ready}):
+                said += [(number, message) for message in self._hear(number)]
+            self._look_for_silence()
+            if said or time.monotonic() >= end:
+                return said
+        return []
+
+    # ---- inside
+
+    def _await_ready(self, number: int) -> None:
+        child = self._children[number]
+        ready = connections.wait(list({child.connection, child.sentinel}), max(60.0, self._timeout))
+        try:
+            message = child.connection.recv() if child.connection in ready or child.connection.poll() else None
+        except (EOFError, OSError):
+            message = None
+        if isinstance(message, Ready):
+            return
+        if isinstance(message, Failed):
+            raise _error(f"{child.name} could not start: {message.error}.", message)
+        reason = "it did not answer" if not ready else child.cause_of_death()
+        raise WorkerError(f"{child.name} could not start: {reason}.")
+
+    def _hear(self, number: int) -> list[Any]:
+        """Everything a worker has said; if its line is dead, it is replaced."""
+        child = self._children[number]
+        said: list[Any] = []
+        try:
+            while child.connection.poll():
+                message = child.connection.recv()
+                if isinstance(message, Failed):
+                    self._replace(number, f"failed: {message.error}", message)
+                    return said
+                said.append(message)
+        except (EOFError, OSError):
+            self._replace(number, f"died: {child.cause_of_death()}")
+            return said
+        if not child.is_alive:
+            self._replace(number, f"died: {child.cause_of_death()}")
+        return said
+
+    def _look_for_silence(self) -> None:
+        now = time.monotonic()
+        for number, since in list(self._busy.items()):
+            heard = max(since, float(np.nan_to_num(self._heartbeats[number], nan=0.0)))
+            if number in self._children and now - heard > self._timeout:
+                child = self._children[number]
+                stack = child.stack()
+                self._replace(number, f"did nothing for {self._timeout:g} s; it was at:\n{stack or '(no stack)'}")
+
+    def _replace(self, number: int, why: str, failure: Failed | None = None) -> None:
+        child = self._children.pop(number)
+        who = f"{child.name} (pid {child.pid})" if child.pid else child.name
+        child.kill()
+        if self.restarts[number] >= self._max_restarts:
+            error = _error(f"{who} {why}, and was restarted {self.restarts[number]} times already: given up.", failure)
+            log.error("%s", error)
+            if not self._on_give_up(number, error, failure.culprit if failure else None):
+                self.rest(number)
+                return
+            self.restarts[number] = 0
+        self.restarts[number] += 1
+        self._children[number] = self._make(number)
+        self._await_ready(number)
+        log.warning("%s %s; restarted (%d of %d)", who, why, self.restarts[number], self._max_restarts)
+        if number in self._busy:
+            self._busy[number] = time.monotonic()
+        self._on_restart(number)
+
+
+def _error(text: str, failure: Failed | None) -> WorkerError:
+    error = WorkerError(text)
+    if failure is not None:
+        error.__cause__ = RemoteTraceback(failure.traceback)
+    return error
+
+
+def _try_send(child: Child, message: Any) -> None:
+    try:
+        child.connection.send(message)
+    except (OSError, ValueError):
+        log.debug("%s could not be told %r: it is gone", child.name, message)  # `receive` notices and replaces it

@@ -1,0 +1,198 @@
+"""Child processes: how one is started, what it does before its work, and how it tells what happened.
+
+parent                                      child
+  start ───── forkserver, imports done ────▶ own the signals, die with the parent, one compute thread
+  ◀──────────────────────────────── Ready ─  set up
+  ─ messages ──────────────────────────────▶ work(connection)
+  ◀─────────────────────── Failed(traceback) or the end of the connection
+"""
+
+import ctypes
+import faulthandler
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from multiprocessing import connection as connections
+from multiprocessing import reduction
+from typing import Any
+
+Connection = connections.Connection
+Work = Callable[..., None]
+"""Called in the child as work(connection, *arguments); sends Ready when it is set up, and returns when told to stop."""
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Ready:
+    """The child is set up and waits for messages."""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """The child's work raised; this is its last message."""
+
+    error: str
+    traceback: str
+    culprit: int | None = None
+    """Which part of its work is to blame, if the error says so (attribute `culprit`)."""
+
+
+class RemoteTraceback(Exception):
+    """The stack of a child, as the cause of the error the parent raises."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"
+
+
+class Child:
+    """A worker: a process or, for `threads`, a thread that runs the same work.
+
+    `needs_main` says that an argument is of a class defined in the user's main script, which the child then imports.
+    """
+
+    def __init__(
+        self, name: str, work: Work, arguments: Sequence[Any], *, as_thread: bool = False, needs_main: bool = False
+    ) -> None:
+        self.name, self.as_thread = name, as_thread
+        self.connection, theirs = multiprocessing.Pipe()
+        self._dump = _Dump()
+        if as_thread:
+            self._thread = threading.Thread(target=_run, args=(theirs, work, arguments), name=name, daemon=True)
+            self._thread.start()
+            return
+        context = multiprocessing.get_context("forkserver")
+        process = context.Process(
+            target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
+        )
+        with nullcontext() if needs_main else _main_module_hidden():
+            process.start()
+        theirs.close()
+        self._process = process
+
+    @property
+    def pid(self) -> int | None:
+        return None if self.as_thread else self._process.pid
+
+    @property
+    def sentinel(self) -> Any:
+        """Something to wait on that is ready when the child is gone; a thread's connection ends with it."""
+        return self.connection if self.as_thread else self._process.sentinel
+
+    @property
+    def is_alive(self) -> bool:
+        return self._thread.is_alive() if self.as_thread else self._process.is_alive()
+
+    def cause_of_death(self) -> str:
+        """What ended the child, in words."""
+        if self.as_thread:
+            return "its thread ended"
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            name = signal.Signals(-code).name
+            return f"{name}, often out of memory" if name == "SIGKILL" else name
+        return f"exit code {code}"
+
+    def stack(self) -> str:
+        """Where the child is now, if it can still say; for one that has stopped answering."""
+        if self.as_thread or self.pid is None or not hasattr(signal, "SIGUSR1"):
+            return ""
+        os.kill(self.pid, signal.SIGUSR1)
+        self._process.join(0.3)
+        return self._dump.read()
+
+    def end(self, patience: float) -> None:
+        """Wait for the child to end by itself, then make it: terminate after `patience` seconds, kill a second later."""
+        if self.as_thread:
+            self._thread.join(patience)
+        else:
+            self._process.join(patience)
+            if self._process.is_alive():
+                self._process.terminate()
+                self._process.join(1.0)
+            self.kill()
+        self.connection.close()
+
+    def kill(self) -> None:
+        """End it at once. (A thread cannot be killed: it ends with its connection.)"""
+        if self.as_thread:
+            self.connection.close()
+        elif self._process.is_alive():
+            self._process.kill()
+            self._process.join(5)
+
+
+def start_server(preload: Sequence[str]) -> None:
+    """Say what the process that children are forked from imports once for all of them; before the first child starts."""
+    multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
+
+
+class _Dump:
+    """An anonymous file into which faulthandler writes a child's stacks."""
+
+    def __init__(self) -> None:
+        self._descriptor = os.memfd_create("abreast-stacks") if hasattr(os, "memfd_create") else os.dup(2)
+
+    def register(self) -> None:
+        if hasattr(signal, "SIGUSR1"):
+            faulthandler.register(signal.SIGUSR1, file=self._descriptor)
+
+    def read(self) -> str:
+        size = os.fstat(self._descriptor).st_size
+        return os.pread(self._descriptor, size, 0).decode(errors="replace")
+
+    def __getstate__(self) -> Any:
+        return reduction.DupFd(self._descriptor)
+
+    def __setstate__(self, handle: Any) -> None:
+        self._descriptor = handle.detach()
+
+    def __del__(self) -> None:
+        os.close(self._descriptor)
+
+
+def _child_main(connection: Connection, dump: _Dump, work: Work, arguments: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to everybody in the terminal; the parent decides
+    dump.register()
+    _die_with_parent()
+    _run(connection, work, arguments)
+
+
+def _run(connection: Connection, work: Work, arguments: Sequence[Any]) -> None:
+    try:
+        work(connection, *arguments)
+    except (EOFError, ConnectionError):
+        pass  # the parent is gone, or has given this child up
+    except Exception as error:
+        try:
+            culprit = getattr(error, "culprit", None)
+            connection.send(Failed(f"{type(error).__name__}: {error}", traceback.format_exc(), culprit))
+        except OSError:
+            sys.stderr.write(traceback.format_exc())
+    finally:
+        connection.close()
+
+
+def _die_with_parent() -> None:
+    """The kernel kills this process when the fork server ends, which ends when the parent does."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+@contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Children import the user's main script again unless it is hidden, and a script without a guard would start anew."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

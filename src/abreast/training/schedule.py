@@ -1,0 +1,113 @@
+"""Who waits for whom. One loop for every run; `lag` says how far learning may be behind playing.
+
+    lockstep    lag 1    play 0 │ train 0 │ play 1 │ train 1 │ play 2 …         bit-identical to the sequential run
+    pipelined   lag 2    play 0 │ play 1  │ play 2  │ play 3  …                 pass k plays with the weights of round k-2
+                                │ train 0 │ train 1 │ train 2 …
+    free        lag 0    nobody waits; each pass plays with the newest weights there are
+
+Round k trains on everything up to pass k. What a pass played and what its round learned are recorded together, when the
+round is finished.
+"""
+
+import time
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, Protocol
+
+from abreast.models import BaseModel
+from abreast.training.actor import Played, collect_pass
+from abreast.training.learner import Round, train_round
+
+if TYPE_CHECKING:
+    from abreast.training.environment import Environment
+    from abreast.training.record import RunRecord
+
+ScheduleName = Literal["lockstep", "pipelined", "free"]
+LAGS: dict[ScheduleName, int] = {"lockstep": 1, "pipelined": 2, "free": 0}
+
+
+class Learners(Protocol):
+    """Those who train, wherever they live."""
+
+    def submit(self, number: int, updates: int) -> None:
+        """Begin round `number`: so many updates of each agent, from everything remembered so far."""
+
+    def finish(self, number: int) -> list[Round]:
+        """Wait for a round; from then on the models choose with what it learned."""
+
+
+class InlineLearners:
+    """Trains in this very thread, with the agents' own models: the sequential run, and the debug mode of any other."""
+
+    def __init__(self, models: Sequence[BaseModel]) -> None:
+        self._models = models
+        self._orders: dict[int, tuple[int, list[list[int]]]] = {}
+
+    def submit(self, number: int, updates: int) -> None:
+        self._orders[number] = (updates, [model.memory.written.tolist() for model in self._models])
+
+    def finish(self, number: int) -> list[Round]:
+        updates, written = self._orders.pop(number)
+        results = []
+        for model, rows in zip(self._models, written, strict=True):
+            model.memory.fix_window(rows)
+            results.append(Round(train_round(model, updates), model.updates))
+            model.memory.fix_window(None)
+        return results
+
+
+@dataclass
+class _Pass:
+    number: int
+    epoch: int
+    played: list[Played]
+    epsilons: list[float]
+    collect_s: float
+
+
+def play_and_learn(env: "Environment", learners: Learners, lag: int, record: "RunRecord") -> None:
+    """The experiment: play passes, train a round after each, at most `lag` rounds behind, and keep the record."""
+    experiment = env.config.experiment
+    unfinished: deque[_Pass] = deque()
+
+    def finish_oldest() -> None:
+        done = unfinished.popleft()
+        started = time.perf_counter()
+        results = learners.finish(done.number)
+        waited = time.perf_counter() - started
+        for offset, (played, epsilon) in enumerate(zip(done.played, done.epsilons, strict=True)):
+            share = 1 / len(done.played)
+            record.epoch(
+                done.epoch + offset, played, results, epsilon, collect_s=done.collect_s * share, train_s=waited * share
+            )
+
+    last = env.epochs_played + experiment.epochs
+    number = 0
+    while env.epochs_played < last:
+        while lag and len(unfinished) >= lag:
+            finish_oldest()
+        epoch, lanes = env.epochs_played, env.lanes[: last - env.epochs_played]
+        started = time.perf_counter()
+        played = collect_pass(lanes, epoch, record.camera(epoch))
+        collected = time.perf_counter() - started
+        env.epochs_played += len(lanes)
+        due = env.epochs_played // experiment.train_interval - epoch // experiment.train_interval
+        unfinished.append(_Pass(number, epoch, played, _decay(env, len(lanes)), collected))
+        learners.submit(number, due)
+        if not lag:
+            finish_oldest()
+        number += 1
+    while unfinished:
+        finish_oldest()
+
+
+def _decay(env: "Environment", epochs: int) -> list[float]:
+    """Let epsilon fall once an epoch; returns what it was in each, in the mean of all agents."""
+    models = [agent.model for agent in env.agents]
+    epsilons = []
+    for _ in range(epochs):
+        epsilons.append(sum(model.epsilon for model in models) / len(models))
+        for model in models:
+            model.epsilon_decay(env.config.model.epsilon_decay)
+    return epsilons
