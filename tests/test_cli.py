@@ -9,9 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+import torch
 import yaml
 
-from abreast.cli import run
+from abreast.cli import _compared, _trained, run
 from abreast.games import find_game, list_games
 from abreast.models import ALGORITHMS
 from abreast.settings import explain
@@ -83,6 +84,30 @@ MISTAKES = [
     ("section as a number", ["train", "treasurehunt", "--config", "number.yaml"], "experiment is 3"),
     ("output under a file", ["train", "treasurehunt", "--output", "list.yaml/run"],
      "cannot write the run folder list.yaml/run"),
+    ("output of another run", ["train", "treasurehunt", "--output", "run"], "run already holds a run or its files"),
+    ("output of an impossible name", ["train", "treasurehunt", "--output", "x" * 300], "cannot write the run folder xxx"),
+    ("run of an impossible name", ["play", "treasurehunt", "--run", "x" * 300], "is not a run folder"),
+    ("a date that is none", ["train", "treasurehunt", "experiment.seed=2020-13-45"], "is not valid YAML"),
+    ("a tag that is nonsense", ["train", "treasurehunt", "experiment.seed=!!int foo"], "is not valid YAML"),
+    ("brackets without end", ["train", "treasurehunt", "experiment.seed=" + "[" * 3000], "is not valid YAML"),
+    ("a number without end", ["train", "treasurehunt", "experiment.seed=" + "9" * 5000], "is not valid YAML"),
+    ("too many threads", ["train", "treasurehunt", "experiment.compute_threads=3000000000"], "compute_threads is 3"),
+    ("too large a network", ["train", "treasurehunt", "model.hidden_size=10000000"], "model.hidden_size is 10000000"),
+    ("too large a world", ["train", "treasurehunt", "world.height=1000000"], "world.height is 1000000"),
+    ("more memory than there is", ["train", "treasurehunt", "model.buffer_capacity=1000000000",
+      "model.agent_vision_radius=200"], "there is not enough memory for this configuration"),
+    ("agents enough to fill the machine", ["train", "cleanup", "--agents", "10000"], "the 11x13 world has 143 cells"),
+    ("unknown option", ["train", "treasurehunt", "--agnets", "3"], "--agnets"),
+    ("text for a number", ["train", "treasurehunt", "--agents", "many"], "Invalid value for '--agents'"),
+    ("no game at all", ["train"], "Missing argument"),
+    ("unknown command", ["trian", "treasurehunt"], "No such command 'trian'"),
+    ("mode misspelt", ["train", "treasurehunt", "multiprocessing.mode=snapshat"],
+     "multiprocessing.mode is 'snapshat': expected 'snapshot' or 'double_buffer'."),
+    ("schedule misspelt", ["train", "treasurehunt", "multiprocessing.schedule=lock"], "multiprocessing.schedule is 'lock'"),
+    ("workers misspelt", ["train", "treasurehunt", "multiprocessing.workers=process"], "multiprocessing.workers is"),
+    ("more workers than agents", ["train", "treasurehunt", "--parallel", "multiprocessing.num_workers=9"],
+     "multiprocessing.num_workers is 9, but there are 5 agents"),
+    ("older spelling misspelt", ["train", "treasurehunt", "parallel.use_thread=true"], "did you mean 'use_threads'?"),
     ("no run folder", ["play", "treasurehunt", "--run", "nowhere"], "nowhere is not a run folder"),
     ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
 ]  # fmt: skip
@@ -122,6 +147,36 @@ def test_train_writes_a_run_folder_and_compares_with_random_agents(capsys, tmp_p
     assert "random agents get" in printed and "The run folder is run" in printed
     lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1] and len(lines[0]["reward_per_agent"]) == 2
+
+
+def test_an_empty_heading_in_a_file_changes_nothing():
+    Path("empty.yaml").write_text("experiment:\nmodel:\n  hidden_size: 16\n")
+    assert run(["train", "treasurehunt", *SMALL, "--config", "empty.yaml", "--output", "run"]) == 0
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["record_period"] == 100
+
+
+def test_folder_names_are_taken_as_they_are(capsys):
+    assert run(["train", "treasurehunt", *SMALL, "--output", "run [red] [/x]"]) == 0
+    printed = capsys.readouterr().out
+    assert "The run folder is run [red] [/x]\n" in printed and "--run 'run [red] [/x]'" in printed
+
+
+@pytest.mark.parametrize(
+    ("reward", "chance", "says"),
+    [(20, 10, "2.0 times as good"), (5, -10, "15.0 more than random"), (-20, 10, "30.0 less than random")],
+)
+def test_the_comparison_with_random_agents(reward, chance, says):
+    assert says in _compared(reward, chance, 5)
+
+
+def test_trained_agents_play_without_exploring_each_with_its_own_weights():
+    run(["train", "treasurehunt", *SMALL, "--output", "run"])
+    env = _trained(find_game("treasurehunt"), Path("run"), ["experiment.max_turns=3"])
+    assert env.config.experiment.max_turns == 3
+    for index, agent in enumerate(env.agents):
+        other = find_game("treasurehunt").build(env.config).agents[0].model
+        other.load(Path(f"run/checkpoints/agent_{index}.safetensors"))
+        assert agent.model.epsilon == 0 and torch.equal(agent.model.online_block.values, other.online_block.values)
 
 
 def test_settings_come_from_game_then_file_then_command_line(tmp_path):

@@ -3,6 +3,7 @@
 Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps what was learned and exits with 130.
 """
 
+import shlex
 import signal
 import sys
 import time
@@ -17,7 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from abreast.errors import AbreastError, GameError, RunFolderError
+from abreast.errors import AbreastError, GameError, RunFolderError, WorkerError
 from abreast.games import Game, find_game, list_games
 from abreast.games.view import terminal_view
 from abreast.models import ModelConfig
@@ -31,7 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-out = Console(highlight=False, soft_wrap=True)
+out = Console(highlight=False, soft_wrap=True, markup=False)
 
 GameName = Annotated[str, typer.Argument(metavar="GAME", help="A game's name; `abreast games` lists them.")]
 Overrides = Annotated[
@@ -53,21 +54,32 @@ def train(
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.")
     ] = None,
+    parallel: Annotated[
+        bool, typer.Option("--parallel", help="Learn in worker processes (multiprocessing.enabled).")
+    ] = False,
     animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
     chosen = find_game(game)
-    experiment = chosen.configure(config, [*(overrides or []), *_agents_override(agents)])
+    shorthands = [] if agents is None else [f"experiment.num_agents={agents}"]
+    shorthands += ["multiprocessing.enabled=true"] if parallel else []
+    experiment = chosen.configure(config, [*(overrides or []), *shorthands])
     env = chosen.build(experiment)
+    run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
-        result = env.run_experiment(animate=animate, output_dir=output)
+        result = run(animate=animate, output_dir=output)
     except KeyboardInterrupt:
         out.print(f"Stopped after {env.epochs_played} epochs; what was learned until then is kept.")
         raise typer.Exit(130) from None
+    out.print(f"The run folder is {result.folder}")
+    out.print(f"Watch the agents:  abreast play {game} --run {shlex.quote(str(result.folder))}")
     recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
     out.print(_compared(fmean(recent), _random_reward(chosen, experiment), len(recent)))
-    out.print(f"The run folder is {result.folder}")
-    out.print(f"Watch the agents:  abreast play {game} --run {result.folder}")
+    if result.given_up:
+        raise WorkerError(
+            f"the learners of agents {sorted(result.given_up)} were given up; the others finished."
+            f" {result.folder}/log.txt says why."
+        )
 
 
 @app.command()
@@ -103,7 +115,7 @@ def games() -> None:
         try:
             table.add_row(name, find_game(name).summary)
         except GameError as error:
-            table.add_row(name, f"[red]{error}")
+            table.add_row(name, str(error), style="red")
     out.print(table)
 
 
@@ -125,21 +137,25 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run a command; returns its exit code."""
     try:
-        app(arguments)
+        code = app(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except AbreastError as error:
-        Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {error}")
-        return 2
-    return 0
+        return _complain(str(error))
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
+            return _complain(f"{error.format_message()} `abreast --help` shows what there is.")
+        raise
+
+
+def _complain(text: str) -> int:
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {' '.join(text.split())}")
+    return 2
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:
     sys.exit(128 + number)  # unwinds the run, which keeps its models on the way out
-
-
-def _agents_override(agents: int | None) -> list[str]:
-    return [] if agents is None else [f"experiment.num_agents={agents}"]
 
 
 def _at_random(config: Config[Any, Any]) -> dict[str, Any]:
@@ -155,7 +171,11 @@ def _random(game: Game, overrides: list[str]) -> Environment:
 
 
 def _trained(game: Game, run: Path, overrides: list[str]) -> Environment:
-    if not (run / "config.yaml").is_file():
+    try:
+        is_run = (run / "config.yaml").is_file()
+    except OSError:  # a name no file can have
+        is_run = False
+    if not is_run:
         raise RunFolderError(
             f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
         )
@@ -176,7 +196,7 @@ def _random_reward(game: Game, config: Config[Any, Any]) -> float:
 
 
 def _compared(reward: float, random: float, epochs: int) -> str:
-    text = f"Reward in the last {epochs} epochs: {reward:.1f} an epoch; random agents get {random:.1f}"
+    text = f"Mean reward of the last {epochs} epoch(s): {reward:.1f}; random agents get {random:.1f}"
     if random > 0 and reward > 0:
         return f"{text}: the agents became {reward / random:.1f} times as good as random."
     return f"{text}: {abs(reward - random):.1f} {'more' if reward > random else 'less'} than random."

@@ -3,6 +3,7 @@
 Each section of a configuration is a subclass of `Section`; every field is documented once, beside its default.
 """
 
+import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -47,9 +48,9 @@ def read_yaml(path: Path) -> dict[str, Any]:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration file {path}: {error}.") from None
     try:
-        values = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
-        reason = " ".join(str(error).split())
+        values = _from_yaml(text)
+    except ValueError as error:
+        reason = " ".join(str(error).split())[:300]
         raise ConfigError(f"the configuration file {path} is not valid YAML: {reason}.") from None
     if values is None:
         return {}
@@ -60,20 +61,22 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 def apply_overrides(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
     """`values` with each `section.key=value` put in its place; the values are read as YAML."""
-    result: dict[str, Any] = {key: dict(part) if isinstance(part, Mapping) else part for key, part in values.items()}
+    result: dict[str, Any] = copy.deepcopy(dict(values))
     for override in overrides:
         path, equals, text = override.partition("=")
         keys = path.strip().split(".")
         if not equals or len(keys) < 2 or not all(keys):
             raise ConfigError(f"the override {override!r} is not of the form section.key=value.")
         try:
-            value = yaml.load(text, _Loader)
-        except yaml.YAMLError:
+            value = _from_yaml(text)
+        except ValueError:
             raise ConfigError(f"the value of the override {override!r} is not valid YAML.") from None
         *sections, key = keys
         target = result
         for section in sections:
-            inner = target.setdefault(section, {})
+            inner = target.get(section)
+            if inner is None:  # absent, or an empty heading in a YAML file
+                inner = target[section] = {}
             if not isinstance(inner, dict):
                 raise ConfigError(f"the override {override!r} goes into {section}, which is {inner!r}, not a section.")
             target = inner
@@ -92,6 +95,14 @@ _Loader.add_implicit_resolver(
 )
 
 
+def _from_yaml(text: str) -> Any:
+    """What a text in YAML says; ValueError if it says nothing sensible. (The parser lets many kinds of error out.)"""
+    try:
+        return yaml.load(text, _Loader)
+    except (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
 def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]]:
     """Every setting of a section and of those inside it: (dotted key, value, meaning)."""
     for name, field in type(section).model_fields.items():
@@ -105,7 +116,7 @@ def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]
 def _sentence(cls: type[Section], error: pydantic.ValidationError) -> str:
     faults = error.errors()
     first, more = faults[0], len(faults) - 1
-    path = ".".join(str(part) for part in first["loc"])
+    path = ".".join(str(part) for part in first["loc"]) or "the configuration"
     if first["type"] == "extra_forbidden":
         text = f"unknown key {path}: {_nearest_key(cls, path)}"
     elif first["type"] == "value_error":

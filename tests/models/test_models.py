@@ -273,3 +273,27 @@ def test_noise_differs_between_epochs_and_agents_but_not_within_an_epoch():
     model.start_epoch_action(epoch=1)
     assert torch.equal(first, second)
     assert not torch.equal(first, model.preferences(frames))
+
+
+def test_an_episode_that_ends_for_one_agent_alone_begins_a_new_stack():
+    model = make_model("dqn", (1,), n_frames=3)
+    model.start_epoch_action(epoch=0)
+    seen = []
+    for number, done in enumerate([False, True, False]):
+        state = np.array([number + 1], dtype=np.uint8)
+        model.take_action(state)
+        seen.append(model.frames._window_LTD.copy().reshape(-1).tolist())
+        model.remember(state, 0, 0.0, done)
+    assert seen == [[0, 0, 1], [0, 1, 2], [0, 0, 3]]
+    assert model.memory.trajectory(0, 0).states.reshape(3, 3).tolist() == seen
+
+
+def test_a_file_without_counters_changes_nothing(tmp_path):
+    path = tmp_path / "model.safetensors"
+    make_model("dqn", seed=1).save(path)
+    path.write_bytes(path.read_bytes().replace(b'\\"updates\\"', b'\\"updated\\"'))
+    model = make_model("dqn", seed=2)
+    before = model.online_block.values.detach().clone()
+    with pytest.raises(ModelFileError, match="damaged"):
+        model.load(path)
+    assert torch.equal(before, model.online_block.values.detach())

@@ -199,3 +199,20 @@ def test_damaged_and_foreign_replay_files_are_refused(tmp_path):
     Buffer(8, (1,)).save(other)
     with pytest.raises(ReplayError, match="rows of another shape"):
         buffer.load(other)
+
+
+def test_a_trajectory_whose_first_stack_is_overwritten_is_refused():
+    buffer = Buffer(10, (1,), n_frames=3)
+    for number in range(20):
+        buffer.add(np.array([number]), 0, 0.0, False)
+    assert buffer.trajectory(0, 12).states[0, :, 0].tolist() == [10, 11, 12]
+    with pytest.raises(ReplayError, match="rows 9 to 9 of lane 0 are overwritten"):
+        buffer.trajectory(0, 11)
+
+
+@pytest.mark.parametrize("content", [b"\x93NUMPY\x01\x00garbage", b"PK\x03\x04" + b"\xff" * 200, b""])
+def test_any_damage_to_a_replay_file_is_one_kind_of_error(content, tmp_path):
+    path = tmp_path / "rows.npz"
+    path.write_bytes(content)
+    with pytest.raises(ReplayError, match="cannot read the replay file"):
+        Buffer(8, (1,)).load(path)

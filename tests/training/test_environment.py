@@ -1,13 +1,14 @@
 """Runs: the same seed gives the same run; turn orders; what is trained when; memories."""
 
 import json
+import logging
 
 import numpy as np
 import pytest
 import torch
 
 from abreast import ActionSpec, Environment, Gridworld, MovingAgent, OneHotObservationSpec
-from abreast.errors import RunFolderError
+from abreast.errors import ConfigError, RunFolderError
 from abreast.games import list_games
 from abreast.replay import Buffer
 from abreast.training.learner import compute_threads
@@ -232,3 +233,117 @@ def test_compute_threads_are_set_for_the_run_and_given_back():
 def test_a_game_that_forgets_its_agents_is_told_what_is_missing():
     with pytest.raises(NotImplementedError, match=r"Environment\.setup_agents"):
         Environment(Gridworld(2, 2, 1, EmptyEntity()), {})
+
+
+# ---- the ends of episodes
+
+
+class Ender(Walker):
+    """Ends the world with its second step."""
+
+    def act(self, world, action):
+        reward = super().act(world, action)
+        world.is_done = self.location[1] >= 2
+        return reward
+
+
+class Race(Queue):
+    """The second walker ends the world in its turn, after the first has taken its last step."""
+
+    def setup_agents(self):
+        super().setup_agents()
+        view, actions = self.agents[0].observation_spec, self.agents[0].action_spec
+        self.agents[1] = Ender(view, actions, self.make_model(view, 1, 1))
+        self.agents[1].kind = "Walker"
+
+
+def test_who_acted_before_the_world_ended_learns_that_it_did():
+    env = Race(Gridworld(1, 6, 1, EmptyEntity()), {"model": {"algorithm": "random", "n_frames": 1}})
+    memories = env.generate_memories(1)
+    for memory in memories:
+        rows = memory.trajectory(0, 0)
+        assert rows.dones.tolist() == [False, True] and rows.valid.tolist() == [True, True]
+
+
+def test_an_interrupted_epoch_does_not_run_into_the_next_one():
+    env = small_game("model.algorithm=dqn", "experiment.epochs=1")
+    transition = env.world.transition
+
+    def interrupt():
+        transition()
+        if env.turn == 4:
+            raise KeyboardInterrupt
+
+    env.world.transition = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        env.run_experiment(animate=False, logging=False)
+    env.world.transition = transition
+    env.run_experiment(animate=False, logging=False)
+    memory = env.agents[0].model.memory
+    assert memory._ring.fields["age"][0, :13].tolist() == [0, 1, 2, *range(10)]
+
+
+def test_a_run_that_diverges_says_so_and_keeps_valid_metrics(tmp_path):
+    env = small_game("model.algorithm=dqn", "model.learning_rate=1e30", "experiment.epochs=6")
+    env.run_experiment(animate=False, output_dir=tmp_path)
+    assert metrics(tmp_path)[-1]["loss_per_agent"] == [None, None]
+    assert "NaN" not in (tmp_path / "metrics.jsonl").read_text()
+    assert (tmp_path / "log.txt").read_text().count("lower model.learning_rate") == 2  # once per agent
+
+
+def test_agents_that_share_a_model_are_refused():
+    class Twins(Queue):
+        def setup_agents(self):
+            super().setup_agents()
+            self.agents[1].model = self.agents[0].model
+
+    with pytest.raises(ConfigError, match="agents 0 and 1 have one and the same model"):
+        Twins(Gridworld(1, 6, 1, EmptyEntity()), {"model": {"algorithm": "random"}})
+
+
+def test_a_log_handler_does_not_outlive_its_run(tmp_path):
+    logger = logging.getLogger("abreast")
+    before = list(logger.handlers), logger.level
+    small_game().run_experiment(animate=False, output_dir=tmp_path)
+    assert (list(logger.handlers), logger.level) == before
+
+
+def test_memories_are_given_back_when_generating_them_fails():
+    env = small_game()
+    own = [agent.model.memory for agent in env.agents]
+
+    def explode():
+        raise ZeroDivisionError
+
+    env.world.transition = explode
+    with pytest.raises(ZeroDivisionError):
+        env.generate_memories(1)
+    assert [agent.model.memory for agent in env.agents] == own
+
+
+def test_two_runs_in_the_same_second_get_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = {small_game("experiment.epochs=1").run_experiment(animate=False).folder for _ in range(2)}
+    assert len(folders) == 2
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_lanes_play_the_same_number_of_epochs_and_updates(lanes):
+    env = small_game("model.algorithm=dqn", "experiment.epochs=7", f"multiprocessing.num_envs={lanes}")
+    result = env.run_experiment(animate=False, logging=False)
+    assert [record["epoch"] for record in result.epochs] == list(range(7))
+    assert result.epochs[-1]["agent_steps"] == 7 * 10 * 2
+    due = {1: 6, 3: 7}[lanes]  # the first epoch alone is too little for a batch
+    assert result.epochs[-1]["updates"] == due * 2
+    written = env.agents[0].model.memory.written.tolist()
+    assert written == {1: [70], 3: [30, 20, 20]}[lanes]
+
+
+def test_lanes_have_worlds_of_their_own():
+    env = small_game("multiprocessing.num_envs=2", "model.algorithm=random")
+    env.run_experiment(animate=False, logging=False)
+    one, two = (agent.observation_spec for agent in (env.lanes[0].agents[0], env.lanes[1].agents[0]))
+    assert env.lanes[0].world is not env.lanes[1].world and one is not two
+    assert env.lanes[1].agents[0].model is env.agents[0].model
+    rows = [env.agents[0].model.memory.trajectory(lane, 0).states for lane in (0, 1)]
+    assert not np.array_equal(rows[0][:10], rows[1][:10])

@@ -215,3 +215,13 @@ def test_cell_pools_draw_without_repeating_and_without_favour():
     pool.discard((0, 0, 0))
     pool.discard((9, 9, 9))
     assert set(pool) == set(cells) - {(0, 0, 0)}
+
+
+def test_an_entity_placed_again_is_read_again():
+    world, clock = new_world(), Clock()
+    world.add((1, 1, 0), clock)
+    clock.has_transitions = False
+    world.add((1, 1, 0), clock)
+    world.transition()
+    assert clock.ticks == 0
+    assert_in_step(world)

@@ -55,7 +55,10 @@ class Agent(Entity):
         self._pending_reward += reward
 
     def is_done(self, world: Gridworld) -> bool:
-        """Whether the episode has ended for good for this agent (not merely run out of turns)."""
+        """Whether the episode has ended for good for this agent (not merely run out of turns).
+
+        The epoch goes on until the world is done; an agent that is done before others acts on, in a new episode.
+        """
         return world.is_done
 
     def add_memory(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
@@ -64,6 +67,10 @@ class Agent(Entity):
             self.model.remember(state, action, reward, done, self.lane)
         else:
             self.model.remember(state, action, reward, done)
+
+    def conclude(self, world: Gridworld) -> None:
+        """The epoch is over; another agent may have ended it for this one too, after its last step."""
+        self.model.memory.end_episode(self.lane, self.is_done(world))
 
     def transition(self, world: Gridworld) -> None:
         """One turn of this agent."""

@@ -15,7 +15,7 @@ from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from abreast.errors import GameError, nearest
+from abreast.errors import ConfigError, GameError, WorldError, nearest
 from abreast.settings import apply_overrides, read_yaml
 from abreast.training import Config, Environment, parse_config
 from abreast.worlds import Gridworld
@@ -43,7 +43,22 @@ class Game:
 
     def build(self, config: Config[Any, Any]) -> Environment:
         """A fresh environment."""
-        return self.environment(self.world(config), config)
+        try:
+            world = self.world(config)
+            agents, cells = config.experiment.num_agents, world.height * world.width
+            if agents > cells:  # asked before their models are built, which takes time and memory
+                raise WorldError(
+                    f"experiment.num_agents is {agents}, but the {world.height}x{world.width} world has {cells} cells:"
+                    " enlarge world.height or world.width, or lower num_agents."
+                )
+            return self.environment(world, config)
+        except (MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and "memory" not in str(error):
+                raise
+            raise ConfigError(
+                "there is not enough memory for this configuration: lower model.buffer_capacity, model.hidden_size,"
+                " model.n_frames, model.agent_vision_radius, experiment.num_agents or the size of the world."
+            ) from None
 
 
 def list_games() -> list[str]:
@@ -67,6 +82,8 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         under = merged.get(key)
+        if value is None and isinstance(under, Mapping):
+            continue  # an empty heading in a YAML file changes nothing
         merged[key] = merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
     return merged
 

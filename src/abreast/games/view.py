@@ -20,7 +20,7 @@ def terminal_view(world: Gridworld, caption: str) -> RenderableType:
         for entities in row:
             picture.append(*_cell(entities))
         picture.append("\n")
-    return Group(picture, Text(caption))
+    return Group(Text(caption), picture)
 
 
 def _cell(entities: Any) -> tuple[str, str]:

@@ -20,9 +20,9 @@ class ModelConfig(Section):
 
     algorithm: str = "iqn"
     """iqn, dqn, ppo or random."""
-    agent_vision_radius: int = Field(2, ge=0)
+    agent_vision_radius: int = Field(2, ge=0, le=1000)
     """How far an agent sees: a square of 2r+1 cells a side around it."""
-    n_frames: int = Field(5, ge=1)
+    n_frames: int = Field(5, ge=1, le=1000)
     """How many of the last frames the model sees at once."""
     epsilon: float = Field(0.6, ge=0, le=1)
     """Chance of a random action in the first epoch. (PPO explores by its own policy and takes no notice.)"""
@@ -34,7 +34,7 @@ class ModelConfig(Section):
     """Discount per step."""
     learning_rate: float = Field(0.00025, gt=0)
     """Step size of Adam."""
-    buffer_capacity: int = Field(1024, ge=1)
+    buffer_capacity: int = Field(1024, ge=1, le=10**9)
     """Rows of experience kept per agent."""
     batch_size: int = Field(64, ge=1)
     """Rows per gradient step."""
@@ -42,7 +42,7 @@ class ModelConfig(Section):
     """Gradient steps in one update. (PPO: passes over the new rows.)"""
     gradient_norm: float = Field(1.0, gt=0)
     """Longer gradients are shortened to this norm."""
-    hidden_size: int = Field(250, ge=1)
+    hidden_size: int = Field(250, ge=1, le=2**16)
     """Width of the hidden layers."""
 
     on_policy: ClassVar[bool] = False
@@ -134,17 +134,25 @@ class BaseModel:
 
     def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
         """Put the step just lived into memory."""
-        self.memory.add(state, action, reward, done, lane)
+        self.memory.add(state, action, reward, done, lane, **self.row_extras(lane))
+
+    def row_extras(self, lane: int) -> dict[str, Any]:
+        """What else this model keeps of the step just lived; the fields named by `memory_options`."""
+        return {}
 
     def train_step(self) -> float | None:
         """One update from memory; returns its loss, or None while there is not yet enough to learn from."""
         raise NotImplementedError
 
     def start_epoch_action(self, *, epoch: int) -> None:
-        """Called before the first turn of an epoch."""
+        """Called before the first turn of an epoch; whatever an interrupted one left behind ends here."""
+        self._end_episodes()
 
     def end_epoch_action(self, *, epoch: int) -> None:
         """Called after the last turn of an epoch: what comes next, in every lane, is another episode."""
+        self._end_episodes()
+
+    def _end_episodes(self) -> None:
         for lane in range(self.memory.lanes):
             self.memory.end_episode(lane)
 

@@ -27,6 +27,6 @@ class FrameStack:
                 window[-1] *= self._scale
         return self._rows_LI if len(lanes) == len(self._rows_LI) else self._rows_LI[list(lanes)]
 
-    def clear(self) -> None:
-        """A new episode begins."""
-        self._window_LTD[:] = 0.0
+    def clear(self, lane: int | None = None) -> None:
+        """A new episode begins, in one lane or in all."""
+        self._window_LTD[slice(None) if lane is None else lane] = 0.0

@@ -70,6 +70,11 @@ class NetworkModel(BaseModel):
     def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
         return self.choose(self.frames.push(states, lanes), lanes)
 
+    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
+        super().remember(state, action, reward, done, lane)
+        if done:
+            self.frames.clear(lane)  # what comes next is another episode, for the replay's stacks too
+
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
         self.frames.clear()
@@ -134,11 +139,7 @@ class NetworkModel(BaseModel):
         self.optimiser.steps = int(counters["gradient_steps"])
 
     def save(self, path: Path) -> None:
-        tensors = {
-            f"{name}.{part}": view.contiguous()
-            for name, block in self.blocks().items()
-            for part, view in self.online_block.views(block).items()
-        }
+        tensors = {name: view.contiguous() for name, view in self._parts().items()}
         about = {"format": FORMAT, "algorithm": self.config.algorithm, "epsilon": self.epsilon, **self.counters()}
         write_whole(path, safetensors.torch.save(tensors, metadata={"abreast": json.dumps(about)}))
 
@@ -149,11 +150,7 @@ class NetworkModel(BaseModel):
                 f"{path} holds a model of algorithm {about.get('algorithm')!r} in format {about.get('format')!r},"
                 f" expected {self.config.algorithm!r} in format {FORMAT}: set model.algorithm to match."
             )
-        places = {
-            f"{name}.{part}": view
-            for name, block in self.blocks().items()
-            for part, view in self.online_block.views(block).items()
-        }
+        places = self._parts()
         expected = {name: tuple(view.shape) for name, view in places.items()}
         found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
         if found != expected:
@@ -166,8 +163,16 @@ class NetworkModel(BaseModel):
             )
         for name, place in places.items():
             place.copy_(tensors[name])
-        self.epsilon = float(about["epsilon"])
+        self.epsilon = about["epsilon"]
         self.set_counters(about)
+
+    def _parts(self) -> dict[str, Tensor]:
+        """Everything learned, tensor by tensor, by dotted name."""
+        return {
+            f"{name}.{part}": view
+            for name, block in self.blocks().items()
+            for part, view in self.online_block.views(block).items()
+        }
 
 
 def generator_from(seed: np.random.SeedSequence) -> torch.Generator:
@@ -179,8 +184,10 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     try:
         with safetensors.safe_open(str(path), framework="pt") as file:
             about = json.loads((file.metadata() or {})["abreast"])
+            about = {**about, "epsilon": float(about["epsilon"]), "updates": int(about["updates"]),
+                     "gradient_steps": int(about["gradient_steps"])}  # fmt: skip
             return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
     except FileNotFoundError:
         raise ModelFileError(f"there is no model file {path}: give the folder of a finished run.") from None
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError) as error:
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,6 +23,18 @@ class ValueConfig(ModelConfig):
     """Share of the online weights blended into the target at each gradient step (Polyak averaging)."""
     target_interval: int = Field(200, ge=1)
     """Gradient steps between hard copies of the online weights into the target."""
+
+
+class Tensors(NamedTuple):
+    """A batch for the network."""
+
+    states: Tensor
+    actions: Tensor
+    rewards: Tensor
+    next_states: Tensor
+    discounts: Tensor
+    weights: Tensor
+    """1/count where valid and 0 elsewhere, so that a weighted sum is a mean."""
 
 
 class ValueModel(NetworkModel):
@@ -85,14 +97,14 @@ class ValueModel(NetworkModel):
     def blocks(self) -> dict[str, Tensor]:
         return {**super().blocks(), "target": self.target_block.values}
 
-    def tensors_of(self, batch: Batch) -> dict[str, Any]:
-        """A batch as tensors; `weights` is 1/count where valid and 0 elsewhere, so that a weighted sum is a mean."""
+    def tensors_of(self, batch: Batch) -> "Tensors":
+        """A batch as tensors."""
         valid = torch.from_numpy(batch.valid).to(torch.float32)
-        return {
-            "states": self.as_input(batch.states),
-            "actions": torch.from_numpy(batch.actions),
-            "rewards": torch.from_numpy(batch.rewards),
-            "next_states": self.as_input(batch.next_states),
-            "discounts": torch.from_numpy(batch.discounts),
-            "weights": valid / valid.sum().clamp(min=1.0),
-        }
+        return Tensors(
+            states=self.as_input(batch.states),
+            actions=torch.from_numpy(batch.actions),
+            rewards=torch.from_numpy(batch.rewards),
+            next_states=self.as_input(batch.next_states),
+            discounts=torch.from_numpy(batch.discounts),
+            weights=valid / valid.sum().clamp(min=1.0),
+        )

@@ -80,7 +80,7 @@ class Buffer:
         if rows <= n_frames + n_step:
             raise ReplayError(
                 f"a replay of {capacity} rows in {lanes} lane(s) is too small for {n_frames} stacked frames and"
-                f" {n_step}-step returns: expected more than {(n_frames + n_step) * lanes} rows."
+                f" {n_step}-step returns: raise buffer_capacity above {(n_frames + n_step) * lanes}."
             )
         self.capacity, self.lanes, self.rows_per_lane, self.slack = capacity, lanes, rows, slack
         self.obs_shape, self.n_frames, self.n_step, self.gamma = tuple(obs_shape), n_frames, n_step, gamma
@@ -124,12 +124,13 @@ class Buffer:
         self._ring.write(lane, row)
         self._age[lane] = 0 if done else age + 1
 
-    def end_episode(self, lane: int = 0) -> None:
-        """The episode in this lane was cut here (say, by its turn limit): the next row begins a new one."""
+    def end_episode(self, lane: int = 0, done: bool = False) -> None:
+        """The episode in this lane ended with the newest row: for good (`done`), or cut, say, by its turn limit."""
         if self._age[lane]:
-            newest = int(self._ring.written()[lane]) - 1
+            at = lane, (int(self._ring.written()[lane]) - 1) % self._ring.rows
             # Readers may see the row already, but not a next one, so they take its episode for unfinished until then.
-            self._ring.fields["last"][lane, newest % self._ring.rows] = True
+            self._ring.fields["dones"][at] = done
+            self._ring.fields["last"][at] = True
         self._age[lane] = 0
 
     def clear(self) -> None:
@@ -173,11 +174,14 @@ class Buffer:
     def trajectory(self, lane: int, start: int) -> Trajectory:
         """Every row of a lane from row number `start` (counted from the first ever written) to the newest, in order."""
         end = int(self.written[lane])
-        oldest = max(0, end - self.rows_per_lane)
-        if start < oldest:
+        oldest = max(0, end - self._ring.rows)
+        needed = start
+        if oldest <= start < end:  # the first stack reaches back into the rows before it
+            needed -= min(int(self._ring.fields["age"][lane, start % self._ring.rows]), self.n_frames - 1)
+        if needed < oldest:
             raise ReplayError(
-                f"rows {start} to {oldest - 1} of lane {lane} are overwritten: a replay of {self.rows_per_lane} rows a"
-                f" lane cannot hold the {end - start} asked for; raise buffer_capacity or train more often."
+                f"rows {needed} to {oldest - 1} of lane {lane} are overwritten: a replay of {self.rows_per_lane} rows a"
+                f" lane cannot hold the {end - needed} asked for; raise buffer_capacity or train more often."
             )
         row: Rows = np.arange(start, end, dtype=np.int64)
         lanes = np.full_like(row, lane)
@@ -277,7 +281,7 @@ class Buffer:
         try:
             with np.load(path, allow_pickle=False) as stored:
                 fields = {name: stored[name] for name in stored.files}
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        except (OSError, ValueError, EOFError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
             raise ReplayError(f"cannot read the replay file {path}: {error}.") from None
         mine = {"written": self.written, "open": self._age, **self._ring.fields}
         expected, found = ({name: (a.shape, a.dtype) for name, a in each.items()} for each in (mine, fields))

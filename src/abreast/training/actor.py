@@ -39,6 +39,9 @@ def collect_pass(
         take_turn(playing)
     if before_turn is not None:
         before_turn()
+    for env in lanes:
+        for agent in env.agents:
+            agent.conclude(env.world)
     for model in models:
         model.end_epoch_action(epoch=epoch)
     return [Played(env.turn, [agent.score for agent in env.agents]) for env in lanes]

@@ -26,13 +26,13 @@ class ExperimentConfig(Section):
     """An animation is recorded every so many epochs."""
     seed: int = Field(0, ge=0)
     """Where all randomness comes from: the same seed gives the same run."""
-    num_agents: int = Field(5, ge=1)
+    num_agents: int = Field(5, ge=1, le=100_000)
     """Agents in the world, each with its own model, memory and optimiser."""
     turn_order: Literal["sequential", "simultaneous"] = "sequential"
     """sequential: each agent sees what those before it did; simultaneous: all see and choose first, then act in order."""
     train_interval: int = Field(1, ge=1)
     """Epochs per update of each agent."""
-    compute_threads: int = Field(1, ge=1)
+    compute_threads: int = Field(1, ge=1, le=1024)
     """Threads of an update's arithmetic. Results depend on it, by rounding, so it never follows the machine."""
 
 

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from abreast.agents import Agent
+from abreast.errors import ConfigError
 from abreast.models import BaseModel, ModelConfig, ObservationShape, algorithm
 from abreast.replay import Buffer
 from abreast.settings import OpenSection, Section
@@ -61,6 +62,7 @@ class Environment:
         self._blank_world = self.world.copy() if self.config.multiprocessing.num_envs > 1 else None
         self._lanes: list[Environment] = [self]
         self.setup_agents()
+        self._check_independence()
         self.populate_environment()
 
     # ---- what a game says
@@ -91,10 +93,19 @@ class Environment:
         """The seed of one part of the experiment; independent of how many other parts there are."""
         return np.random.SeedSequence(self.config.experiment.seed, spawn_key=path)
 
+    def _check_independence(self) -> None:
+        models = [id(agent.model) for agent in self.agents]
+        for index, model in enumerate(models):
+            if models.index(model) != index:
+                raise ConfigError(
+                    f"agents {models.index(model)} and {index} have one and the same model, but agents are independent"
+                    " learners: make one for each in setup_agents."
+                )
+
     # ---- playing
 
     def reset(self) -> None:
-        """Begin a new epoch: agents as they were at the start, in an empty world, populated again."""
+        """Begin a new epoch: agents that owe and own nothing, in an empty world, populated again."""
         self.turn = 0
         self.world.create_world()
         for agent in self.agents:
@@ -142,8 +153,8 @@ class Environment:
         animate: record an animation every `experiment.record_period` epochs.
         logging: show progress and keep metrics, configuration, log and models.
         logger: shown every epoch instead of the progress display; `record_epoch(epoch, loss, reward, epsilon, **more)`.
-        output_dir: the run folder; left out, a new one under `runs/` in the current folder. Without `animate` and
-            `logging` nothing is written.
+        output_dir: the run folder, which must not hold another run; left out, a new one under `runs/` in the current
+            folder. Without `animate` and `logging` nothing is written.
         """
         threads = compute_threads(self.config.experiment.compute_threads)
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
@@ -163,8 +174,9 @@ class Environment:
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
         threads = compute_threads(self.config.experiment.compute_threads)
+        system = MARLMultiprocessingSystem(self, self.agents, self.config)  # refuses what cannot work, before all else
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
-            with MARLMultiprocessingSystem(self, self.agents, self.config) as system:
+            with system:
                 system.run(record)
             return RunResult(record.epochs, record.folder, system.given_up)
 

@@ -3,12 +3,14 @@
 <run folder>/  config.yaml   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/agent_0.safetensors
 """
 
+import io
 import json
 import logging as standard_logging
-import os
+import math
 import time
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -16,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 import yaml
 from PIL import Image
 
-from abreast.errors import RunFolderError
+from abreast.errors import ConfigError, RunFolderError
 from abreast.files import write_whole
 from abreast.training.actor import Played
 from abreast.training.learner import Round
@@ -25,6 +27,9 @@ from abreast.worlds.sprites import Painter
 
 if TYPE_CHECKING:
     from abreast.training.environment import Environment
+
+
+log = standard_logging.getLogger("abreast")
 
 
 class EpochRecord(TypedDict):
@@ -54,29 +59,29 @@ class RunRecord:
         self, env: "Environment", animate: bool, logging: bool, logger: Logger | None, output_dir: Path | str | None
     ) -> None:
         self.epochs: list[EpochRecord] = []
-        self.folder = _make_run_folder(env, output_dir) if animate or logging or output_dir else None
+        self._config = _as_yaml(env)
+        self.folder = _make_run_folder(env, output_dir) if animate or logging else None
         self._env, self._animate = env, animate
         self._writes = self.folder is not None and logging
         self._display = (
-            ProgressDisplay(env.config.experiment.epochs, len(env.agents)) if logging and not logger else None
+            ProgressDisplay(env.config.experiment.epochs, len(env.agents)) if logging and logger is None else None
         )
         self._logger = logger if logging else None
         self._cameras: dict[int, Camera] = {}
+        self._diverged: set[int] = set()
         self._agent_steps = 0
         self._seconds = 0.0
 
     def __enter__(self) -> "RunRecord":
         if self.folder is not None and self._writes:
-            write_whole(
-                self.folder / "config.yaml", yaml.safe_dump(self._env.config.model_dump(), sort_keys=False).encode()
-            )
+            write_whole(self.folder / "config.yaml", self._config)
             self._metrics = (self.folder / "metrics.jsonl").open("a", encoding="utf-8")
-            self._log = standard_logging.getLogger("abreast")
             self._handler = standard_logging.FileHandler(self.folder / "log.txt", encoding="utf-8")
             self._handler.setFormatter(standard_logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-            self._log.addHandler(self._handler)
-            self._log.setLevel(standard_logging.INFO)
-            self._log.info("%s: %d agents, %s", type(self._env).__name__, len(self._env.agents), _about(self._env))
+            log.addHandler(self._handler)
+            self._level = log.level
+            log.setLevel(standard_logging.INFO)
+            log.info("%s: %d agents, %s", type(self._env).__name__, len(self._env.agents), _about(self._env))
         if self._display is not None:
             self._display.start()
         self._started = time.perf_counter()
@@ -95,7 +100,7 @@ class RunRecord:
         """Keep and show what an epoch, and the round of training that its pass ended with, came to."""
         self._agent_steps += played.turns * len(played.reward_per_agent)
         self._seconds += sum(seconds.values())
-        losses = [result.loss for result in trained]
+        losses = [self._finite(agent, result.loss, epoch) for agent, result in enumerate(trained)]
         known = [loss for loss in losses if loss is not None]
         record = EpochRecord(
             epoch=epoch,
@@ -114,7 +119,7 @@ class RunRecord:
         )
         self.epochs.append(record)
         if self._writes:
-            self._metrics.write(json.dumps(record) + "\n")
+            self._metrics.write(json.dumps(record, allow_nan=False) + "\n")
             self._metrics.flush()
         if epoch in self._cameras:
             self._cameras.pop(epoch).save()
@@ -124,6 +129,15 @@ class RunRecord:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
             self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
 
+    def _finite(self, agent: int, loss: float | None, epoch: int) -> float | None:
+        """The loss, or None with a warning if training has diverged; JSON has no word for such numbers."""
+        if loss is None or math.isfinite(loss):
+            return loss
+        if agent not in self._diverged:
+            self._diverged.add(agent)
+            log.warning("the loss of agent %d is %s since epoch %d: lower model.learning_rate", agent, loss, epoch)
+        return None
+
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
@@ -131,28 +145,32 @@ class RunRecord:
             self._display.stop()
         if self.folder is None or not self._writes:
             return
-        folder = self.folder / "checkpoints"
-        folder.mkdir(exist_ok=True)
-        for index, agent in enumerate(self._env.agents):
-            agent.model.save(folder / f"agent_{index}.safetensors")
-        if error is None:
-            self._log.info("finished after %d epochs", len(self.epochs))
-        else:
-            self._log.error("stopped after %d epochs by %s", len(self.epochs), kind.__name__ if kind else error)
-        self._log.removeHandler(self._handler)
-        self._handler.close()
-        self._metrics.close()
+        try:
+            folder = self.folder / "checkpoints"
+            folder.mkdir(exist_ok=True)
+            for index, agent in enumerate(self._env.agents):
+                agent.model.save(folder / f"agent_{index}.safetensors")
+            if error is None:
+                log.info("finished after %d epochs", len(self.epochs))
+            else:
+                log.error("stopped after %d epochs by %s", len(self.epochs), kind.__name__ if kind else error)
+        finally:
+            log.removeHandler(self._handler)
+            log.setLevel(self._level)
+            self._handler.close()
+            self._metrics.close()
 
 
 class Camera:
     """Films one epoch into an animated GIF."""
 
-    TILE = 24
+    LARGEST_TILE, LARGEST_PICTURE = 24, 480
     MILLISECONDS_A_TURN = 120
 
     def __init__(self, env: "Environment", path: Path) -> None:
         self._world, self._path = env.world, path
-        self._painter = Painter(self.TILE)
+        longest = max(env.world.height, env.world.width)
+        self._painter = Painter(max(1, min(self.LARGEST_TILE, self.LARGEST_PICTURE // longest)))
         self._pictures: list[Image.Image] = []
 
     def __call__(self) -> None:
@@ -161,28 +179,47 @@ class Camera:
 
     def save(self) -> None:
         """Write the film."""
-        self._path.parent.mkdir(exist_ok=True)
         first, *others = self._pictures
-        first.save(self._path, save_all=True, append_images=others, duration=self.MILLISECONDS_A_TURN, loop=0)
+        film = io.BytesIO()
+        first.save(film, "GIF", save_all=True, append_images=others, duration=self.MILLISECONDS_A_TURN, loop=0)
+        self._path.parent.mkdir(exist_ok=True)
+        write_whole(self._path, film.getvalue())
+
+
+LEFT_BEHIND = ("config.yaml", "metrics.jsonl", "replays", "checkpoints")
+"""What marks a folder as one that holds a run."""
 
 
 def _make_run_folder(env: "Environment", output_dir: Path | str | None) -> Path:
     """The run folder, made now so that one that cannot be written is refused before anything has run."""
-    if output_dir is None:
-        name = type(env).__name__.removesuffix("Env").lower()
-        folder = Path("runs") / f"{name}-{datetime.now():%Y%m%d-%H%M%S}-{os.getpid()}"
-    else:
-        folder = Path(output_dir)
-    if (folder / "metrics.jsonl").exists():
-        raise RunFolderError(f"{folder} already holds a run, which would be mixed with this one: give another folder.")
     try:
+        if output_dir is None:
+            name = type(env).__name__.removesuffix("Env").lower()
+            stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
+            folder = next(path for number in count(1) if not (path := Path("runs") / f"{stem}-{number}").exists())
+        else:
+            folder = Path(output_dir)
+            if any((folder / name).exists() for name in LEFT_BEHIND):
+                raise RunFolderError(
+                    f"{folder} already holds a run or its files, which would be lost: give another folder."
+                )
         folder.mkdir(parents=True, exist_ok=True)
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise RunFolderError(f"cannot write the run folder {folder}: {error.strerror or error}.") from None
+        raise RunFolderError(
+            f"cannot write the run folder {output_dir or 'runs'}: {error.strerror or error}."
+        ) from None
     return folder
+
+
+def _as_yaml(env: "Environment") -> bytes:
+    try:
+        return yaml.safe_dump(env.config.model_dump(), sort_keys=False).encode()
+    except yaml.YAMLError as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"the configuration cannot be kept as YAML: {reason}. Use plain numbers and text.") from None
 
 
 def _about(env: "Environment") -> str:

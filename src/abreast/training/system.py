@@ -52,6 +52,7 @@ class MARLMultiprocessingSystem:
         self.env, self.agents = env, agents
         self.config = MPConfig.from_experiment_config(config)
         self._learners: Learners | None = None
+        self._recipes = [] if self.config.workers == "inline" else [_recipe(i, a.model) for i, a in enumerate(agents)]
         workers = self.config.num_workers
         if workers is not None and workers > len(agents):
             raise ConfigError(
@@ -65,7 +66,8 @@ class MARLMultiprocessingSystem:
         if self.config.workers == "inline":
             self._learners = PrivateLearners(self.agents, slack)
         else:
-            self._learners = HostedLearners(self.agents, self.config, slack, self.env.config.experiment.compute_threads)
+            threads = self.env.config.experiment.compute_threads
+            self._learners = HostedLearners(self.agents, self._recipes, self.config, slack, threads)
 
     def run(self, record: "RunRecord") -> None:
         """Play and learn for `experiment.epochs` epochs."""
@@ -110,11 +112,12 @@ class PrivateLearners(InlineLearners):
 class HostedLearners:
     """Learners in worker processes or threads."""
 
-    def __init__(self, agents: Sequence[Agent], config: MPConfig, slack: int, compute_threads: int) -> None:
+    def __init__(
+        self, agents: Sequence[Agent], recipes: Sequence[Any], config: MPConfig, slack: int, compute_threads: int
+    ) -> None:
         self._config, self._compute_threads = config, compute_threads
         self._models: list[BaseModel] = [agent.model for agent in agents]
         self.given_up: dict[int, Exception] = {}
-        recipes = [_recipe(index, model) for index, model in enumerate(self._models)]
         self._hosted = _spread_over(len(agents), config.num_workers or min(len(agents), os.cpu_count() or 1))
         self._shared = create_shared_models(self._models, config.mode)
         self._block = self._make_block(slack)

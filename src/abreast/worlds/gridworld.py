@@ -200,7 +200,6 @@ class Gridworld:
     # ---- inside
 
     def _place(self, location: Location, entity: Entity) -> None:
-        before = self._cells[location]
         entity.location = location
         self._cells[location] = entity
         number = self.kind_number(entity.kind)
@@ -212,8 +211,7 @@ class Gridworld:
             if entered is not None:
                 entered.add(location)
         self.kinds[location] = number
-        if before.has_transitions:
-            self._live.pop(location, None)
+        self._live.pop(location, None)
         if entity.has_transitions:
             self._live[location] = entity
 

@@ -19,9 +19,9 @@ GROUND, TOP, AIR = 0, 1, 2
 class CleanupConfig(Section):
     """Settings of the valley."""
 
-    height: int = Field(11, ge=3)
+    height: int = Field(11, ge=3, le=10_000)
     """Rows, the walls around included."""
-    width: int = Field(13, ge=5)
+    width: int = Field(13, ge=5, le=10_000)
     """Columns, the walls around included."""
     river_width: int = Field(3, ge=1)
     """Columns of river, along the left wall."""

@@ -16,9 +16,9 @@ GROUND, TOP = 0, 1
 class StaghuntConfig(Section):
     """Settings of the forest and of the hunt."""
 
-    height: int = Field(11, ge=3)
+    height: int = Field(11, ge=3, le=10_000)
     """Rows, the trees around included."""
-    width: int = Field(11, ge=3)
+    width: int = Field(11, ge=3, le=10_000)
     """Columns, the trees around included."""
     stags: int = Field(2, ge=0)
     """Stags in the forest when none has been caught."""

@@ -16,9 +16,9 @@ GROUND, TOP = 0, 1
 class TagConfig(Section):
     """Settings of the yard and of the rules played in it."""
 
-    height: int = Field(10, ge=3)
+    height: int = Field(10, ge=3, le=10_000)
     """Rows, the walls around included."""
-    width: int = Field(10, ge=3)
+    width: int = Field(10, ge=3, le=10_000)
     """Columns, the walls around included."""
     obstacles: int = Field(5, ge=0)
     """Crates in the yard, somewhere else each epoch."""

@@ -16,9 +16,9 @@ GROUND, TOP = 0, 1
 class TreasurehuntConfig(Section):
     """Settings of the beach."""
 
-    height: int = Field(10, ge=3)
+    height: int = Field(10, ge=3, le=10_000)
     """Rows, the walls around included."""
-    width: int = Field(10, ge=3)
+    width: int = Field(10, ge=3, le=10_000)
     """Columns, the walls around included."""
     spawn_prob: float = Field(0.02, ge=0, le=1)
     """Chance of an empty cell to turn into an item, each turn."""

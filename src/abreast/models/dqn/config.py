@@ -6,6 +6,8 @@ from abreast.models.value_model import ValueConfig
 class DQNConfig(ValueConfig):
     """Settings of DQN."""
 
+    algorithm: str = "dqn"
+    """This algorithm."""
     double: bool = True
     """The online network picks the action whose value the target network gives, which lowers overestimation."""
     dueling: bool = True

@@ -31,7 +31,7 @@ class DQN(ValueModel):
         return values
 
     def loss(self, batch: Batch) -> Tensor:
-        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch).values()
+        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch)
         with torch.no_grad():
             next_BA = self.target(next_states)
             chooser_BA = self.online(next_states) if self.config.double else next_BA

@@ -8,6 +8,8 @@ from abreast.models.value_model import ValueConfig
 class IQNConfig(ValueConfig):
     """Settings of IQN; the defaults are the reference learner."""
 
+    algorithm: str = "iqn"
+    """This algorithm."""
     n_quantiles: int = Field(12, ge=1)
     """Quantiles per state, both in the loss and when choosing."""
     n_cosines: int = Field(64, ge=1)

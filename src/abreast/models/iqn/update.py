@@ -58,7 +58,7 @@ class IQN(ValueModel):
         return self.policy.preferences(frames, self._embedded_midpoints)
 
     def loss(self, batch: Batch) -> Tensor:
-        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch).values()
+        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch)
         shape = (len(actions), self.config.n_quantiles)
         fractions_BK = torch.rand(shape, generator=self.learning_generator)
         next_fractions_BJ = torch.rand(shape, generator=self.learning_generator)

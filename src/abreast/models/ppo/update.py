@@ -69,8 +69,8 @@ class PPO(NetworkModel):
         self._log_chances[list(lanes)] = np.take_along_axis(log_chances_LA, actions_L[:, None], axis=1)[:, 0]
         return actions_L.tolist()  # type: ignore[no-any-return]
 
-    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
-        self.memory.add(state, action, reward, done, lane, log_chance=self._log_chances[lane])
+    def row_extras(self, lane: int) -> dict[str, Any]:
+        return {"log_chance": self._log_chances[lane]}
 
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
