@@ -48,9 +48,11 @@ class FlatParameters:
 
 
 class Adam:
-    """Adam on one block. (`torch.optim` would take a second to import, in every process, and is no faster on one block.)"""
+    """Adam on one block, by the kernel behind `torch.optim.Adam(fused=True)`: one pass over memory, 0.13 ms for 300,000
+    parameters, where the same in plain tensor operations takes 0.38.
 
-    MEAN_DECAY, SQUARE_DECAY, EPSILON = 0.9, 0.999, 1e-8
+    It is called directly because making any optimiser of `torch.optim` imports 800 modules: a second in every process.
+    """
 
     def __init__(self, block: FlatParameters, learning_rate: float) -> None:
         self._block, self._learning_rate = block, learning_rate
@@ -60,9 +62,8 @@ class Adam:
     def step(self) -> None:
         """One step down the gradient."""
         self.steps += 1
-        gradients = self._block.gradients
-        self.mean.lerp_(gradients, 1 - self.MEAN_DECAY)
-        self.square.mul_(self.SQUARE_DECAY).addcmul_(gradients, gradients, value=1 - self.SQUARE_DECAY)
-        spread = (self.square / (1 - self.SQUARE_DECAY**self.steps)).sqrt_().add_(self.EPSILON)
-        rate = self._learning_rate / (1 - self.MEAN_DECAY**self.steps)
-        self._block.values.data.addcdiv_(self.mean, spread, value=-rate)
+        torch._fused_adam_(
+            [self._block.values.data], [self._block.gradients], [self.mean], [self.square], [],
+            [torch.tensor(float(self.steps))], lr=self._learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8,
+            amsgrad=False, maximize=False,
+        )  # fmt: skip

@@ -66,13 +66,15 @@ class ValueModel(NetworkModel):
         return {"n_step": self.config.n_step}
 
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
-        explores = self.choosing_rng.random(len(frames)) < self.epsilon
-        actions = self.choosing_rng.integers(self.n_actions, size=len(frames))
-        if not explores.all():
+        chances, dice = self.choosing_rng.random((2, len(frames))).tolist()
+        actions = [int(die * self.n_actions) for die in dice]
+        if max(chances) >= self.epsilon:
             with torch.inference_mode():
-                preferred = self.preferences(frames).argmax(dim=1).numpy()
-            actions = np.where(explores, actions, preferred)
-        return actions.tolist()  # type: ignore[no-any-return]
+                preferred = self.preferences(frames).argmax(dim=1).tolist()
+            for row, chance in enumerate(chances):
+                if chance >= self.epsilon:
+                    actions[row] = preferred[row]
+        return actions
 
     def train_step(self) -> float | None:
         if len(self.memory) < self.config.batch_size:

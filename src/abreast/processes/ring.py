@@ -36,10 +36,10 @@ class Ring:
 
     def write(self, lane: int, row: Mapping[str, Any]) -> None:
         """Add a row. It can be seen only when it is whole."""
-        written = int(self._cursors[lane])
-        at = written % self.rows
+        written = self._cursors.item(lane)
+        at, fields = (lane, written % self.rows), self.fields
         for name, value in row.items():
-            self.fields[name][lane, at] = value
+            fields[name][at] = value
         fence()
         self._cursors[lane] = written + 1
 
