@@ -42,6 +42,7 @@ class Supervisor:
         self._on_restart, self._on_give_up = on_restart, on_give_up
         self._children: dict[int, Child] = {}
         self._busy: dict[int, float] = {}
+        self._replaced_one = False
         self.restarts = [0] * len(heartbeats)
 
     # ---- start and stop
@@ -94,8 +95,9 @@ class Supervisor:
         self._busy.pop(number, None)
 
     def receive(self, wait_s: float) -> list[tuple[int, Any]]:
-        """What workers have said within `wait_s` seconds; returns as soon as there is something. Deaths are dealt with."""
+        """What workers have said within `wait_s` seconds; returns as soon as there is something, or one was replaced."""
         end = time.monotonic() + wait_s
+        self._replaced_one = False
         while self._children:
             by_source: dict[Any, int] = {child.connection: number for number, child in self._children.items()}
             by_source |= {child.sentinel: number for number, child in self._children.items()}
@@ -105,7 +107,7 @@ class Supervisor:
             for number in sorted({by_source[source] for source in ready}):
                 said += [(number, message) for message in self._hear(number)]
             self._look_for_silence()
-            if said or time.monotonic() >= end:
+            if said or self._replaced_one or time.monotonic() >= end:
                 return said
         return []
 
@@ -153,6 +155,7 @@ class Supervisor:
                 self._replace(number, f"did nothing for {self._timeout:g} s; it was at:\n{stack or '(no stack)'}")
 
     def _replace(self, number: int, why: str, failure: Failed | None = None) -> None:
+        self._replaced_one = True
         child = self._children.pop(number)
         who = f"{child.name} (pid {child.pid})" if child.pid else child.name
         child.kill()
@@ -165,7 +168,11 @@ class Supervisor:
             self.restarts[number] = 0
         self.restarts[number] += 1
         self._children[number] = self._make(number)
-        self._await_ready(number)
+        try:
+            self._await_ready(number)
+        except WorkerError as error:
+            self._replace(number, f"{why}; then {error}", failure)
+            return
         log.warning("%s %s; restarted (%d of %d)", who, why, self.restarts[number], self._max_restarts)
         if number in self._busy:
             self._busy[number] = time.monotonic()

@@ -1,0 +1,43 @@
+"""Named ways to die, for the tests of those who have to live with it."""
+
+import os
+import signal
+import time
+
+from abreast.models import DQN
+
+
+class KillsItself(DQN):
+    """Its process is killed in the middle of its third update."""
+
+    def train_step(self):
+        if self.updates == 2 and not os.environ.get("ABREAST_MERCY"):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().train_step()
+
+
+class RaisesInTraining(DQN):
+    """Its third update raises, every time."""
+
+    def train_step(self):
+        if self.updates == 2:
+            raise ZeroDivisionError("a villain divides by zero")
+        return super().train_step()
+
+
+class HangsInTraining(DQN):
+    """Its third update never ends."""
+
+    def train_step(self):
+        if self.updates == 2:
+            time.sleep(3600)
+        return super().train_step()
+
+
+class Unpicklable(DQN):
+    """Holds an open file and a lambda; a learner builds its own from the configuration, so that does not matter."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.file = open(os.devnull)  # noqa: SIM115, PTH123 (it is to stay open)
+        self.function = lambda: self.file
