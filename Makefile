@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench format clean
+.PHONY: help setup demo test lint types bench chaos format clean
 
 help:  ## Explain each verb.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,7 +34,12 @@ types: setup  ## Check types with mypy (strict for src).
 bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/README.md.
 	@$(BIN)/python benchmarks/sequential.py
 	@$(BIN)/python benchmarks/map_size.py
+	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/python benchmarks/learning.py
+
+chaos: setup  ## The stress tests at full length: millions of rows, 100,000 publishes, the kill tests over again.
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes/test_whole.py --timeout 3600
+	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training/test_system.py -k "identical or killed" || exit 1; done
 
 format: setup  ## Rewrite the code in the house style.
 	@$(BIN)/ruff check --fix .

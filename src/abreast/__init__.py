@@ -2,8 +2,8 @@
 
 from abreast.agents import Agent, MovingAgent
 from abreast.models import BaseModel
-from abreast.replay import Buffer
-from abreast.training import Environment
+from abreast.replay import Buffer, SharedReplayBuffer
+from abreast.training import Environment, MARLMultiprocessingSystem, MPConfig
 from abreast.worlds import (
     ActionSpec,
     AsciiObservationSpec,
@@ -27,8 +27,11 @@ __all__ = [
     "Entity",
     "Environment",
     "Gridworld",
+    "MARLMultiprocessingSystem",
+    "MPConfig",
     "MovingAgent",
     "OneHotObservationSpec",
     "RGBObservationSpec",
+    "SharedReplayBuffer",
     "Wall",
 ]

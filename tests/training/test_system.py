@@ -188,9 +188,9 @@ def test_learners_killed_at_random_change_nothing(schedule, caplog):
     calm_env = small_game(*settings, f"multiprocessing.schedule={schedule}", "multiprocessing.workers=inline")
     calm = outcome(calm_env, calm_env.run_experiment_mp)
     env = small_game(*settings, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")
-    with harm_learners(lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=30):
+    with harm_learners(lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.04, times=30):
         assert outcome(env, env.run_experiment_mp) == calm
-    assert caplog.text.count("died: SIGKILL") >= 5
+    assert caplog.text.count("SIGKILL, often out of memory; restarted") >= 10
     assert "goes on from update" in caplog.text
 
 
@@ -364,7 +364,7 @@ env.world.transition = explode
 ENDS = {
     "normal end": ("lockstep", 5, "", None, 0),
     "exception in the environment": ("pipelined", 50, EXPLODE, None, 1),
-    "ctrl-c": ("pipelined", 100_000, "", signal.SIGINT, 1),
+    "ctrl-c": ("pipelined", 100_000, "", signal.SIGINT, -signal.SIGINT),
     "terminated": ("free", 100_000, "", signal.SIGTERM, -signal.SIGTERM),
     "killed": ("pipelined", 100_000, "", signal.SIGKILL, -signal.SIGKILL),
     "killed in free": ("free", 100_000, "", signal.SIGKILL, -signal.SIGKILL),

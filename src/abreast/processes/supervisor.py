@@ -64,7 +64,7 @@ class Supervisor:
             _try_send(child, farewell)
         patience = time.monotonic() + self._timeout
         for child in self._children.values():
-            child.end(max(0.1, min(5.0, patience - time.monotonic())))
+            child.end(max(0.1, min(3.0, patience - time.monotonic())))
         self._children.clear()
 
     def kill(self) -> None:
@@ -155,25 +155,28 @@ class Supervisor:
                 self._replace(number, f"did nothing for {self._timeout:g} s; it was at:\n{stack or '(no stack)'}")
 
     def _replace(self, number: int, why: str, failure: Failed | None = None) -> None:
+        """Name the dead and start another in its place, again if that one dies too, until it is ready or given up."""
         self._replaced_one = True
-        child = self._children.pop(number)
-        who = f"{child.name} (pid {child.pid})" if child.pid else child.name
-        child.kill()
-        if self.restarts[number] >= self._max_restarts:
-            error = _error(f"{who} {why}, and was restarted {self.restarts[number]} times already: given up.", failure)
-            log.error("%s", error)
-            if not self._on_give_up(number, error, failure.culprit if failure else None):
-                self.rest(number)
-                return
-            self.restarts[number] = 0
-        self.restarts[number] += 1
-        self._children[number] = self._make(number)
-        try:
-            self._await_ready(number)
-        except WorkerError as error:
-            self._replace(number, f"{why}; then {error}", failure)
-            return
-        log.warning("%s %s; restarted (%d of %d)", who, why, self.restarts[number], self._max_restarts)
+        while True:
+            child = self._children.pop(number)
+            who = f"{child.name} (pid {child.pid})" if child.pid else child.name
+            child.kill()
+            if self.restarts[number] >= self._max_restarts:
+                text = f"{who} {why}, and was restarted {self.restarts[number]} times already: given up."
+                error = _error(text, failure)
+                log.error("%s", error)
+                if not self._on_give_up(number, error, failure.culprit if failure else None):
+                    self.rest(number)
+                    return
+                self.restarts[number] = 0
+            self.restarts[number] += 1
+            log.warning("%s %s; restarted (%d of %d)", who, why, self.restarts[number], self._max_restarts)
+            self._children[number] = self._make(number)
+            try:
+                self._await_ready(number)
+                break
+            except WorkerError as error:
+                why, failure = f"died: {error}", None
         if number in self._busy:
             self._busy[number] = time.monotonic()
         self._on_restart(number)
