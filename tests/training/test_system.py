@@ -19,7 +19,9 @@ import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.training import parse_config
+from abreast.training.actor import collect_pass
 from abreast.training.config import MPConfig
+from abreast.training.learner import Trained
 from abreast.training.system import HostedLearners, MARLMultiprocessingSystem
 from fakes import small_game, timeless
 
@@ -271,6 +273,43 @@ def test_a_hanging_villain_shows_where_it_hangs(caplog):
     assert "villains.py" in str(result.given_up[1]) and "train_step" in str(result.given_up[1])
 
 
+# ---- health
+
+
+def test_metrics_tell_of_restarts_and_lag():
+    env = small_game("model.algorithm=dqn", "multiprocessing.schedule=pipelined", "multiprocessing.workers=threads")
+    times = [record["time"] for record in env.run_experiment_mp(animate=False, logging=False).epochs]
+    assert all(each["restarts"] == 0 and len(each["lag_per_agent"]) == 2 for each in times)
+    assert all(0 <= lag <= 2 for each in times for lag in each["lag_per_agent"])
+
+
+def blind(env):
+    """Nothing reaches the memory of agent 1 but zeros: a buffer that was copied instead of shared."""
+    remember = env.agents[1].model.remember
+    env.agents[1].model.remember = lambda state, *rest: remember(np.zeros_like(state), *rest)
+
+
+def deaf(env):
+    """Agent 1 gets no reward for anything, from a network that says zero to everything."""
+    model = env.agents[1].model
+    for block in model.blocks().values():
+        block.zero_()
+    remember = model.remember
+    model.remember = lambda state, action, reward, *rest: remember(state, action, 0.0, *rest)
+
+
+@pytest.mark.parametrize("workers", ["inline", "threads"])
+@pytest.mark.parametrize(
+    ("harm", "says"), [(blind, "states in its memory are all zero"), (deaf, "its gradient is zero")]
+)
+def test_silent_faults_are_named_once_and_only_where_they_are(harm, says, workers, caplog):
+    env = small_game("model.algorithm=dqn", "experiment.epochs=15", f"multiprocessing.workers={workers}")
+    harm(env)
+    env.run_experiment_mp(animate=False, logging=False)
+    assert caplog.text.count(says) == 1 and "agent 1, epoch" in caplog.text
+    assert "agent 0, epoch" not in caplog.text
+
+
 # ---- what cannot be pickled
 
 
@@ -436,3 +475,24 @@ def test_when_every_learner_is_given_up_the_run_says_so():
     )
     with pytest.raises(WorkerError, match="every learner has been given up"):
         env.run_experiment_mp(animate=False, logging=False)
+
+
+@pytest.mark.xdist_group("system")
+def test_two_rounds_that_were_done_but_not_heard_of_are_told_apart_after_a_kill():
+    def results(workers):
+        env = small_game("model.algorithm=dqn", f"multiprocessing.workers={workers}", "multiprocessing.num_workers=2")
+        with MARLMultiprocessingSystem(env, env.agents, env.config) as system:
+            learners = system._learners
+            for number in range(2):
+                collect_pass(env.lanes, number)
+                collect_pass(env.lanes, number)
+                learners.submit(number, 1)
+            if workers == "processes":
+                for child in learners._supervisor._children.values():
+                    for _ in range(2):
+                        assert isinstance(child.connection.recv(), Trained)  # heard by nobody who would tell
+                    child._process.kill()
+            return [learners.finish(number) for number in range(2)]
+
+    first, second = results("inline")
+    assert first != second and results("processes") == [first, second]

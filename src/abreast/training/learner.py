@@ -7,9 +7,9 @@ the same as a start; a round that was finished before it died is not done again 
 
 import copy
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +20,13 @@ from abreast.models import BaseModel
 from abreast.processes.memory import SharedBlock
 from abreast.processes.worker import Connection, Ready
 from abreast.replay import SharedReplayBuffer
+from abreast.training.health import symptoms
 from abreast.training.weights import SharedModel, publish_model
+
+FREE = -1
+"""Stands for the number of a round where there are no rounds, and for the state before the first."""
+RESULTS_KEPT = 3
+"""Results published with the state. In `pipelined` two rounds may be done without their answers having been heard."""
 
 
 class Round(NamedTuple):
@@ -29,6 +35,8 @@ class Round(NamedTuple):
     loss: float | None
     updates: int
     """Updates of this agent since its beginning."""
+    symptoms: Sequence[str] = ()
+    """What is wrong with it, if anything is (health.py)."""
 
 
 def train_round(model: BaseModel, updates: int) -> float | None:
@@ -86,12 +94,20 @@ class Job:
     """How to build the model: (class, observation, actions, configuration, seed, lanes); or a foreign model itself."""
     memory: SharedReplayBuffer
     shared: SharedModel
+    results: dict[int, Round] = field(default_factory=dict)
+    """What the last rounds came to, by number."""
 
     def separate(self) -> "Job":
         """The same job with handles of its own on memory and published state, as a process gets them by pickling."""
         memory = copy.copy(self.memory)
         memory.rng = copy.deepcopy(self.memory.rng)
         return Job(self.agent, copy.copy(self.model), memory, copy.copy(self.shared))
+
+    def publish(self, model: BaseModel, version: int, number: int, result: Round) -> None:
+        """Publish what the model has learned up to a round, and what that round and those just before it came to."""
+        self.results[number] = result
+        self.results = dict(list(self.results.items())[-RESULTS_KEPT:])
+        publish_model(model, self.shared, version, updates_done=result.updates, results=list(self.results.items()))
 
     def build(self) -> BaseModel:
         """The model, as it was last published, with the agent's shared replay as its memory."""
@@ -103,7 +119,13 @@ class Job:
         model.memory = self.memory
         state = self.shared.whole()
         model.set_learned(state.facts, state.arrays)
+        self.results = results_in(state.facts)
         return model
+
+
+def results_in(facts: dict[str, Any]) -> dict[int, Round]:
+    """The results of the last rounds, as they were published."""
+    return {number: Round(*result) for number, result in facts["results"]}
 
 
 @dataclass
@@ -147,18 +169,18 @@ def learner_process(connection: Connection, host: Host) -> None:
 
 
 def _obey(job: Job, model: BaseModel, order: Train, host: Host) -> Round:
-    published = job.shared.facts()
-    if published["round"] >= order.round:  # done before a restart, but the answer may have been lost
-        return Round(published["loss"], published["updates_done"])
+    if order.round in job.results:  # done before a restart, but the answer may have been lost
+        return job.results[order.round]
     model.memory.fix_window(order.written[job.agent])
     losses = []
     for _ in range(order.updates):
         losses.append(train_round(model, 1))
         host.beat()
-    model.memory.fix_window(None)
     known = [loss for loss in losses if loss is not None]
-    result = Round(sum(known) / len(known) if known else None, model.updates)
-    publish_model(model, job.shared, order.round + 1, round=order.round, loss=result.loss, updates_done=model.updates)
+    loss = sum(known) / len(known) if known else None
+    result = Round(loss, model.updates, symptoms(model, loss))
+    model.memory.fix_window(None)
+    job.publish(model, order.round + 1, order.round, result)
     host.beat()
     return result
 
@@ -182,7 +204,7 @@ def _train_freely(connection: Connection, host: Host, models: dict[int, BaseMode
         model, losses = models[agent], unpublished[agent]
         versions[agent] += 1
         loss = sum(losses) / len(losses) if losses else None
-        publish_model(model, jobs[agent].shared, versions[agent], round=-1, loss=loss, updates_done=model.updates)
+        jobs[agent].publish(model, versions[agent], FREE, Round(loss, model.updates, symptoms(model, loss)))
         losses.clear()
 
     while not connection.poll():

@@ -75,4 +75,7 @@ class ProgressDisplay:
             table.add_row(f"agent {agent}", f"{reward:.1f}", bar)
         table.add_row("all", f"[bold]{sum(rewards):.1f}", f"mean reward of {len(self._recent)} epochs", loss,
                       f"epsilon {record['epsilon']:.3f}")  # fmt: skip
+        if "restarts" in record["time"]:
+            lags = " ".join(str(lag) for lag in record["time"]["lag_per_agent"])
+            table.add_row("learners", f"{record['time']['restarts']} restarts", f"versions behind: {lags}")
         return table

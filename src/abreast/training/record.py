@@ -43,7 +43,7 @@ class EpochRecord(TypedDict):
     epsilon: float
     agent_steps: int
     updates: int
-    time: dict[str, float]
+    time: dict[str, Any]
 
 
 class Logger(Protocol):
@@ -68,7 +68,7 @@ class RunRecord:
         )
         self._logger = logger if logging else None
         self._cameras: dict[int, Camera] = {}
-        self._diverged: set[int] = set()
+        self._warned: set[tuple[int, str]] = set()
         self._agent_steps = 0
         self._seconds = 0.0
 
@@ -96,11 +96,18 @@ class RunRecord:
         self._cameras[epoch] = Camera(self._env, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
         return self._cameras[epoch]
 
-    def epoch(self, epoch: int, played: Played, trained: Sequence[Round], epsilon: float, **seconds: float) -> None:
-        """Keep and show what an epoch, and the round of training that its pass ended with, came to."""
+    def epoch(
+        self, epoch: int, played: Played, trained: Sequence[Round], epsilon: float, timing: dict[str, Any]
+    ) -> None:
+        """Keep and show what an epoch, and the round of training that its pass ended with, came to.
+
+        `timing` has the seconds spent (`collect_s`, `train_s`) and the health of the learners, if it depends on the clock.
+        """
         self._agent_steps += played.turns * len(played.reward_per_agent)
-        self._seconds += sum(seconds.values())
-        losses = [self._finite(agent, result.loss, epoch) for agent, result in enumerate(trained)]
+        self._seconds += timing["collect_s"] + timing["train_s"]
+        for agent, result in enumerate(trained):
+            self._warn(agent, result.symptoms, epoch)
+        losses = [_finite(result.loss) for result in trained]
         known = [loss for loss in losses if loss is not None]
         record = EpochRecord(
             epoch=epoch,
@@ -113,7 +120,7 @@ class RunRecord:
             updates=sum(result.updates for result in trained),
             time={
                 "elapsed_s": time.perf_counter() - self._started,
-                **seconds,
+                **timing,
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
@@ -129,14 +136,12 @@ class RunRecord:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
             self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
 
-    def _finite(self, agent: int, loss: float | None, epoch: int) -> float | None:
-        """The loss, or None with a warning if training has diverged; JSON has no word for such numbers."""
-        if loss is None or math.isfinite(loss):
-            return loss
-        if agent not in self._diverged:
-            self._diverged.add(agent)
-            log.warning("the loss of agent %d is %s since epoch %d: lower model.learning_rate", agent, loss, epoch)
-        return None
+    def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
+        """Name each silent fault of each agent once."""
+        for symptom in symptoms:
+            if (agent, symptom) not in self._warned:
+                self._warned.add((agent, symptom))
+                log.warning("agent %d, epoch %d: %s", agent, epoch, symptom)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -220,6 +225,11 @@ def _as_yaml(env: "Environment") -> bytes:
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"the configuration cannot be kept as YAML: {reason}. Use plain numbers and text.") from None
+
+
+def _finite(loss: float | None) -> float | None:
+    """The loss, or None if training has diverged: JSON has no word for such numbers."""
+    return loss if loss is not None and math.isfinite(loss) else None
 
 
 def _about(env: "Environment") -> str:

@@ -13,10 +13,11 @@ import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from abreast.models import BaseModel
 from abreast.training.actor import Played, collect_pass
+from abreast.training.health import symptoms
 from abreast.training.learner import Round, train_round
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ class Learners(Protocol):
     def finish(self, number: int) -> list[Round]:
         """Wait for a round; from then on the models choose with what it learned."""
 
+    def health(self) -> dict[str, Any]:
+        """How they are, for the record."""
+
 
 class InlineLearners:
     """Trains in this very thread, with the agents' own models: the sequential run, and the debug mode of any other."""
@@ -52,9 +56,13 @@ class InlineLearners:
         results = []
         for model, rows in zip(self._models, written, strict=True):
             model.memory.fix_window(rows)
-            results.append(Round(train_round(model, updates), model.updates))
+            loss = train_round(model, updates)
+            results.append(Round(loss, model.updates, symptoms(model, loss)))
             model.memory.fix_window(None)
         return results
+
+    def health(self) -> dict[str, Any]:
+        return {}
 
 
 @dataclass
@@ -78,9 +86,8 @@ def play_and_learn(env: "Environment", learners: Learners, lag: int, record: "Ru
         waited = time.perf_counter() - started
         for offset, (played, epsilon) in enumerate(zip(done.played, done.epsilons, strict=True)):
             share = 1 / len(done.played)
-            record.epoch(
-                done.epoch + offset, played, results, epsilon, collect_s=done.collect_s * share, train_s=waited * share
-            )
+            seconds = {"collect_s": done.collect_s * share, "train_s": waited * share}
+            record.epoch(done.epoch + offset, played, results, epsilon, {**seconds, **learners.health()})
 
     last = env.epochs_played + experiment.epochs
     number = 0

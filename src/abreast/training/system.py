@@ -34,9 +34,9 @@ from abreast.processes.supervisor import Supervisor
 from abreast.processes.worker import Child, start_server
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.training.config import MPConfig
-from abreast.training.learner import Free, Host, Job, Round, Stop, Train, Trained, learner_process
+from abreast.training.learner import FREE, Free, Host, Job, Round, Stop, Train, Trained, learner_process, results_in
 from abreast.training.schedule import LAGS, InlineLearners, Learners, play_and_learn
-from abreast.training.weights import create_shared_models, publish_model
+from abreast.training.weights import create_shared_models
 
 if TYPE_CHECKING:
     from abreast.training.environment import Environment
@@ -125,13 +125,16 @@ class HostedLearners:
         self._jobs = []
         for index, (model, shared, recipe) in enumerate(zip(self._models, self._shared, recipes, strict=True)):
             shared.attach(self._block)
-            publish_model(model, shared, 0, round=-1, loss=None, updates_done=model.updates)
             memory = SharedReplayBuffer.like(model.memory, slack, self._block, f"replay{index}.")
-            self._jobs.append(Job(index, recipe, memory, shared))
+            job = Job(index, recipe, memory, shared)
+            job.publish(model, 0, FREE, Round(None, model.updates))
+            self._jobs.append(job)
             model.memory = memory
         self._orders: list[deque[Train]] = [deque() for _ in self._hosted]
         self._answers: dict[int, dict[int, Round]] = {}
+        self._next = 0
         self._last = [Round(None, model.updates) for model in self._models]
+        self._versions, self._lags = [0] * len(agents), [0] * len(agents)
         start_server(["abreast.training.learner"])
         self._supervisor = Supervisor(
             self._make_host,
@@ -165,6 +168,7 @@ class HostedLearners:
     def finish(self, number: int) -> list[Round]:
         if self._config.schedule == "free":
             return self._newest()
+        self._next = number
         answers = self._answers.setdefault(number, {})
         while any(agent not in answers for agents in self._hosted for agent in agents):
             for host, message in self._supervisor.receive(wait_s=3600.0):
@@ -174,23 +178,30 @@ class HostedLearners:
         for agent, result in self._answers.pop(number).items():
             self._last[agent] = result
             if agent not in self.given_up:
+                self._lags[agent] = self._shared[agent].version - number - 1
                 _, facts, weights = self._shared[agent].weights(number + 1)
                 self._models[agent].adopt(facts, weights)
+        self._next = number + 1
         return list(self._last)
 
     def _newest(self) -> list[Round]:
         for host, message in self._supervisor.receive(wait_s=0.0):
             self._note(host, message)
         for agent, shared in enumerate(self._shared):
-            _, facts, weights = shared.weights()
+            version, facts, weights = shared.weights()
             self._models[agent].adopt(facts, weights)
-            self._last[agent] = Round(facts["loss"], facts["updates_done"])
+            self._lags[agent], self._versions[agent] = version - self._versions[agent], version
+            self._last[agent] = results_in(facts)[FREE]
         return list(self._last)
+
+    def health(self) -> dict[str, Any]:
+        """How the learners are: restarts of their processes, and by how many versions each agent's play was behind."""
+        return {"restarts": sum(self._supervisor.restarts), "lag_per_agent": list(self._lags)}
 
     def _note(self, host: int, message: Any) -> None:
         assert isinstance(message, Trained), message
-        answers = self._answers.setdefault(message.round, {})
-        answers[message.agent] = message.result
+        if message.round >= self._next:  # an answer heard twice, before and after a restart, may come late
+            self._answers.setdefault(message.round, {})[message.agent] = message.result
         orders = self._orders[host]
         while orders and all(agent in self._answers.get(orders[0].round, {}) for agent in self._hosted[host]):
             orders.popleft()

@@ -70,6 +70,11 @@ class SharedModel:
         value = self._latest.read(version, self._starts[1])
         return value.version, _facts(value.data), self._array(value.data, 0)
 
+    @property
+    def version(self) -> int:
+        """The newest version."""
+        return self._whole.version
+
     def facts(self) -> dict[str, Any]:
         """The facts of the newest state."""
         return _facts(self._whole.read(size=FACTS_BYTES).data)

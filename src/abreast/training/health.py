@@ -1,0 +1,25 @@
+"""Silent faults, named: what looks like learning but is not."""
+
+import math
+
+from abreast.models import BaseModel
+from abreast.models.network_model import NetworkModel
+
+LOOKED_AT = 64
+"""Newest rows of a replay that are looked at."""
+
+
+def symptoms(model: BaseModel, loss: float | None) -> list[str]:
+    """What is wrong with a model that has just been trained, in words; nothing, usually."""
+    found: list[str] = []
+    if loss is None:
+        return found
+    if not math.isfinite(loss):
+        found.append(f"its loss is {loss}: lower model.learning_rate")
+    if isinstance(model, NetworkModel) and not model.online_block.gradients.any():
+        found.append("its gradient is zero: it has stopped learning")
+    written = model.memory.written.tolist()
+    newest = [model.memory.trajectory(lane, max(0, rows - LOOKED_AT)) for lane, rows in enumerate(written)]
+    if sum(len(rows.actions) for rows in newest) >= LOOKED_AT and not any(rows.states.any() for rows in newest):
+        found.append(f"the newest {LOOKED_AT} states in its memory are all zero: is anything written into it?")
+    return found
