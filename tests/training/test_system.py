@@ -310,6 +310,13 @@ def test_silent_faults_are_named_once_and_only_where_they_are(harm, says, worker
     assert "agent 0, epoch" not in caplog.text
 
 
+@pytest.mark.parametrize("algorithm", ["dqn", "ppo"])
+def test_many_lanes_in_a_small_replay_work(algorithm):
+    lanes = ("multiprocessing.num_envs=12", "model.buffer_capacity=120", "experiment.epochs=24")
+    env = small_game(f"model.algorithm={algorithm}", *lanes, "multiprocessing.workers=threads")
+    assert env.run_experiment_mp(animate=False, logging=False).epochs[-1]["updates"] > 0
+
+
 # ---- what cannot be pickled
 
 

@@ -196,6 +196,12 @@ class Buffer:
             extras={name: fields[name][at] for name in self.extras_dtypes},
         )
 
+    def newest_states(self, count: int) -> NDArray[Any]:
+        """Single frames of the newest rows, up to `count` of each lane."""
+        ends = self.written.tolist()
+        rows = [np.arange(max(0, end - min(count, self.rows_per_lane)), end) % self._ring.rows for end in ends]
+        return np.concatenate([self._ring.fields["states"][lane, at] for lane, at in enumerate(rows)])
+
     def _window(self) -> tuple[Rows, Rows]:
         """First row number and count of the rows that may be drawn, per lane."""
         written = self.written

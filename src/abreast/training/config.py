@@ -86,11 +86,14 @@ class Config(Section, Generic[M, W]):
 
     @pydantic.model_validator(mode="after")
     def _fits(self) -> Self:
-        rows = self.experiment.train_interval * self.experiment.max_turns
+        lanes = self.multiprocessing.num_envs
+        passes = -(-self.experiment.train_interval // lanes)
+        rows = passes * lanes * self.experiment.max_turns
         if self.model.on_policy and rows > self.model.buffer_capacity:
             raise ValueError(
                 f"model.buffer_capacity is {self.model.buffer_capacity}, but {self.model.algorithm} learns from all"
-                f" {rows} rows of experiment.train_interval x experiment.max_turns: raise it to {rows} or more."
+                f" {rows} rows that {passes * lanes} epochs of experiment.max_turns {self.experiment.max_turns} may have:"
+                f" raise it to {rows} or more."
             )
         return self
 

@@ -6,7 +6,7 @@ from abreast.models import BaseModel
 from abreast.models.network_model import NetworkModel
 
 LOOKED_AT = 64
-"""Newest rows of a replay that are looked at."""
+"""Newest rows of a replay that are looked at, per lane."""
 
 
 def symptoms(model: BaseModel, loss: float | None) -> list[str]:
@@ -18,8 +18,7 @@ def symptoms(model: BaseModel, loss: float | None) -> list[str]:
         found.append(f"its loss is {loss}: lower model.learning_rate")
     if isinstance(model, NetworkModel) and not model.online_block.gradients.any():
         found.append("its gradient is zero: it has stopped learning")
-    written = model.memory.written.tolist()
-    newest = [model.memory.trajectory(lane, max(0, rows - LOOKED_AT)) for lane, rows in enumerate(written)]
-    if sum(len(rows.actions) for rows in newest) >= LOOKED_AT and not any(rows.states.any() for rows in newest):
-        found.append(f"the newest {LOOKED_AT} states in its memory are all zero: is anything written into it?")
+    newest = model.memory.newest_states(LOOKED_AT)
+    if len(newest) >= LOOKED_AT and not newest.any():
+        found.append(f"the newest {len(newest)} states in its memory are all zero: is anything written into it?")
     return found
