@@ -314,23 +314,3 @@ def test_invariants_in_a_full_forest(respawn_prob: str, turn_order: str) -> None
             assert count(world, Hare) <= 4
         assert any(reward > 0 for agent in env.agents for reward in rewards(agent))
         env.reset()
-
-
-def test_same_seed_same_hunt() -> None:
-    def history(seed: int) -> list[tuple[float, bytes]]:
-        env = build(f"experiment.seed={seed}")
-        turns = []
-        for _ in range(100):
-            env.take_turn()
-            turns.append((env.world.total_reward, env.world.kinds.tobytes()))
-        return turns
-
-    assert history(3) == history(3)
-    assert history(3) != history(4)
-
-
-def test_a_learning_model_plays_it() -> None:
-    game = find_game("staghunt")
-    env = game.build(game.configure(None, ["experiment.epochs=2"]))
-    result = env.run_experiment(animate=False, logging=False)
-    assert result.epochs[-1]["loss"] is not None

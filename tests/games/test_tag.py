@@ -253,23 +253,3 @@ def test_invariants(taggers: int, turn_order: str) -> None:
         env.reset()
         check_invariants(env, taggers)
     assert roles_seen == set(Role)
-
-
-def test_same_seed_same_game() -> None:
-    def history(seed: int) -> list[tuple[float, bytes]]:
-        env = build(f"experiment.seed={seed}")
-        turns = []
-        for _ in range(100):
-            env.take_turn()
-            turns.append((env.world.total_reward, env.world.kinds.tobytes()))
-        return turns
-
-    assert history(3) == history(3)
-    assert history(3) != history(4)
-
-
-def test_a_learning_model_plays_it() -> None:
-    game = find_game("tag")
-    env = game.build(game.configure(None, ["experiment.epochs=2"]))
-    result = env.run_experiment(animate=False, logging=False)
-    assert result.epochs[-1]["loss"] is not None

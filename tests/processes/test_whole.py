@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from abreast.processes.latest import Latest, latest_layout
-from abreast.processes.memory import SharedBlock, fence
+from abreast.processes.memory import SharedBlock
 from abreast.processes.ring import Ring, ring_layout
 from abreast.processes.worker import Child, Ready
 
@@ -175,8 +175,3 @@ def test_half_a_value_of_a_writer_that_died_is_never_read():
     assert reader.read().version == 0 and (reader.read().data == 0).all()
     Latest(block, "x.").publish(1, np.ones(8))  # its successor
     assert (reader.read().data.view(np.float64)[:8] == 1).all()
-
-
-def test_a_fence_is_cheap_and_reentrant():
-    for _ in range(1000):
-        fence()
