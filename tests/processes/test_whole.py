@@ -24,12 +24,14 @@ WIDTH = 64
 
 
 class HastyRing(Ring):
-    """Moves the cursor before the row is written: what the published attempt did."""
+    """Moves the cursor before the row is written: what the published attempt did. Now and then it is interrupted there."""
 
     def write(self, lane, row):
         written = self._cursors.item(lane)
         at = (lane, written % self.rows)
         self._cursors[lane] = written + 1
+        if written % 100 == 99:
+            time.sleep(0.0005)
         for name, value in row.items():
             self.fields[name][at] = value
 
@@ -87,10 +89,16 @@ def test_a_ring_that_moves_its_cursor_first_is_caught():
 
 
 class HastyLatest(Latest):
-    """Writes over the newest value: what training in place while the actor reads amounts to."""
+    """Writes over the newest value: what training in place while the actor reads amounts to. It is interrupted, too."""
 
     def _claim_slot(self):
         return max(int(self._newest[0]), 0)
+
+    def publish(self, version, value):
+        if version % 100 == 99:
+            self._slots[max(int(self._newest[0]), 0)][:1000] = 0  # half of it
+            time.sleep(0.0005)
+        super().publish(version, value)
 
 
 def publish_values(connection, block, kind, count):

@@ -108,7 +108,7 @@ def test_a_second_run_goes_on_where_the_first_ended():
 
 
 def test_free_learns_and_ends():
-    env = small_game("model.algorithm=dqn", "experiment.epochs=60", "multiprocessing.schedule=free")
+    env = small_game("model.algorithm=dqn", "experiment.epochs=400", "multiprocessing.schedule=free")
     env.run_experiment_mp(animate=False, logging=False)
     assert all(agent.model.updates > 0 for agent in env.agents)
 
@@ -239,7 +239,7 @@ def with_villain(kind, *overrides):
 def test_a_villain_is_given_up_and_the_others_finish(kind, schedule, caplog):
     env = with_villain(
         kind, "multiprocessing.max_restarts=2", "multiprocessing.num_workers=3", f"multiprocessing.schedule={schedule}",
-        "experiment.epochs=60" if schedule == "free" else "experiment.epochs=8", "multiprocessing.publish_interval=1",
+        "experiment.epochs=400" if schedule == "free" else "experiment.epochs=8", "multiprocessing.publish_interval=1",
     )  # fmt: skip
     result = env.run_experiment_mp(animate=False, logging=False)
     assert list(result.given_up) == [1]
