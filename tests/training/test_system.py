@@ -503,3 +503,39 @@ def test_two_rounds_that_were_done_but_not_heard_of_are_told_apart_after_a_kill(
 
     first, second = results("inline")
     assert first != second and results("processes") == [first, second]
+
+
+def test_a_system_can_be_run_by_hand():
+    env = small_game("model.algorithm=dqn", "multiprocessing.schedule=lockstep", "multiprocessing.workers=threads")
+    system = MARLMultiprocessingSystem(env, env.agents, env.config)
+    system.start()
+    epochs = system.run()
+    system.stop()
+    other = small_game("model.algorithm=dqn")
+    assert timeless(epochs) == timeless(other.run_experiment(animate=False, logging=False).epochs)
+
+
+MAIN_SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+from fakes import small_game
+from abreast.models import DQN
+
+class MyOwn(DQN):
+    pass
+
+if __name__ == "__main__":
+    env = small_game("model.algorithm=dqn")
+    for number, agent in enumerate(env.agents):
+        agent.model = MyOwn(agent.observation_spec, 4, env.config.model, env.agent_seed(number))
+    env.run_experiment_mp(animate=False, logging=False)
+    print("updates", [agent.model.updates for agent in env.agents])
+"""
+
+
+@pytest.mark.xdist_group("system")
+def test_a_model_class_of_the_main_script_can_be_trained_elsewhere(tmp_path):
+    (tmp_path / "script.py").write_text(MAIN_SCRIPT.format(tests=str(Path(__file__).parent.parent)))
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "updates [2, 2]\n", done.stderr

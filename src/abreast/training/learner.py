@@ -7,7 +7,7 @@ the same as a start; a round that was finished before it died is not done again 
 
 import copy
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -39,9 +39,13 @@ class Round(NamedTuple):
     """What is wrong with it, if anything is (health.py)."""
 
 
-def train_round(model: BaseModel, updates: int) -> float | None:
+def train_round(model: BaseModel, updates: int, after_each: Callable[[], None] = lambda: None) -> float | None:
     """Update a model some times from its own memory; the mean loss, None if there was too little to learn from."""
-    losses = [loss for _ in range(updates) if (loss := model.train_step()) is not None]
+    losses = []
+    for _ in range(updates):
+        if (loss := model.train_step()) is not None:
+            losses.append(loss)
+        after_each()
     return sum(losses) / len(losses) if losses else None
 
 
@@ -96,6 +100,12 @@ class Job:
     shared: SharedModel
     results: dict[int, Round] = field(default_factory=dict)
     """What the last rounds came to, by number."""
+
+    @property
+    def is_from_main(self) -> bool:
+        """Whether the model's class was defined in the user's main script, which its process then has to import."""
+        kind = type(self.model) if isinstance(self.model, BaseModel) else self.model[0]
+        return bool(kind.__module__ == "__main__")
 
     def separate(self) -> "Job":
         """The same job with handles of its own on memory and published state, as a process gets them by pickling."""
@@ -172,12 +182,7 @@ def _obey(job: Job, model: BaseModel, order: Train, host: Host) -> Round:
     if order.round in job.results:  # done before a restart, but the answer may have been lost
         return job.results[order.round]
     model.memory.fix_window(order.written[job.agent])
-    losses = []
-    for _ in range(order.updates):
-        losses.append(train_round(model, 1))
-        host.beat()
-    known = [loss for loss in losses if loss is not None]
-    loss = sum(known) / len(known) if known else None
+    loss = train_round(model, order.updates, after_each=host.beat)
     result = Round(loss, model.updates, symptoms(model, loss))
     model.memory.fix_window(None)
     job.publish(model, order.round + 1, order.round, result)

@@ -22,8 +22,8 @@ PLAIN_LINES = 10
 class ProgressDisplay:
     """Shows each epoch as it ends."""
 
-    def __init__(self, epochs: int, agents: int) -> None:
-        self._epochs, self._agents = epochs, agents
+    def __init__(self, epochs: int) -> None:
+        self._epochs = epochs
         self._done = 0
         self._recent: deque[Sequence[float]] = deque(maxlen=SMOOTHED)
         self._console = Console(file=sys.stderr)

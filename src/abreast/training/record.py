@@ -63,9 +63,7 @@ class RunRecord:
         self.folder = _make_run_folder(env, output_dir) if animate or logging else None
         self._env, self._animate = env, animate
         self._writes = self.folder is not None and logging
-        self._display = (
-            ProgressDisplay(env.config.experiment.epochs, len(env.agents)) if logging and logger is None else None
-        )
+        self._display = ProgressDisplay(env.config.experiment.epochs) if logging and logger is None else None
         self._logger = logger if logging else None
         self._cameras: dict[int, Camera] = {}
         self._warned: set[tuple[int, str]] = set()

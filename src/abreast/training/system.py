@@ -19,6 +19,7 @@ import os
 import pickle
 from collections import deque
 from collections.abc import Sequence
+from contextlib import nullcontext
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -35,12 +36,12 @@ from abreast.processes.worker import Child, start_server
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.training.config import MPConfig
 from abreast.training.learner import FREE, Free, Host, Job, Round, Stop, Train, Trained, learner_process, results_in
+from abreast.training.record import EpochRecord, RunRecord
 from abreast.training.schedule import LAGS, InlineLearners, Learners, play_and_learn
 from abreast.training.weights import create_shared_models
 
 if TYPE_CHECKING:
     from abreast.training.environment import Environment
-    from abreast.training.record import RunRecord
 
 log = logging.getLogger("abreast")
 
@@ -69,10 +70,13 @@ class MARLMultiprocessingSystem:
             threads = self.env.config.experiment.compute_threads
             self._learners = HostedLearners(self.agents, self._recipes, self.config, slack, threads)
 
-    def run(self, record: "RunRecord") -> None:
-        """Play and learn for `experiment.epochs` epochs."""
+    def run(self, record: RunRecord | None = None) -> list[EpochRecord]:
+        """Play and learn for `experiment.epochs` epochs; returns what each came to. Without a `record`, writes nothing."""
         assert self._learners is not None, "start comes before run"
-        play_and_learn(self.env, self._learners, LAGS[self.config.schedule], record)
+        quietly = RunRecord(self.env, animate=False, logging=False, logger=None, output_dir=None)
+        with nullcontext(record) if record is not None else quietly as kept:
+            play_and_learn(self.env, self._learners, LAGS[self.config.schedule], kept)
+        return kept.epochs
 
     def stop(self) -> None:
         """End the learners in order; the agents hold what was learned."""
@@ -217,7 +221,7 @@ class HostedLearners:
         jobs = [self._jobs[agent].separate() for agent in self._hosted[number]]
         host = Host(number, jobs, self._block, self._compute_threads, free)
         who = ", ".join(str(agent) for agent in self._hosted[number])
-        needs_main = any(type(job.model).__module__ == "__main__" for job in jobs)
+        needs_main = any(job.is_from_main for job in jobs)
         as_thread = self._config.workers == "threads"
         return Child(f"learner of agent {who}", learner_process, [host], as_thread=as_thread, needs_main=needs_main)
 
