@@ -12,14 +12,16 @@ MAY_IMPORT = {
     "errors": set(),
     "files": set(),
     "settings": {"errors"},
+    "plugins": {"errors"},
     "processes": {"errors"},
     "replay": {"processes", "files", "errors"},
     "worlds": {"errors"},
     "models": {"replay", "settings", "files", "errors"},
     "agents": {"models", "worlds", "replay", "errors"},
     "training": {"agents", "models", "worlds", "replay", "processes", "settings", "files", "errors"},
-    "games": {"training", "agents", "models", "worlds", "settings", "errors"},
-    "cli": {"games", "training", "models", "settings", "errors"},
+    "rollouts": {"processes", "plugins", "settings", "files", "errors"},
+    "games": {"training", "agents", "models", "worlds", "plugins", "settings", "errors"},
+    "cli": {"games", "rollouts", "training", "models", "settings", "errors"},
     "__init__": {"agents", "models", "replay", "training", "worlds"},
 }
 

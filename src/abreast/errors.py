@@ -32,6 +32,10 @@ class WorkerError(AbreastError):
     """A worker process could not start, or died once too often; its own stack is the cause of this error."""
 
 
+class RolloutError(AbreastError):
+    """The manager of environments was asked for something it cannot do."""
+
+
 class GameError(AbreastError):
     """A game is not found, or does not keep the contract of a game."""
 

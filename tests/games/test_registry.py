@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import yaml
 
+from abreast import plugins
 from abreast.cli import run
 from abreast.errors import GameError
 from abreast.games import Game, find_game, list_games, registry
@@ -51,11 +52,11 @@ def test_random_play_keeps_world_and_grid_in_step(name):
 
 def test_installed_packages_add_games(monkeypatch):
     points = [
-        EntryPoint("mine", "abreast.games.treasurehunt:GAME", registry.GROUP),
-        EntryPoint("broken", "no_such_module:GAME", registry.GROUP),
-        EntryPoint("wrong", "abreast.games.treasurehunt:TreasurehuntEnv", registry.GROUP),
+        EntryPoint("mine", "abreast.games.treasurehunt:GAME", registry.GAMES.group),
+        EntryPoint("broken", "no_such_module:GAME", registry.GAMES.group),
+        EntryPoint("wrong", "abreast.games.treasurehunt:TreasurehuntEnv", registry.GAMES.group),
     ]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points if group == registry.GROUP else [])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == registry.GAMES.group else [])
     assert {"mine", "broken", "treasurehunt"} <= set(list_games())
     assert isinstance(find_game("mine"), Game)
     with pytest.raises(GameError, match=r"the game 'broken' \(no_such_module:GAME\) does not load"):
@@ -65,8 +66,8 @@ def test_installed_packages_add_games(monkeypatch):
 
 
 def test_a_broken_game_does_not_hide_the_others(monkeypatch, capsys):
-    points = [EntryPoint("broken", "no_such_module:GAME", registry.GROUP)]
-    monkeypatch.setattr(registry, "entry_points", lambda group: points)
+    points = [EntryPoint("broken", "no_such_module:GAME", registry.GAMES.group)]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points)
     assert run(["games"]) == 0
     printed = capsys.readouterr().out
     assert "does not load" in printed and "treasurehunt" in printed

@@ -6,21 +6,18 @@ A game package exposes `GAME`, a `Game`. An installed package adds its own with
     mygame = "my_package.mygame:GAME"
 """
 
-import importlib
-import pkgutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import Any
 
-from abreast.errors import ConfigError, GameError, WorldError, nearest
+from abreast.errors import ConfigError, GameError, WorldError
+from abreast.plugins import Plugins
 from abreast.settings import apply_overrides, read_yaml
 from abreast.training import Config, Environment, parse_config
 from abreast.worlds import Gridworld
 
-GROUP = "abreast.games"
+GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
 
 
 @dataclass(frozen=True)
@@ -63,15 +60,12 @@ class Game:
 
 def list_games() -> list[str]:
     """The names of all games that can be found, whether or not they load."""
-    return sorted(_sources())
+    return GAMES.names()
 
 
 def find_game(name: str) -> Game:
     """The game of that name."""
-    sources = _sources()
-    if name not in sources:
-        raise GameError(f"there is no game {name!r}: {nearest(name, sources)}")
-    game = sources[name]()
+    game = GAMES.find(name)
     if not isinstance(game, Game):
         raise GameError(f"the game {name!r} is {game!r}, expected an abreast.games.Game.")
     return game
@@ -86,23 +80,3 @@ def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
             continue  # an empty heading in a YAML file changes nothing
         merged[key] = merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
     return merged
-
-
-def _sources() -> dict[str, Callable[[], Any]]:
-    package = importlib.import_module(__package__)
-    sources: dict[str, Callable[[], Any]] = {
-        module.name: partial(_own, module.name) for module in pkgutil.iter_modules(package.__path__) if module.ispkg
-    }
-    sources.update({point.name: partial(_installed, point) for point in entry_points(group=GROUP)})
-    return sources
-
-
-def _own(name: str) -> Any:
-    return importlib.import_module(f"{__package__}.{name}").GAME
-
-
-def _installed(point: EntryPoint) -> Any:
-    try:
-        return point.load()
-    except Exception as error:
-        raise GameError(f"the game {point.name!r} ({point.value}) does not load: {error!r}.") from error

@@ -1,0 +1,1 @@
+"""Rollouts: hundreds of text environments, stepped side by side."""

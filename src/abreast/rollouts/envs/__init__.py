@@ -1,0 +1,1 @@
+"""One folder per environment; each exposes its `KIND`."""
