@@ -1,5 +1,6 @@
 """Small stand-ins shared by the tests."""
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import numpy as np
 from abreast.games import find_game
 from abreast.models import BaseModel, algorithm
 from abreast.training import Environment
+from abreast.training.environment import RunResult
 
 
 class TinyObservation:
@@ -53,3 +55,14 @@ def small_game(*overrides: str, game: str = "treasurehunt") -> Environment:
 def timeless(records: Any) -> list[dict[str, Any]]:
     """Epoch records without what depends on the clock."""
     return [{key: value for key, value in record.items() if key != "time"} for record in records]
+
+
+def outcome(env: Environment, run: Callable[..., RunResult]) -> Any:
+    """Everything that has to be identical: metrics, weights, target, moments, counters, random streams, replay."""
+    epochs = timeless(run(animate=False, logging=False).epochs)
+    learned = []
+    for agent in env.agents:
+        facts, arrays = agent.model.learned()
+        rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
+        learned.append((facts, [array.tobytes() for array in arrays], rows.states.tobytes(), agent.model.epsilon))
+    return epochs, learned

@@ -1,7 +1,10 @@
 """Named ways to die, for the tests of those who have to live with it."""
 
+import contextlib
 import os
+import random
 import signal
+import threading
 import time
 
 from abreast.models import DQN
@@ -41,3 +44,34 @@ class Unpicklable(DQN):
         super().__init__(*args, **kwargs)
         self.file = open(os.devnull)  # noqa: SIM115, PTH123 (it is to stay open)
         self.function = lambda: self.file
+
+
+@contextlib.contextmanager
+def harm(host, how, every_s, times):
+    """Do harm to the processes that the newest instance of a class supervises, one after the other, while something runs."""
+    hosts, stop = [], threading.Event()
+    original = host.__init__
+
+    def noticed(self, *args, **kwargs):
+        original(self, *args, **kwargs)
+        hosts.append(self)
+
+    def strike():
+        chance = random.Random(1)
+        done = 0
+        while not stop.wait(every_s * chance.uniform(0.5, 1.5)) and done < times:
+            pids = [pid for pid in (hosts[-1]._supervisor.pids.values() if hosts else []) if pid]
+            if pids:
+                with contextlib.suppress(ProcessLookupError):
+                    how(chance.choice(pids))
+                    done += 1
+
+    host.__init__ = noticed
+    thread = threading.Thread(target=strike)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+        host.__init__ = original

@@ -3,11 +3,9 @@
 import contextlib
 import logging
 import os
-import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -23,21 +21,10 @@ from abreast.training.actor import collect_pass
 from abreast.training.config import MPConfig
 from abreast.training.learner import Trained
 from abreast.training.system import HostedLearners, MARLMultiprocessingSystem
-from fakes import small_game, timeless
+from fakes import outcome, small_game, timeless
 
 EPOCHS = 20
 BASE = (f"experiment.epochs={EPOCHS}", "experiment.num_agents=5")
-
-
-def outcome(env, run):
-    """Everything that has to be identical: metrics, weights, target, moments, counters, random streams, replay."""
-    epochs = timeless(run(animate=False, logging=False).epochs)
-    learned = []
-    for agent in env.agents:
-        facts, arrays = agent.model.learned()
-        rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
-        learned.append((facts, [array.tobytes() for array in arrays], rows.states.tobytes(), agent.model.epsilon))
-    return epochs, learned
 
 
 def sequential(*overrides):
@@ -146,37 +133,6 @@ def test_an_agents_weights_do_not_change_by_a_bit_when_anothers_data_does():
 # ---- survives
 
 
-@contextlib.contextmanager
-def harm_learners(harm, every_s, times):
-    """Do harm to learner processes, one after the other, while something runs."""
-    systems, stop = [], threading.Event()
-    original = HostedLearners.__init__
-
-    def noticed(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        systems.append(self)
-
-    def strike():
-        chance = random.Random(1)
-        done = 0
-        while not stop.wait(every_s * chance.uniform(0.5, 1.5)) and done < times:
-            pids = [pid for pid in (systems[-1]._supervisor.pids.values() if systems else []) if pid]
-            if pids:
-                with contextlib.suppress(ProcessLookupError):
-                    harm(chance.choice(pids))
-                    done += 1
-
-    HostedLearners.__init__ = noticed
-    thread = threading.Thread(target=strike)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
-        HostedLearners.__init__ = original
-
-
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
 @pytest.mark.xdist_group("system")
 def test_learners_killed_at_random_change_nothing(schedule, caplog):
@@ -190,7 +146,7 @@ def test_learners_killed_at_random_change_nothing(schedule, caplog):
     calm_env = small_game(*settings, f"multiprocessing.schedule={schedule}", "multiprocessing.workers=inline")
     calm = outcome(calm_env, calm_env.run_experiment_mp)
     env = small_game(*settings, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")
-    with harm_learners(lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.04, times=30):
+    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.04, times=30):
         assert outcome(env, env.run_experiment_mp) == calm
     assert caplog.text.count("SIGKILL, often out of memory; restarted") >= 10
     assert "goes on from update" in caplog.text
@@ -207,7 +163,7 @@ def test_a_frozen_learner_is_killed_and_restarted_and_the_result_is_unchanged(ca
     calm_env = small_game(*settings)
     calm = outcome(calm_env, calm_env.run_experiment)
     env = small_game(*settings, "multiprocessing.learner_timeout=1.0")
-    with harm_learners(lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
+    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
         assert outcome(env, env.run_experiment_mp) == calm
     assert "did nothing for 1 s" in caplog.text
 
@@ -218,7 +174,7 @@ def test_a_frozen_learner_does_not_hold_up_the_others_in_free():
         "model.algorithm=dqn", "experiment.epochs=400", "experiment.num_agents=5", "multiprocessing.num_workers=5",
         "multiprocessing.schedule=free", "multiprocessing.learner_timeout=60", "multiprocessing.publish_interval=1",
     )  # fmt: skip
-    with harm_learners(lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.02, times=1):
+    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.02, times=1):
         started = time.monotonic()
         env.run_experiment_mp(animate=False, logging=False)
         assert time.monotonic() - started < 50  # not the timeout
@@ -407,6 +363,10 @@ def explode():
 env.world.transition = explode
 """
 
+ACTORS = """
+env = small_game("model.algorithm=dqn", "experiment.epochs=100000", "multiprocessing.num_actors=2")
+"""
+
 ENDS = {
     "normal end": ("lockstep", 5, "", None, 0),
     "exception in the environment": ("pipelined", 50, EXPLODE, None, 1),
@@ -414,6 +374,8 @@ ENDS = {
     "terminated": ("free", 100_000, "", signal.SIGTERM, -signal.SIGTERM),
     "killed": ("pipelined", 100_000, "", signal.SIGKILL, -signal.SIGKILL),
     "killed in free": ("free", 100_000, "", signal.SIGKILL, -signal.SIGKILL),
+    "killed with several actors": ("pipelined", 100_000, ACTORS, signal.SIGKILL, -signal.SIGKILL),
+    "ctrl-c with several actors": ("pipelined", 100_000, ACTORS, signal.SIGINT, -signal.SIGINT),
 }
 
 

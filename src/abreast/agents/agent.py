@@ -95,6 +95,10 @@ class MovingAgent(Agent):
     """Pictures by direction, for agents that look where they go."""
     facing: str = "down"
 
+    def reset(self) -> None:
+        super().reset()
+        self.face("down")
+
     def movement(self, action: int) -> Location:
         """Where an action leads: the next cell in its direction, or the same cell for actions that do not move."""
         name = self.action_spec.get_readable_action(action)

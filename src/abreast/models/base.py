@@ -103,6 +103,7 @@ class BaseModel:
         config: ModelConfig,
         seed: np.random.SeedSequence,
         lanes: int = 1,
+        device: str = "cpu",
     ) -> None:
         self.observation, self.n_actions, self.config = observation, n_actions, config
         choosing, remembering, self._learning_seed = seed.spawn(3)
@@ -123,6 +124,18 @@ class BaseModel:
     def memory_options(self) -> dict[str, Any]:
         """How this model's replay differs from the plain one: `n_step`, `extras`."""
         return {}
+
+    def choose_from(self, seed: np.random.SeedSequence) -> None:
+        """Draw choices from another random stream."""
+        self.choosing_rng = np.random.default_rng(seed)
+
+    def choosing(self) -> dict[str, Any]:
+        """Where the random streams of choosing are, to go on from there (`set_choosing`)."""
+        return {"rng": self.choosing_rng.bit_generator.state}
+
+    def set_choosing(self, state: dict[str, Any]) -> None:
+        """Choose on from where `choosing` was."""
+        self.choosing_rng.bit_generator.state = state["rng"]
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         """The number of the action chosen in a state (one frame; models that stack frames remember the last ones)."""
@@ -198,8 +211,9 @@ class RandomModel(BaseModel):
         config: ModelConfig,
         seed: np.random.SeedSequence,
         lanes: int = 1,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes)
+        super().__init__(observation, n_actions, config, seed, lanes, device)
         self.epsilon = 1.0
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:

@@ -15,21 +15,22 @@ ALIGNMENT = 16
 class FlatParameters:
     """Moves the parameters of `network` into one block, and, if it learns, their gradients into another."""
 
-    def __init__(self, network: nn.Module, learns: bool) -> None:
+    def __init__(self, network: nn.Module, learns: bool, device: str = "cpu") -> None:
+        network.to(device)
         self._shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
         offset = 0
         self._offsets: dict[str, int] = {}
         for name, shape in self._shapes.items():
             self._offsets[name] = offset
             offset += -(-shape.numel() // ALIGNMENT) * ALIGNMENT
-        self.values = nn.Parameter(torch.zeros(offset), requires_grad=learns)
+        self.values = nn.Parameter(torch.zeros(offset, device=device), requires_grad=learns)
         network.requires_grad_(learns)
         places = self.views(self.values.data)
         for name, parameter in network.named_parameters():
             places[name].copy_(parameter.data)
             parameter.data = places[name]
         if learns:
-            self.values.grad = torch.zeros(offset)
+            self.values.grad = torch.zeros(offset, device=device)
             gradients = self.views(self.values.grad)
             for name, parameter in network.named_parameters():
                 parameter.grad = gradients[name]
@@ -62,8 +63,8 @@ class Adam:
     def step(self) -> None:
         """One step down the gradient."""
         self.steps += 1
+        steps = torch.tensor(float(self.steps), device=self.mean.device)
         torch._fused_adam_(
-            [self._block.values.data], [self._block.gradients], [self.mean], [self.square], [],
-            [torch.tensor(float(self.steps))], lr=self._learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8,
-            amsgrad=False, maximize=False,
+            [self._block.values.data], [self._block.gradients], [self.mean], [self.square], [], [steps],
+            lr=self._learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip

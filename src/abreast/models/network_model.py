@@ -1,7 +1,7 @@
 """What models with a network have in common: choosing from stacked frames, one block of weights, Adam, files.
 
-online   learns; its weights, gradients and Adam's moments are one block each
-policy   chooses; a copy of `online` taken when an epoch starts, so that learning can go on beside it
+online   learns, on `device`; its weights, gradients and Adam's moments are one block each
+policy   chooses, on the CPU; a copy of `online` taken when an epoch starts, so that learning can go on beside it
 """
 
 import json
@@ -36,18 +36,20 @@ class NetworkModel(BaseModel):
         config: ModelConfig,
         seed: np.random.SeedSequence,
         lanes: int = 1,
+        device: str = "cpu",
     ) -> None:
         if np.dtype(observation.dtype).kind not in "uif":
             raise ConfigError(
                 f"model.algorithm {config.algorithm} needs numbers to learn from, but the observation is made of"
                 f" {np.dtype(observation.dtype)}: use one-hot or RGB observations."
             )
-        super().__init__(observation, n_actions, config, seed, lanes)
+        super().__init__(observation, n_actions, config, seed, lanes, device)
         self.input_size = config.n_frames * int(np.prod(observation.input_size))
-        self.learning_generator = generator_from(self._learning_seed)
+        self.device = device
+        self.learning_generator = generator_from(self._learning_seed, device)
         self.frames = FrameStack(lanes, config.n_frames, observation.input_size, observation.scale)
-        self.online, self.online_block = self._flat_network(learns=True)
-        self.policy, self.policy_block = self._flat_network(learns=False)
+        self.online, self.online_block = self._flat_network(learns=True, device=device)
+        self.policy, self.policy_block = self._flat_network(learns=False, device="cpu")
         self.initialise(self.online)
         self.optimiser = Adam(self.online_block, config.learning_rate)
         self._adopted: Tensor | None = None
@@ -84,7 +86,7 @@ class NetworkModel(BaseModel):
 
     def as_input(self, states: NDArray[Any]) -> Tensor:
         """Stacked frames of a batch as rows for the network."""
-        inputs = torch.from_numpy(states).view(len(states), self.input_size).to(torch.float32)
+        inputs = torch.from_numpy(states).view(len(states), self.input_size).to(self.device).to(torch.float32)
         return inputs if self.observation.scale == 1.0 else inputs * self.observation.scale
 
     def descend(self, loss: Tensor) -> None:
@@ -96,15 +98,15 @@ class NetworkModel(BaseModel):
         gradients.mul_(shrink)
         self.optimiser.step()
 
-    def _flat_network(self, learns: bool) -> tuple[Any, FlatParameters]:
+    def _flat_network(self, learns: bool, device: str) -> tuple[Any, FlatParameters]:
         network = self.make_network()
-        return network, FlatParameters(network, learns)
+        return network, FlatParameters(network, learns, device)
 
     # ---- what moves between the one who learns and the one who chooses
 
     def learned(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
         facts = {**self.counters(), "memory_rng": self.memory.rng.bit_generator.state}
-        blocks = [block.numpy() for block in self.blocks().values()]
+        blocks = [block.cpu().numpy() for block in self.blocks().values()]
         return facts, [*blocks, self.learning_generator.get_state().numpy()]
 
     def set_learned(self, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
@@ -139,7 +141,7 @@ class NetworkModel(BaseModel):
         self.optimiser.steps = int(counters["gradient_steps"])
 
     def save(self, path: Path) -> None:
-        tensors = {name: view.contiguous() for name, view in self._parts().items()}
+        tensors = {name: view.cpu().contiguous() for name, view in self._parts().items()}
         about = {"format": FORMAT, "algorithm": self.config.algorithm, "epsilon": self.epsilon, **self.counters()}
         write_whole(path, safetensors.torch.save(tensors, metadata={"abreast": json.dumps(about)}))
 
@@ -175,9 +177,9 @@ class NetworkModel(BaseModel):
         }
 
 
-def generator_from(seed: np.random.SeedSequence) -> torch.Generator:
+def generator_from(seed: np.random.SeedSequence, device: str = "cpu") -> torch.Generator:
     """A torch generator seeded from a NumPy seed."""
-    return torch.Generator().manual_seed(int(seed.generate_state(1, np.uint64)[0]))
+    return torch.Generator(device).manual_seed(int(seed.generate_state(1, np.uint64)[0]))
 
 
 def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
@@ -49,9 +50,10 @@ class ValueModel(NetworkModel):
         config: ValueConfig,
         seed: np.random.SeedSequence,
         lanes: int = 1,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes)
-        self.target, self.target_block = self._flat_network(learns=False)
+        super().__init__(observation, n_actions, config, seed, lanes, device)
+        self.target, self.target_block = self._flat_network(learns=False, device=device)
         self.target_block.values.copy_(self.online_block.values.data)
 
     @abstractmethod
@@ -101,12 +103,15 @@ class ValueModel(NetworkModel):
 
     def tensors_of(self, batch: Batch) -> "Tensors":
         """A batch as tensors."""
-        valid = torch.from_numpy(batch.valid).to(torch.float32)
+        valid = self._there(batch.valid).to(torch.float32)
         return Tensors(
             states=self.as_input(batch.states),
-            actions=torch.from_numpy(batch.actions),
-            rewards=torch.from_numpy(batch.rewards),
+            actions=self._there(batch.actions),
+            rewards=self._there(batch.rewards),
             next_states=self.as_input(batch.next_states),
-            discounts=torch.from_numpy(batch.discounts),
+            discounts=self._there(batch.discounts),
             weights=valid / valid.sum().clamp(min=1.0),
         )
+
+    def _there(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)

@@ -34,6 +34,10 @@ class Ring:
         """Begin, or begin again, with this many rows in each lane; for the writer, while nobody reads."""
         self._cursors[:] = written
 
+    def rewind(self, lane: int, written: int) -> None:
+        """Go on with this row of a lane; for the writer, while nobody reads the rows from there on."""
+        self._cursors[lane] = written
+
     def write(self, lane: int, row: Mapping[str, Any]) -> None:
         """Add a row. It can be seen only when it is whole."""
         written = self._cursors.item(lane)

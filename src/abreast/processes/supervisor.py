@@ -42,6 +42,7 @@ class Supervisor:
         self._on_restart, self._on_give_up = on_restart, on_give_up
         self._children: dict[int, Child] = {}
         self._busy: dict[int, float] = {}
+        self._failures: dict[int, Failed] = {}
         self._replaced_one = False
         self.restarts = [0] * len(heartbeats)
 
@@ -128,21 +129,27 @@ class Supervisor:
         raise WorkerError(f"{child.name} could not start: {reason}.")
 
     def _hear(self, number: int) -> list[Any]:
-        """Everything a worker has said; if its line is dead, it is replaced."""
+        """Everything a worker has said; if its line is dead and it said nothing more, it is replaced.
+
+        Its last words come first: what it did counts, and is not to be done again by the one in its place.
+        """
         child = self._children[number]
         said: list[Any] = []
+        is_dead = False
         try:
-            while child.connection.poll():
+            while number not in self._failures and child.connection.poll():
                 message = child.connection.recv()
                 if isinstance(message, Failed):
-                    self._replace(number, f"failed: {message.error}", message)
-                    return said
-                said.append(message)
+                    self._failures[number] = message
+                else:
+                    said.append(message)
         except (EOFError, OSError):
-            self._replace(number, f"died: {child.cause_of_death()}")
-            return said
-        if not child.is_alive:
-            self._replace(number, f"died: {child.cause_of_death()}")
+            is_dead = True
+        if not said:
+            if (failure := self._failures.pop(number, None)) is not None:
+                self._replace(number, f"failed: {failure.error}", failure)
+            elif is_dead or not child.is_alive:
+                self._replace(number, f"died: {child.cause_of_death()}")
         return said
 
     def _look_for_silence(self) -> None:

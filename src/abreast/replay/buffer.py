@@ -127,10 +127,19 @@ class Buffer:
     def end_episode(self, lane: int = 0, done: bool = False) -> None:
         """The episode in this lane ended with the newest row: for good (`done`), or cut, say, by its turn limit."""
         if self._age[lane]:
-            at = lane, (int(self._ring.written()[lane]) - 1) % self._ring.rows
-            # Readers may see the row already, but not a next one, so they take its episode for unfinished until then.
-            self._ring.fields["dones"][at] = done
-            self._ring.fields["last"][at] = True
+            self.cut(lane, done)
+        self._age[lane] = 0
+
+    def cut(self, lane: int, done: bool = False) -> None:
+        """The newest row of this lane, whoever wrote it, is the last of its episode."""
+        at = lane, (int(self._ring.written()[lane]) - 1) % self._ring.rows
+        # Readers may see the row already, but not a next one, so they take its episode for unfinished until then.
+        self._ring.fields["dones"][at] = done
+        self._ring.fields["last"][at] = True
+
+    def rewind(self, lane: int, written: int) -> None:
+        """Forget the newest rows of a lane, down to this many ever written; while nobody looks at them."""
+        self._ring.rewind(lane, written)
         self._age[lane] = 0
 
     def clear(self) -> None:

@@ -1,5 +1,6 @@
 """Replay in shared memory: the actor writes, the learner of the same agent samples."""
 
+import copy
 from typing import Any
 
 from abreast.processes.memory import SharedBlock
@@ -10,7 +11,7 @@ from abreast.replay.buffer import Buffer
 class SharedReplayBuffer(Buffer):
     """A `Buffer` whose rows lie in shared memory. Pickled into a child, it is the same buffer, not an empty one.
 
-    One writer (`add`, `end_episode`), one reader (`sample`, `trajectory`).
+    One writer a lane (`add`, `end_episode`), one reader (`sample`, `trajectory`).
     """
 
     def __init__(
@@ -36,6 +37,12 @@ class SharedReplayBuffer(Buffer):
         """The shared twin of a buffer, holding the same rows, in a block that has room for it."""
         twin = cls(buffer.capacity, buffer.obs_shape, slack=slack, block=block, prefix=prefix, **buffer.options())
         twin.take_over(buffer)
+        return twin
+
+    def separate(self) -> "SharedReplayBuffer":
+        """The same rows through a handle of its own, as a process gets it by pickling; for a thread."""
+        twin = copy.copy(self)
+        twin.rng, twin._age = copy.deepcopy(self.rng), self._age.copy()
         return twin
 
     def _make_ring(self) -> Ring:

@@ -62,11 +62,24 @@ class MPConfig(Section):
     num_workers: int | None = Field(None, ge=1)
     """Processes that host the learners; none: one per agent, but not more than there are cores."""
     num_envs: int = Field(1, ge=1)
-    """Lanes: copies of the environment played side by side, also in the sequential run. Agents choose for all at once."""
+    """Lanes: copies of the environment an actor plays side by side, also in the sequential run; agents choose for all."""
+    num_actors: int = Field(1, ge=1)
+    """Actors, each with lanes of its own: the first plays here, the others in processes; the sequential run, one by one."""
+    device: str = "auto"
+    """Where learners compute: auto (a GPU if there is one), cpu, cuda, cuda:1 … Also in the sequential run."""
+    device_per_agent: bool = False
+    """Whether agents are dealt out to all GPUs in turn, instead of all using the first."""
     learner_timeout: float = Field(30.0, gt=0)
     """Seconds without a sign of life after which a learner that has something to do is killed and restarted."""
+    actor_timeout: float = Field(30.0, gt=0)
+    """Seconds without a sign of life after which an actor process is killed and restarted."""
     max_restarts: int = Field(3, ge=0)
-    """How often a learner process is restarted before it is given up."""
+    """How often a learner or actor process is restarted before it is given up."""
+
+    @property
+    def lanes(self) -> int:
+        """Lanes of all actors together: how many epochs are played in a pass."""
+        return self.num_envs * self.num_actors
 
     @classmethod
     def from_experiment_config(cls, config: object) -> "MPConfig":
@@ -84,9 +97,13 @@ class Config(Section, Generic[M, W]):
     world: W
     multiprocessing: MPConfig = Field(default_factory=MPConfig)
 
+    def __reduce__(self) -> Any:
+        """As values, because a class made from parameters cannot be found by name in another process."""
+        return parse_config, (self.model_dump(), type(self.world))
+
     @pydantic.model_validator(mode="after")
     def _fits(self) -> Self:
-        lanes = self.multiprocessing.num_envs
+        lanes = self.multiprocessing.lanes
         passes = -(-self.experiment.train_interval // lanes)
         rows = passes * lanes * self.experiment.max_turns
         if self.model.on_policy and rows > self.model.buffer_capacity:

@@ -6,7 +6,8 @@ run_experiment, run_experiment_mp   play_and_learn (schedule.py)   who waits for
                                       RunRecord (record.py)        metrics, progress, animations, models
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, NamedTuple
@@ -20,6 +21,8 @@ from abreast.replay import Buffer
 from abreast.settings import OpenSection, Section
 from abreast.training.actor import collect_pass, take_turn
 from abreast.training.config import Config, parse_config
+from abreast.training.crew import Crew
+from abreast.training.devices import device_for
 from abreast.training.learner import compute_threads
 from abreast.training.record import EpochRecord, Logger, RunRecord
 from abreast.training.schedule import LAGS, InlineLearners, play_and_learn
@@ -37,6 +40,18 @@ class RunResult(NamedTuple):
     """Agents whose learner failed once too often, and why; they have stopped learning, the others have not."""
 
 
+@dataclass(frozen=True)
+class Blueprint:
+    """How to build an environment again: its class, its world before anything was put into it, its configuration."""
+
+    kind: "type[Environment]"
+    world: Gridworld
+    config: Config[Any, Any]
+
+    def __call__(self) -> "Environment":
+        return self.kind(self.world.copy(), self.config)
+
+
 class Environment:
     """A world with learning agents in it.
 
@@ -50,6 +65,7 @@ class Environment:
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
     _lends_models: list[Agent] | None = None
+    _factory: "Callable[[], Environment] | None" = None
 
     def __init__(self, world: Gridworld, config: Mapping[str, Any] | Config[Any, Any]) -> None:
         self.config = parse_config(config, self.world_section)
@@ -59,8 +75,9 @@ class Environment:
         self.agents = []
         self.world.reseed(self._seed(0))
         self.world.create_world()
-        self._blank_world = self.world.copy() if self.config.multiprocessing.num_envs > 1 else None
+        self._blank_world = self.world.copy() if self.config.multiprocessing.lanes > 1 else None
         self._lanes: list[Environment] = [self]
+        self._first_lane = 0
         self.setup_agents()
         self._check_independence()
         self.populate_environment()
@@ -82,8 +99,9 @@ class Environment:
         if self._lends_models is not None:
             return self._lends_models[agent].model
         config: ModelConfig = self.config.model
-        lanes = self.config.multiprocessing.num_envs
-        return algorithm(config.algorithm)(observation, n_actions, config, self.agent_seed(agent), lanes)
+        parallel = self.config.multiprocessing
+        seed, device = self.agent_seed(agent), device_for(agent, parallel)
+        return algorithm(config.algorithm)(observation, n_actions, config, seed, parallel.lanes, device)
 
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         """The seed of agent number `agent`, for models made by hand."""
@@ -123,10 +141,32 @@ class Environment:
 
     @property
     def lanes(self) -> "list[Environment]":
-        """This environment and the copies of it that are played beside it, `multiprocessing.num_envs` in all."""
+        """This environment and the copies of it that its actor plays beside it, `multiprocessing.num_envs` in all."""
         while len(self._lanes) < self.config.multiprocessing.num_envs:
-            self._lanes.append(self._make_lane(len(self._lanes)))
+            self._lanes.append(self._make_lane(self._first_lane + len(self._lanes)))
         return self._lanes
+
+    @property
+    def factory(self) -> "Callable[[], Environment]":
+        """Builds another environment like this one, wherever there are several actors; can be set to one of your own."""
+        if self._factory is None:
+            assert self._blank_world is not None, "asked for with a single lane"
+            return Blueprint(type(self), self._blank_world, self.config)
+        return self._factory
+
+    @factory.setter
+    def factory(self, factory: "Callable[[], Environment]") -> None:
+        self._factory = factory
+
+    def become_actor(self, number: int) -> None:
+        """Play as actor `number` of several: with lanes and random streams of its own. Actor 0 is the one with the agents
+        that learn; the others only choose.
+        """
+        self._first_lane = number * self.config.multiprocessing.num_envs
+        self.world.reseed(self._seed(0, self._first_lane))
+        for index, agent in enumerate(self.agents):
+            agent.lane = self._first_lane
+            agent.model.choose_from(self._seed(1, index, number))
 
     def _make_lane(self, lane: int) -> "Environment":
         """A copy with a world and bodies of its own, whose agents choose with the models of this one."""
@@ -159,7 +199,7 @@ class Environment:
         threads = compute_threads(self.config.experiment.compute_threads)
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
             learners = InlineLearners([agent.model for agent in self.agents])
-            play_and_learn(self, learners, LAGS["lockstep"], record)
+            play_and_learn(self, Crew(self), learners, LAGS["lockstep"], record)
         return RunResult(record.epochs, record.folder)
 
     def run_experiment_mp(

@@ -109,9 +109,7 @@ class Job:
 
     def separate(self) -> "Job":
         """The same job with handles of its own on memory and published state, as a process gets them by pickling."""
-        memory = copy.copy(self.memory)
-        memory.rng = copy.deepcopy(self.memory.rng)
-        return Job(self.agent, copy.copy(self.model), memory, copy.copy(self.shared))
+        return Job(self.agent, copy.copy(self.model), self.memory.separate(), copy.copy(self.shared))
 
     def publish(self, model: BaseModel, version: int, number: int, result: Round) -> None:
         """Publish what the model has learned up to a round, and what that round and those just before it came to."""

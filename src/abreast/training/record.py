@@ -88,7 +88,7 @@ class RunRecord:
     def camera(self, epoch: int) -> "Camera | None":
         """What films the first lane of the pass that begins with this epoch, if it is to be filmed."""
         period = self._env.config.experiment.record_period
-        lanes = len(self._env.lanes)
+        lanes = self._env.config.multiprocessing.lanes
         if not self._animate or self.folder is None or -epoch % period >= lanes:  # a multiple of it is in this pass
             return None
         self._cameras[epoch] = Camera(self._env, self.folder / "replays" / f"epoch_{epoch:06d}.gif")

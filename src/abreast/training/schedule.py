@@ -11,12 +11,12 @@ round is finished.
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from abreast.models import BaseModel
-from abreast.training.actor import Played, collect_pass
+from abreast.training.actor import Played
 from abreast.training.health import symptoms
 from abreast.training.learner import Round, train_round
 
@@ -74,33 +74,50 @@ class _Pass:
     collect_s: float
 
 
-def play_and_learn(env: "Environment", learners: Learners, lag: int, record: "RunRecord") -> None:
+class Actors(Protocol):
+    """Those who play, wherever they live."""
+
+    def play(self, epoch: int, count: int, rounds: int, before_turn: Callable[[], None] | None) -> list[Played]:
+        """Play `count` epochs from number `epoch` on, each in a lane of its own, with what `rounds` rounds have learned.
+
+        `before_turn` is called before each turn of the first lane and at its end.
+        """
+
+    def health(self) -> dict[str, Any]:
+        """How they are, for the record."""
+
+
+def play_and_learn(env: "Environment", actors: Actors, learners: Learners, lag: int, record: "RunRecord") -> None:
     """The experiment: play passes, train a round after each, at most `lag` rounds behind, and keep the record."""
     experiment = env.config.experiment
     unfinished: deque[_Pass] = deque()
+    rounds = 0
 
     def finish_oldest() -> None:
+        nonlocal rounds
         done = unfinished.popleft()
         started = time.perf_counter()
         results = learners.finish(done.number)
+        rounds += 1
         waited = time.perf_counter() - started
         for offset, (played, epsilon) in enumerate(zip(done.played, done.epsilons, strict=True)):
             share = 1 / len(done.played)
             seconds = {"collect_s": done.collect_s * share, "train_s": waited * share}
-            record.epoch(done.epoch + offset, played, results, epsilon, {**seconds, **learners.health()})
+            health = {**actors.health(), **learners.health()}
+            record.epoch(done.epoch + offset, played, results, epsilon, {**seconds, **health})
 
     last = env.epochs_played + experiment.epochs
     number = 0
     while env.epochs_played < last:
         while lag and len(unfinished) >= lag:
             finish_oldest()
-        epoch, lanes = env.epochs_played, env.lanes[: last - env.epochs_played]
+        epoch, count = env.epochs_played, min(env.config.multiprocessing.lanes, last - env.epochs_played)
         started = time.perf_counter()
-        played = collect_pass(lanes, epoch, record.camera(epoch))
+        played = actors.play(epoch, count, rounds, record.camera(epoch))
         collected = time.perf_counter() - started
-        env.epochs_played += len(lanes)
+        env.epochs_played += count
         due = env.epochs_played // experiment.train_interval - epoch // experiment.train_interval
-        unfinished.append(_Pass(number, epoch, played, _decay(env, len(lanes)), collected))
+        unfinished.append(_Pass(number, epoch, played, _decay(env, count), collected))
         learners.submit(number, due)
         if not lag:
             finish_oldest()

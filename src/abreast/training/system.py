@@ -35,9 +35,10 @@ from abreast.processes.supervisor import Supervisor
 from abreast.processes.worker import Child, start_server
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.training.config import MPConfig
+from abreast.training.crew import Crew, HostedCrew, check_factory
 from abreast.training.learner import FREE, Free, Host, Job, Round, Stop, Train, Trained, learner_process, results_in
 from abreast.training.record import EpochRecord, RunRecord
-from abreast.training.schedule import LAGS, InlineLearners, Learners, play_and_learn
+from abreast.training.schedule import LAGS, Actors, InlineLearners, Learners, play_and_learn
 from abreast.training.weights import create_shared_models
 
 if TYPE_CHECKING:
@@ -53,6 +54,7 @@ class MARLMultiprocessingSystem:
         self.env, self.agents = env, agents
         self.config = MPConfig.from_experiment_config(config)
         self._learners: Learners | None = None
+        self._actors: Actors | None = None
         self._recipes = [] if self.config.workers == "inline" else [_recipe(i, a.model) for i, a in enumerate(agents)]
         workers = self.config.num_workers
         if workers is not None and workers > len(agents):
@@ -61,25 +63,37 @@ class MARLMultiprocessingSystem:
                 f" worker, so the others would idle. Lower num_workers to {len(agents)} or less."
             )
 
+        if self.config.num_actors > 1 and self.config.workers == "processes":
+            check_factory(env)
+
     def start(self) -> None:
-        """Make the shared memory and start the learners; returns when all are ready."""
+        """Make the shared memory and start learners and actors; returns when all are ready."""
         slack = 2 * self.env.config.experiment.max_turns  # rows of the passes played while a round looks at its window
         if self.config.workers == "inline":
             self._learners = PrivateLearners(self.agents, slack)
-        else:
-            threads = self.env.config.experiment.compute_threads
-            self._learners = HostedLearners(self.agents, self._recipes, self.config, slack, threads)
+            self._actors = Crew(self.env)
+            return
+        threads = self.env.config.experiment.compute_threads
+        learners = HostedLearners(self.agents, self._recipes, self.config, slack, threads)
+        self._learners = learners
+        try:
+            self._actors = Crew(self.env) if self.config.num_actors == 1 else learners.make_crew(self.env)
+        except BaseException:
+            learners.close()
+            raise
 
     def run(self, record: RunRecord | None = None) -> list[EpochRecord]:
         """Play and learn for `experiment.epochs` epochs; returns what each came to. Without a `record`, writes nothing."""
-        assert self._learners is not None, "start comes before run"
+        assert self._learners is not None and self._actors is not None, "start comes before run"
         quietly = RunRecord(self.env, animate=False, logging=False, logger=None, output_dir=None)
         with nullcontext(record) if record is not None else quietly as kept:
-            play_and_learn(self.env, self._learners, LAGS[self.config.schedule], kept)
+            play_and_learn(self.env, self._actors, self._learners, LAGS[self.config.schedule], kept)
         return kept.epochs
 
     def stop(self) -> None:
-        """End the learners in order; the agents hold what was learned."""
+        """End actors and learners in order; the agents hold what was learned."""
+        if isinstance(self._actors, HostedCrew):
+            self._actors.close()
         if isinstance(self._learners, PrivateLearners | HostedLearners):
             self._learners.close()
 
@@ -123,7 +137,7 @@ class HostedLearners:
         self._models: list[BaseModel] = [agent.model for agent in agents]
         self.given_up: dict[int, Exception] = {}
         self._hosted = _spread_over(len(agents), config.num_workers or min(len(agents), os.cpu_count() or 1))
-        self._shared = create_shared_models(self._models, config.mode)
+        self._shared = create_shared_models(self._models, config.mode, readers=config.num_actors)
         self._block = self._make_block(slack)
         self._own = [model.memory for model in self._models]
         self._jobs = []
@@ -139,7 +153,7 @@ class HostedLearners:
         self._next = 0
         self._last = [Round(None, model.updates) for model in self._models]
         self._versions, self._lags = [0] * len(agents), [0] * len(agents)
-        start_server(["abreast.training.learner"])
+        start_server(["abreast.training"])
         self._supervisor = Supervisor(
             self._make_host,
             self._block["heartbeats"],
@@ -156,6 +170,11 @@ class HostedLearners:
         if config.schedule == "free":
             for number in range(len(self._hosted)):
                 self._supervisor.watch(number)
+
+    def make_crew(self, env: "Environment") -> HostedCrew:
+        """Actors in processes of their own, who write and read the same shared memory."""
+        memories = [job.memory for job in self._jobs]
+        return HostedCrew(env, self._config, memories, self._shared, self._block)
 
     # ---- rounds
 
@@ -255,7 +274,10 @@ class HostedLearners:
             model.memory = memory.take_over(model.memory)
 
     def _make_block(self, slack: int) -> SharedBlock:
-        layout: dict[str, Any] = {"heartbeats": ((len(self._hosted),), np.float64)}
+        layout: dict[str, Any] = {
+            "heartbeats": ((len(self._hosted),), np.float64),
+            "actor_heartbeats": ((self._config.num_actors - 1,), np.float64),
+        }
         for index, (model, shared) in enumerate(zip(self._models, self._shared, strict=True)):
             layout |= shared.layout()
             layout |= SharedReplayBuffer.layout(model.memory, slack, f"replay{index}.")
@@ -272,7 +294,15 @@ def _recipe(index: int, model: BaseModel) -> BaseModel | tuple[Any, ...]:
     if isinstance(model, NetworkModel):
         seen = model.observation
         plain = PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale)
-        return type(model), plain, model.n_actions, model.config, np.random.SeedSequence(0), model.memory.lanes
+        return (
+            type(model),
+            plain,
+            model.n_actions,
+            model.config,
+            np.random.SeedSequence(0),
+            model.memory.lanes,
+            model.device,
+        )
     without_memory = copy.copy(model)
     without_memory.memory = None  # type: ignore[assignment]
     try:

@@ -5,6 +5,7 @@ one value of a `Latest`:   │ facts (JSON) │ weights │ target, Adam's momen
                             └────────── read when a learner starts, and when a run ends ──────────┘
 """
 
+import copy
 import json
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -48,10 +49,16 @@ class SharedModel:
         """The arrays it needs in a shared block."""
         return latest_layout(self._prefix, self._starts[-1], self._readers)
 
-    def attach(self, block: SharedBlock, reader: int = 0) -> None:
-        """Take its place in the block."""
-        self._block, self._latest = block, Latest(block, self._prefix, self._mode, reader)
+    def attach(self, block: SharedBlock, reader: int = 0) -> "SharedModel":
+        """Take its place in the block, as one of its readers (or as the writer)."""
+        self._block, self._reader = block, reader
+        self._latest = Latest(block, self._prefix, self._mode, reader)
         self._whole = Latest(block, self._prefix, "snapshot", reader)
+        return self
+
+    def for_reader(self, reader: int) -> "SharedModel":
+        """The same place, for another reader."""
+        return copy.copy(self).attach(self._block, reader)
 
     def publish(self, version: int, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
         """Make this the newest state."""
@@ -95,12 +102,12 @@ class SharedModel:
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self.attach(self._block)
+        self.attach(self._block, self._reader)
 
 
-def create_shared_models(models: Sequence[BaseModel], mode: Mode) -> list[SharedModel]:
+def create_shared_models(models: Sequence[BaseModel], mode: Mode, readers: int = 1) -> list[SharedModel]:
     """A place for what each model learns; their `layout`s go into one shared block, which they then `attach`."""
-    return [SharedModel(f"model{index}.", model.learned()[1], mode) for index, model in enumerate(models)]
+    return [SharedModel(f"model{index}.", model.learned()[1], mode, readers) for index, model in enumerate(models)]
 
 
 def publish_model(model: BaseModel, shared: SharedModel, version: int, **facts: Any) -> None:

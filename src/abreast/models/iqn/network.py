@@ -22,7 +22,8 @@ class IQNNetwork(nn.Module):
         self.fraction = Linear(config.n_cosines, hidden)
         self.trunk = NoisyLinear(hidden, hidden)
         self.dueling = NoisyLinear(hidden, 1 + n_actions)  # column 0: value of the state; the others: advantages
-        self.frequencies = math.pi * torch.arange(1, config.n_cosines + 1)
+        self.frequencies: Tensor
+        self.register_buffer("frequencies", math.pi * torch.arange(1, config.n_cosines + 1), persistent=False)
 
     def draw_noise(self, generator: torch.Generator) -> None:
         """New noise for the noisy layers, used until the next draw."""

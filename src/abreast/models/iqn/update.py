@@ -1,5 +1,7 @@
 """IQN: how it chooses and what it descends."""
 
+from typing import Any
+
 import numpy as np
 import torch
 from torch import Tensor
@@ -34,10 +36,12 @@ class IQN(ValueModel):
         config: IQNConfig,
         seed: np.random.SeedSequence,
         lanes: int = 1,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes)
+        super().__init__(observation, n_actions, config, seed, lanes, device)
         self.choosing_generator = generator_from(seed.spawn(1)[0])
         self.midpoints = (torch.arange(config.n_quantiles) + 0.5) / config.n_quantiles
+        self._midpoints_there = self.midpoints.to(device)
         self._embedded_midpoints: Tensor | None = None
 
     def make_network(self) -> IQNNetwork:
@@ -46,6 +50,17 @@ class IQN(ValueModel):
     def initialise(self, network: IQNNetwork) -> None:  # type: ignore[override]
         for layer in (network.state, network.fraction, network.trunk, network.dueling):
             layer.initialise(self.learning_generator)
+
+    def choose_from(self, seed: np.random.SeedSequence) -> None:
+        super().choose_from(seed)
+        self.choosing_generator = generator_from(seed.spawn(1)[0])
+
+    def choosing(self) -> dict[str, Any]:
+        return {**super().choosing(), "generator": self.choosing_generator.get_state().numpy()}
+
+    def set_choosing(self, state: dict[str, Any]) -> None:
+        super().set_choosing(state)
+        self.choosing_generator.set_state(torch.from_numpy(state["generator"].copy()))
 
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
@@ -60,12 +75,12 @@ class IQN(ValueModel):
     def loss(self, batch: Batch) -> Tensor:
         states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch)
         shape = (len(actions), self.config.n_quantiles)
-        fractions_BK = torch.rand(shape, generator=self.learning_generator)
-        next_fractions_BJ = torch.rand(shape, generator=self.learning_generator)
+        fractions_BK = torch.rand(shape, generator=self.learning_generator, device=self.device)
+        next_fractions_BJ = torch.rand(shape, generator=self.learning_generator, device=self.device)
         self.online.draw_noise(self.learning_generator)
         with torch.no_grad():
             self.target.draw_noise(self.learning_generator)
-            best_B = self.online.preferences(next_states, self.online.embed(self.midpoints)).argmax(dim=1)
+            best_B = self.online.preferences(next_states, self.online.embed(self._midpoints_there)).argmax(dim=1)
             next_BJA = self.target(next_states, self.target.embed(next_fractions_BJ))
             next_BJ = _of_action(next_BJA, best_B)
             target_BJ = rewards[:, None] + discounts[:, None] * next_BJ

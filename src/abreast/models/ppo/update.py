@@ -42,8 +42,9 @@ class PPO(NetworkModel):
         config: PPOConfig,
         seed: np.random.SeedSequence,
         lanes: int = 1,
+        device: str = "cpu",
     ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes)
+        super().__init__(observation, n_actions, config, seed, lanes, device)
         self.epsilon = 0.0
         self._log_chances = np.full(lanes, np.nan, dtype=np.float32)
         self._learned = np.zeros(lanes, dtype=np.int64)
@@ -90,7 +91,7 @@ class PPO(NetworkModel):
             return None
         losses = []
         for _ in range(self.config.gradient_steps):
-            order = torch.randperm(count, generator=self.learning_generator)
+            order = torch.randperm(count, generator=self.learning_generator, device=self.device)
             for part in torch.split(order, self.config.batch_size):
                 states, actions, before, advantages, returns = (column[part] for column in rows)
                 loss = clipped_loss(
@@ -109,16 +110,18 @@ class PPO(NetworkModel):
             trajectory = self.memory.trajectory(lane, int(self._learned[lane]))
             states = self.as_input(trajectory.states)
             with torch.no_grad():
-                values_N = self.online.values(states).numpy()
+                values_N = self.online.values(states).cpu().numpy()
             advantages_N = advantages_of(trajectory, values_N, self.config.gamma, self.config.gae_lambda)
-            usable = torch.from_numpy(trajectory.valid)
+            usable = torch.from_numpy(trajectory.valid).to(self.device)
             columns = (
                 trajectory.actions,
                 trajectory.extras["log_chance"],
                 advantages_N,
                 advantages_N + values_N,
             )
-            parts.append(_Rows(states[usable], *(torch.from_numpy(column)[usable] for column in columns)))
+            parts.append(
+                _Rows(states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns))
+            )
         self._learned[:] = self.memory.written
         rows = _Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
         spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)

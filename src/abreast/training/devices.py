@@ -1,0 +1,33 @@
+"""Which device an agent's learner computes on."""
+
+import re
+
+import torch
+
+from abreast.errors import ConfigError
+from abreast.training.config import MPConfig
+
+
+def device_for(agent: int, config: MPConfig) -> str:
+    """The device of agent number `agent`: a name torch knows, of a device that is there."""
+    gpus = torch.cuda.device_count()
+    name = config.device
+    if name == "auto":
+        name = "cuda" if gpus else "cpu"
+    if name == "cpu":
+        return "cpu"
+    match = re.fullmatch(r"cuda(?::(\d+))?", name)
+    if match is None:
+        raise ConfigError(f"multiprocessing.device is {name!r}: expected auto, cpu, cuda or cuda:<number>.")
+    if match[1] is not None and config.device_per_agent:
+        raise ConfigError(
+            f"multiprocessing.device is {name!r}, one GPU, but device_per_agent deals agents out to all of them:"
+            " say cuda, or leave device_per_agent out."
+        )
+    number = agent % max(gpus, 1) if config.device_per_agent else int(match[1] or 0)
+    if number >= gpus:
+        there = "there is none" if not gpus else f"there {'is' if gpus == 1 else 'are'} {gpus} (the first is cuda:0)"
+        raise ConfigError(
+            f"multiprocessing.device is {name!r}, but of GPUs that torch can use {there}: set it to cpu or auto."
+        )
+    return f"cuda:{number}"

@@ -1,0 +1,207 @@
+"""Several actors: the same result wherever they play, and whoever dies."""
+
+import contextlib
+import os
+import signal
+
+import pytest
+import torch
+
+import villains
+from abreast.errors import ConfigError, WorkerError
+from abreast.processes.worker import RemoteTraceback
+from abreast.training.crew import HostedCrew
+from abreast.training.environment import Blueprint
+from fakes import outcome, small_game
+
+ACTORS = (
+    "model.algorithm=dqn",
+    "experiment.epochs=20",
+    "multiprocessing.num_envs=2",
+    "multiprocessing.num_actors=3",
+    "multiprocessing.num_workers=2",
+)
+
+
+def inline(*overrides):
+    env = small_game(*ACTORS, *overrides, "multiprocessing.workers=inline")
+    return outcome(env, env.run_experiment_mp)
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
+@pytest.mark.parametrize("workers", ["inline", "threads", "processes"])
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
+@pytest.mark.xdist_group("system")
+def test_several_actors_play_the_same_wherever_they_are(algorithm, workers, mode):
+    settings = (*ACTORS, f"model.algorithm={algorithm}")
+    alone = small_game(*settings)
+    sequential = outcome(alone, alone.run_experiment)
+    settings += (f"multiprocessing.workers={workers}", f"multiprocessing.mode={mode}")
+    env = small_game(*settings, "multiprocessing.schedule=lockstep")
+    assert outcome(env, env.run_experiment_mp) == sequential
+    env = small_game(*settings, "multiprocessing.schedule=pipelined")
+    assert outcome(env, env.run_experiment_mp) == inline(f"model.algorithm={algorithm}")
+
+
+def test_every_lane_of_every_actor_is_played_and_none_twice():
+    env = small_game(*ACTORS, "experiment.epochs=7")
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert [record["epoch"] for record in result.epochs] == list(range(7))
+    written = [agent.model.memory.written.tolist() for agent in env.agents]
+    assert written == [[20, 10, 10, 10, 10, 10]] * 2
+    rewards = {tuple(record["reward_per_agent"]) for record in result.epochs}
+    assert len(rewards) > 3, "the actors play one and the same game"
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
+@pytest.mark.xdist_group("system")
+def test_actors_killed_at_random_change_nothing(schedule, caplog):
+    settings = ("experiment.epochs=300", f"multiprocessing.schedule={schedule}")
+    calm = inline(*settings)
+    env = small_game(*ACTORS, *settings, "multiprocessing.max_restarts=1000")
+    with villains.harm(HostedCrew, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=10):
+        assert outcome(env, env.run_experiment_mp) == calm
+    assert caplog.text.count("SIGKILL, often out of memory; restarted") >= 3
+
+
+@pytest.mark.xdist_group("system")
+def test_a_killed_actor_in_free_leaves_whole_episodes():
+    env = small_game(*ACTORS, "experiment.epochs=200", "multiprocessing.schedule=free", "model.buffer_capacity=20000")
+    with villains.harm(HostedCrew, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=3):
+        env.run_experiment_mp(animate=False, logging=False)
+    for agent in env.agents:
+        for lane in range(6):
+            ages = agent.model.memory._ring.fields["age"][lane]
+            last = agent.model.memory._ring.fields["last"][lane]
+            written = int(agent.model.memory.written[lane])
+            starts = [row for row in range(1, written) if ages[row] == 0]
+            assert starts and all(last[row - 1] for row in starts)
+
+
+@pytest.mark.xdist_group("system")
+def test_a_frozen_actor_is_killed_and_replaced(caplog):
+    settings = ("experiment.epochs=60", "multiprocessing.schedule=lockstep")
+    calm = inline(*settings)
+    env = small_game(*ACTORS, *settings, "multiprocessing.actor_timeout=1.0")
+    with villains.harm(HostedCrew, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
+        assert outcome(env, env.run_experiment_mp) == calm
+    assert "did nothing for 1 s" in caplog.text
+
+
+# ---- factories
+
+
+def broken_factory():
+    raise FileNotFoundError("the map of the world is missing")
+
+
+def factory_with_too_few_agents():
+    return small_game(*ACTORS, "experiment.num_agents=1")
+
+
+def breaks_later():
+    env = small_game(*ACTORS)
+
+    def explode():
+        raise ZeroDivisionError("the world broke")
+
+    env.world.transition = explode
+    return env
+
+
+@pytest.mark.parametrize("workers", ["processes", "threads"])
+@pytest.mark.xdist_group("system")
+def test_a_factory_that_fails_in_the_child_shows_its_own_stack(workers):
+    env = small_game(*ACTORS, f"multiprocessing.workers={workers}")
+    env.factory = broken_factory
+    with pytest.raises(WorkerError, match="actor 1 could not start: FileNotFoundError: the map") as caught:
+        env.run_experiment_mp(animate=False, logging=False)
+    assert isinstance(caught.value.__cause__, RemoteTraceback)
+    assert "in broken_factory" in str(caught.value.__cause__)
+    assert type(env.agents[0].model.memory).__name__ == "Buffer", "the agents did not get their memories back"
+
+
+@pytest.mark.xdist_group("system")
+def test_a_factory_with_other_agents_is_refused():
+    env = small_game(*ACTORS)
+    env.factory = factory_with_too_few_agents
+    with pytest.raises(WorkerError, match="factory made 1 agents, expected 2"):
+        env.run_experiment_mp(animate=False, logging=False)
+
+
+@pytest.mark.xdist_group("system")
+def test_an_actor_that_fails_every_time_ends_the_run_with_its_stack():
+    env = small_game(*ACTORS, "multiprocessing.max_restarts=1")
+    env.factory = breaks_later
+    with pytest.raises(WorkerError, match=r"actor 1 .*failed: ZeroDivisionError: the world broke.*given up") as caught:
+        env.run_experiment_mp(animate=False, logging=False)
+    assert "in explode" in str(caught.value.__cause__)
+
+
+def test_an_environment_that_cannot_be_sent_is_refused_before_anything_starts(tmp_path):
+    env = small_game(*ACTORS)
+    env.factory = lambda: env
+    with pytest.raises(ConfigError, match="num_actors is 3, but TreasurehuntEnv cannot be built in another process"):
+        env.run_experiment_mp(output_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_default_factory_builds_the_same_environment_again():
+    env = small_game(*ACTORS)
+    assert isinstance(env.factory, Blueprint)
+    twin = env.factory()
+    assert twin.config is env.config and len(twin.agents) == len(env.agents)
+    assert twin.world is not env.world
+
+
+def test_what_an_interrupted_pass_wrote_is_forgotten():
+    env = small_game(*ACTORS, "experiment.epochs=400")
+
+    def interrupt():
+        if env.epochs_played == 60 and env.turn == 5:
+            raise KeyboardInterrupt
+
+    env.world.transition = interrupt
+    with contextlib.suppress(KeyboardInterrupt):
+        env.run_experiment_mp(animate=False, logging=False)
+    for agent in env.agents:
+        assert agent.model.memory.written.tolist()[2:] == [100] * 4
+
+
+def test_an_actor_goes_on_from_where_another_was():
+    """The streams told after a pass are all there is to know: a second actor plays the next pass as the first would."""
+    from abreast.training.actor import collect_pass
+    from abreast.training.crew import _build_actor, _set_streams, _streams
+
+    env = small_game(*ACTORS, "model.algorithm=iqn")
+    first, second = _build_actor(env.factory, 1), _build_actor(env.factory, 1)
+    collect_pass(first.lanes, 0)
+    _set_streams(second, _streams(first))
+    assert collect_pass(second.lanes, 2) == collect_pass(first.lanes, 2)
+    assert collect_pass(_build_actor(env.factory, 2).lanes, 2) != collect_pass(first.lanes, 2)
+
+
+# ---- devices
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        (["multiprocessing.device=gpu"], "multiprocessing.device is 'gpu': expected auto, cpu, cuda or cuda:<number>"),
+        (["multiprocessing.device=cuda:99"], "'cuda:99', but of GPUs that torch can use there"),
+        (["multiprocessing.device=cuda:0", "multiprocessing.device_per_agent=true"], "one GPU, but device_per_agent"),
+    ],
+)
+def test_a_device_that_does_not_exist_is_refused(settings, says):
+    with pytest.raises(ConfigError, match=says):
+        small_game(*settings)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
+def test_learners_on_a_gpu_learn_the_same_in_lockstep_as_in_sequence(algorithm):
+    settings = ("experiment.epochs=20", f"model.algorithm={algorithm}", "multiprocessing.device=cuda")
+    alone = small_game(*settings)
+    env = small_game(*settings, "multiprocessing.schedule=lockstep", "multiprocessing.num_workers=2")
+    assert alone.agents[0].model.online_block.values.is_cuda
+    assert outcome(env, env.run_experiment_mp) == outcome(alone, alone.run_experiment)
