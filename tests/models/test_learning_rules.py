@@ -65,7 +65,7 @@ def test_preferences_rank_actions_like_the_mean_of_their_quantiles():
     frames = torch.rand(50, model.input_size)
     with torch.no_grad():
         means = model.policy(frames, model.policy.embed(model.midpoints)).mean(1)
-        ranked = model.preferences(frames)
+        ranked = model.evaluate(frames)
     assert torch.equal(means.argsort(1), ranked.argsort(1))
     differences = (means - ranked) - (means - ranked).mean(1, keepdim=True)
     assert differences.abs().max() < 1e-5

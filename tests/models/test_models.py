@@ -269,10 +269,10 @@ def test_noise_differs_between_epochs_and_agents_but_not_within_an_epoch():
     for each in (model, other):
         each.start_epoch_action(epoch=0)
     frames = torch.rand(1, model.input_size)
-    first, second = model.preferences(frames), model.preferences(frames)
+    first, second = model.evaluate(frames), model.evaluate(frames)
     model.start_epoch_action(epoch=1)
     assert torch.equal(first, second)
-    assert not torch.equal(first, model.preferences(frames))
+    assert not torch.equal(first, model.evaluate(frames))
 
 
 def test_an_episode_that_ends_for_one_agent_alone_begins_a_new_stack():

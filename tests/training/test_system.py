@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from rich.console import Console
 
 import villains
 from abreast.errors import ConfigError, WorkerError
@@ -20,6 +21,7 @@ from abreast.training import parse_config
 from abreast.training.actor import collect_pass
 from abreast.training.config import MPConfig
 from abreast.training.learner import Trained
+from abreast.training.progress import ProgressDisplay
 from abreast.training.system import HostedLearners, MARLMultiprocessingSystem
 from fakes import outcome, small_game, timeless
 
@@ -237,6 +239,42 @@ def test_metrics_tell_of_restarts_and_lag():
     times = [record["time"] for record in env.run_experiment_mp(animate=False, logging=False).epochs]
     assert all(each["restarts"] == 0 and len(each["lag_per_agent"]) == 2 for each in times)
     assert all(0 <= lag <= 2 for each in times for lag in each["lag_per_agent"])
+    assert all(len(each["learner_idle_s"]) == 2 for each in times)
+    assert all(wait > 0 for wait in times[-1]["learner_idle_s"])
+
+
+def test_metrics_tell_the_ratio_of_updates_to_steps():
+    env = small_game("model.algorithm=dqn", "experiment.epochs=8", "model.batch_size=10")
+    for _ in range(2):  # the second run counts anew
+        ratios = [r["updates_per_agent_step"] for r in env.run_experiment(animate=False, logging=False).epochs]
+        assert ratios == [pytest.approx(0.1)] * 8
+
+
+@pytest.mark.xdist_group("system")
+def test_weights_that_never_move_are_named(monkeypatch, caplog):
+    monkeypatch.setattr("abreast.training.system.STALE_S", 0.3)
+    env = small_game(
+        "model.algorithm=dqn", "experiment.epochs=400", "multiprocessing.num_workers=2", "multiprocessing.schedule=free",
+        "multiprocessing.publish_interval=1", "multiprocessing.learner_timeout=60",
+    )  # fmt: skip
+    env.world.transition = lambda: time.sleep(0.0005)  # the run lasts a few seconds
+    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.3, times=1):
+        env.run_experiment_mp(animate=False, logging=False)
+    named = [line for line in caplog.messages if "its weights have stayed at version" in line]
+    assert len(named) == 1
+
+
+def test_the_display_shows_the_health_of_the_learners():
+    env = small_game("model.algorithm=dqn", "multiprocessing.workers=threads")
+    record = env.run_experiment_mp(animate=False, logging=False).epochs[-1]
+    console = Console(width=160)
+    with console.capture() as shown:
+        display = ProgressDisplay(3)
+        display.show(record)
+        console.print(display._table(record))
+    text = shown.get()
+    assert "0 restarts" in text and "versions behind:" in text
+    assert "updates a step" in text and "waits: actor" in text
 
 
 def blind(env):

@@ -8,6 +8,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 
+def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """Rows through a linear layer; with N of them (N, outputs, inputs), each row of (N, …, inputs) through its own."""
+    if weight.dim() == 2:
+        return functional.linear(inputs, weight, bias)
+    rows = torch.baddbmm(bias[:, None], inputs.flatten(1, -2), weight.mT)
+    return rows.view(*inputs.shape[:-1], -1)
+
+
 class Linear(nn.Module):
     """A linear layer; `initialise` gives it its first weights."""
 
@@ -23,7 +31,7 @@ class Linear(nn.Module):
             self.bias.uniform_(-bound, bound, generator=generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return functional.linear(inputs, self.weight, self.bias)
+        return affine(inputs, self.weight, self.bias)
 
 
 class NoisyLinear(nn.Module):
@@ -39,8 +47,8 @@ class NoisyLinear(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs))
         self.weight_noise = nn.Parameter(torch.empty(outputs, inputs))
         self.bias_noise = nn.Parameter(torch.empty(outputs))
-        self._noisy_weight: Tensor | None = None
-        self._noisy_bias: Tensor | None = None
+        self.noisy: tuple[Tensor, Tensor] | None = None
+        """Weight and bias with the noise of the last draw."""
 
     def initialise(self, generator: torch.Generator) -> None:
         bound = math.sqrt(3.0 / self.weight.shape[1])
@@ -52,16 +60,14 @@ class NoisyLinear(nn.Module):
 
     def draw_noise(self, generator: torch.Generator) -> None:
         """New noise, used by every forward pass until the next draw."""
-        self._noisy_weight = torch.addcmul(
-            self.weight, self.weight_noise, torch.empty_like(self.weight).normal_(generator=generator)
-        )
-        self._noisy_bias = torch.addcmul(
-            self.bias, self.bias_noise, torch.empty_like(self.bias).normal_(generator=generator)
+        self.noisy = (
+            torch.addcmul(self.weight, self.weight_noise, torch.empty_like(self.weight).normal_(generator=generator)),
+            torch.addcmul(self.bias, self.bias_noise, torch.empty_like(self.bias).normal_(generator=generator)),
         )
 
     def forward(self, inputs: Tensor) -> Tensor:
-        assert self._noisy_weight is not None, "draw_noise comes before the first forward pass"
-        return functional.linear(inputs, self._noisy_weight, self._noisy_bias)
+        assert self.noisy is not None, "draw_noise comes before the first forward pass"
+        return affine(inputs, *self.noisy)
 
 
 def noisy_layers(network: nn.Module) -> Iterator[NoisyLinear]:

@@ -4,11 +4,12 @@ online   learns, on `device`; its weights, gradients and Adam's moments are one 
 policy   chooses, on the CPU; a copy of `online` taken when an epoch starts, so that learning can go on beside it
 """
 
+import copy
 import json
 from abc import abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import safetensors
@@ -63,8 +64,23 @@ class NetworkModel(BaseModel):
         """Give a network its first weights, drawn from `learning_generator`."""
 
     @abstractmethod
+    def evaluate(self, frames: Tensor) -> Tensor:
+        """What choosing decides by, from `policy`: a number per action for each row of stacked frames."""
+
+    @abstractmethod
+    def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
+        """The action for each row of evaluated frames."""
+
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
-        """The action for each row of stacked frames, by `policy`."""
+        """The action for each row of stacked frames."""
+        with torch.inference_mode():
+            return self.decide(self.evaluate(frames), lanes)
+
+    def stacked(self, network: nn.Module, models: Sequence[Any]) -> Self:
+        """A model whose `evaluate` does that of several models at once, given their networks stacked into one."""
+        twin = copy.copy(self)
+        twin.policy = network
+        return twin
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         return self.take_actions([state], [lane])[0]

@@ -57,10 +57,6 @@ class ValueModel(NetworkModel):
         self.target_block.values.copy_(self.online_block.values.data)
 
     @abstractmethod
-    def preferences(self, frames: Tensor) -> Tensor:
-        """Numbers that rank the actions, by `policy`: one row per row of stacked frames, highest is best."""
-
-    @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, to be descended."""
 
@@ -68,15 +64,22 @@ class ValueModel(NetworkModel):
         return {"n_step": self.config.n_step}
 
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
-        chances, dice = self.choosing_rng.random((2, len(frames))).tolist()
-        actions = [int(die * self.n_actions) for die in dice]
-        if max(chances) >= self.epsilon:
-            with torch.inference_mode():
-                preferred = self.preferences(frames).argmax(dim=1).tolist()
-            for row, chance in enumerate(chances):
-                if chance >= self.epsilon:
-                    actions[row] = preferred[row]
-        return actions
+        random = self._random_choices(len(lanes))
+        if None not in random:  # nobody asks the network
+            return random  # type: ignore[return-value]
+        with torch.inference_mode():
+            return _filled(random, self.evaluate(frames))
+
+    def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
+        return _filled(self._random_choices(len(lanes)), evaluated)
+
+    def _random_choices(self, rows: int) -> list[int | None]:
+        """A random action, with chance epsilon, for each row; None where the best one is to be taken."""
+        chances, dice = self.choosing_rng.random((2, rows)).tolist()
+        return [
+            int(die * self.n_actions) if chance < self.epsilon else None
+            for chance, die in zip(chances, dice, strict=True)
+        ]
 
     def train_step(self) -> float | None:
         if len(self.memory) < self.config.batch_size:
@@ -115,3 +118,9 @@ class ValueModel(NetworkModel):
 
     def _there(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
+
+
+def _filled(actions: list[int | None], evaluated: Tensor) -> list[int]:
+    """The actions, with the highest evaluated one where there is none yet."""
+    best: list[int] = evaluated.argmax(dim=1).tolist()
+    return [best[row] if action is None else action for row, action in enumerate(actions)]

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from abreast.agents import Agent
+from abreast.models.stacked import StackedChoice, can_be_stacked
 
 if TYPE_CHECKING:
     from abreast.training.environment import Environment
@@ -33,10 +34,11 @@ def collect_pass(
         env.reset()
     for model in models:
         model.start_epoch_action(epoch=epoch)
+    together = _together(lanes[0])
     while playing := [env for env in lanes if env.is_playing]:
         if before_turn is not None and first.is_playing:
             before_turn()
-        take_turn(playing)
+        take_turn(playing, together)
     if before_turn is not None:
         before_turn()
     for env in lanes:
@@ -47,8 +49,11 @@ def collect_pass(
     return [Played(env.turn, [agent.score for agent in env.agents]) for env in lanes]
 
 
-def take_turn(lanes: "Sequence[Environment]") -> None:
-    """One turn in every lane: the world changes by itself, then the agents see, choose, act and remember."""
+def take_turn(lanes: "Sequence[Environment]", together: StackedChoice | None = None) -> None:
+    """One turn in every lane: the world changes by itself, then the agents see, choose, act and remember.
+
+    `together` chooses for all agents at once, where they choose before anybody acts (`turn_order: simultaneous`).
+    """
     for env in lanes:
         env.turn += 1
         env.world.transition()
@@ -58,10 +63,20 @@ def take_turn(lanes: "Sequence[Environment]") -> None:
             _act_in_turn(bodies, lanes)
     else:
         states = [[body.pov(env.world) for body, env in zip(bodies, lanes, strict=True)] for bodies in everybody]
-        actions = [_choose(bodies, seen) for bodies, seen in zip(everybody, states, strict=True)]
+        if together is not None:
+            actions = together.take_actions(states, [body.lane for body in everybody[0]])
+        else:
+            actions = [_choose(bodies, seen) for bodies, seen in zip(everybody, states, strict=True)]
         for bodies, seen, chosen in zip(everybody, states, actions, strict=True):
             for body, env, state, action in zip(bodies, lanes, seen, chosen, strict=True):
                 body.perform(env.world, state, action)
+
+
+def _together(env: "Environment") -> StackedChoice | None:
+    models = [agent.model for agent in env.agents]
+    if env.config.experiment.turn_order != "simultaneous" or not can_be_stacked(models):
+        return None
+    return StackedChoice(models) if all(_chooses_by_model(agent) for agent in env.agents) else None
 
 
 def _act_in_turn(bodies: Sequence[Agent], lanes: "Sequence[Environment]") -> None:

@@ -87,6 +87,8 @@ class Trained:
     agent: int
     round: int
     result: Round
+    idle_s: float = 0.0
+    """How long its process had waited for this order."""
 
 
 @dataclass
@@ -169,11 +171,14 @@ def learner_process(connection: Connection, host: Host) -> None:
     if host.free is not None:
         _train_freely(connection, host, models, host.free)
         return
+    idle_since = time.perf_counter()
     while not isinstance(order := connection.recv(), Stop):
+        idle_s = time.perf_counter() - idle_since
         for job in host.jobs:
             with _blamed_on(job.agent):
                 result = _obey(job, models[job.agent], order, host)
-            connection.send(Trained(job.agent, order.round, result))
+            connection.send(Trained(job.agent, order.round, result, idle_s))
+        idle_since = time.perf_counter()
 
 
 def _obey(job: Job, model: BaseModel, order: Train, host: Host) -> Round:

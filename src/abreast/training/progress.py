@@ -76,6 +76,10 @@ class ProgressDisplay:
         table.add_row("all", f"[bold]{sum(rewards):.1f}", f"mean reward of {len(self._recent)} epochs", loss,
                       f"epsilon {record['epsilon']:.3f}")  # fmt: skip
         if "restarts" in record["time"]:
-            lags = " ".join(str(lag) for lag in record["time"]["lag_per_agent"])
-            table.add_row("learners", f"{record['time']['restarts']} restarts", f"versions behind: {lags}")
+            health = record["time"]
+            lags = " ".join(str(lag) for lag in health["lag_per_agent"])
+            restarts = health["restarts"] + health.get("actor_restarts", 0)
+            ratio = f"{record['updates_per_agent_step']:.3f} updates a step"
+            waits = f"waits: actor {health['train_s']:.2f} s, learners {max(health['learner_idle_s']):.2f} s"
+            table.add_row("learners", f"{restarts} restarts", f"versions behind: {lags}", ratio, waits)
         return table

@@ -43,6 +43,8 @@ class EpochRecord(TypedDict):
     epsilon: float
     agent_steps: int
     updates: int
+    updates_per_agent_step: float
+    """In this run so far: the update-to-data ratio."""
     time: dict[str, Any]
 
 
@@ -68,6 +70,7 @@ class RunRecord:
         self._cameras: dict[int, Camera] = {}
         self._warned: set[tuple[int, str]] = set()
         self._agent_steps = 0
+        self._updates_before = sum(agent.model.updates for agent in env.agents)
         self._seconds = 0.0
 
     def __enter__(self) -> "RunRecord":
@@ -105,6 +108,7 @@ class RunRecord:
         self._seconds += timing["collect_s"] + timing["train_s"]
         for agent, result in enumerate(trained):
             self._warn(agent, result.symptoms, epoch)
+        updates = sum(result.updates for result in trained)
         losses = [_finite(result.loss) for result in trained]
         known = [loss for loss in losses if loss is not None]
         record = EpochRecord(
@@ -115,7 +119,8 @@ class RunRecord:
             loss_per_agent=losses,
             epsilon=epsilon,
             agent_steps=self._agent_steps,
-            updates=sum(result.updates for result in trained),
+            updates=updates,
+            updates_per_agent_step=(updates - self._updates_before) / self._agent_steps if self._agent_steps else 0.0,
             time={
                 "elapsed_s": time.perf_counter() - self._started,
                 **timing,

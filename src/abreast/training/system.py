@@ -17,6 +17,7 @@ import copy
 import logging
 import os
 import pickle
+import time
 from collections import deque
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -45,6 +46,9 @@ if TYPE_CHECKING:
     from abreast.training.environment import Environment
 
 log = logging.getLogger("abreast")
+
+STALE_S = 5.0
+"""Seconds after which weights that have not moved, in the schedule free, are worth a warning."""
 
 
 class MARLMultiprocessingSystem:
@@ -153,6 +157,8 @@ class HostedLearners:
         self._next = 0
         self._last = [Round(None, model.updates) for model in self._models]
         self._versions, self._lags = [0] * len(agents), [0] * len(agents)
+        self._moved = [time.monotonic()] * len(agents)
+        self._idle_s = [0.0] * len(agents)
         start_server(["abreast.training"])
         self._supervisor = Supervisor(
             self._make_host,
@@ -214,15 +220,33 @@ class HostedLearners:
             version, facts, weights = shared.weights()
             self._models[agent].adopt(facts, weights)
             self._lags[agent], self._versions[agent] = version - self._versions[agent], version
-            self._last[agent] = results_in(facts)[FREE]
+            self._last[agent] = self._checked(agent, results_in(facts)[FREE])
         return list(self._last)
 
+    def _checked(self, agent: int, result: Round) -> Round:
+        """The result, with a symptom if the weights have not moved for long although there is enough to learn from."""
+        now, model = time.monotonic(), self._models[agent]
+        can_learn = isinstance(model, NetworkModel) and len(model.memory) >= model.config.batch_size
+        if self._lags[agent] or agent in self.given_up or not can_learn:
+            self._moved[agent] = now
+        if now - self._moved[agent] < STALE_S:
+            return result
+        stale = f"its weights have stayed at version {self._versions[agent]} for {STALE_S:g} s: is its learner at work?"
+        return result._replace(symptoms=[*result.symptoms, stale])
+
     def health(self) -> dict[str, Any]:
-        """How the learners are: restarts of their processes, and by how many versions each agent's play was behind."""
-        return {"restarts": sum(self._supervisor.restarts), "lag_per_agent": list(self._lags)}
+        """How the learners are: restarts of their processes, by how many versions each agent's play was behind, and how
+        long each learner had waited for something to do.
+        """
+        return {
+            "restarts": sum(self._supervisor.restarts),
+            "lag_per_agent": list(self._lags),
+            "learner_idle_s": list(self._idle_s),
+        }
 
     def _note(self, host: int, message: Any) -> None:
         assert isinstance(message, Trained), message
+        self._idle_s[message.agent] = message.idle_s
         if message.round >= self._next:  # an answer heard twice, before and after a restart, may come late
             self._answers.setdefault(message.round, {})[message.agent] = message.result
         orders = self._orders[host]

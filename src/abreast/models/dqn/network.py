@@ -23,5 +23,5 @@ class DQNNetwork(nn.Module):
         heads: Tensor = self.heads(torch.relu(self.trunk(torch.relu(self.state(states_BD)))))
         if not self.is_dueling:
             return heads
-        value_B1, advantage_BA = heads[:, :1], heads[:, 1:]
-        return value_B1 + advantage_BA - advantage_BA.mean(dim=1, keepdim=True)
+        value_B1, advantage_BA = heads[..., :1], heads[..., 1:]
+        return value_B1 + advantage_BA - advantage_BA.mean(dim=-1, keepdim=True)

@@ -26,7 +26,7 @@ class DQN(ValueModel):
         for layer in (network.state, network.trunk, network.heads):
             layer.initialise(self.learning_generator)
 
-    def preferences(self, frames: Tensor) -> Tensor:
+    def evaluate(self, frames: Tensor) -> Tensor:
         values: Tensor = self.policy(frames)
         return values
 

@@ -38,11 +38,12 @@ class IQNNetwork(nn.Module):
         """Numbers that rank the actions like their mean over the fractions, (B, A), for half the work of `forward`.
 
         The value of the state is the same for all actions, and the last layer is linear, so the mean can come first.
+        Stacked (see models/stacked.py), everything has a leading dimension more.
         """
         hidden_BH = self.state(states_BD).relu_()
-        features_BKH = self.trunk(hidden_BH[:, None, :] * embedded_KH).relu_()
-        both: Tensor = self.dueling(features_BKH.mean(dim=1))
-        return both[:, 1:]
+        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded_KH[..., None, :, :]).relu_()
+        both: Tensor = self.dueling(features_BKH.mean(dim=-2))
+        return both[..., 1:]
 
     def forward(self, states_BD: Tensor, embedded: Tensor) -> Tensor:
         """Quantiles of the return, (B, K, A); `embedded` is (B, K, H), or (K, H) for the same fractions everywhere."""

@@ -1,10 +1,11 @@
 """IQN: how it chooses and what it descends."""
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Self
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from abreast.models.base import ObservationShape
 from abreast.models.iqn.config import IQNConfig
@@ -68,9 +69,15 @@ class IQN(ValueModel):
             self.policy.draw_noise(self.choosing_generator)
             self._embedded_midpoints = self.policy.embed(self.midpoints)
 
-    def preferences(self, frames: Tensor) -> Tensor:
+    def evaluate(self, frames: Tensor) -> Tensor:
         assert self._embedded_midpoints is not None, "start_epoch_action comes before the first action"
         return self.policy.preferences(frames, self._embedded_midpoints)
+
+    def stacked(self, network: nn.Module, models: Sequence["IQN"]) -> Self:
+        twin = super().stacked(network, models)
+        embedded = [model._embedded_midpoints for model in models if model._embedded_midpoints is not None]
+        twin._embedded_midpoints = torch.stack(embedded)
+        return twin
 
     def loss(self, batch: Batch) -> Tensor:
         states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch)

@@ -23,7 +23,7 @@ class PPONetwork(nn.Module):
     def log_chances(self, states_BD: Tensor) -> Tensor:
         """Logarithms of the chances of the actions, (B, A)."""
         features = torch.tanh(self.policy_trunk(torch.tanh(self.policy_state(states_BD))))
-        return torch.log_softmax(self.policy_head(features), dim=1)
+        return torch.log_softmax(self.policy_head(features), dim=-1)
 
     def values(self, states_BD: Tensor) -> Tensor:
         """Values of the states, (B,)."""

@@ -61,11 +61,13 @@ class PPO(NetworkModel):
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
         network.value_head.initialise(self.learning_generator)
 
-    def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
-        with torch.inference_mode():
-            log_chances_LA = self.policy.log_chances(frames).numpy()
+    def evaluate(self, frames: Tensor) -> Tensor:
+        return self.policy.log_chances(frames)
+
+    def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
+        log_chances_LA = evaluated.numpy()
         reached_LA = np.cumsum(np.exp(log_chances_LA, dtype=np.float64), axis=1)
-        drawn_L = self.choosing_rng.random(len(frames)) * reached_LA[:, -1]
+        drawn_L = self.choosing_rng.random(len(lanes)) * reached_LA[:, -1]
         actions_L = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), self.n_actions - 1)
         self._log_chances[list(lanes)] = np.take_along_axis(log_chances_LA, actions_L[:, None], axis=1)[:, 0]
         return actions_L.tolist()  # type: ignore[no-any-return]

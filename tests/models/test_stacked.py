@@ -1,0 +1,71 @@
+"""Choosing for several agents at once gives what each would choose alone."""
+
+import numpy as np
+import pytest
+import torch
+
+from abreast.models.stacked import StackedChoice, can_be_stacked
+from fakes import make_model, outcome, small_game
+
+
+def agents(name, **settings):
+    models = [make_model(name, seed=seed, epsilon=0.3, **settings) for seed in range(4)]
+    for model in models:
+        model.start_epoch_action(epoch=0)
+    return models
+
+
+@pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
+def test_the_stack_evaluates_each_model_with_its_own_weights(name):
+    models = agents(name)
+    stack = StackedChoice(models)._all
+    frames_NBD = torch.rand(4, 3, models[0].input_size)
+    with torch.inference_mode():
+        alone = torch.stack([model.evaluate(frames) for model, frames in zip(models, frames_NBD, strict=True)])
+        torch.testing.assert_close(stack.evaluate(frames_NBD), alone)
+    assert not torch.allclose(alone[0], alone[1])
+
+
+@pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
+def test_actions_are_those_each_would_choose_alone(name):
+    together, alone = agents(name), agents(name)
+    stack = StackedChoice(together)
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        states = rng.integers(0, 2, size=(4, 1, 4)).astype(np.uint8)
+        expected = [model.take_actions(seen, [0]) for model, seen in zip(alone, states, strict=True)]
+        assert stack.take_actions(states, [0]) == expected
+
+
+def test_only_models_of_one_kind_and_shape_are_stacked():
+    assert can_be_stacked(agents("dqn"))
+    assert not can_be_stacked([make_model("dqn")])
+    assert not can_be_stacked([make_model("dqn"), make_model("iqn")])
+    assert not can_be_stacked([make_model("dqn"), make_model("dqn", hidden_size=8)])
+    assert not can_be_stacked([make_model("dqn"), make_model("dqn", n_actions=4)])
+    assert not can_be_stacked([make_model("random"), make_model("random")])
+
+
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_simultaneous_run_uses_it_and_stays_identical_in_parallel(lanes, monkeypatch):
+    settings = ("experiment.turn_order=simultaneous", "experiment.epochs=12", f"multiprocessing.num_envs={lanes}")
+    made = []
+    original = StackedChoice.__init__
+    monkeypatch.setattr(
+        StackedChoice, "__init__", lambda self, models: (made.append(models), original(self, models))[1]
+    )
+    alone, env = small_game(*settings), small_game(*settings, "multiprocessing.schedule=lockstep")
+    sequential = outcome(alone, alone.run_experiment)
+    assert len(made) == 12 // lanes
+    assert outcome(env, env.run_experiment_mp) == sequential
+
+
+def test_the_noise_of_a_new_epoch_reaches_the_stack():
+    models = agents("iqn")
+    before = StackedChoice(models)._all
+    for model in models:
+        model.start_epoch_action(epoch=1)
+    after = StackedChoice(models)._all
+    frames = torch.rand(4, 2, models[0].input_size)
+    with torch.inference_mode():
+        assert not torch.equal(before.evaluate(frames), after.evaluate(frames))
