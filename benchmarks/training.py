@@ -1,6 +1,6 @@
 """What is the parallel run worth? Agent-steps per second of each schedule, as a multiple of the sequential run.
 
-    python benchmarks/training.py [--lanes 8] [--workers 2] [--passes 12] [--repeats 3]
+    python benchmarks/training.py [--lanes 8] [--actors 1] [--agents 5] [--workers 2] [--device cpu] [--passes 12]
 
 The reference configuration (5 agents, 10x10 treasure hunt, IQN 250 wide, one update per agent per 50-turn epoch). All
 runs take turns within one process, so that a slow moment of the machine hits them alike; the ratio is the median over the
@@ -24,7 +24,7 @@ def build(lanes: int, epochs: int, agents: int, **parallel: Any) -> Treasurehunt
         "experiment": {"epochs": epochs, "max_turns": 50, "num_agents": agents},
         "model": {"algorithm": "iqn"},
         "world": {"height": 10, "width": 10, "gem_value": 10.0, "spawn_prob": 0.02},
-        "multiprocessing": {"num_envs": lanes, **parallel},
+        "multiprocessing": {"num_envs": lanes} | parallel,
     }
     return TreasurehuntEnv(TreasurehuntWorld(config), config)
 
@@ -42,27 +42,36 @@ def speed(env: TreasurehuntEnv, is_parallel: bool) -> float:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lanes", type=int, default=8)
+    parser.add_argument("--actors", type=int, default=1, help="the lanes are spread over so many actors")
     parser.add_argument("--agents", type=int, default=5)
+    parser.add_argument("--device", default="cpu")
     parser.add_argument("--workers", type=int, default=None)
     parser.add_argument("--passes", type=int, default=12)
     parser.add_argument("--repeats", type=int, default=3)
     arguments = parser.parse_args()
     lanes, epochs = arguments.lanes, arguments.lanes * arguments.passes
+    settings = {"num_workers": arguments.workers, "device": arguments.device}
+    each = {"num_envs": lanes // arguments.actors, "num_actors": arguments.actors}
     variants: dict[str, dict[str, Any] | None] = {
         "sequential": None,
-        "lockstep": {"schedule": "lockstep", "num_workers": arguments.workers},
-        "pipelined": {"schedule": "pipelined", "num_workers": arguments.workers},
-        "pipelined, double_buffer": {
-            "schedule": "pipelined", "num_workers": arguments.workers, "mode": "double_buffer"},
-    }  # fmt: skip
-    envs = {name: build(lanes, epochs, arguments.agents, **(what or {})) for name, what in variants.items()}
+        "lockstep": {"schedule": "lockstep", **each},
+        "pipelined": {"schedule": "pipelined", **each},
+        "pipelined, double_buffer": {"schedule": "pipelined", "mode": "double_buffer", **each},
+        "pipelined, threads": {"schedule": "pipelined", "workers": "threads", **each},
+    }
+    envs = {
+        name: build(lanes, epochs, arguments.agents, **{**settings, **(what or {})}) for name, what in variants.items()
+    }
     for name, env in envs.items():
         speed(env, variants[name] is not None)  # fill the replay, start the fork server
     speeds: dict[str, list[float]] = {name: [] for name in variants}
     for _ in range(arguments.repeats):
         for name, env in envs.items():
             speeds[name].append(speed(env, variants[name] is not None))
-    print(f"{os.cpu_count()} cores, {arguments.agents} agents, {lanes} lanes, {epochs} epochs a run")
+    print(
+        f"{os.cpu_count()} cores, {arguments.agents} agents, {lanes} lanes, {arguments.actors} actors,"
+        f" device {arguments.device}, {epochs} epochs a run"
+    )
     for name, values in speeds.items():
         ratio = median(value / base for value, base in zip(values, speeds["sequential"], strict=True))
         print(f"  {name:26} {median(values):8,.0f} agent-steps/s   {ratio:.2f} times sequential")

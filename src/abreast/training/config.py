@@ -60,7 +60,7 @@ class MPConfig(Section):
     max_updates_per_step: float | None = Field(None, gt=0)
     """Most updates per agent-step in the schedule free; none: as many as there is time for."""
     num_workers: int | None = Field(None, ge=1)
-    """Processes that host the learners; none: one per agent, but not more than there are cores."""
+    """Processes that host the learners; none: one per agent, not more than cores, nor than two for each GPU."""
     num_envs: int = Field(1, ge=1)
     """Lanes: copies of the environment an actor plays side by side, also in the sequential run; agents choose for all."""
     num_actors: int = Field(1, ge=1)

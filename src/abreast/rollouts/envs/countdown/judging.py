@@ -1,0 +1,52 @@
+"""What an answer is worth."""
+
+import re
+from enum import Enum
+from fractions import Fraction
+
+from abreast.rollouts.envs.countdown.expression import LONGEST, ExpressionError, parse
+from abreast.rollouts.envs.countdown.tasks import Task
+
+_CLOSE_ENOUGH = Fraction(1, 100_000)
+_CLAIMED_VALUE = re.compile(r"\s*-?[0-9]+(\.[0-9]+)?\s*")
+
+
+class Verdict(Enum):
+    """How an answer came out."""
+
+    CORRECT = "correct"
+    WRONG_VALUE = "wrong value"
+    WRONG_NUMBERS = "wrong numbers"
+    UNREADABLE = "unreadable"
+
+
+REWARDS = {Verdict.CORRECT: 1.0, Verdict.WRONG_VALUE: 0.1, Verdict.WRONG_NUMBERS: 0.0, Verdict.UNREADABLE: 0.0}
+
+
+def judge(answer: str, task: Task) -> Verdict:
+    """The verdict on an answer, of whatever length or content."""
+    if len(answer) > LONGEST:
+        return Verdict.UNREADABLE
+    try:
+        expression = parse(_expression_in(answer))
+    except ExpressionError:
+        return Verdict.UNREADABLE
+    if sorted(expression.numbers) != sorted(task.numbers):
+        return Verdict.WRONG_NUMBERS
+    if expression.value is None or abs(expression.value - task.target) >= _CLOSE_ENOUGH:
+        return Verdict.WRONG_VALUE
+    return Verdict.CORRECT
+
+
+def _expression_in(answer: str) -> str:
+    """The expression alone, without `<answer>` tags around it or `= value` behind it.
+
+    The claimed value must be a number, but which one does not matter: the expression speaks for itself.
+    """
+    _, opened, tagged = answer.rpartition("<answer>")
+    if opened:
+        answer = tagged.partition("</answer>")[0]
+    expression, equals, claimed = answer.partition("=")
+    if equals and not _CLAIMED_VALUE.fullmatch(claimed):
+        raise ExpressionError("what follows the equals sign is not a number")
+    return expression

@@ -1,0 +1,78 @@
+"""Tasks: generated so that each can be solved, or read from a file."""
+
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from abreast.errors import ConfigError
+from abreast.rollouts.envs.countdown.config import CountdownConfig
+from abreast.rollouts.envs.countdown.expression import MOST_DIGITS
+from abreast.rollouts.envs.countdown.records import read_records
+
+MOST_NUMBERS = 32
+LARGEST = 10**MOST_DIGITS - 1
+"""The largest number an answer can hold, so the largest a task may ask for."""
+
+
+class Task(NamedTuple):
+    """What is asked."""
+
+    numbers: tuple[int, ...]
+    target: int
+
+
+def choose_task(config: CountdownConfig, rng: np.random.Generator) -> Task:
+    """The next task: one of the file's, or a new one."""
+    if config.data_path is None:
+        return make_task(config, rng)
+    tasks = load_tasks(config.data_path)
+    return tasks[int(rng.integers(len(tasks)))]
+
+
+def make_task(config: CountdownConfig, rng: np.random.Generator) -> Task:
+    """Draw numbers and combine them, two at a time, until one is left: that is the target, so there is a solution."""
+    count = int(rng.integers(config.min_numbers, config.max_numbers, endpoint=True))
+    numbers = rng.integers(1, config.largest_number, endpoint=True, size=count).tolist()
+    values = list(numbers)
+    while len(values) > 1:
+        first = values.pop(int(rng.integers(len(values))))
+        second = values.pop(int(rng.integers(len(values))))
+        results = _whole_results(first, second, config.largest_target)
+        values.append(results[int(rng.integers(len(results)))])
+    return Task(tuple(numbers), values[0])
+
+
+def _whole_results(first: int, second: int, limit: int) -> list[int]:
+    """What two whole numbers of 1 to `limit` give within the same bounds; never empty.
+
+    Different numbers have a difference within the bounds, equal ones the quotient 1.
+    """
+    small, large = sorted((first, second))
+    results = [small + large, small * large, large - small]
+    if large % small == 0:
+        results.append(large // small)
+    return [result for result in results if 0 < result <= limit]
+
+
+@cache
+def load_tasks(path: Path) -> tuple[Task, ...]:
+    """The tasks of a file, read once per process."""
+    tasks = tuple(_task(record, place) for place, record in read_records(path, ("nums", "target")))
+    if not tasks:
+        raise ConfigError(f"the data file {path} holds no tasks, expected records with nums and target.")
+    return tasks
+
+
+def _task(record: dict[str, Any], place: str) -> Task:
+    numbers, target = record["nums"], record["target"]
+    if not isinstance(numbers, list) or not 1 <= len(numbers) <= MOST_NUMBERS or not all(map(_fits, numbers)):
+        raise ConfigError(f"{place}: nums must be a list of 1 to {MOST_NUMBERS} whole numbers from 0 to {LARGEST}.")
+    if not _fits(target):
+        raise ConfigError(f"{place}: target must be a whole number from 0 to {LARGEST}.")
+    return Task(tuple(numbers), target)
+
+
+def _fits(number: object) -> bool:
+    return type(number) is int and 0 <= number <= LARGEST

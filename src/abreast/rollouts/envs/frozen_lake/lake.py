@@ -1,0 +1,107 @@
+"""The lake: its cells, what a move does on it, and how a new one comes about.
+
+A lake is kept as the text it is shown as, and a cell is a place in that text. So a neighbour is a fixed distance away,
+and where the text ends or a line breaks, there is the border:
+
+    _ _ O ⏎ _ G _ ⏎ _ _ _          size 3: left −1, right +1, up −4, down +4
+    0 1 2 3 4 5 6 7 8 9 10
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
+
+FROZEN, HOLE, GOAL, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL = SYMBOLS = "_OGPX√"
+STANDING_ON = {FROZEN: PLAYER, HOLE: PLAYER_IN_HOLE, GOAL: PLAYER_ON_GOAL}
+LEFT, DOWN, RIGHT, UP = ACTIONS = (1, 2, 3, 4)  # in a circle: the sides of each are the one before and the one after
+TRIES = 100
+
+
+@dataclass(frozen=True)
+class Lake:
+    """Ice, holes and the goal; the player is not part of it."""
+
+    size: int
+    text: str
+
+    def neighbour(self, cell: int, direction: int) -> int:
+        """The next cell in that direction, or the same one at the border."""
+        line = self.size + 1
+        target = cell + (-1, line, 1, -line)[direction - 1]
+        return target if 0 <= target < len(self.text) and self.text[target] != "\n" else cell
+
+    def with_player(self, cell: int) -> str:
+        """What is seen when the player stands on that cell."""
+        return self.text[:cell] + STANDING_ON[self.text[cell]] + self.text[cell + 1 :]
+
+    def shortest_path(self, start: int) -> list[int] | None:
+        """The moves of a shortest way over the ice from `start` to the goal, or None where there is none."""
+        came_by: dict[int, tuple[int, int]] = {}
+        frontier = [start]
+        for cell in frontier:  # grows while it is walked through: nearest cells first
+            if self.text[cell] == GOAL:
+                return _trace(came_by, start, cell)
+            for direction in ACTIONS:
+                target = self.neighbour(cell, direction)
+                if target not in came_by and target != start and self.text[target] != HOLE:
+                    came_by[target] = (cell, direction)
+                    frontier.append(target)
+        return None
+
+
+def slips(config: FrozenLakeConfig, action: int) -> list[tuple[float, int]]:
+    """Where a move may go, each with its probability: to one side, ahead, to the other side."""
+    if not config.is_slippery:
+        return [(1.0, action)]
+    aside = (1.0 - config.success_rate) / 2.0
+    before, after = (action + 2) % 4 + 1, action % 4 + 1
+    return [(aside, before), (config.success_rate, action), (aside, after)]
+
+
+def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
+    """A random lake and the cell where the player starts; the goal can be reached over the ice.
+
+    Where ice is so rare that no lake of `TRIES` has a way, one is frozen into the last: an episode begins at any `p`.
+    """
+    for _ in range(TRIES):
+        lake, start = _random_lake(config, rng)
+        if lake.shortest_path(start) is not None:
+            return lake, start
+    return _with_a_way(lake, start, rng), start
+
+
+def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
+    size = config.size
+    cells = [FROZEN if frozen else HOLE for frozen in (rng.random(size * size) < config.p).tolist()]
+    start = int(rng.integers(size * size))
+    goal = (start + 1 + int(rng.integers(size * size - 1))) % (size * size)  # any cell but the start
+    cells[start], cells[goal] = FROZEN, GOAL
+    rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
+    return Lake(size, "\n".join(rows)), start + start // size  # one line break for every row above
+
+
+def _with_a_way(lake: Lake, start: int, rng: np.random.Generator) -> Lake:
+    """The lake with a random one of the ways frozen that go to the goal without a detour."""
+    line = lake.size + 1
+    (row, column), (goal_row, goal_column) = divmod(start, line), divmod(lake.text.index(GOAL), line)
+    moves = [DOWN if goal_row > row else UP] * abs(goal_row - row)
+    moves += [RIGHT if goal_column > column else LEFT] * abs(goal_column - column)
+    cells = list(lake.text)
+    cell = start
+    for direction in rng.permutation(moves)[:-1].tolist():  # the last move is the one onto the goal
+        cell = lake.neighbour(cell, direction)
+        cells[cell] = FROZEN
+    return Lake(lake.size, "".join(cells))
+
+
+def _trace(came_by: dict[int, tuple[int, int]], start: int, end: int) -> list[int]:
+    def backwards() -> Iterator[int]:
+        cell = end
+        while cell != start:
+            cell, direction = came_by[cell]
+            yield direction
+
+    return list(backwards())[::-1]

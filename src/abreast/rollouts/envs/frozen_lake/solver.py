@@ -1,0 +1,56 @@
+"""A player that sees the map and plans on it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import RolloutError
+from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
+from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, FROZEN, GOAL, PLAYER, SYMBOLS, Lake, slips
+
+DISCOUNT = 0.999  # just enough to prefer the shorter of two ways that are equally safe
+SETTLED = 1e-9
+
+
+def solve(config: FrozenLakeConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The names of the next moves: the whole way where the ice is not slippery, else the one best move."""
+    state, actions_left = history[-1]["state"], history[-1]["actions_left"]
+    lake, player = _read(config, state)
+    if player is None or actions_left < 1:
+        return []
+    if config.is_slippery:
+        moves = [best_move(config, lake, player, min(actions_left, config.max_steps))]
+    else:
+        moves = (lake.shortest_path(player) or [])[:actions_left]
+    return [config.action_lookup[move] for move in moves]
+
+
+def best_move(config: FrozenLakeConfig, lake: Lake, player: int, horizon: int) -> int:
+    """The move with the best chance of the goal within `horizon` moves: value iteration over the cells."""
+    ways = [slips(config, action) for action in ACTIONS]
+    chance_AW = np.array([[probability for probability, _ in way] for way in ways])
+    # Standing on ice one moves on; holes, the goal (and line breaks, which nobody stands on) keep their value.
+    ice = [cell for cell, symbol in enumerate(lake.text) if symbol == FROZEN]
+    target_AWI = np.array([[[lake.neighbour(c, direction) for c in ice] for _, direction in way] for way in ways])
+    value = np.array([float(symbol == GOAL) for symbol in lake.text])
+    for _ in range(horizon):
+        worth_AI = DISCOUNT * np.einsum("aw,awi->ai", chance_AW, value[target_AWI])
+        better = worth_AI.max(axis=0)
+        settled = np.abs(better - value[ice]).max() < SETTLED
+        value[ice] = better
+        if settled:
+            break
+    return ACTIONS[int(worth_AI[:, ice.index(player)].argmax())]
+
+
+def _read(config: FrozenLakeConfig, state: str) -> tuple[Lake, int | None]:
+    """The lake a text shows, and the cell of a player who can still move."""
+    rows = state.split("\n")
+    if len(rows) != config.size or any(len(row) != config.size or set(row) - set(SYMBOLS) for row in rows):
+        raise RolloutError(
+            f"the solver of the frozen lake reads a map of {config.size} rows as text, but the state is {state[:200]!r}: "
+            "set render_mode to text."
+        )
+    player = state.find(PLAYER)
+    return Lake(config.size, state.replace(PLAYER, FROZEN)), None if player < 0 else player

@@ -1,0 +1,55 @@
+"""Questions and their labels, from a file in the shape of the public data set."""
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from abreast.errors import ConfigError
+from abreast.rollouts.envs.countdown.records import read_records
+from abreast.rollouts.envs.metamathqa.answers import LONGEST, label_in
+
+SHIPPED = Path(__file__).parent / "data" / "questions.jsonl"
+
+
+class Question(NamedTuple):
+    """What is asked, and the answer that counts."""
+
+    query: str
+    label: str
+
+
+@dataclass(frozen=True)
+class QuestionSet:
+    """All questions of a file, and what an observation space has to know of them."""
+
+    questions: tuple[Question, ...]
+    longest: int
+    """Characters of the longest question."""
+    characters: frozenset[str]
+    """Every character beyond ASCII that occurs in a question."""
+
+
+@cache
+def load_questions(path: Path) -> QuestionSet:
+    """The questions of a file, read once per process; the worked solutions are not kept."""
+    questions = tuple(_question(record, place) for place, record in read_records(path, ("query", "response")))
+    if not questions:
+        raise ConfigError(f"the data file {path} holds no questions, expected records with query and response.")
+    return QuestionSet(
+        questions,
+        longest=max(len(question.query) for question in questions),
+        characters=frozenset().union(*(question.query for question in questions if not question.query.isascii())),
+    )
+
+
+def _question(record: dict[str, Any], place: str) -> Question:
+    query, response = record["query"], record["response"]
+    if not isinstance(query, str) or not query.strip() or not isinstance(response, str):
+        raise ConfigError(f"{place}: query and response must be texts, and query not empty.")
+    label = label_in(response)
+    if label is None or len(label) > LONGEST:
+        raise ConfigError(
+            f"{place}: the response must end with 'The answer is:' and a label of at most {LONGEST} characters."
+        )
+    return Question(query.strip(), label)

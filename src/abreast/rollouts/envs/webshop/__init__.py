@@ -1,0 +1,23 @@
+"""WebShop: find, configure and buy what an instruction asks for."""
+
+from abreast.rollouts.envs.webshop.config import WebShopConfig
+from abreast.rollouts.envs.webshop.env import WebShopEnv
+from abreast.rollouts.envs.webshop.solver import solve
+from abreast.rollouts.registry import EnvKind
+
+KIND = EnvKind(
+    name="webshop",
+    summary="Search a shop with thousands of products, choose options, and buy what an instruction asks for.",
+    env=WebShopEnv,
+    config=WebShopConfig,
+    instruction=(
+        "You are shopping online. Find the product the instruction asks for, choose the options it names, keep within "
+        "the price it names, and buy it. On a page with a search bar, search[words] looks for products; click[thing] "
+        "clicks anything else: a product's number, a button, or the value of an option. click[next >] and "
+        "click[< prev] turn pages, click[back to search] starts over, click[buy now] buys and ends. "
+        "Answer with one action, such as search[red running shoes] or click[buy now]."
+    ),
+    solver=solve,
+)
+
+__all__ = ["KIND", "WebShopConfig", "WebShopEnv"]

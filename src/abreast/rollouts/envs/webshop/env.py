@@ -1,0 +1,157 @@
+"""The web shop as an environment."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+
+from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts.envs.webshop.build import catalogue_from, user_folders
+from abreast.rollouts.envs.webshop.catalogue import Catalogue
+from abreast.rollouts.envs.webshop.config import WebShopConfig
+from abreast.rollouts.envs.webshop.generate import generated_source
+from abreast.rollouts.envs.webshop.goals import goal_for_seed
+from abreast.rollouts.envs.webshop.loader import files_source
+from abreast.rollouts.envs.webshop.pages import BACK_TO_SEARCH, BUY_NOW, NEXT, SUB_PAGES, Session, page_of, show
+from abreast.rollouts.envs.webshop.reward import Score, score
+from abreast.rollouts.envs.webshop.words import clean, search_words
+
+MAX_ACTION = 2_000
+"""Characters of an action; a longer one is not looked at."""
+MAX_OBSERVATION = 200_000
+"""Characters of an observation; what is beyond is cut off."""
+_MAX_QUERY = 200
+_ACTION = re.compile(r"\s*(search|click)\s*\[(.*)\]\s*", re.IGNORECASE | re.DOTALL)
+
+
+class WebShopEnv(gymnasium.Env[str, str]):
+    """Find in a shop what an instruction asks for, choose its options and buy it.
+
+    env = WebShopEnv({"observation_mode": "text"})
+    text, info = env.reset(seed=1)
+    text, reward, terminated, truncated, info = env.step("search[red running shoes]")
+    text, reward, terminated, truncated, info = env.step(info["available_actions"][-1])
+    """
+
+    metadata = {"render_modes": ["text"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's own form)
+
+    def __init__(self, config: WebShopConfig | Mapping[str, Any] | None = None) -> None:
+        self.config = WebShopConfig.parse({} if config is None else config)
+        self.render_mode = "text"
+        self._catalogue = open_shop(self.config)
+        counts = self._catalogue.goal_counts
+        self._goals = "human" if self.config.human_goals and counts["human"] else "synthetic"
+        if not counts[self._goals]:
+            raise ConfigError(
+                f"the product files of {self.config.data} hold no goal: no product has instruction_attributes."
+            )
+        self.observation_space = self._catalogue.text_space(MAX_OBSERVATION)
+        self.action_space = self._catalogue.text_space(MAX_ACTION)
+        self._text = ""
+        self._playing = False
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
+        super().reset(seed=seed)
+        number = int(self.np_random.integers(2**31)) if seed is None else seed
+        place = goal_for_seed(self.config.split, number, self._catalogue.goal_counts[self._goals])
+        self._goal = self._catalogue.goal(self._goals, place)
+        self._steps = 0
+        self._playing = True
+        self._go_to(Session(f"{self._goals}-{place}", self._goal.instruction))
+        return self._text, self._info()
+
+    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
+        if not self._playing:
+            raise RolloutError("the web shop was stepped with no episode under way: call reset first.")
+        session = self._session_after(action)
+        if session is None:
+            return self._text, 0.0, False, False, self._info(valid=False)
+
+        before = self._page.url
+        self._steps += 1
+        terminated = session.page == "end"
+        if terminated:
+            result = self._rate(session)
+            session = replace(session, reward=result.total)
+        self._go_to(session)
+        info = self._info(effective=self._page.url != before)
+        if terminated:
+            info |= {"success": result.total == 1.0, **result.parts()}
+        truncated = not terminated and self._steps >= self.config.max_steps
+        self._playing = not (terminated or truncated)
+        return self._text, session.reward, terminated, truncated, info
+
+    def render(self) -> str:
+        if not self._text:
+            raise RolloutError("the web shop was to be rendered before its first episode: call reset first.")
+        return self._text
+
+    def _session_after(self, action: object) -> Session | None:
+        """Where an action leads; None if there is no such action on this page."""
+        if not isinstance(action, str) or len(action) > MAX_ACTION:
+            return None
+        found = _ACTION.fullmatch(action)
+        if found is None:
+            return None
+        verb, argument = found[1].lower(), clean(found[2])
+        return self._search(argument) if verb == "search" else self._click(argument.lower())
+
+    def _search(self, query: str) -> Session | None:
+        words = tuple(search_words(query))
+        if not words or not self._page.has_search_bar:
+            return None
+        query = "".join(character for character in query[:_MAX_QUERY] if character in self._catalogue.characters)
+        return replace(self._session, page="results", query=query, results=self._catalogue.search(words))
+
+    def _click(self, text: str) -> Session | None:
+        target = self._page.target(text)
+        if target is None:
+            return None
+        session = self._session
+        if target.kind == "product":
+            viewed = tuple(dict.fromkeys((*session.viewed, target.text)))
+            return replace(session, page="item", asin=target.text, options={}, viewed=viewed)
+        if target.kind == "option":
+            return replace(session, options={**session.options, target.option: target.text})
+        if target.text == BACK_TO_SEARCH:
+            return Session(session.name, session.instruction, viewed=session.viewed)
+        if target.text == BUY_NOW:
+            return replace(session, page="end")
+        if target.text in SUB_PAGES:
+            return replace(session, page=target.text)
+        if session.page == "results":
+            return replace(session, number=session.number + (1 if target.text == NEXT else -1))
+        return replace(session, page="results" if session.page == "item" else "item")
+
+    def _rate(self, session: Session) -> Score:
+        bought, wanted = self._catalogue.product(session.asin), self._catalogue.product(self._goal.asin)
+        return score(bought, session.options.values(), self._goal, wanted)
+
+    def _go_to(self, session: Session) -> None:
+        self._session = session
+        self._page = page_of(session, self._catalogue)
+        self._text = show(self._page, self.config.observation_mode)[:MAX_OBSERVATION]
+
+    def _info(self, *, valid: bool = True, effective: bool = False) -> dict[str, Any]:
+        return {
+            "success": False,
+            "action_is_valid": valid,
+            "action_is_effective": effective,
+            "available_actions": self._page.actions(),
+            "instruction": self._session.instruction,
+            "goal": self._session.name,
+        }
+
+
+def open_shop(config: WebShopConfig) -> Catalogue:
+    """The catalogue a configuration asks for; built first if need be, which takes a while for large product files."""
+    if config.data is None:
+        source, folders = generated_source(), user_folders()
+    else:
+        data = config.data.expanduser().absolute()
+        source, folders = files_source(data), [data if data.is_dir() else data.parent, *user_folders()]
+    if config.cache_dir is not None:
+        folders = [config.cache_dir.expanduser().absolute()]
+    return catalogue_from(source, folders)
