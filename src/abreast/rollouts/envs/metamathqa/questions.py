@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abreast.errors import ConfigError
-from abreast.rollouts.envs.countdown.records import read_records
+from abreast.rollouts.records import read_records
 from abreast.rollouts.envs.metamathqa.answers import LONGEST, label_in
 
 SHIPPED = Path(__file__).parent / "data" / "questions.jsonl"

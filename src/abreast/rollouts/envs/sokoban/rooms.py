@@ -1,0 +1,182 @@
+"""Making rooms.
+
+    carve ──> place ──> pull apart ──> of all arrangements found, the one with the most box swaps × box displacement
+
+A random walk carves the floor; player and targets are put down, a box on every target. From there the search goes
+backwards: the player pulls boxes instead of pushing them. What was pulled can be pushed back, so every room can be
+solved. A room in which no arrangement has all boxes off the targets is given up, and another one begun from the next
+derived seed.
+"""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from abreast.errors import RolloutError
+from abreast.rollouts.envs.sokoban.grid import Room, cells_of, offsets, reachable, set_of
+
+WALK_PER_SIDE = 1.7
+"""Steps of the carving walk for each row and each column."""
+TURN_CHANCE = 0.35
+BRUSHES = (
+    ((0, -1), (0, 0), (0, 1)),
+    ((-1, 0), (0, 0), (1, 0)),
+    ((0, -1), (0, 0), (1, 0)),
+    ((-1, 0), (0, 0), (0, 1)),
+    ((0, 0), (0, 1), (1, 0), (1, 1)),
+)
+"""What a step of the walk carves, as (row, column) from where it stands: a bar, a pillar, two elbows, a square."""
+
+EFFORT = 200_000
+"""Arrangements looked at in all attempts together before a room is given up: a few seconds."""
+CARVING = 10
+"""What an attempt costs beside its search, in arrangements."""
+MAX_STATES = 3000
+"""Arrangements looked at in one room: all there are in a small room, the most promising ones in a large one."""
+MOST_BOXES = 8
+"""With more, the search runs out before it has moved them all."""
+BEAM = 50
+"""Arrangements that each round of pulls goes on from. With fewer, the search makes long detours, not hard rooms."""
+
+
+def most_boxes(rows: int, columns: int) -> int:
+    """The largest number of boxes for which rooms of this size are found without long trying."""
+    if max(rows, columns) < 5:
+        return 0  # a pull takes three cells in line: the box, the player, and where the player goes
+    by_space = (rows - 2) * (columns - 2) // 3
+    by_width = 2 * (min(rows, columns) - 2)  # in a corridor nobody gets past a box, in a narrow room few do
+    by_walk = 2 * (rows + columns) // 5  # what the walk carves grows with the sides of a room, not with its space
+    return min(by_space, by_width, by_walk, MOST_BOXES)
+
+
+def make_room(rows: int, columns: int, num_boxes: int, search_depth: int, seed: int) -> Room:
+    """The room of this seed: it can be solved, and no box is on a target."""
+    attempt = effort = 0
+    while effort < EFFORT:
+        rng = np.random.default_rng([seed, attempt])
+        attempt += 1
+        effort += CARVING
+        floor = carve(rng, rows, columns)
+        places = list(cells_of(floor))
+        if len(places) < 2 * num_boxes:
+            continue  # too few to have a cell for every target and another one for every box
+        player, *targets = (places[i] for i in rng.choice(len(places), num_boxes + 1, replace=False).tolist())
+        search = BackwardSearch(floor, targets, columns)
+        best = search.best(player, search_depth)
+        if best is not None:
+            return Room(rows, columns, floor, set_of(targets), set_of(best.boxes), best.player)
+        effort += len(search.seen)
+    raise RolloutError(
+        f"no room of {rows} by {columns} with {num_boxes} boxes and search_depth {search_depth} was found in "
+        f"{attempt} attempts: take fewer boxes, a larger room or a larger search_depth."
+    )
+
+
+def carve(rng: np.random.Generator, rows: int, columns: int) -> int:
+    """The floor a random walk leaves behind; all of it hangs together, and the border stays wall."""
+    steps = int(WALK_PER_SIDE * (rows + columns))
+    turns = (rng.random(steps) < TURN_CHANCE).tolist()
+    new_headings = rng.integers(1, 4, size=steps).tolist()
+    brushes = rng.integers(len(BRUSHES), size=steps).tolist()
+    row, column, heading = int(rng.integers(1, rows - 1)), int(rng.integers(1, columns - 1)), int(rng.integers(4))
+    floor = 0
+    for turn, new_heading, brush in zip(turns, new_headings, brushes, strict=True):
+        if turn:
+            heading = (heading + new_heading) % 4
+        down, right = ((-1, 0), (0, 1), (1, 0), (0, -1))[heading]
+        row, column = min(max(row + down, 1), rows - 2), min(max(column + right, 1), columns - 2)
+        for y, x in BRUSHES[brush]:
+            if 0 < row + y < rows - 1 and 0 < column + x < columns - 1:
+                floor |= 1 << (row + y) * columns + column + x
+    return floor
+
+
+class Arrangement(NamedTuple):
+    """One state of the search; the boxes stand in the order of their own targets."""
+
+    score: int
+    """Box swaps × box displacement."""
+    boxes: tuple[int, ...]
+    player: int
+    region: int
+    """All cells the player can walk to."""
+    free: int
+    """All cells without a wall or a box."""
+    pulled: int
+    """Which box was pulled last."""
+    swaps: int
+    """How often another box was pulled than just before; the very first pull counts."""
+    displacement: int
+    """The distances of all boxes from their own targets, counted along rows and columns."""
+
+
+class Pull(NamedTuple):
+    """One way to pull a box: the player stands beside it and steps away from it."""
+
+    needed: int
+    """The two cells the player needs: where it stands and where it goes."""
+    box: int
+    """Where the box comes to stand: where the player stood."""
+    player: int
+
+
+class BackwardSearch:
+    """Pulls boxes away from their targets, round by round, and remembers the best arrangement."""
+
+    def __init__(self, floor: int, targets: list[int], columns: int) -> None:
+        self.floor, self.targets, self.columns = floor, targets, columns
+        cells = list(cells_of(floor))
+        self.pulls = {cell: list(self._pulls(cell)) for cell in cells}
+        self.distances = [{cell: self._distance(cell, target) for cell in cells} for target in targets]
+        self.seen: set[tuple[tuple[int, ...], int]] = set()
+
+    def best(self, player: int, depth: int) -> Arrangement | None:
+        """The arrangement with the highest score after at most `depth` pulls; none if some box cannot leave."""
+        targets = set_of(self.targets)
+        free = self.floor & ~targets
+        region = reachable(1 << player, free, self.columns)
+        boxes = tuple(self.targets)
+        best = Arrangement(0, boxes, player, region, free, pulled=-1, swaps=0, displacement=0)
+        self.seen = {(boxes, region)}
+        layer = [best]
+        for _ in range(depth):
+            found = [after for state in layer for after in self._unseen_after(state)]
+            for after in found:
+                if after.score > best.score and after.free & targets == targets:
+                    best = after
+            if not found or len(self.seen) > MAX_STATES:
+                break
+            # Left targets before score: else the search pulls a few boxes far and never gets round to the others.
+            found.sort(key=lambda after: ((after.free & targets).bit_count(), after.score), reverse=True)
+            layer = found[:BEAM]
+        return best if best.score else None
+
+    def _unseen_after(self, state: Arrangement) -> Iterator[Arrangement]:
+        """The arrangements one pull away; from now on they count as seen."""
+        seen = self.seen
+        _, boxes, _, region, free, pulled, swaps_before, displacement_before = state
+        for number, box in enumerate(boxes):
+            distance = self.distances[number]
+            for needed, to, player in self.pulls[box]:
+                if region & needed != needed:
+                    continue
+                free_after = free ^ (1 << box | 1 << to)
+                boxes_after = (*boxes[:number], to, *boxes[number + 1 :])
+                region_after = reachable(1 << player, free_after, self.columns)
+                if (boxes_after, region_after) in seen:
+                    continue
+                seen.add((boxes_after, region_after))
+                swaps = swaps_before + (number != pulled)
+                displacement = displacement_before - distance[box] + distance[to]
+                score = swaps * displacement
+                yield Arrangement(score, boxes_after, player, region_after, free_after, number, swaps, displacement)
+
+    def _pulls(self, box: int) -> Iterator[Pull]:
+        for offset in offsets(self.columns):
+            stand, goal = box + offset, box + 2 * offset
+            if goal >= 0 and self.floor >> stand & self.floor >> goal & 1:
+                yield Pull(1 << stand | 1 << goal, stand, goal)
+
+    def _distance(self, one: int, other: int) -> int:
+        return abs(one // self.columns - other // self.columns) + abs(one % self.columns - other % self.columns)
