@@ -10,7 +10,7 @@ import logging
 import time
 from collections.abc import Callable
 from multiprocessing import connection as connections
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,13 @@ LOOK_S = 0.5
 """How often heartbeats are looked at while waiting."""
 
 
+class Death(NamedTuple):
+    """How a worker ended that has been replaced."""
+
+    why: str
+    was_silent: bool
+
+
 class Supervisor:
     """Watches over workers made by `make(number)`."""
 
@@ -34,7 +41,7 @@ class Supervisor:
         *,
         timeout: float,
         max_restarts: int,
-        on_restart: Callable[[int], None],
+        on_restart: Callable[[int, "Death"], None],
         on_give_up: Callable[[int, WorkerError, int | None], bool],
     ) -> None:
         self._make, self._heartbeats = make, heartbeats
@@ -80,6 +87,11 @@ class Supervisor:
     def pids(self) -> dict[int, int | None]:
         """Process ids by worker number."""
         return {number: child.pid for number, child in self._children.items()}
+
+    @property
+    def waitables(self) -> list[Any]:
+        """Whatever is ready when a worker has said something or is gone."""
+        return [source for child in self._children.values() for source in {child.connection, child.sentinel}]
 
     def send(self, number: int, message: Any) -> None:
         """Give a worker something to do. If it is gone, it gets it again when it is restarted (`on_restart`)."""
@@ -159,11 +171,13 @@ class Supervisor:
             if number in self._children and now - heard > self._timeout:
                 child = self._children[number]
                 stack = child.stack()
-                self._replace(number, f"did nothing for {self._timeout:g} s; it was at:\n{stack or '(no stack)'}")
+                why = f"did nothing for {self._timeout:g} s; it was at:\n{stack or '(no stack)'}"
+                self._replace(number, why, was_silent=True)
 
-    def _replace(self, number: int, why: str, failure: Failed | None = None) -> None:
+    def _replace(self, number: int, why: str, failure: Failed | None = None, was_silent: bool = False) -> None:
         """Name the dead and start another in its place, again if that one dies too, until it is ready or given up."""
         self._replaced_one = True
+        reason = why
         while True:
             child = self._children.pop(number)
             who = f"{child.name} (pid {child.pid})" if child.pid else child.name
@@ -186,7 +200,7 @@ class Supervisor:
                 why, failure = f"died: {error}", None
         if number in self._busy:
             self._busy[number] = time.monotonic()
-        self._on_restart(number)
+        self._on_restart(number, Death(reason, was_silent))
 
 
 def _error(text: str, failure: Failed | None) -> WorkerError:

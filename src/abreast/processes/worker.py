@@ -21,9 +21,10 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import connection as connections
 from multiprocessing import reduction
-from typing import Any
+from typing import Any, Literal
 
 Connection = connections.Connection
+StartMethod = Literal["forkserver", "spawn", "fork"]
 Work = Callable[..., None]
 """Called in the child as work(connection, *arguments); sends Ready when it is set up, and returns when told to stop."""
 
@@ -59,7 +60,14 @@ class Child:
     """
 
     def __init__(
-        self, name: str, work: Work, arguments: Sequence[Any], *, as_thread: bool = False, needs_main: bool = False
+        self,
+        name: str,
+        work: Work,
+        arguments: Sequence[Any],
+        *,
+        as_thread: bool = False,
+        needs_main: bool = False,
+        start_method: StartMethod = "forkserver",
     ) -> None:
         self.name, self.as_thread = name, as_thread
         self.connection, theirs = multiprocessing.Pipe()
@@ -68,11 +76,11 @@ class Child:
             self._thread = threading.Thread(target=_run, args=(theirs, work, arguments), name=name, daemon=True)
             self._thread.start()
             return
-        context = multiprocessing.get_context("forkserver")
+        context: Any = multiprocessing.get_context(start_method)
         process = context.Process(
             target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
         )
-        with nullcontext() if needs_main else _main_module_hidden():
+        with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
             process.start()
         theirs.close()
         self._process = process
@@ -182,7 +190,7 @@ def _run(connection: Connection, work: Work, arguments: Sequence[Any]) -> None:
 
 
 def _die_with_parent() -> None:
-    """The kernel kills this process when the fork server ends, which ends when the parent does."""
+    """The kernel kills this process when its parent, or the fork server, ends, which ends when the parent does."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

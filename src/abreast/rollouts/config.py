@@ -1,6 +1,13 @@
 """Settings of environments and of the manager that steps them."""
 
-from abreast.settings import Section
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import pydantic
+from pydantic import Field
+
+from abreast.processes.worker import StartMethod
+from abreast.settings import Section, read_yaml
 
 
 class EnvConfig(Section):
@@ -8,3 +15,114 @@ class EnvConfig(Section):
 
     action_lookup: dict[int, str] | None = None
     """Actions by number. With it, the manager turns names into numbers and drops others; without, text goes through."""
+
+
+class OpenEnvConfig(EnvConfig):
+    """Settings of an environment that does not declare any: it takes every key."""
+
+    model_config = pydantic.ConfigDict(extra="allow")
+
+
+class TagConfig(Section):
+    """An environment under a name: its type, and what it is set to."""
+
+    env_type: str
+    """Its type; `abreast envs` lists them."""
+    max_actions_per_traj: int = Field(10, ge=1)
+    """Actions an episode may take."""
+    env_instruction: str | None = None
+    """What a language model is told to do; none: what the type says."""
+    max_tokens: int | None = Field(None, ge=1)
+    """Tokens a language model may answer with; kept for whoever drives it."""
+    env_config: dict[str, Any] = Field(default_factory=dict)
+    """Settings of the environment."""
+
+
+class TagGroups(Section):
+    """How many groups of each tag."""
+
+    tags: list[str]
+    """Names under custom_envs, or of tags that ship."""
+    n_groups: list[int]
+    """Groups of each of them."""
+
+
+class GroupsConfig(Section):
+    """Which environments there are."""
+
+    env_groups: int = Field(ge=1)
+    """Groups in all."""
+    group_size: int = Field(ge=1)
+    """Environments in a group; they have the same seed."""
+    env_configs: TagGroups
+    """Groups by tag."""
+
+    @pydantic.model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        tags, counts = self.env_configs.tags, self.env_configs.n_groups
+        if len(tags) != len(counts):
+            raise ValueError(
+                f"env_configs has {len(tags)} tags but {len(counts)} n_groups: give one number of groups for each tag."
+            )
+        if any(count < 1 for count in counts):
+            raise ValueError(f"env_configs.n_groups is {counts}: each tag needs at least one group.")
+        if sum(counts) != self.env_groups:
+            raise ValueError(
+                f"env_configs.n_groups {counts} add up to {sum(counts)}, but env_groups is {self.env_groups}:"
+                " make them equal."
+            )
+        return self
+
+
+def _groups(groups: int, size: int) -> GroupsConfig:
+    tags = TagGroups(tags=["SimpleSokoban"], n_groups=[groups])
+    return GroupsConfig(env_groups=groups, group_size=size, env_configs=tags)
+
+
+class ManagerConfig(Section):
+    """Settings of the manager."""
+
+    use_multiprocessing: bool | Literal["auto"] = "auto"
+    """true: environments live in worker processes; false: in the main one; auto: measured, wherever it is faster."""
+    max_workers: int | None = Field(None, ge=1, le=1024)
+    """Worker processes; none: one for each core, at most 8."""
+    sequential_env_types: list[str] = Field(default_factory=list)
+    """Types whose environments always live in the main process."""
+    format_penalty: float = 0.1
+    """By how much a turn with an unknown action, or with none, lowers the score, whichever sign is written."""
+    step_timeout: float | None = Field(30.0, gt=0)
+    """Seconds one environment's turn may take in a worker before the worker is killed; none: any time."""
+    start_method: StartMethod = "forkserver"
+    """How worker processes are started."""
+    worker_memory_mb: int | None = Field(None, ge=1)
+    """Memory a worker may allocate; what asks for more fails, and is reported as any other failure. None: no limit."""
+    train: GroupsConfig = Field(default_factory=lambda: _groups(8, 16))
+    """Environments to train with."""
+    val: GroupsConfig = Field(default_factory=lambda: _groups(256, 1))
+    """Environments to validate with."""
+
+
+class SeedConfig(Section):
+    """Where seeds begin."""
+
+    train: int = Field(10_000, ge=0)
+    """Seed of the first group in training; later resets count on from there."""
+    val: int = Field(123, ge=0)
+    """Seed of the first group in validation, at every reset."""
+
+
+class RolloutConfig(Section):
+    """A whole configuration."""
+
+    seed: SeedConfig = Field(default_factory=SeedConfig)
+    """Where seeds begin."""
+    es_manager: ManagerConfig = Field(default_factory=ManagerConfig)
+    """The manager and its environments."""
+    custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
+    """Environments under names of one's own; they come before those that ship."""
+
+
+def shipped_tags() -> dict[str, TagConfig]:
+    """The tags that come with abreast, by name."""
+    tags = read_yaml(Path(__file__).parent / "tags.yaml")
+    return {name: TagConfig.parse(values) for name, values in tags.items()}

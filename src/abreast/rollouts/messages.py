@@ -26,8 +26,6 @@ class Start(NamedTuple):
     """The actions of each turn so far."""
     digest: bytes | None = None
     """What the state has to be then; None: anything."""
-    hand_over: bool = False
-    """Whether the environment itself is wanted, to go on with it in the main process."""
 
 
 class Take(NamedTuple):
@@ -72,5 +70,3 @@ class Answer(NamedTuple):
     turn: Turn | None
     """None: it cannot be sent from one process to another."""
     digest: bytes
-    env: bytes | None = None
-    """The environment, if it was to be handed over and could be."""

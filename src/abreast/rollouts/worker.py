@@ -74,13 +74,7 @@ def _start(order: Start, episode: Episode) -> Answer:
     digest = episode.digest()
     if turn.failure is None and order.digest not in (None, digest):
         turn = Turn(turn.state, failure=DIFFERS)
-    env = None
-    if order.hand_over and turn.failure is None:
-        try:
-            env = pickle.dumps(episode, pickle.HIGHEST_PROTOCOL)
-        except Exception:
-            env = None  # then it is built again where it is wanted
-    return Answer(order.env_id, len(order.executed), turn, digest, env)
+    return Answer(order.env_id, len(order.executed), turn, digest)
 
 
 DIFFERS = (

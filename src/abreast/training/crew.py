@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.processes.memory import SharedBlock
-from abreast.processes.supervisor import Supervisor
+from abreast.processes.supervisor import Death, Supervisor
 from abreast.processes.worker import Child, Connection, Ready
 from abreast.replay import SharedReplayBuffer
 from abreast.training.actor import Played, collect_pass
@@ -232,7 +232,7 @@ class HostedCrew:
         as_thread = self._config.workers == "threads"
         return Child(f"actor {number}", _run_actor, [seat], as_thread=as_thread, needs_main=_is_from_main(factory))
 
-    def _play_again(self, worker: int) -> None:
+    def _play_again(self, worker: int, death: Death) -> None:
         if worker + 1 in self._orders:
             self._forget_half_a_pass(worker + 1)
             self._supervisor.send(worker, self._orders[worker + 1])

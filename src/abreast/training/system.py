@@ -32,7 +32,7 @@ from abreast.models import BaseModel
 from abreast.models.base import PlainObservation
 from abreast.models.network_model import NetworkModel
 from abreast.processes.memory import SharedBlock
-from abreast.processes.supervisor import Supervisor
+from abreast.processes.supervisor import Death, Supervisor
 from abreast.processes.worker import Child, start_server
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.training.config import MPConfig
@@ -268,7 +268,7 @@ class HostedLearners:
         as_thread = self._config.workers == "threads"
         return Child(f"learner of agent {who}", learner_process, [host], as_thread=as_thread, needs_main=needs_main)
 
-    def _tell_again(self, number: int) -> None:
+    def _tell_again(self, number: int, death: Death) -> None:
         for agent in self._hosted[number]:
             facts = self._shared[agent].facts()
             log.info("learner of agent %d goes on from update %s", agent, f"{facts['updates_done']:,}")

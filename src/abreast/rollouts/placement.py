@@ -1,0 +1,87 @@
+"""Where environments live: measured, so that a batch is never slower than one environment after the other.
+
+    in the main process      cheap ones: a message costs more than their turn
+    in the workers           dear ones, spread so that every worker has as much to do
+
+A batch in workers takes about  overhead + (time of all turns) / workers.  The overhead is measured too.
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+SMOOTHING = 0.3
+"""Weight of a new measurement in a running mean."""
+CHEAP_S = 50e-6
+"""Turns shorter than this are never worth a message."""
+GAIN = 0.85
+"""Environments go to workers when a batch is expected to take less than this share of its sequential time …"""
+LOSS = 0.97
+"""… and come back when it takes more than this share."""
+WORTH_S = 0.001
+"""A batch has to gain this much for workers to be started."""
+MESSAGE_S = 100e-6
+"""First guess of the overhead of a batch, per worker."""
+
+Use = bool | Literal["auto"]
+
+
+class Placement:
+    """Measures turns and batches; says which tags go to workers, and who goes where."""
+
+    def __init__(self, workers: int) -> None:
+        self.workers = workers
+        self._parallelism = min(workers, os.cpu_count() or 1)
+        self._turn_s: dict[str, float] = {}
+        self._overhead_s = MESSAGE_S * self._parallelism
+        self._share: float | None = None
+        self._required_gain = GAIN
+        self.dear: frozenset[str] = frozenset()
+        """Tags that go to workers under auto."""
+
+    def turn_s(self, tag: str) -> float:
+        """What a turn costs, as far as known."""
+        return self._turn_s.get(tag, 0.0)
+
+    def note_turn(self, tag: str, seconds: float) -> None:
+        """Take in the time of one environment's turn."""
+        before = self._turn_s.get(tag)
+        self._turn_s[tag] = seconds if before is None else before + SMOOTHING * (seconds - before)
+
+    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
+        """Take in a whole batch, the seconds of its turns by tag, and think again where tags should live."""
+        in_workers = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
+        if in_workers:
+            spent, alone = sum(in_workers), sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
+            overhead = wall_s - alone - max(spent / self._parallelism, max(in_workers))
+            self._overhead_s += SMOOTHING * (max(overhead, 0.0) - self._overhead_s)
+            share = wall_s / (spent + alone)
+            self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
+            if self._share > LOSS:  # not worth it after all; the next time it has to promise more
+                self.dear, self._share = frozenset(), None
+                self._required_gain *= 0.7
+            return
+        dear = frozenset(tag for tag, each in turns.items() if sum(each) / len(each) > CHEAP_S)
+        if not dear or self._parallelism < 2:
+            return
+        spent = sum(sum(turns[tag]) for tag in dear)
+        longest = max(max(turns[tag]) for tag in dear)
+        expected = self._overhead_s + max(spent / self._parallelism, longest)
+        if expected < self._required_gain * spent and spent - expected > WORTH_S:
+            self.dear = dear
+
+    def spread(self, tags: Mapping[int, str], now: Mapping[int, int]) -> dict[int, int]:
+        """A worker for each environment, so that all have as much to do; nobody moves while that is nearly so."""
+        cost = {env_id: self.turn_s(tag) or CHEAP_S for env_id, tag in tags.items()}
+        loads = [0.0] * self.workers
+        for env_id, worker in now.items():
+            if env_id in tags:
+                loads[worker] += cost[env_id]
+        if tags.keys() <= now.keys() and max(loads) <= 1.2 * sum(loads) / self.workers + max(cost.values(), default=0):
+            return {env_id: now[env_id] for env_id in tags}
+        loads = [0.0] * self.workers
+        homes = {}
+        for env_id in sorted(tags, key=lambda env_id: (-cost[env_id], env_id)):
+            homes[env_id] = loads.index(min(loads))
+            loads[homes[env_id]] += cost[env_id]
+        return homes
