@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "rollouts": {"processes", "plugins", "settings", "files", "errors"},
     "games": {"training", "agents", "models", "worlds", "plugins", "settings", "errors"},
     "cli": {"games", "rollouts", "training", "models", "settings", "errors"},
-    "__init__": {"agents", "models", "replay", "training", "worlds"},
+    "__init__": {"agents", "models", "replay", "rollouts", "training", "worlds"},
 }
 
 

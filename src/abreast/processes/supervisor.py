@@ -89,9 +89,10 @@ class Supervisor:
         return {number: child.pid for number, child in self._children.items()}
 
     @property
-    def waitables(self) -> list[Any]:
-        """Whatever is ready when a worker has said something or is gone."""
-        return [source for child in self._children.values() for source in {child.connection, child.sentinel}]
+    def waitables(self) -> list[int]:
+        """File descriptors that are ready when a worker has said something or is gone."""
+        sources = [source for child in self._children.values() for source in {child.connection, child.sentinel}]
+        return [source if isinstance(source, int) else source.fileno() for source in sources]
 
     def send(self, number: int, message: Any) -> None:
         """Give a worker something to do. If it is gone, it gets it again when it is restarted (`on_restart`)."""

@@ -1,1 +1,17 @@
 """Rollouts: hundreds of text environments, stepped side by side."""
+
+from abreast.rollouts.config import EnvConfig, RolloutConfig, TagConfig
+from abreast.rollouts.manager import EnvStateManager
+from abreast.rollouts.registry import EnvKind, find_kind, find_tag, list_kinds, register
+
+__all__ = [
+    "EnvConfig",
+    "EnvKind",
+    "EnvStateManager",
+    "RolloutConfig",
+    "TagConfig",
+    "find_kind",
+    "find_tag",
+    "list_kinds",
+    "register",
+]

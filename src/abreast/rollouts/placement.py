@@ -53,7 +53,7 @@ class Placement:
         in_workers = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
         if in_workers:
             spent, alone = sum(in_workers), sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
-            overhead = wall_s - alone - max(spent / self._parallelism, max(in_workers))
+            overhead = wall_s - alone - max(spent / self._parallelism, *in_workers)
             self._overhead_s += SMOOTHING * (max(overhead, 0.0) - self._overhead_s)
             share = wall_s / (spent + alone)
             self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -61,7 +60,7 @@ class WorkerPool:
         return [answer for _, answers in self._supervisor.receive(wait_s) for answer in answers]
 
     @property
-    def waitables(self) -> list[Any]:
+    def waitables(self) -> list[int]:
         """File descriptors that are ready when a worker has said something or is gone."""
         return self._supervisor.waitables
 

@@ -90,7 +90,9 @@ def find_tag(name: str, custom: Mapping[str, TagConfig]) -> Tag:
     """The tag of that name: the user's own, or one that ships."""
     known = {**shipped_tags(), **custom}
     if name not in known:
-        raise RolloutError(f"there is no tag {name!r} under custom_envs or among those that ship: {nearest(name, known)}")
+        raise RolloutError(
+            f"there is no tag {name!r} under custom_envs or among those that ship: {nearest(name, known)}"
+        )
     settings = known[name]
     kind = find_kind(settings.env_type)
     try:

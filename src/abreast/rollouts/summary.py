@@ -26,7 +26,8 @@ class Tally:
     reward: float = 0.0
 
     def note(self, turn: Turn, given: int) -> None:
-        """Take in a turn."""
+        """Take in a turn. One without a valid action costs one too, or an episode might never end."""
+        self.actions += max(1, len(turn.executed))
         self.given += max(given, 1)
         self.invalid += turn.dropped + turn.refused if given else 1
         self.seconds.append(turn.seconds)

@@ -1,0 +1,261 @@
+"""Having turns taken, wherever environments live, and whatever happens there.
+
+An environment lives in one process for its episode. When that process dies, or the environment has to move, it is rebuilt
+from its seed by playing its actions again, and a digest tells whether it came to the same state. That happens when it is
+next needed: whoever dies costs only those who are waiting.
+"""
+
+import logging
+import os
+import pickle
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from abreast.errors import RolloutError
+from abreast.processes.supervisor import Death
+from abreast.rollouts.config import ManagerConfig
+from abreast.rollouts.episode import Episode
+from abreast.rollouts.messages import Answer, Build, Start, Take, Turn
+from abreast.rollouts.placement import Placement, Use
+from abreast.rollouts.pool import WorkerPool
+from abreast.rollouts.registry import Tag, find_kind
+from abreast.rollouts.state import MAIN, EnvState
+from abreast.rollouts.worker import DIFFERS
+
+log = logging.getLogger("abreast")
+
+DEATHS, SILENCES = 3, 2
+"""How often a worker may die, or fall silent, over one and the same turn of an environment before that is given up."""
+Finished = list[tuple[EnvState, Turn]]
+
+
+class Fleet:
+    """Environments in worker processes and here. `begin` turns, `hear` of those that are taken."""
+
+    def __init__(self, envs: Sequence[EnvState], config: ManagerConfig, verify: bool) -> None:
+        self._envs, self._config, self._verify = envs, config, verify
+        self.verified_turns = 0
+        self._staying = _staying(envs, config.sequential_env_types)
+        workers = min(config.max_workers or min(8, os.cpu_count() or 1), len(envs))
+        self.placement = Placement(workers)
+        self.pool: WorkerPool | None = None
+        self._episodes: dict[int, Episode] = {}
+        self._shadows: dict[int, Episode] = {}
+        self._expected: dict[int, int] = {}
+        self._busy: Counter[int] = Counter()
+        self._finished: Finished = []
+        self._settled_for: Any = None
+
+    @property
+    def pending(self) -> int:
+        """How many turns are under way."""
+        return len(self._expected)
+
+    def close(self) -> None:
+        """End the workers and close the environments."""
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
+        for episode in (*self._episodes.values(), *self._shadows.values()):
+            episode.close()
+        self._episodes.clear()
+        self._shadows.clear()
+
+    # ---- turns
+
+    def begin(self, envs: Sequence[EnvState]) -> None:
+        """Have these environments take the turn they are asked to, or start: first tell workers, then do what is here."""
+        orders: dict[int, list[Build | Start | Take]] = {}
+        here: list[EnvState] = []
+        for env in envs:
+            self._expected[env.env_id] = len(env.executed) + (env.asked is not None)
+            if env.home == MAIN or env.doom is not None:
+                here.append(env)
+            else:
+                orders.setdefault(env.home, []).extend(_orders_for(env))
+                self._busy[env.home] += 1
+        for worker, each in orders.items():
+            self._workers().order(worker, each)
+        for env in here:
+            self._finish(env, Turn("", failure=env.doom) if env.doom is not None else self._take_here(env))
+
+    def hear(self, wait_s: float) -> Finished:
+        """Turns taken since the last call; waits for the first of them, if there are none yet."""
+        if not self._finished and self._expected:
+            for answer in self._workers().receive(wait_s):
+                self._note(answer)
+        finished, self._finished = self._finished, []
+        return finished
+
+    def _take_here(self, env: EnvState) -> Turn:
+        if env.env_id not in self._episodes:
+            self._episodes[env.env_id] = Episode(env.tag.kind.env, env.tag.config)
+        episode = self._episodes[env.env_id]
+        if not env.is_there:
+            turn = episode.start(env.seed, env.executed)
+            if turn.failure is None and env.digest not in (None, episode.digest()):
+                turn = Turn(turn.state, failure=DIFFERS)
+            env.is_there = True
+            if env.asked is None or turn.failure is not None:
+                return turn
+        assert env.asked is not None
+        return episode.take(env.asked["actions"], env.actions_left)
+
+    def _note(self, answer: Answer) -> None:
+        env, expected = self._envs[answer.env_id], self._expected.get(answer.env_id)
+        if answer.turn is None:
+            if expected is not None:
+                self._bring_home(env)
+        elif answer.number == expected:
+            env.digest = answer.digest
+            if self._verify and answer.turn.failure is None:
+                self._compare(env, answer)
+            self._finish(env, answer.turn)
+        elif answer.turn.failure is not None and not env.terminated:
+            self._doom(env, answer.turn.failure)
+
+    def _finish(self, env: EnvState, turn: Turn) -> None:
+        del self._expected[env.env_id]
+        if env.home != MAIN and self._busy[env.home]:
+            self._busy[env.home] -= 1
+            if not self._busy[env.home]:
+                self._workers().rest(env.home)
+        if turn.failure is not None:
+            log.error("environment %d (%s) cannot go on: %s", env.env_id, env.tag.name, turn.failure)
+        self._finished.append((env, turn))
+
+    # ---- misfortune
+
+    def _worker_died(self, worker: int, culprit: int, death: Death) -> None:
+        """Rebuild in the new worker whatever is waited for; the rest when it is wanted."""
+        assert self.pool is not None
+        there = [env for env in self._envs if env.home == worker]
+        for env in there:
+            env.is_built = env.is_there = False
+        self._busy[worker] = 0
+        blamed = next((env for env in there if env.env_id == culprit and not env.terminated), None)
+        if blamed is not None:
+            blamed.blamed.append(death)
+            blamed.tally.timeouts += death.was_silent
+            if len(blamed.blamed) >= (SILENCES if death.was_silent else DEATHS):
+                self._doom(blamed, f"its worker {death.why.splitlines()[0]}")
+        if worker in self.pool.lost:
+            for env in there:
+                self._move(env, MAIN)
+        self.begin([env for env in there if env.env_id in self._expected])
+
+    def _doom(self, env: EnvState, reason: str) -> None:
+        """The episode cannot go on: its turn under way, or else its next, is its last."""
+        env.doom = reason
+        if env.env_id in self._expected:
+            self._finish(env, Turn("", failure=reason))
+
+    def _bring_home(self, env: EnvState) -> None:
+        """What it returns cannot be sent by a worker: let environments of its kind live here from now on."""
+        reason = "what it returns cannot be pickled, so it lives in the main process from here on"
+        log.warning("environment %d (%s): %s", env.env_id, env.tag.name, reason)
+        self._staying.add(env.tag.name)
+        self._busy[env.home] -= 1
+        self._move(env, MAIN)
+        turn = self._take_here(env)
+        self._finish(env, turn._replace(info={**turn.info, "moved": reason}))
+
+    def _compare(self, env: EnvState, answer: Answer) -> None:
+        """Do the same here, and see whether it comes to the same."""
+        shadow = self._shadows.setdefault(env.env_id, Episode(env.tag.kind.env, env.tag.config))
+        if env.asked is None or len(shadow.executed) != len(env.executed):
+            turn = shadow.start(env.seed, env.executed)
+        if env.asked is not None:
+            turn = shadow.take(env.asked["actions"], env.actions_left)
+        differs = [
+            name
+            for name, theirs, ours in zip(Turn._fields, answer.turn or (), turn, strict=True)
+            if name != "seconds" and pickle.dumps(theirs) != pickle.dumps(ours)
+        ]
+        if not differs and answer.digest != shadow.digest():
+            differs = ["the state of its random stream"]
+        if differs:
+            raise RolloutError(
+                f"environment {env.env_id} ({env.tag.name}), turn {answer.number}: its worker and the main process disagree"
+                f" about its {', '.join(differs)}, so it does not depend on its seed and its actions alone."
+            )
+        self.verified_turns += 1
+
+    # ---- where environments live
+
+    def settle(self, use: Use) -> None:
+        """Let every environment live where it should from its next turn on; one that moves is rebuilt there then."""
+        if use not in (True, False, "auto"):
+            raise RolloutError(f"use_multiprocessing is {use!r}: expected True, False or 'auto'.")
+        lost = self.pool.lost if self.pool is not None else set()
+        wish = (use, self.placement.dear if use == "auto" else None, len(lost), len(self._staying), self._is_fresh)
+        if wish == self._settled_for:
+            return
+        homes = self._homes(use)
+        for env in self._envs:
+            home = homes.get(env.env_id, MAIN)
+            home = MAIN if home in lost else home
+            if home != env.home and env.env_id not in self._expected:
+                self._move(env, home)
+        self._settled_for = None if self._expected else wish  # those under way are looked at again
+
+    @property
+    def _is_fresh(self) -> bool:
+        """Whether all episodes are about to begin, so that moving costs nothing."""
+        return not any(env.is_there for env in self._envs)
+
+    def _homes(self, use: Use) -> dict[int, int]:
+        dear = self.placement.dear if use == "auto" else None
+        abroad = {
+            env.env_id: env.tag.name
+            for env in self._envs
+            if use and env.tag.name not in self._staying and (dear is None or env.tag.name in dear)
+        }
+        if not abroad:
+            return {}
+        now = {env.env_id: env.home for env in self._envs if env.home != MAIN}
+        return now if abroad.keys() == now.keys() and not self._is_fresh else self.placement.spread(abroad, now)
+
+    def _move(self, env: EnvState, home: int) -> None:
+        if env.home == MAIN and env.env_id in self._episodes:
+            episode = self._episodes.pop(env.env_id)
+            if env.is_there:
+                env.digest = episode.digest()
+            episode.close()
+        env.home, env.is_built, env.is_there = home, False, False
+
+    def _workers(self) -> WorkerPool:
+        if self.pool is None:
+            needs_main = any(getattr(env.tag.kind.env, "__module__", "") == "__main__" for env in self._envs)
+            self.pool = WorkerPool(self.placement.workers, self._config, needs_main, self._worker_died)
+        return self.pool
+
+
+def _orders_for(env: EnvState) -> list[Build | Start | Take]:
+    orders: list[Build | Start | Take] = []
+    if not env.is_built:
+        orders.append(Build(env.env_id, env.tag.kind.env, env.tag.config))
+    if not env.is_there:
+        orders.append(Start(env.env_id, env.seed, tuple(env.executed), env.digest))
+    if env.asked is not None:
+        orders.append(Take(env.env_id, env.asked["actions"], env.actions_left))
+    env.is_built = env.is_there = True
+    return orders
+
+
+def _staying(envs: Sequence[EnvState], types: Sequence[str]) -> set[str]:
+    """Tags that must not, or cannot, leave the main process."""
+    for name in types:
+        find_kind(name)
+    tags: dict[str, Tag] = {env.tag.name: env.tag for env in envs}
+    return {name for name, tag in tags.items() if tag.kind.name in types or not _can_be_sent(tag)}
+
+
+def _can_be_sent(tag: Tag) -> bool:
+    try:
+        pickle.dumps((tag.kind.env, tag.config))
+    except Exception as error:
+        log.warning("environments of type %s stay in the main process: %s", tag.kind.name, error)
+        return False
+    return True

@@ -1,0 +1,296 @@
+"""Hundreds of environments, stepped side by side, with the results of stepping them one after the other.
+
+┌─────────────────┐ turns ┌───────┐ orders, one list a worker and batch ┌────────┐ step ┌──────────────┐
+│ EnvStateManager │──────▶│ Fleet │────────────────────────────────────▶│ worker │─────▶│ its own envs │
+└─────────────────┘◀──────└───────┘◀──── states, rewards, digests ──────└────────┘      └──────────────┘
+  what a turn means        where it is taken                              or here, if that is faster
+"""
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts.config import RolloutConfig
+from abreast.rollouts.fleet import Finished, Fleet
+from abreast.rollouts.placement import Use
+from abreast.rollouts.registry import Tag, find_tag
+from abreast.rollouts.state import Cache, EnvState
+from abreast.rollouts.summary import Tally, pass_at_k, summary_of_tag
+
+LOOK_S = 0.5
+"""How often an awaited step looks whether workers have fallen silent."""
+
+
+class EnvStateManager:
+    """Steps environments, in worker processes or here; `use_multiprocessing` may be changed at any time.
+
+        with EnvStateManager(config) as manager:
+            outputs = manager.reset()
+            while outputs:
+                outputs = manager.step([{"env_id": cache["env_id"], "actions": answer(cache)} for cache in outputs])
+            print(manager.get_rollout_states())
+
+    `verify` keeps a copy of every environment here, steps it too, and raises if a worker ever says anything else.
+    """
+
+    def __init__(self, config: object = None, mode: Literal["train", "val"] = "train", verify: bool = False) -> None:
+        if mode not in ("train", "val"):
+            raise ConfigError(f"mode is {mode!r}: expected train or val.")
+        self.config = RolloutConfig.parse({} if config is None else config)
+        self.mode: Literal["train", "val"] = mode
+        self.use_multiprocessing: Use = self.config.es_manager.use_multiprocessing
+        self._envs = self._make_envs()
+        self._fleet = Fleet(self._envs, self.config.es_manager, verify)
+        self._penalty = abs(self.config.es_manager.format_penalty)
+        self._next_seed = self.config.seed.train
+        self._begun: dict[int, EnvState] = {}
+        self._taken: set[int] = set()
+        self._was_sent = False
+        self._is_closed = False
+        self._turn_s: dict[str, list[float]] = {}
+        self._waiters: list[asyncio.Future[None]] = []
+        self._watched: list[int] = []
+
+    # ---- episodes
+
+    def reset(self, seed: int | None = None) -> list[Cache]:
+        """Begin an episode in every environment; returns their caches. Environments of a group have the same seed."""
+        self._check_open()
+        first = self._first_seed(seed)
+        self._wait_for(len(self._begun), None)  # turns that nobody will ask about any more
+        self._begun, self._taken, self._was_sent = {}, set(), False
+        for env in self._envs:
+            env.begin(first + env.group_id)
+        self._fleet.settle(self.use_multiprocessing)
+        self._begun = {env.env_id: env for env in self._envs}
+        self._fleet.begin(self._envs)
+        self._wait_for(len(self._envs), None)
+        self._begun, self._taken = {}, set()
+        return [env.cache for env in self._envs]
+
+    def step(self, all_env_inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
+        """Take a turn in some environments; returns the caches of those not yet done, in the order of the inputs."""
+        if self._begun:
+            raise RolloutError(f"step called while {len(self._begun)} turns are under way: recv them first.")
+        started = time.perf_counter()
+        self._turn_s = {}
+        self.send(all_env_inputs)
+        self._wait_for(len(self._begun), None)
+        outputs = self._outputs()
+        if self.use_multiprocessing == "auto" and self._turn_s:
+            self._fleet.placement.note_batch(self._turn_s, time.perf_counter() - started)
+        return outputs
+
+    def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
+        """Begin a turn in some environments; `recv` tells what it came to. Those that live here take theirs at once."""
+        self._check_open()
+        envs = self._check(inputs)
+        self._fleet.settle(self.use_multiprocessing)
+        for env, asked in zip(envs, inputs, strict=True):
+            env.asked, env.blamed = asked, []
+            self._begun[env.env_id] = env
+        self._was_sent = True
+        self._fleet.begin(envs)
+
+    def recv(self, min_ready: int = 1, timeout: float | None = None) -> list[Cache]:
+        """Wait until at least `min_ready` of the turns begun are taken, or all, or `timeout` seconds have passed.
+
+        Returns the caches of those not yet done, in the order they were begun; `pending` tells what is still under way.
+        """
+        self._check_open()
+        if not self._was_sent:
+            raise RolloutError("recv called before send: there is nothing to wait for.")
+        self._wait_for(min_ready, timeout)
+        return self._outputs()
+
+    async def step_async(self, inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
+        """As `step`, but awaitable; any number may be under way at once, for different environments."""
+        self.send(inputs)
+        mine = [asked["env_id"] for asked in inputs]
+        self._take_in(self._fleet.hear(0.0))
+        while not self._taken.issuperset(mine):
+            await self._until_something_is_said()
+            self._take_in(self._fleet.hear(0.0))
+        self._taken.difference_update(mine)
+        envs = [self._begun.pop(env_id) for env_id in mine]
+        return [env.cache for env in envs if not env.terminated]
+
+    @property
+    def pending(self) -> list[int]:
+        """Environments whose turn is begun and not yet received."""
+        return list(self._begun)
+
+    # ---- what they came to
+
+    def get_rollout_states(self) -> dict[str, Any]:
+        """What the episodes came to so far: means per tag (`tags`), pass@k per group (`groups`)."""
+        tags: dict[str, list[Tally]] = {}
+        groups: dict[int, list[EnvState]] = {}
+        for env in self._envs:
+            tags.setdefault(env.tag.name, []).append(env.tally)
+            groups.setdefault(env.group_id, []).append(env)
+        return {
+            "tags": {tag: summary_of_tag(tallies) for tag, tallies in tags.items()},
+            "groups": {
+                group: {"tag": envs[0].tag.name, **pass_at_k(env.tally.success for env in envs)}
+                for group, envs in groups.items()
+            },
+        }
+
+    def statuses(self) -> list[dict[str, Any]]:
+        """Seed, actions taken, reward, and how it ended, of every environment."""
+        return [
+            {
+                "env_id": env.env_id,
+                "seed": env.seed,
+                "num_actions": env.tally.actions,
+                "reward": env.tally.reward,
+                "terminated": env.terminated,
+                "truncated": env.truncated,
+            }
+            for env in self._envs
+        ]
+
+    def render(self) -> list[Any]:
+        """What every environment shows now: a text, or a list of images."""
+        self._check_open()
+        shown = [env.cache["history"][-1] if env.cache else {"state": ""} for env in self._envs]
+        return [entry.get("images", entry["state"]) for entry in shown]
+
+    def tag_of(self, env_id: int) -> Tag:
+        """The tag of an environment: its type, configuration, budget and instruction."""
+        return self._envs[env_id].tag
+
+    @property
+    def verified_turns(self) -> int:
+        """How many turns of workers were taken here too, and came to the same (`verify`)."""
+        return self._fleet.verified_turns
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """Process ids of the workers, if there are any."""
+        return self._fleet.pool.pids if self._fleet.pool is not None else []
+
+    def __len__(self) -> int:
+        return len(self._envs)
+
+    # ---- the end
+
+    def close(self) -> None:
+        """End the workers and close the environments. Nothing can be asked of the manager afterwards."""
+        self._is_closed = True
+        self._fleet.close()
+
+    def __enter__(self) -> "EnvStateManager":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---- inside
+
+    def _make_envs(self) -> list[EnvState]:
+        settings = getattr(self.config.es_manager, self.mode)
+        envs: list[EnvState] = []
+        for name, groups in zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True):
+            tag = find_tag(name, self.config.custom_envs)
+            for _ in range(groups * settings.group_size):
+                envs.append(EnvState(len(envs), len(envs) // settings.group_size, tag))
+        return envs
+
+    def _first_seed(self, seed: int | None) -> int:
+        """The seed of the first group. In training, what was used once is never counted on to again."""
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+            raise RolloutError(f"the seed is {_short(seed)}: expected a whole number, 0 or more.")
+        if self.mode == "val":
+            return self.config.seed.val if seed is None else seed
+        first = self._next_seed if seed is None else seed
+        self._next_seed = max(self._next_seed, first + self._envs[-1].group_id + 1)
+        return first
+
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise RolloutError("the manager is closed: make a new one.")
+
+    def _check(self, inputs: Sequence[Mapping[str, Any]]) -> list[EnvState]:
+        """The environments meant; any mistake is an error before anything is stepped."""
+        if not isinstance(inputs, list | tuple):
+            raise RolloutError(f"inputs are {_short(inputs)}: expected a list of mappings with env_id and actions.")
+        envs: dict[int, EnvState] = {}
+        for asked in inputs:
+            if not isinstance(asked, Mapping) or "env_id" not in asked or "actions" not in asked:
+                raise RolloutError(f"an input is {_short(asked)}: expected a mapping with env_id and actions.")
+            env_id, actions = asked["env_id"], asked["actions"]
+            if type(env_id) is not int or not 0 <= env_id < len(self._envs):
+                raise RolloutError(f"env_id is {_short(env_id)}: expected a number from 0 to {len(self._envs) - 1}.")
+            if not isinstance(actions, list | tuple) or not all(isinstance(action, str) for action in actions):
+                raise RolloutError(f"actions of environment {env_id} are {_short(actions)}: expected a list of texts.")
+            env = self._envs[env_id]
+            if env_id in envs:
+                raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
+            if not env.cache:
+                raise RolloutError(f"environment {env_id} has no episode yet: call reset first.")
+            if env.terminated:
+                raise RolloutError(f"the episode of environment {env_id} is over: leave it out, or call reset.")
+            if env_id in self._begun:
+                raise RolloutError(f"the turn of environment {env_id} is already under way: recv it first.")
+            envs[env_id] = env
+        return list(envs.values())
+
+    def _wait_for(self, count: int, timeout: float | None) -> None:
+        """Wait until so many turns are taken, or all that are begun."""
+        end = None if timeout is None else time.monotonic() + timeout
+        while len(self._taken) < min(count, len(self._begun)):
+            left = 3600.0 if end is None else end - time.monotonic()
+            self._take_in(self._fleet.hear(max(left, 0.0)))
+            if left <= 0:
+                return
+
+    def _take_in(self, finished: Finished) -> None:
+        for env, turn in finished:
+            self._taken.add(env.env_id)
+            asked, env.asked = env.asked, None
+            if asked is None:
+                env.started(turn)
+            else:
+                env.stepped(asked, turn, self._penalty)
+                self._turn_s.setdefault(env.tag.name, []).append(turn.seconds)
+                self._fleet.placement.note_turn(env.tag.name, turn.seconds)
+
+    def _outputs(self) -> list[Cache]:
+        """The caches of the turns taken, in the order they were begun, of those not yet done."""
+        taken = [env for env_id, env in self._begun.items() if env_id in self._taken]
+        for env in taken:
+            del self._begun[env.env_id]
+        self._taken.clear()
+        return [env.cache for env in taken if not env.terminated]
+
+    async def _until_something_is_said(self) -> None:
+        """Wait for a worker to speak or to die; all who wait are woken together."""
+        loop = asyncio.get_running_loop()
+        if not self._waiters and self._fleet.pool is not None:
+            self._watched = self._fleet.pool.waitables
+            for descriptor in self._watched:
+                loop.add_reader(descriptor, self._wake)
+        waiter = loop.create_future()
+        self._waiters.append(waiter)
+        await asyncio.wait([waiter], timeout=LOOK_S)
+        self._wake()
+
+    def _wake(self) -> None:
+        waiters, self._waiters = self._waiters, []
+        while self._watched:
+            asyncio.get_running_loop().remove_reader(self._watched.pop())
+        for waiter in waiters:
+            if not waiter.done():
+                waiter.set_result(None)
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."

@@ -1,0 +1,107 @@
+"""An environment and its episode, as the manager knows them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from PIL import Image
+
+from abreast.processes.supervisor import Death
+from abreast.rollouts.messages import State, Turn
+from abreast.rollouts.registry import Tag
+from abreast.rollouts.summary import Tally
+
+Cache = dict[str, Any]
+"""What users see of an episode: env_id, group_id, tag, penalty, and its history, an entry a turn."""
+MAIN = -1
+"""Stands for the main process where a worker's number is expected."""
+
+
+@dataclass
+class EnvState:
+    """Everything needed to rebuild the environment, to go on with it, and to tell what its episode came to."""
+
+    env_id: int
+    group_id: int
+    tag: Tag
+
+    seed: int = 0
+    executed: list[Sequence[Any]] = field(default_factory=list)
+    """The actions of each turn."""
+    digest: bytes | None = None
+    """Of the state it is in, if it is known."""
+
+    home: int = MAIN
+    """The worker it lives in."""
+    is_built: bool = False
+    """Whether it is there at all."""
+    is_there: bool = False
+    """Whether it is there in the state it should be in."""
+    asked: Mapping[str, Any] | None = None
+    """The input of the turn under way."""
+    blamed: list[Death] = field(default_factory=list)
+    """Deaths of workers over that turn."""
+    doom: str | None = None
+    """Why its next turn will be its last."""
+
+    cache: Cache = field(default_factory=dict)
+    tally: Tally = field(default_factory=Tally)
+    terminated: bool = False
+    truncated: bool = False
+
+    @property
+    def actions_left(self) -> int:
+        return max(0, self.tag.budget - self.tally.actions)
+
+    def begin(self, seed: int) -> None:
+        """A new episode; nothing is known of it yet."""
+        self.seed, self.executed, self.digest = seed, [], None
+        self.is_there, self.asked, self.blamed, self.doom = False, None, [], None
+        self.tally, self.terminated, self.truncated = Tally(), False, False
+        self.cache = {
+            "env_id": self.env_id,
+            "group_id": self.group_id,
+            "tag": self.tag.name,
+            "penalty": 0,
+            "history": [],
+        }
+
+    def started(self, turn: Turn) -> None:
+        """Take in the first state, or that there is none."""
+        if turn.failure is not None:
+            self.terminated = self.truncated = True
+            self.tally.actions = self.tag.budget
+        self._show(turn.state)
+        if turn.failure is not None:
+            self.cache["history"][-1]["info"] = {"success": False, "error": turn.failure}
+
+    def stepped(self, asked: Mapping[str, Any], turn: Turn, penalty: float) -> None:
+        """Take in a turn: budget, penalty, end of the episode, history."""
+        history, info = self.cache["history"], turn.info
+        failed = turn.failure is not None
+        if failed:
+            turn, info = turn._replace(state=history[-1]["state"]), {"success": False, "error": turn.failure}
+        self.executed.append(turn.executed)
+        self.tally.note(turn, len(asked["actions"]))
+        if not failed and (turn.dropped or not turn.executed):
+            self.cache["penalty"] -= penalty
+        if failed or turn.done or self.actions_left == 0:
+            self.terminated = True
+            self.truncated = failed or not turn.done or not info.get("success", False)
+            self.tally.success = not self.truncated
+        history[-1].update(
+            actions=list(turn.names),
+            reward=turn.reward,
+            info=info,
+            llm_response=asked.get("llm_response", ""),
+            llm_raw_response=asked.get("llm_raw_response", ""),
+        )
+        self._show(turn.state)
+
+    def _show(self, state: State) -> None:
+        """Add what is seen now to the history."""
+        if isinstance(state, str):
+            self.cache["history"].append({"state": state, "actions_left": self.actions_left})
+        else:
+            text, images = "\n".join(["<images>"] * len(state)), [Image.fromarray(picture) for picture in state]
+            self.cache["history"].append({"state": text, "images": images, "actions_left": self.actions_left})
