@@ -1,0 +1,118 @@
+"""Parallel equals sequential, byte for byte: random configurations, actions, flips and kills, against the plain loop."""
+
+import contextlib
+import os
+import random
+import signal
+import threading
+from typing import NamedTuple
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from abreast.rollouts import EnvStateManager
+from rollouts.helpers import plain
+from rollouts.helpers import settings as configure
+
+CASES = 5000 if os.environ.get("ABREAST_CHAOS") else 510
+TAGS = {
+    "Sokoban": {"env_type": "sokoban", "max_actions_per_traj": 12, "env_config": {"num_boxes": 2}},
+    "Picture": {"env_type": "sokoban", "max_actions_per_traj": 5, "env_config": {"render_mode": "rgb_array"}},
+    "Lake": {"env_type": "frozen_lake", "max_actions_per_traj": 9},
+    "Bandit": {"env_type": "bandit", "max_actions_per_traj": 1},
+    "Countdown": {"env_type": "countdown", "max_actions_per_traj": 1},
+    "Maths": {"env_type": "metamathqa", "max_actions_per_traj": 4},
+    "Shop": {"env_type": "webshop", "max_actions_per_traj": 8},
+}  # fmt: skip
+JUNK = ["", "  ", "jump", "UP ", "left", "click[nothing]", "search[]", "1+1", "𝕏", "Drop table", "\x00", "9" * 300]
+
+
+class Case(NamedTuple):
+    tags: list[str]
+    counts: list[int]
+    size: int
+    workers: int
+    use: object
+    seed: int
+    chance: random.Random
+    turns: list[tuple[object, str]]
+
+
+@st.composite
+def cases(draw):
+    tags = draw(st.lists(st.sampled_from(sorted(TAGS)), min_size=1, max_size=3, unique=True))
+    counts = [draw(st.integers(1, 2)) for _ in tags]
+    use = st.sampled_from([True, True, False, "auto"])
+    harm = st.sampled_from(["none", "none", "none", "none", "between", "during"])
+    return Case(
+        tags, counts, draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4])), draw(use), draw(st.integers(0, 2**31)),
+        random.Random(draw(st.integers(0, 2**32))), draw(st.lists(st.tuples(use, harm), min_size=1, max_size=5)),
+    )  # fmt: skip
+
+
+def some_actions(chance, tag, cache):
+    """A few actions for a turn: sensible ones, with junk among them."""
+    told = cache["history"][-2]["info"] if len(cache["history"]) > 1 else {}
+    known = (
+        list((tag.config.action_lookup or {}).values()) or told.get("available_actions") or ["search[red shoes]", "12"]
+    )
+    pool = [*known, *known, chance.choice(JUNK)]
+    return [chance.choice(pool) for _ in range(chance.choice([0, 1, 1, 1, 2, 3]))]
+
+
+def strike(pids, chance):
+    for pid in chance.sample(pids, min(len(pids), chance.choice([1, 1, 2]))):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
+@pytest.mark.xdist_group("rollouts")
+@pytest.mark.timeout(3600 if CASES > 1000 else 400)
+@settings(max_examples=CASES, suppress_health_check=list(HealthCheck), derandomize=CASES < 1000)
+@given(cases())
+def test_whatever_happens_the_result_is_that_of_the_plain_loop(case):
+    config = configure(
+        case.tags, case.counts, case.size, {tag: TAGS[tag] for tag in case.tags},
+        use_multiprocessing=case.use, max_workers=case.workers,
+    )  # fmt: skip
+    loop, chance = plain(config), case.chance
+    expected = loop.reset(case.seed)
+    with EnvStateManager(config) as manager, EnvStateManager(config) as sequential:
+        sequential.use_multiprocessing = False
+        assert manager.reset(seed=case.seed) == expected == sequential.reset(seed=case.seed)
+        for use, harm in case.turns:
+            active = [env_id for env_id, done in enumerate(loop.done) if not done]
+            chance.shuffle(active)
+            inputs = [
+                {
+                    "env_id": env_id,
+                    "actions": some_actions(chance, loop.tags[env_id], loop.caches[env_id]),
+                    "llm_response": "think",
+                    "llm_raw_response": "think hard",
+                }
+                for env_id in active[: chance.randint(1, max(1, len(active)))]
+            ]
+            manager.use_multiprocessing = use
+            if harm == "between":
+                strike(manager.worker_pids, chance)
+            timer = threading.Timer(chance.uniform(0, 0.004), strike, (manager.worker_pids, chance))
+            if harm == "during":
+                timer.start()
+            outputs = manager.step(inputs)
+            timer.cancel()
+            timer.join() if timer.is_alive() else None
+            sequential.step(inputs)
+            assert outputs == loop.step(inputs)
+        assert [env.cache for env in manager._envs] == loop.caches
+        for status, done, truncated in zip(manager.statuses(), loop.done, loop.truncated, strict=True):
+            assert (status["terminated"], status["truncated"]) == (done, truncated)
+        assert manager.statuses() == sequential.statuses()
+        assert metrics(manager) == metrics(sequential)
+
+
+def metrics(manager):
+    """What the episodes came to, without what depends on the clock."""
+    states = manager.get_rollout_states()
+    tags = {name: {k: v for k, v in tag.items() if "latency" not in k} for name, tag in states["tags"].items()}
+    return tags, states["groups"]

@@ -1,0 +1,169 @@
+"""Environments that die, hang, raise: the batch completes, the others are untouched, the reason is told."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from abreast.rollouts import EnvStateManager
+from rollouts.helpers import go, plain, settings, villain
+from villain_envs import ALL  # noqa: F401 (registers them)
+
+CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
+
+
+def among_others(name, use=True, **config):
+    """One villain (seed 1, group 1) between seven calm ones, on two workers."""
+    custom = {**CALM, **villain(name, harm_seed=1, **config)}
+    manager = {"use_multiprocessing": use, "max_workers": 2, "step_timeout": 0.7, "worker_memory_mb": 3000}
+    return settings(["Calm", name, "Calm"], [1, 1, 6], 1, custom, **manager)
+
+
+def calm_caches(turns):
+    loop = plain(settings(["Calm"], [8], 1, CALM))
+    loop.reset(0)
+    for _ in range(turns):
+        loop.step(go(range(8), "a"))
+    return loop.caches
+
+
+VILLAINS = {
+    "KillsItself": "its worker died: SIGKILL, often out of memory",
+    "HangsInStep": "its worker did nothing for 0.7 s",
+    "RaisesInStep": "ZeroDivisionError: a villain divides by zero",
+    "AllocatesTooMuch": "MemoryError",
+}
+
+
+@pytest.mark.parametrize("name", VILLAINS)
+@pytest.mark.xdist_group("rollouts")
+def test_a_villain_ends_alone(name, caplog):
+    with EnvStateManager(among_others(name)) as manager:
+        manager.reset(seed=0)
+        for turn in range(3):
+            outputs = manager.step(go([env for env in range(8) if turn < 2 or env != 1], "a"))
+        caches = [env.cache for env in manager._envs]
+        assert len(outputs) == 7
+        for env_id, (cache, calm) in enumerate(zip(caches, calm_caches(3), strict=True)):
+            if env_id != 1:
+                assert cache["history"] == calm["history"], env_id
+        status = manager.statuses()[1]
+        assert status["terminated"] and status["truncated"]
+        entry = caches[1]["history"][1]
+        assert VILLAINS[name] in entry["info"]["error"] and entry["info"]["success"] is False
+        assert caches[1]["history"][2]["actions_left"] >= 0
+        assert f"environment 1 ({name}) cannot go on: {VILLAINS[name]}" in caplog.text
+        timeouts = manager.get_rollout_states()["tags"][name]["timeouts"]
+        assert timeouts == (2 if name == "HangsInStep" else 0)
+        assert len(manager.reset(seed=100)) == 8, "the manager goes on"
+        assert len(manager.step(go(range(8), "a"))) == 8
+
+
+@pytest.mark.parametrize("use", [True, False])
+@pytest.mark.parametrize("name", ["RaisesInReset", "HangsInReset"])
+@pytest.mark.xdist_group("rollouts")
+def test_an_episode_that_cannot_begin_is_over(name, use, caplog):
+    if name == "HangsInReset" and not use:
+        pytest.skip("nobody can end a hang in the main process")
+    with EnvStateManager(among_others(name, use)) as manager:
+        caches = manager.reset(seed=0)
+        assert len(caches) == 8 and manager.statuses()[1]["terminated"]
+        (entry,) = caches[1]["history"]
+        assert entry["actions_left"] == 0
+        assert ("no room for this seed" if name == "RaisesInReset" else "did nothing") in entry["info"]["error"]
+        others = [0, *range(2, 8)]
+        assert [cache["env_id"] for cache in manager.step(go(others, "a"))] == others
+        assert f"environment 1 ({name}) cannot go on" in caplog.text
+
+
+def test_raising_here_is_the_same_as_raising_in_a_worker():
+    outcomes = []
+    for use in (True, False):
+        with EnvStateManager(among_others("RaisesInStep", use)) as manager:
+            manager.reset(seed=0)
+            for turn in range(3):
+                manager.step(go([env for env in range(8) if turn < 2 or env != 1], "a"))
+            outcomes.append(([env.cache for env in manager._envs], manager.statuses()))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(("name", "use"), [("DiesOnce", True), ("RaisesOnce", True), ("RaisesOnce", False)])
+@pytest.mark.xdist_group("rollouts")
+def test_a_misfortune_that_does_not_repeat_leaves_no_trace(name, use, tmp_path):
+    flag = tmp_path / "struck"
+    with EnvStateManager(among_others(name, use, flag=str(flag))) as manager:
+        manager.reset(seed=0)
+        for _ in range(3):
+            assert len(manager.step(go(range(8), "a"))) == 8
+        assert flag.exists()
+        histories = [env.cache["history"] for env in manager._envs]
+    assert histories == [cache["history"] for cache in calm_caches(3)]
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_what_cannot_be_pickled_is_taken_here_and_the_turn_completes(caplog):
+    with EnvStateManager(among_others("ReturnsUnpicklable")) as manager:
+        manager.reset(seed=0)
+        for _ in range(3):
+            assert len(manager.step(go(range(8), "a"))) == 8
+        caches = [env.cache for env in manager._envs]
+        for cache, calm in zip(caches, calm_caches(3), strict=True):
+            assert [entry["state"] for entry in cache["history"]] == [entry["state"] for entry in calm["history"]]
+        info = caches[1]["history"][1]["info"]
+        assert callable(info["function"]) and "cannot be pickled" in info["moved"]
+        assert "cannot be pickled" in caplog.text
+        assert manager._envs[1].home == -1 and manager._envs[2].home != -1
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_an_environment_that_is_not_the_same_when_rebuilt_ends_with_that_reason():
+    custom = {**CALM, **villain("ForgetsItsSeed")}
+    config = settings(["Calm", "ForgetsItsSeed"], [3, 1], 1, custom, use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        manager.step(go(range(4), "a"))
+        for pid in manager.worker_pids:
+            os.kill(pid, signal.SIGKILL)
+        assert [cache["env_id"] for cache in manager.step(go(range(4), "a"))] == [0, 1, 2]
+        assert "came to another state" in manager._envs[3].cache["history"][1]["info"]["error"]
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_only_those_who_wait_are_rebuilt_at_once():
+    config = settings(["Calm"], [8], 1, CALM, use_multiprocessing=True, max_workers=2)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        for env_ids in (range(8), [0], [5, 6]):
+            os.kill(manager.worker_pids[0], signal.SIGKILL)
+            time.sleep(0.05)
+            assert manager.step(go(env_ids, "a")) == loop.step(go(env_ids, "a"))
+        missing = [env.env_id for env in manager._envs if not env.is_there]
+        assert missing, "everybody was rebuilt, wanted or not"
+        assert manager.step(go(range(8), "a")) == loop.step(go(range(8), "a"))
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_a_frozen_worker_is_killed_and_its_turns_complete():
+    config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2, step_timeout=0.7)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        os.kill(manager.worker_pids[1], signal.SIGSTOP)
+        assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_no_worker_outlives_the_manager():
+    config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        pids = manager.worker_pids
+        manager.send(go(range(4), "a"))
+    assert len(pids) == 2
+    for pid in pids:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)

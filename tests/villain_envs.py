@@ -1,0 +1,141 @@
+"""Environments that misbehave, each in its own way; and a plain one. They need no torch, so workers load them quickly."""
+
+import os
+import signal
+import time
+
+import gymnasium
+import numpy as np
+
+from abreast.rollouts import EnvConfig, register
+
+
+class CountingConfig(EnvConfig):
+    """Settings of the counting environments."""
+
+    harm_at: int = 2
+    """The step at which a villain strikes."""
+    harm_seed: int = 0
+    """The seed with which it strikes."""
+    seconds: float = 0.0
+    """What a step takes."""
+    flag: str = ""
+    """A file that makes the villain good when it is there; it makes one when it strikes."""
+
+
+class Counting(gymnasium.Env):
+    """Counts its steps and adds up numbers drawn from its own stream; done after ten."""
+
+    def __init__(self, config):
+        self.config = config
+        self.render_mode = "text"
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.seed, self.steps, self.total = seed, 0, 0
+        return self.render(), {}
+
+    def step(self, action):
+        if self.config.seconds:
+            time.sleep(self.config.seconds)
+        self.steps += 1
+        if self.steps == self.config.harm_at and self.seed == self.config.harm_seed:
+            self.strike()
+        self.total += int(self.np_random.integers(100))
+        done = self.steps == 10
+        return self.render(), float(self.total % 7), done, False, {"success": done, "action_is_valid": True}
+
+    def strike(self):
+        """Do nothing bad."""
+
+    def render(self):
+        return f"{self.steps} steps, {self.total} in all"
+
+
+class KillsItself(Counting):
+    def strike(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class DiesOnce(Counting):
+    """Dies the first time only, as of something that has nothing to do with it."""
+
+    def strike(self):
+        if not os.path.exists(self.config.flag):  # noqa: PTH110
+            with open(self.config.flag, "w"):  # noqa: PTH123
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+class HangsInStep(Counting):
+    def strike(self):
+        time.sleep(3600)
+
+
+class RaisesInStep(Counting):
+    def strike(self):
+        raise ZeroDivisionError("a villain divides by zero")
+
+
+class RaisesOnce(Counting):
+    def strike(self):
+        if not os.path.exists(self.config.flag):  # noqa: PTH110
+            self.total = -1000  # half done
+            with open(self.config.flag, "w"):  # noqa: PTH123
+                raise ConnectionError("the network was away")
+
+
+class RaisesInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        if seed == self.config.harm_seed:
+            raise ValueError("no room for this seed")
+        return super().reset(seed=seed)
+
+
+class HangsInReset(Counting):
+    def reset(self, *, seed=None, options=None):
+        if seed == self.config.harm_seed:
+            time.sleep(3600)
+        return super().reset(seed=seed)
+
+
+class ReturnsUnpicklable(Counting):
+    def step(self, action):
+        state, reward, terminated, truncated, info = super().step(action)
+        if self.steps == self.config.harm_at:
+            info["function"] = lambda: None
+        return state, reward, terminated, truncated, info
+
+
+class AllocatesTooMuch(Counting):
+    def strike(self):
+        self.block = np.ones(2**40, dtype=np.uint8)
+
+
+class ForgetsItsSeed(Counting):
+    """Draws from a stream of its own that no seed reaches."""
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.total = int.from_bytes(os.urandom(4))
+        return self.render(), {}
+
+
+class SharesItsInfo(Counting):
+    """Gives out one list again and again, and goes on changing it."""
+
+    def reset(self, *, seed=None, options=None):
+        self.log = []
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.log.append(action)
+        state, reward, terminated, truncated, info = super().step(action)
+        return state, reward, terminated, truncated, {**info, "log": self.log}
+
+
+ALL = [
+    Counting, KillsItself, DiesOnce, HangsInStep, RaisesInStep, RaisesOnce, RaisesInReset, HangsInReset,
+    ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo,
+]  # fmt: skip
+for kind in ALL:
+    register(kind.__name__, config=CountingConfig)(kind)
