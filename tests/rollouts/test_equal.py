@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abreast.rollouts import EnvStateManager
-from rollouts.helpers import plain
-from rollouts.helpers import settings as configure
+from rollout_helpers import plain
+from rollout_helpers import settings as configure
 
 CASES = 5000 if os.environ.get("ABREAST_CHAOS") else 510
 TAGS = {

@@ -13,7 +13,7 @@ import villain_envs
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.summary import pass_at_k
-from rollouts.helpers import go, plain, settings, villain
+from rollout_helpers import go, plain, settings, villain
 
 COUNTING = villain("Counting", budget=4)
 LAKE = {"Lake": {"env_type": "frozen_lake", "max_actions_per_traj": 3, "env_config": {"is_slippery": False, "p": 1.0}}}
@@ -279,7 +279,7 @@ DIGESTS = """
 import hashlib, pickle, sys
 sys.path.insert(0, {tests!r})
 from abreast.rollouts import EnvStateManager
-from rollouts.helpers import settings
+from rollout_helpers import settings
 tags = ["LargerSokoban", "FrozenLake", "Bandit", "Countdown", "MetaMathQA", "WebShop"]
 if __name__ == "__main__":
     with EnvStateManager(settings(tags, [2] * 6, 2, use_multiprocessing={use}, max_workers=2, start_method={method!r})) as m:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from abreast.rollouts import EnvStateManager
-from rollouts.helpers import go, plain, settings, villain
+from rollout_helpers import go, plain, settings, villain
 from villain_envs import ALL  # noqa: F401 (registers them)
 
 CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}

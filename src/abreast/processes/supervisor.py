@@ -7,6 +7,7 @@ whether the worker, relieved of what broke it, is to be tried anew.
 """
 
 import logging
+import selectors
 import time
 from collections.abc import Callable
 from multiprocessing import connection as connections
@@ -51,6 +52,8 @@ class Supervisor:
         self._busy: dict[int, float] = {}
         self._failures: dict[int, Failed] = {}
         self._replaced_one = False
+        self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
+        self._looked_at = 0.0
         self.restarts = [0] * len(heartbeats)
 
     # ---- start and stop
@@ -59,7 +62,7 @@ class Supervisor:
         """Start all workers together; returns when each is ready. One that cannot start is an error with its stack."""
         try:
             for number in range(len(self.restarts)):
-                self._children[number] = self._make(number)
+                self._adopt(number, self._make(number))
             for number in range(len(self.restarts)):
                 self._await_ready(number)
         except BaseException:
@@ -71,15 +74,13 @@ class Supervisor:
         for child in self._children.values():
             _try_send(child, farewell)
         patience = time.monotonic() + self._timeout
-        for child in self._children.values():
-            child.end(max(0.1, min(3.0, patience - time.monotonic())))
-        self._children.clear()
+        for number in list(self._children):
+            self._dismiss(number).end(max(0.1, min(3.0, patience - time.monotonic())))
 
     def kill(self) -> None:
         """End every worker at once."""
-        for child in self._children.values():
-            child.kill()
-        self._children.clear()
+        for number in list(self._children):
+            self._dismiss(number).kill()
 
     # ---- work
 
@@ -91,8 +92,7 @@ class Supervisor:
     @property
     def waitables(self) -> list[int]:
         """File descriptors that are ready when a worker has said something or is gone."""
-        sources = [source for child in self._children.values() for source in {child.connection, child.sentinel}]
-        return [source if isinstance(source, int) else source.fileno() for source in sources]
+        return [key.fd for key in self._selector.get_map().values()]
 
     def send(self, number: int, message: Any) -> None:
         """Give a worker something to do. If it is gone, it gets it again when it is restarted (`on_restart`)."""
@@ -113,19 +113,30 @@ class Supervisor:
         end = time.monotonic() + wait_s
         self._replaced_one = False
         while self._children:
-            by_source: dict[Any, int] = {child.connection: number for number, child in self._children.items()}
-            by_source |= {child.sentinel: number for number, child in self._children.items()}
-            pause = max(0.0, min(LOOK_S, end - time.monotonic()))
-            ready = connections.wait(list(by_source), pause)
+            now = time.monotonic()
+            ready = self._selector.select(max(0.0, min(LOOK_S, end - now)))
             said: list[tuple[int, Any]] = []
-            for number in sorted({by_source[source] for source in ready}):
+            for number in sorted({key.data for key, _ in ready}):
                 said += [(number, message) for message in self._hear(number)]
-            self._look_for_silence()
+            if now - self._looked_at >= LOOK_S or not ready:
+                self._looked_at = now
+                self._look_for_silence()
             if said or self._replaced_one or time.monotonic() >= end:
                 return said
         return []
 
     # ---- inside
+
+    def _adopt(self, number: int, child: Child) -> None:
+        self._children[number] = child
+        for source in {child.connection, child.sentinel}:
+            self._selector.register(source, selectors.EVENT_READ, number)
+
+    def _dismiss(self, number: int) -> Child:
+        child = self._children.pop(number)
+        for source in {child.connection, child.sentinel}:
+            self._selector.unregister(source)
+        return child
 
     def _await_ready(self, number: int) -> None:
         child = self._children[number]
@@ -150,7 +161,7 @@ class Supervisor:
         said: list[Any] = []
         is_dead = False
         try:
-            while number not in self._failures and child.connection.poll():
+            while number not in self._failures and child.has_said_something:
                 message = child.connection.recv()
                 if isinstance(message, Failed):
                     self._failures[number] = message
@@ -180,7 +191,7 @@ class Supervisor:
         self._replaced_one = True
         reason = why
         while True:
-            child = self._children.pop(number)
+            child = self._dismiss(number)
             who = f"{child.name} (pid {child.pid})" if child.pid else child.name
             child.kill()
             if self.restarts[number] >= self._max_restarts:
@@ -193,7 +204,7 @@ class Supervisor:
                 self.restarts[number] = 0
             self.restarts[number] += 1
             log.warning("%s %s; restarted (%d of %d)", who, why, self.restarts[number], self._max_restarts)
-            self._children[number] = self._make(number)
+            self._adopt(number, self._make(number))
             try:
                 self._await_ready(number)
                 break

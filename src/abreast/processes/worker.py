@@ -11,6 +11,7 @@ import ctypes
 import faulthandler
 import multiprocessing
 import os
+import selectors
 import signal
 import sys
 import threading
@@ -72,6 +73,8 @@ class Child:
         self.name, self.as_thread = name, as_thread
         self.connection, theirs = multiprocessing.Pipe()
         self._dump = _Dump()
+        self._look = selectors.DefaultSelector()
+        self._look.register(self.connection, selectors.EVENT_READ)
         if as_thread:
             self._thread = threading.Thread(target=_run, args=(theirs, work, arguments), name=name, daemon=True)
             self._thread.start()
@@ -93,6 +96,11 @@ class Child:
     def sentinel(self) -> Any:
         """Something to wait on that is ready when the child is gone; a thread's connection ends with it."""
         return self.connection if self.as_thread else self._process.sentinel
+
+    @property
+    def has_said_something(self) -> bool:
+        """Whether there is a message, or the end of the line."""
+        return bool(self._look.select(0))
 
     @property
     def is_alive(self) -> bool:
@@ -138,9 +146,16 @@ class Child:
             self._process.join(5)
 
 
+_preload: list[str] = []
+
+
 def start_server(preload: Sequence[str]) -> None:
-    """Say what the process that children are forked from imports once for all of them; before the first child starts."""
-    multiprocessing.get_context("forkserver").set_forkserver_preload(list(preload))
+    """Say what the process that children are forked from imports once for all of them, beside what was said before.
+
+    Once the first child has started it is too late: later ones then import for themselves what is missing.
+    """
+    _preload.extend(name for name in preload if name not in _preload)
+    multiprocessing.get_context("forkserver").set_forkserver_preload(_preload)
 
 
 class _Dump:

@@ -13,7 +13,9 @@ import numpy as np
 
 from abreast.rollouts.messages import State, Turn
 
-ATOMS = (bool, int, float, str, bytes, type(None))
+ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
+LONGEST_NAME = 1000
+"""Texts longer than this are no action's name, and not worth looking at."""
 
 
 class Episode:
@@ -22,8 +24,8 @@ class Episode:
     def __init__(self, make: Callable[[Any], Any], config: Any) -> None:
         self._make, self._config = make, config
         self._env: Any = None
-        lookup = config.action_lookup
-        self._numbers = None if lookup is None else {name.strip().casefold(): (n, name) for n, name in lookup.items()}
+        self._names = config.action_lookup
+        self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
         self.executed: list[Sequence[Any]] = []
         self._seed = 0
         self._state: State = ""
@@ -34,16 +36,39 @@ class Episode:
         """Begin an episode, and play it up to where it was. An environment that is there is seeded anew, not rebuilt."""
         self._seed, self.executed = seed, list(executed)
         started = time.perf_counter()
-        turn = self._twice(self._begin)
-        return turn._replace(seconds=time.perf_counter() - started)
+        try:
+            info = self._begin()
+        except Exception:  # once more, with an environment that nothing has happened to
+            try:
+                self.close()
+                info = self._begin()
+            except Exception as error:
+                return Turn(self._state, failure=_words(error), seconds=time.perf_counter() - started)
+        return Turn(self._state, info=info, seconds=time.perf_counter() - started)
 
     def take(self, actions: Sequence[str], budget: int) -> Turn:
-        """Take a turn: the known ones of the actions, in order, as far as the budget goes, until the episode is done."""
+        """Take a turn: the known ones of the actions, in order, as far as the budget goes, until the episode is done.
+
+        If it raises, the environment is rebuilt and the turn taken again; if it raises again, the episode is over.
+        """
         started = time.perf_counter()
-        known = self._known(actions)
-        turn = self._twice(lambda: self._execute(known[:budget]))
-        self.executed.append(turn.executed)
-        return turn._replace(dropped=len(actions) - len(known), seconds=time.perf_counter() - started)
+        known = actions if self._names is None else self._known(actions)
+        failure = None
+        try:
+            outcome = self._execute(known[:budget])
+        except Exception:
+            try:
+                self.close()
+                self._begin()
+                outcome = self._execute(known[:budget])
+            except Exception as error:
+                outcome, failure = NOTHING, _words(error)
+        reward, info, executed, refused, done = outcome
+        self.executed.append(executed)
+        names = executed if self._names is None else [self._names[number] for number in executed]
+        dropped = len(actions) - len(known)
+        seconds = time.perf_counter() - started
+        return Turn(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
 
     def digest(self) -> bytes:
         """A fingerprint of the state: what is seen, and where the environment's random stream is."""
@@ -63,14 +88,12 @@ class Episode:
 
     # ---- inside
 
-    def _known(self, actions: Sequence[str]) -> list[tuple[Any, str]]:
-        """The actions the environment knows, as it takes them, and their names."""
-        if self._numbers is None:
-            return [(action, action) for action in actions]
-        found = (self._numbers.get(action.strip().casefold()) for action in actions)
-        return [known for known in found if known is not None]
+    def _known(self, actions: Sequence[str]) -> list[Any]:
+        """The numbers of the actions that have one."""
+        found = (self._numbers.get(action.strip().casefold()) for action in actions if len(action) < LONGEST_NAME)
+        return [number for number in found if number is not None]
 
-    def _begin(self) -> Turn:
+    def _begin(self) -> dict[str, Any]:
         if self._env is None:
             self._env = self._make(self._config)
         observation, info = self._env.reset(seed=self._seed)
@@ -78,39 +101,31 @@ class Episode:
             for action in actions:
                 observation, *_, info = self._env.step(action)
         self._state = _seen(self._env, observation)
-        return Turn(self._state, info=_own(info))
+        return _own(dict(info))
 
-    def _execute(self, actions: Sequence[tuple[Any, str]]) -> Turn:
-        reward, info, refused, done = 0.0, {}, 0, False
-        names: list[str] = []
-        executed: list[Any] = []
-        for action, name in actions:
-            observation, gained, terminated, truncated, told = self._env.step(action)
-            reward += float(gained)
-            info.update(told)
-            refused += not told.get("action_is_valid", True)
-            names.append(name)
-            executed.append(action)
+    def _execute(self, actions: Sequence[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
+        """Rewards add up, infos merge, the last wins. Also returned: what was executed, how many of it were refused."""
+        total, merged, refused, count, done = 0.0, {}, 0, 0, False
+        for action in actions:
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            total += float(reward)
+            merged.update(info)
+            if not info.get("action_is_valid", True):
+                refused += 1
+            count += 1
             if terminated or truncated:
                 done = True
                 break
-        if executed:
+        if count:
             self._state = _seen(self._env, observation)
-        return Turn(self._state, reward, _own(info), names, executed, 0, refused, done)
+        return total, _own(merged), list(actions[:count]), refused, done
 
-    def _twice(self, work: Callable[[], Turn]) -> Turn:
-        """Do it; if it raises, rebuild the environment and do it once more; if it raises again, the episode is over."""
-        try:
-            return work()
-        except Exception:
-            pass  # what matters is whether it happens again, in an environment that nothing has happened to
-        try:
-            self.close()
-            if work != self._begin:
-                self._begin()
-            return work()
-        except Exception as error:
-            return Turn(self._state, failure=f"{type(error).__name__}: {error}")
+
+NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
+
+
+def _words(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _seen(env: Any, observation: Any) -> State:
@@ -128,4 +143,7 @@ def _seen(env: Any, observation: Any) -> State:
 
 def _own(info: dict[str, Any]) -> dict[str, Any]:
     """A copy that the environment cannot change later, as one that has come from another process."""
-    return {key: value if type(value) in ATOMS else copy.deepcopy(value) for key, value in info.items()}
+    for key, value in info.items():
+        if type(value) not in ATOMS:
+            info = {**info, key: copy.deepcopy(value)}
+    return info

@@ -16,7 +16,7 @@ from abreast.errors import RolloutError
 from abreast.processes.supervisor import Death
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episode import Episode
-from abreast.rollouts.messages import Answer, Build, Start, Take, Turn
+from abreast.rollouts.messages import Answer, Orders, Turn
 from abreast.rollouts.placement import Placement, Use
 from abreast.rollouts.pool import WorkerPool
 from abreast.rollouts.registry import Tag, find_kind
@@ -42,7 +42,8 @@ class Fleet:
         self.pool: WorkerPool | None = None
         self._episodes: dict[int, Episode] = {}
         self._shadows: dict[int, Episode] = {}
-        self._expected: dict[int, int] = {}
+        self._expected: dict[int, tuple[int, int]] = {}
+        """Number of the turn under way, and the worker that takes it."""
         self._busy: Counter[int] = Counter()
         self._finished: Finished = []
         self._settled_for: Any = None
@@ -66,19 +67,21 @@ class Fleet:
 
     def begin(self, envs: Sequence[EnvState]) -> None:
         """Have these environments take the turn they are asked to, or start: first tell workers, then do what is here."""
-        orders: dict[int, list[Build | Start | Take]] = {}
+        orders: dict[int, Orders] = {}
         here: list[EnvState] = []
         for env in envs:
-            self._expected[env.env_id] = len(env.executed) + (env.asked is not None)
             if env.home == MAIN or env.doom is not None:
                 here.append(env)
             else:
-                orders.setdefault(env.home, []).extend(_orders_for(env))
+                self._expected[env.env_id] = (len(env.executed) + (env.asked is not None), env.home)
+                if env.home not in orders:
+                    orders[env.home] = Orders([], [], [])
+                _put_orders(env, orders[env.home])
                 self._busy[env.home] += 1
         for worker, each in orders.items():
             self._workers().order(worker, each)
         for env in here:
-            self._finish(env, Turn("", failure=env.doom) if env.doom is not None else self._take_here(env))
+            self._finished.append((env, self._take_here(env)))
 
     def hear(self, wait_s: float) -> Finished:
         """Turns taken since the last call; waits for the first of them, if there are none yet."""
@@ -89,40 +92,53 @@ class Fleet:
         return finished
 
     def _take_here(self, env: EnvState) -> Turn:
+        started = None if env.is_there else self._start_here(env)
+        if env.doom is not None:
+            turn = Turn("", failure=env.doom)
+        elif env.asked is not None and (started is None or started.failure is None):
+            turn = self._episodes[env.env_id].take(env.asked["actions"], env.actions_left)
+        else:
+            assert started is not None, "a start was asked for"
+            turn = started
+        if turn.failure is not None:
+            _complain(env, turn.failure)
+        return turn
+
+    def _start_here(self, env: EnvState) -> Turn | None:
+        if env.doom is not None:
+            return None
         if env.env_id not in self._episodes:
             self._episodes[env.env_id] = Episode(env.tag.kind.env, env.tag.config)
         episode = self._episodes[env.env_id]
-        if not env.is_there:
-            turn = episode.start(env.seed, env.executed)
-            if turn.failure is None and env.digest not in (None, episode.digest()):
-                turn = Turn(turn.state, failure=DIFFERS)
-            env.is_there = True
-            if env.asked is None or turn.failure is not None:
-                return turn
-        assert env.asked is not None
-        return episode.take(env.asked["actions"], env.actions_left)
+        turn = episode.start(env.seed, env.executed)
+        env.is_there = True
+        if turn.failure is None and env.digest not in (None, episode.digest()):
+            turn = Turn(turn.state, failure=DIFFERS)
+        return turn
 
     def _note(self, answer: Answer) -> None:
-        env, expected = self._envs[answer.env_id], self._expected.get(answer.env_id)
-        if answer.turn is None:
+        env_id, number, fields, digest = answer
+        env, expected = self._envs[env_id], self._expected.get(env_id)
+        if fields is None:
             if expected is not None:
                 self._bring_home(env)
-        elif answer.number == expected:
-            env.digest = answer.digest
-            if self._verify and answer.turn.failure is None:
-                self._compare(env, answer)
-            self._finish(env, answer.turn)
-        elif answer.turn.failure is not None and not env.terminated:
-            self._doom(env, answer.turn.failure)
+            return
+        turn = Turn(*fields)
+        if expected is not None and number == expected[0]:
+            env.digest = digest
+            if self._verify and turn.failure is None:
+                self._compare(env, turn)
+            self._finish(env, turn)
+        elif turn.failure is not None and not env.terminated:
+            self._doom(env, turn.failure)
 
     def _finish(self, env: EnvState, turn: Turn) -> None:
-        del self._expected[env.env_id]
-        if env.home != MAIN and self._busy[env.home]:
-            self._busy[env.home] -= 1
-            if not self._busy[env.home]:
-                self._workers().rest(env.home)
+        _, worker = self._expected.pop(env.env_id)
+        self._busy[worker] -= 1
+        if self._busy[worker] <= 0:
+            self._workers().rest(worker)
         if turn.failure is not None:
-            log.error("environment %d (%s) cannot go on: %s", env.env_id, env.tag.name, turn.failure)
+            _complain(env, turn.failure)
         self._finished.append((env, turn))
 
     # ---- misfortune
@@ -143,7 +159,7 @@ class Fleet:
         if worker in self.pool.lost:
             for env in there:
                 self._move(env, MAIN)
-        self.begin([env for env in there if env.env_id in self._expected])
+        self.begin([env for env in there if self._expected.pop(env.env_id, None)])
 
     def _doom(self, env: EnvState, reason: str) -> None:
         """The episode cannot go on: its turn under way, or else its next, is its last."""
@@ -156,29 +172,28 @@ class Fleet:
         reason = "what it returns cannot be pickled, so it lives in the main process from here on"
         log.warning("environment %d (%s): %s", env.env_id, env.tag.name, reason)
         self._staying.add(env.tag.name)
-        self._busy[env.home] -= 1
         self._move(env, MAIN)
         turn = self._take_here(env)
         self._finish(env, turn._replace(info={**turn.info, "moved": reason}))
 
-    def _compare(self, env: EnvState, answer: Answer) -> None:
+    def _compare(self, env: EnvState, theirs: Turn) -> None:
         """Do the same here, and see whether it comes to the same."""
         shadow = self._shadows.setdefault(env.env_id, Episode(env.tag.kind.env, env.tag.config))
         if env.asked is None or len(shadow.executed) != len(env.executed):
-            turn = shadow.start(env.seed, env.executed)
+            ours = shadow.start(env.seed, env.executed)
         if env.asked is not None:
-            turn = shadow.take(env.asked["actions"], env.actions_left)
+            ours = shadow.take(env.asked["actions"], env.actions_left)
         differs = [
             name
-            for name, theirs, ours in zip(Turn._fields, answer.turn or (), turn, strict=True)
-            if name != "seconds" and pickle.dumps(theirs) != pickle.dumps(ours)
+            for name, a, b in zip(Turn._fields, theirs, ours, strict=True)
+            if name != "seconds" and pickle.dumps(a) != pickle.dumps(b)
         ]
-        if not differs and answer.digest != shadow.digest():
+        if not differs and env.digest != shadow.digest():
             differs = ["the state of its random stream"]
         if differs:
             raise RolloutError(
-                f"environment {env.env_id} ({env.tag.name}), turn {answer.number}: its worker and the main process disagree"
-                f" about its {', '.join(differs)}, so it does not depend on its seed and its actions alone."
+                f"environment {env.env_id} ({env.tag.name}), turn {len(shadow.executed)}: its worker and the main process"
+                f" disagree about its {', '.join(differs)}, so it does not depend on its seed and its actions alone."
             )
         self.verified_turns += 1
 
@@ -232,16 +247,19 @@ class Fleet:
         return self.pool
 
 
-def _orders_for(env: EnvState) -> list[Build | Start | Take]:
-    orders: list[Build | Start | Take] = []
+def _complain(env: EnvState, reason: str) -> None:
+    log.error("environment %d (%s) cannot go on: %s", env.env_id, env.tag.name, reason)
+
+
+def _put_orders(env: EnvState, orders: Orders) -> None:
+    """Add what the worker of an environment has to do for it."""
     if not env.is_built:
-        orders.append(Build(env.env_id, env.tag.kind.env, env.tag.config))
+        orders.builds.append((env.env_id, env.tag.kind.env, env.tag.config))
     if not env.is_there:
-        orders.append(Start(env.env_id, env.seed, tuple(env.executed), env.digest))
+        orders.starts.append((env.env_id, env.seed, tuple(env.executed), env.digest))
     if env.asked is not None:
-        orders.append(Take(env.env_id, env.asked["actions"], env.actions_left))
+        orders.takes.append((env.env_id, env.asked["actions"], env.actions_left))
     env.is_built = env.is_there = True
-    return orders
 
 
 def _staying(envs: Sequence[EnvState], types: Sequence[str]) -> set[str]:

@@ -18,7 +18,7 @@ from abreast.rollouts.fleet import Finished, Fleet
 from abreast.rollouts.placement import Use
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.rollouts.state import Cache, EnvState
-from abreast.rollouts.summary import Tally, pass_at_k, summary_of_tag
+from abreast.rollouts.summary import Ended, pass_at_k, summary_of_tag
 
 LOOK_S = 0.5
 """How often an awaited step looks whether workers have fallen silent."""
@@ -64,6 +64,7 @@ class EnvStateManager:
         self._begun, self._taken, self._was_sent = {}, set(), False
         for env in self._envs:
             env.begin(first + env.group_id)
+        self._fleet.placement.begin_episodes()
         self._fleet.settle(self.use_multiprocessing)
         self._begun = {env.env_id: env for env in self._envs}
         self._fleet.begin(self._envs)
@@ -80,8 +81,10 @@ class EnvStateManager:
         self.send(all_env_inputs)
         self._wait_for(len(self._begun), None)
         outputs = self._outputs()
+        self._fleet.placement.note_turns(self._turn_s)
         if self.use_multiprocessing == "auto" and self._turn_s:
-            self._fleet.placement.note_batch(self._turn_s, time.perf_counter() - started)
+            turns = max(len(env.executed) for env in self._envs)
+            self._fleet.placement.note_batch(self._turn_s, time.perf_counter() - started, turns)
         return outputs
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
@@ -127,13 +130,14 @@ class EnvStateManager:
 
     def get_rollout_states(self) -> dict[str, Any]:
         """What the episodes came to so far: means per tag (`tags`), pass@k per group (`groups`)."""
-        tags: dict[str, list[Tally]] = {}
+        tags: dict[str, list[Ended]] = {}
         groups: dict[int, list[EnvState]] = {}
         for env in self._envs:
-            tags.setdefault(env.tag.name, []).append(env.tally)
+            episode = Ended(env.num_actions, env.tally, env.cache["history"] if env.cache else ())
+            tags.setdefault(env.tag.name, []).append(episode)
             groups.setdefault(env.group_id, []).append(env)
         return {
-            "tags": {tag: summary_of_tag(tallies) for tag, tallies in tags.items()},
+            "tags": {tag: summary_of_tag(episodes) for tag, episodes in tags.items()},
             "groups": {
                 group: {"tag": envs[0].tag.name, **pass_at_k(env.tally.success for env in envs)}
                 for group, envs in groups.items()
@@ -146,7 +150,7 @@ class EnvStateManager:
             {
                 "env_id": env.env_id,
                 "seed": env.seed,
-                "num_actions": env.tally.actions,
+                "num_actions": env.num_actions,
                 "reward": env.tally.reward,
                 "terminated": env.terminated,
                 "truncated": env.truncated,
@@ -219,16 +223,19 @@ class EnvStateManager:
 
     def _check(self, inputs: Sequence[Mapping[str, Any]]) -> list[EnvState]:
         """The environments meant; any mistake is an error before anything is stepped."""
-        if not isinstance(inputs, list | tuple):
+        if not isinstance(inputs, (list, tuple)):
             raise RolloutError(f"inputs are {_short(inputs)}: expected a list of mappings with env_id and actions.")
         envs: dict[int, EnvState] = {}
         for asked in inputs:
-            if not isinstance(asked, Mapping) or "env_id" not in asked or "actions" not in asked:
-                raise RolloutError(f"an input is {_short(asked)}: expected a mapping with env_id and actions.")
-            env_id, actions = asked["env_id"], asked["actions"]
+            try:
+                env_id, actions = asked["env_id"], asked["actions"]
+            except (TypeError, KeyError, IndexError):
+                raise RolloutError(
+                    f"an input is {_short(asked)}: expected a mapping with env_id and actions."
+                ) from None
             if type(env_id) is not int or not 0 <= env_id < len(self._envs):
                 raise RolloutError(f"env_id is {_short(env_id)}: expected a number from 0 to {len(self._envs) - 1}.")
-            if not isinstance(actions, list | tuple) or not all(isinstance(action, str) for action in actions):
+            if not isinstance(actions, (list, tuple)) or [action for action in actions if not isinstance(action, str)]:
                 raise RolloutError(f"actions of environment {env_id} are {_short(actions)}: expected a list of texts.")
             env = self._envs[env_id]
             if env_id in envs:
@@ -260,7 +267,6 @@ class EnvStateManager:
             else:
                 env.stepped(asked, turn, self._penalty)
                 self._turn_s.setdefault(env.tag.name, []).append(turn.seconds)
-                self._fleet.placement.note_turn(env.tag.name, turn.seconds)
 
     def _outputs(self) -> list[Cache]:
         """The caches of the turns taken, in the order they were begun, of those not yet done."""

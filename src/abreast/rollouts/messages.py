@@ -1,4 +1,7 @@
-"""What manager and workers say to each other. One list of orders per worker and batch; answers come back in lists."""
+"""What manager and workers say to each other: one message per worker and batch, and as few answers.
+
+Inside a message everything is a plain tuple: those are pickled several times as fast as anything with a name.
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -8,33 +11,20 @@ from numpy.typing import NDArray
 State = str | list[NDArray[Any]]
 """What is seen: a text, or pictures."""
 
-
-class Build(NamedTuple):
-    """An order: have this environment."""
-
-    env_id: int
-    make: Callable[[Any], Any]
-    config: Any
-
-
-class Start(NamedTuple):
-    """An order: begin an episode; if it was under way elsewhere, play it again up to where it was."""
-
-    env_id: int
-    seed: int
-    executed: Sequence[Sequence[Any]] = ()
-    """The actions of each turn so far."""
-    digest: bytes | None = None
-    """What the state has to be then; None: anything."""
+Build = tuple[int, Callable[[Any], Any], Any]
+"""Have this environment: its number, what makes it, its configuration."""
+Start = tuple[int, int, Sequence[Sequence[Any]], bytes | None]
+"""Begin an episode: number, seed; the actions of each turn so far, to play again; the digest the state must have then."""
+Take = tuple[int, Sequence[str], int]
+"""Take a turn: number, actions, how many of them the budget allows."""
 
 
-class Take(NamedTuple):
-    """An order: take a turn."""
+class Orders(NamedTuple):
+    """What a worker is to do, in this order."""
 
-    env_id: int
-    actions: Sequence[str]
-    budget: int
-    """How many actions are left in this episode."""
+    builds: list[Build]
+    starts: list[Start]
+    takes: list[Take]
 
 
 class Stop(NamedTuple):
@@ -61,12 +51,6 @@ class Turn(NamedTuple):
     seconds: float = 0.0
 
 
-class Answer(NamedTuple):
-    """What an order came to."""
-
-    env_id: int
-    number: int
-    """Turns taken in this episode, this one included: tells an answer from one to an earlier order."""
-    turn: Turn | None
-    """None: it cannot be sent from one process to another."""
-    digest: bytes
+Answer = tuple[int, int, tuple[Any, ...] | None, bytes]
+"""What an order came to: number of the environment; turns taken so far, which tells an answer from one to an earlier order;
+the `Turn` as a tuple, or None if it cannot be pickled; the digest of the state."""

@@ -20,6 +20,8 @@ LOSS = 0.97
 """… and come back when it takes more than this share."""
 WORTH_S = 0.001
 """A batch has to gain this much for workers to be started."""
+PATIENCE = 50
+"""Batches within which playing episodes again, elsewhere, has to pay."""
 MESSAGE_S = 100e-6
 """First guess of the overhead of a batch, per worker."""
 
@@ -43,32 +45,46 @@ class Placement:
         """What a turn costs, as far as known."""
         return self._turn_s.get(tag, 0.0)
 
-    def note_turn(self, tag: str, seconds: float) -> None:
-        """Take in the time of one environment's turn."""
-        before = self._turn_s.get(tag)
-        self._turn_s[tag] = seconds if before is None else before + SMOOTHING * (seconds - before)
+    def note_turns(self, turns: Mapping[str, Sequence[float]]) -> None:
+        """Take in the seconds of turns, by tag."""
+        for tag, seconds in turns.items():
+            mean = sum(seconds) / len(seconds)
+            before = self._turn_s.get(tag, mean)
+            self._turn_s[tag] = before + SMOOTHING * (mean - before)
 
-    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
-        """Take in a whole batch, the seconds of its turns by tag, and think again where tags should live."""
-        in_workers = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
-        if in_workers:
-            spent, alone = sum(in_workers), sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
-            overhead = wall_s - alone - max(spent / self._parallelism, *in_workers)
-            self._overhead_s += SMOOTHING * (max(overhead, 0.0) - self._overhead_s)
-            share = wall_s / (spent + alone)
-            self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
-            if self._share > LOSS:  # not worth it after all; the next time it has to promise more
-                self.dear, self._share = frozenset(), None
-                self._required_gain *= 0.7
+    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float, turns_so_far: int) -> None:
+        """Take in a whole batch, and think again which tags should go to workers, or come back from them.
+
+        Whoever moves in the middle of an episode has to play it again: that has to pay, too.
+        """
+        if self.dear:
+            self._look_back(turns, wall_s)
             return
-        dear = frozenset(tag for tag, each in turns.items() if sum(each) / len(each) > CHEAP_S)
+        dear = frozenset(tag for tag in turns if self._turn_s[tag] > CHEAP_S)
         if not dear or self._parallelism < 2:
             return
         spent = sum(sum(turns[tag]) for tag in dear)
-        longest = max(max(turns[tag]) for tag in dear)
-        expected = self._overhead_s + max(spent / self._parallelism, longest)
-        if expected < self._required_gain * spent and spent - expected > WORTH_S:
-            self.dear = dear
+        expected = self._overhead_s + max(spent / self._parallelism, *(max(turns[tag]) for tag in dear))
+        is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * self._parallelism
+        if expected < self._required_gain * spent and spent - expected > WORTH_S and is_paid:
+            self.dear, self._share = dear, None
+
+    def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
+        """Whether workers were worth it; if not, environments come back with the next reset."""
+        in_workers = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
+        if not in_workers:
+            return
+        spent, alone = sum(in_workers), sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
+        overhead = wall_s - alone - max(spent / self._parallelism, *in_workers)
+        self._overhead_s += SMOOTHING * (max(overhead, 0.0) - self._overhead_s)
+        share = wall_s / (spent + alone)
+        self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
+
+    def begin_episodes(self) -> None:
+        """All environments are about to be reset: the time to take back what was not worth it."""
+        if self._share is not None and self._share > LOSS:
+            self.dear, self._share = frozenset(), None
+            self._required_gain *= 0.7  # the next time workers have to promise more
 
     def spread(self, tags: Mapping[int, str], now: Mapping[int, int]) -> dict[int, int]:
         """A worker for each environment, so that all have as much to do; nobody moves while that is nearly so."""

@@ -1,7 +1,7 @@
 """The worker processes of a manager: started once, used for every reset and step, replaced when they die."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from abreast.processes.memory import SharedBlock
 from abreast.processes.supervisor import Death, Supervisor
 from abreast.processes.worker import Child, start_server
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.messages import Answer, Build, Start, Stop, Take
+from abreast.rollouts.messages import Answer, Orders, Stop
 from abreast.rollouts.worker import Seat, rollout_worker
 
 log = logging.getLogger("abreast")
@@ -47,9 +47,9 @@ class WorkerPool:
         """Process ids of the workers."""
         return [pid for pid in self._supervisor.pids.values() if pid is not None]
 
-    def order(self, worker: int, orders: Sequence[Build | Start | Take]) -> None:
+    def order(self, worker: int, orders: Orders) -> None:
         """Give a worker something to do."""
-        self._supervisor.send(worker, list(orders))
+        self._supervisor.send(worker, orders)
 
     def rest(self, worker: int) -> None:
         """The worker has nothing left to do."""

@@ -45,19 +45,22 @@ class EnvState:
     """Why its next turn will be its last."""
 
     cache: Cache = field(default_factory=dict)
+    actions_left: int = 0
     tally: Tally = field(default_factory=Tally)
     terminated: bool = False
     truncated: bool = False
 
     @property
-    def actions_left(self) -> int:
-        return max(0, self.tag.budget - self.tally.actions)
+    def num_actions(self) -> int:
+        """How much of the budget is used."""
+        return self.tag.budget - self.actions_left
 
     def begin(self, seed: int) -> None:
         """A new episode; nothing is known of it yet."""
         self.seed, self.executed, self.digest = seed, [], None
         self.is_there, self.asked, self.blamed, self.doom = False, None, [], None
         self.tally, self.terminated, self.truncated = Tally(), False, False
+        self.actions_left = self.tag.budget
         self.cache = {
             "env_id": self.env_id,
             "group_id": self.group_id,
@@ -70,33 +73,41 @@ class EnvState:
         """Take in the first state, or that there is none."""
         if turn.failure is not None:
             self.terminated = self.truncated = True
-            self.tally.actions = self.tag.budget
+            self.actions_left = 0
         self._show(turn.state)
         if turn.failure is not None:
             self.cache["history"][-1]["info"] = {"success": False, "error": turn.failure}
 
     def stepped(self, asked: Mapping[str, Any], turn: Turn, penalty: float) -> None:
         """Take in a turn: budget, penalty, end of the episode, history."""
-        history, info = self.cache["history"], turn.info
-        failed = turn.failure is not None
-        if failed:
-            turn, info = turn._replace(state=history[-1]["state"]), {"success": False, "error": turn.failure}
+        history, given, used = self.cache["history"], len(asked["actions"]), len(turn.executed)
+        self._count(turn, given)
         self.executed.append(turn.executed)
-        self.tally.note(turn, len(asked["actions"]))
-        if not failed and (turn.dropped or not turn.executed):
+        self.actions_left -= used or 1  # a turn without a valid action costs too, or an episode might never end
+        state, info = turn.state, turn.info
+        if turn.failure is not None:
+            state, info = history[-1]["state"], {"success": False, "error": turn.failure}
+            self.terminated = self.truncated = True
+        elif turn.dropped or not used:
             self.cache["penalty"] -= penalty
-        if failed or turn.done or self.actions_left == 0:
+        if not self.terminated and (turn.done or not self.actions_left):
             self.terminated = True
-            self.truncated = failed or not turn.done or not info.get("success", False)
+            self.truncated = not (turn.done and info.get("success", False))
             self.tally.success = not self.truncated
-        history[-1].update(
-            actions=list(turn.names),
-            reward=turn.reward,
-            info=info,
-            llm_response=asked.get("llm_response", ""),
-            llm_raw_response=asked.get("llm_raw_response", ""),
-        )
-        self._show(turn.state)
+        entry = history[-1]
+        entry["actions"] = list(turn.names)
+        entry["reward"] = turn.reward
+        entry["info"] = info
+        entry["llm_response"] = asked.get("llm_response", "")
+        entry["llm_raw_response"] = asked.get("llm_raw_response", "")
+        self._show(state)
+
+    def _count(self, turn: Turn, given: int) -> None:
+        tally = self.tally
+        tally.reward += turn.reward
+        tally.seconds.append(turn.seconds)
+        tally.given += given or 1
+        tally.invalid += turn.dropped + turn.refused if given else 1
 
     def _show(self, state: State) -> None:
         """Add what is seen now to the history."""

@@ -1,51 +1,57 @@
 """What episodes came to: per tag and per group."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import comb
 from statistics import fmean
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-
-from abreast.rollouts.messages import Turn
 
 
 @dataclass
 class Tally:
-    """Counts of one episode."""
+    """What happened in an episode, beside what its history tells."""
 
-    actions: int = 0
+    reward: float = 0.0
+    success: bool = False
     given: int = 0
+    """Actions given; a turn without any counts as one."""
     invalid: int = 0
+    """Those of them that were not known, or that the environment refused."""
     timeouts: int = 0
     seconds: list[float] = field(default_factory=list)
-    numbers: dict[str, list[float]] = field(default_factory=dict)
-    """The numeric values of each key of `info`, turn by turn."""
-    success: bool = False
-    reward: float = 0.0
-
-    def note(self, turn: Turn, given: int) -> None:
-        """Take in a turn. One without a valid action costs one too, or an episode might never end."""
-        self.actions += max(1, len(turn.executed))
-        self.given += max(given, 1)
-        self.invalid += turn.dropped + turn.refused if given else 1
-        self.seconds.append(turn.seconds)
-        self.reward += turn.reward
-        for key, value in turn.info.items():
-            if isinstance(value, bool | int | float | np.number | np.bool_):
-                self.numbers.setdefault(key, []).append(float(value))
+    """Of each turn."""
 
 
-def summary_of_tag(tallies: Sequence[Tally]) -> dict[str, float]:
+class Ended(NamedTuple):
+    """An episode, as far as it has come."""
+
+    num_actions: int
+    tally: Tally
+    history: Sequence[Mapping[str, Any]]
+
+    def mean_info(self) -> dict[str, float]:
+        """The mean over the turns of every key of `info` that is a number."""
+        values: dict[str, list[float]] = {}
+        for entry in self.history:
+            for key, value in entry.get("info", {}).items():
+                if isinstance(value, bool | int | float | np.number | np.bool_):
+                    values.setdefault(key, []).append(float(value))
+        return {key: fmean(each) for key, each in values.items()}
+
+
+def summary_of_tag(episodes: Sequence[Ended]) -> dict[str, float]:
     """Means over the episodes of a tag."""
+    tallies = [episode.tally for episode in episodes]
     seconds = [second for tally in tallies for second in tally.seconds]
-    keys = sorted({key for tally in tallies for key in tally.numbers})
+    infos = [episode.mean_info() for episode in episodes]
+    keys = sorted({key for info in infos for key in info})
     given = sum(tally.given for tally in tallies)
     return {
-        **{key: fmean(fmean(tally.numbers[key]) for tally in tallies if key in tally.numbers) for key in keys},
+        **{key: fmean(info[key] for info in infos if key in info) for key in keys},
         "success": fmean(tally.success for tally in tallies),
-        "num_actions": fmean(tally.actions for tally in tallies),
+        "num_actions": fmean(episode.num_actions for episode in episodes),
         "reward": fmean(tally.reward for tally in tallies),
         "invalid_rate": sum(tally.invalid for tally in tallies) / given if given else 0.0,
         "latency_p50_ms": 1000 * float(np.percentile(seconds, 50)) if seconds else 0.0,

@@ -3,14 +3,14 @@
 import pickle
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from abreast.processes.memory import SharedBlock
 from abreast.processes.worker import Connection, Ready
 from abreast.rollouts.episode import Episode
-from abreast.rollouts.messages import Answer, Build, Start, Stop, Take, Turn
+from abreast.rollouts.messages import Answer, Orders, Stop, Turn
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch, but not longer than this: whoever waits for the first need not wait for all."""
@@ -43,38 +43,32 @@ def rollout_worker(connection: Connection, seat: Seat) -> None:
         seat.turn_to(NOBODY)
 
 
-def _obey(
-    orders: Iterable[Build | Start | Take], episodes: dict[int, Episode], seat: Seat, connection: Connection
-) -> None:
+def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: Connection) -> None:
+    for env_id, make, config in orders.builds:
+        if env_id in episodes:
+            episodes[env_id].close()
+        episodes[env_id] = Episode(make, config)
     answers: list[Answer] = []
     flushed = time.perf_counter()
-    for order in orders:
-        seat.turn_to(order.env_id)
-        if isinstance(order, Build):
-            if order.env_id in episodes:
-                episodes[order.env_id].close()
-            episodes[order.env_id] = Episode(order.make, order.config)
-            continue
-        episode = episodes[order.env_id]
-        if isinstance(order, Start):
-            answers.append(_start(order, episode))
-        else:
-            turn = episode.take(order.actions, order.budget)
-            answers.append(Answer(order.env_id, len(episode.executed), turn, episode.digest()))
-        now = time.perf_counter()
-        if now - flushed > FLUSH_S:
+    work: list[tuple[Callable[..., Turn], Any]] = [(_start, order) for order in orders.starts]
+    work += [(Episode.take, order) for order in orders.takes]
+    for do, (env_id, *what) in work:
+        seat.turn_to(env_id)
+        episode = episodes[env_id]
+        turn = do(episode, *what)
+        answers.append((env_id, len(episode.executed), (*turn,), episode.digest()))
+        if (now := time.perf_counter()) - flushed > FLUSH_S:
             _send(connection, answers)
             answers, flushed = [], now
     if answers:
         _send(connection, answers)
 
 
-def _start(order: Start, episode: Episode) -> Answer:
-    turn = episode.start(order.seed, order.executed)
-    digest = episode.digest()
-    if turn.failure is None and order.digest not in (None, digest):
-        turn = Turn(turn.state, failure=DIFFERS)
-    return Answer(order.env_id, len(order.executed), turn, digest)
+def _start(episode: Episode, seed: int, executed: Sequence[Sequence[Any]], digest: bytes | None) -> Turn:
+    turn = episode.start(seed, executed)
+    if turn.failure is None and digest not in (None, episode.digest()):
+        return Turn(turn.state, failure=DIFFERS)
+    return turn
 
 
 DIFFERS = (
@@ -95,7 +89,8 @@ def _sendable(answer: Answer) -> Answer:
     try:
         pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except Exception:
-        return answer._replace(turn=None)
+        env_id, number, _, digest = answer
+        return env_id, number, None, digest
     return answer
 
 

@@ -2,7 +2,7 @@
 
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.registry import find_tag
-from rollouts.plain_loop import PlainLoop
+from plain_loop import PlainLoop
 
 
 def groups(tags, counts, size):

@@ -1,0 +1,279 @@
+"""What is the manager worth? Batches per second of 16 environments, as a multiple of the plain loop.
+
+    python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.4] [--repeats 7]
+
+All variants take turns within one process, a fraction of a second each, so that a slow moment of the machine hits them
+alike; a ratio is the median over the repeats. The plain loop (tests/rollouts/plain_loop.py) does what the manager does,
+matching, budgets, penalties, history, with nothing else around it; Gymnasium's and Stable-Baselines3's vector environments
+and the process pool step the same environments and keep no history.
+"""
+
+import argparse
+import os
+import pickle
+import random
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from abreast.rollouts import EnvConfig, EnvStateManager, register
+from rollout_helpers import plain, settings
+
+NEVER = 1_000_000_000
+TAGS = ["SimpleSokoban", "FrozenLake", "Bandit", "Countdown", "MetaMathQA", "WebShop"]
+
+
+class BusyConfig(EnvConfig):
+    """Settings of an environment that computes for a while."""
+
+    loops: int = 0
+    """Rounds of arithmetic in a step."""
+
+
+class Busy(gymnasium.Env[str, Any]):
+    """Computes for a while, then says how often it has."""
+
+    metadata = {"render_modes": ["text"]}  # noqa: RUF012 (Gymnasium's own form)
+    render_mode = "text"
+    observation_space = gymnasium.spaces.Discrete(2)  # type: ignore[assignment]
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, config: Any = None) -> None:
+        self.loops = config.loops if config is not None else 0
+        self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.steps = 0
+        return 0, {}
+
+    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        total = 0
+        for number in range(self.loops):
+            total += number
+        self.steps += 1
+        return 0, 0.0, False, False, {}
+
+    def render(self) -> str:
+        return str(self.steps)
+
+
+register("busy", config=BusyConfig)(Busy)
+
+
+class Maker:
+    """Makes one, in whichever process."""
+
+    def __init__(self, loops: int) -> None:
+        self.loops = loops
+
+    def __call__(self) -> Busy:
+        return Busy(BusyConfig(loops=self.loops))
+
+
+def loops_for(microseconds: float) -> int:
+    """Rounds of arithmetic that take so long."""
+    if not microseconds:
+        return 0
+    env, best = Maker(20_000)(), float("inf")
+    for _ in range(20):
+        started = time.perf_counter()
+        env.step(0)
+        best = min(best, time.perf_counter() - started)
+    return int(20_000 * microseconds / (best * 1e6))
+
+
+def step_one(data: bytes) -> bytes:
+    """The work of a pool: an environment comes, is stepped, and goes back, because the next may go to any process."""
+    env = pickle.loads(data)
+    env.step(0)
+    return pickle.dumps(env)
+
+
+def compare(batches: dict[str, Callable[[], Any]], seconds: float, repeats: int) -> dict[str, list[float]]:
+    """Batches per second of each, in turns."""
+    rates: dict[str, list[float]] = {name: [] for name in batches}
+    for _ in range(repeats):
+        for name, batch in batches.items():
+            count, started = 0, time.perf_counter()
+            while (spent := time.perf_counter() - started) < seconds:
+                batch()
+                count += 1
+            rates[name].append(count / spent)
+    return rates
+
+
+def ratio(rates: dict[str, list[float]], name: str, base: str) -> float:
+    """How many times as fast."""
+    return median(a / b for a, b in zip(rates[name], rates[base], strict=True))
+
+
+def verdict(name: str, value: float, bar: float) -> None:
+    print(f"  bar: {name} at least {bar:g}: {value:.2f}, {'reached' if value >= bar else 'MISSED'}")
+
+
+def busy(microseconds: float, arguments: argparse.Namespace) -> None:
+    """Environments that compute for so long."""
+    count, loops = arguments.envs, loops_for(microseconds)
+    custom = {"Busy": {"env_type": "busy", "max_actions_per_traj": NEVER, "env_config": {"loops": loops}}}
+    config = settings(["Busy"], [count], 1, custom, max_workers=arguments.workers)
+    loop = plain(config)
+    loop.reset(0)
+    auto, forced = EnvStateManager(config), EnvStateManager(config)
+    forced.use_multiprocessing = True
+    inputs = [{"env_id": env_id, "actions": ["go"]} for env_id in range(count)]
+    gym_envs = gymnasium.vector.AsyncVectorEnv([Maker(loops)] * count)
+    pool = ProcessPoolExecutor(arguments.workers)
+    pooled = [pickle.dumps(Maker(loops)()) for _ in range(count)]
+    actions = np.zeros(count, dtype=np.int64)
+    batches: dict[str, Callable[[], Any]] = {
+        "plain loop": lambda: loop.step(inputs),
+        "manager, auto": lambda: auto.step(inputs),
+        "manager, workers": lambda: forced.step(inputs),
+        "Gymnasium AsyncVectorEnv": lambda: gym_envs.step(actions),
+        "ProcessPoolExecutor": lambda: pooled.__setitem__(slice(None), pool.map(step_one, pooled)),
+    }
+    try:
+        from stable_baselines3.common.vec_env import SubprocVecEnv
+    except ImportError:
+        print("  (Stable-Baselines3 is not installed: pip install -c constraints.txt -e '.[bench]')")
+        subproc = None
+    else:
+        subproc = SubprocVecEnv([Maker(loops)] * count)
+        subproc.reset()
+        batches["Stable-Baselines3 SubprocVecEnv"] = lambda: subproc.step(actions)
+    for manager in (auto, forced):
+        manager.reset(seed=0)
+    gym_envs.reset(seed=0)
+    try:
+        compare(batches, 0.1, 1)  # workers start, costs are measured
+        rates = compare(batches, arguments.seconds, arguments.repeats)
+    finally:
+        auto.close()
+        forced.close()
+        gym_envs.close()
+        pool.shutdown()
+        if subproc is not None:
+            subproc.close()
+    print(f"{count} environments of {microseconds:g} µs:")
+    for name, values in rates.items():
+        steps, times = median(values) * count, ratio(rates, name, "plain loop")
+        print(f"  {name:32} {steps:10,.0f} steps/s   {times:5.2f} times the plain loop")
+    if microseconds >= 1000:
+        verdict("workers against the plain loop", ratio(rates, "manager, workers", "plain loop"), 1.9)
+        verdict("auto against the plain loop", ratio(rates, "manager, auto", "plain loop"), 1.9)
+    else:
+        verdict("auto against the plain loop", ratio(rates, "manager, auto", "plain loop"), 0.95)
+    if not microseconds:
+        verdict("workers against AsyncVectorEnv", ratio(rates, "manager, workers", "Gymnasium AsyncVectorEnv"), 4.0)
+
+
+class Player:
+    """Plays episodes in a manager or a plain loop, a batch at a time, with the same actions in both."""
+
+    def __init__(self, stepper: Any, tag: Any) -> None:
+        self.stepper, self.tag = stepper, tag
+        self.chance = random.Random(0)
+        self.outputs: list[Any] = []
+        self.seed = 0
+
+    def batch(self) -> None:
+        if not self.outputs:
+            self.seed += 1000
+            self.outputs = self.stepper.reset(self.seed)
+        inputs = [{"env_id": cache["env_id"], "actions": [self.action(cache)]} for cache in self.outputs]
+        self.outputs = self.stepper.step(inputs)
+
+    def action(self, cache: dict[str, Any]) -> str:
+        """Something the environment knows."""
+        told = cache["history"][-2]["info"] if len(cache["history"]) > 1 else {}
+        names = list((self.tag.config.action_lookup or {}).values()) or told.get("available_actions")
+        action = self.chance.choice(names or ["search[blue cotton shirt]", "12 + 3"])
+        return "search[wooden table lamp]" if action == "search[<words>]" else str(action)
+
+
+def shipped(arguments: argparse.Namespace) -> None:
+    """Whole episodes of the environments that ship, resets included."""
+    print(f"{arguments.envs} environments that ship, whole episodes:")
+    for name in TAGS:
+        config = settings([name], [arguments.envs], 1, max_workers=arguments.workers)
+        with EnvStateManager(config) as auto, EnvStateManager(config) as forced:
+            forced.use_multiprocessing = True
+            tag = auto.tag_of(0)
+            players = {"plain": Player(plain(config), tag), "auto": Player(auto, tag), "workers": Player(forced, tag)}
+            batches = {each: player.batch for each, player in players.items()}
+            compare(batches, 0.2, 1)
+            rates = compare(batches, arguments.seconds, arguments.repeats)
+        value = ratio(rates, "auto", "plain")
+        steps = median(rates["plain"]) * arguments.envs
+        print(
+            f"  {name:15} plain loop {steps:9,.0f} turns/s   auto {value:5.2f} times"
+            f" ({'reached' if value >= 0.95 else 'MISSED'}, bar 0.95)"
+            f"   workers {ratio(rates, 'workers', 'plain'):5.2f} times"
+        )
+
+
+def resets(arguments: argparse.Namespace) -> None:
+    """What new rooms cost."""
+    config = settings(["LargerSokoban"], [128], 1, max_workers=arguments.workers, use_multiprocessing=True)
+    loop = plain(config)
+    times: dict[str, list[float]] = {"plain": [], "workers": []}
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        for repeat in range(arguments.repeats):
+            for name, reset in (("plain", loop.reset), ("workers", manager.reset)):
+                started = time.perf_counter()
+                reset(1000 * repeat)
+                times[name].append(time.perf_counter() - started)
+    gain = median(a / b for a, b in zip(times["plain"], times["workers"], strict=True))
+    print("128 Sokoban rooms of 8x8 with new seeds:")
+    alone, together = median(times["plain"]), median(times["workers"])
+    print(f"  one after the other {alone:.2f} s, in workers {together:.2f} s: {gain:.2f} times")
+
+
+def memory(arguments: argparse.Namespace) -> None:
+    """What another WebShop worker costs in memory, as the kernel counts it (each shared page shared out)."""
+    used = {}
+    for workers in (1, 4):
+        config = settings(["WebShop"], [32], 1, max_workers=workers, use_multiprocessing=True)
+        with EnvStateManager(config) as manager:
+            player = Player(manager, manager.tag_of(0))
+            for _ in range(40):
+                player.batch()
+            used[workers] = sum(proportional_mb(pid) for pid in manager.worker_pids)
+    extra = (used[4] - used[1]) / 3
+    print(f"WebShop, 32 environments: 1 worker {used[1]:.0f} MB, 4 workers {used[4]:.0f} MB")
+    print(f"  bar: an extra worker under 80 MB: {extra:.0f} MB, {'reached' if extra < 80 else 'MISSED'}")
+
+
+def proportional_mb(pid: int) -> float:
+    """Proportional set size of a process."""
+    lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("Pss:")) / 1024
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--envs", type=int, default=16)
+    parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1))
+    parser.add_argument("--seconds", type=float, default=0.4)
+    parser.add_argument("--repeats", type=int, default=7)
+    arguments = parser.parse_args()
+    print(f"{os.cpu_count()} cores, {arguments.workers} workers")
+    for microseconds in (0, 100, 1000):
+        busy(microseconds, arguments)
+    shipped(arguments)
+    resets(arguments)
+    memory(arguments)
+
+
+if __name__ == "__main__":
+    main()

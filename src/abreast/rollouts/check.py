@@ -1,0 +1,266 @@
+"""The contract of an environment, check by check, and how to repair one that does not keep it.
+
+    for verdict in check_environment("my_module:MyEnv"):
+        print(*verdict)
+
+What follows from another fault is not judged: an environment that draws from global random state cannot keep to its seed
+either, and is told of the first alone.
+"""
+
+import pickle
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from abreast.rollouts.episode import Episode
+from abreast.rollouts.subject import SEED, Fault, Moment, Subject, begin, find_subject, raised, short, step
+
+OTHER_SEEDS = range(2, 10)
+TOLD = ("success", "action_is_valid", "action_is_effective")
+JUNK_TEXTS = ("", " ", "no such action", "\x00", "√🙂", "[" * 1000, "9" * 5000)
+JUNK_NUMBERS = (-1, 10**9)
+
+
+class Verdict(NamedTuple):
+    """What a check came to."""
+
+    claim: str
+    """What was checked, as it should be."""
+    outcome: Literal["ok", "wrong", "skipped"]
+    remark: str = ""
+    """What is wrong and what to do, or why it was skipped."""
+
+
+def check_environment(target: str) -> Iterator[Verdict]:
+    """Check an environment, given as MODULE:ENV or by the name of its type."""
+    subject = find_subject(target)
+    failed: set[str] = set()
+    for check in CHECKS:
+        cause = next((CLAIMS[name] for name in check.needs if name in failed), None)
+        if cause is not None:
+            verdict = Verdict(check.claim, "skipped", f"first repair: {cause}")
+        else:
+            verdict = _judge(check, subject)
+        if verdict.outcome != "ok":
+            failed.add(check.name)
+        yield verdict
+
+
+# ---- the checks
+
+
+def _can_be_played(subject: Subject) -> None:
+    subject.play(subject.make(), SEED)
+
+
+def _leaves_global_random_state_alone(subject: Subject) -> None:
+    with _new_global_states() as before:
+        env = subject.make()
+        _compare_states(before, "making it")
+        for moment in subject.moments(env, SEED):
+            _compare_states(before, moment.call)
+
+
+def _depends_on_its_seed(subject: Subject) -> None:
+    env = subject.make()
+    first = subject.play(env, SEED)
+    draw = "call super().reset(seed=seed) and draw all that is random from self.np_random."
+    place = _first_difference(first, subject.play(subject.make(), SEED))
+    if place is not None:
+        raise Fault(f"two episodes with the same seed and the same actions differ {place}: {draw}")
+    others = [subject.play(env, seed) for seed in OTHER_SEEDS]
+    if all(_first_difference(first, other) is None for other in others):
+        raise Fault(f"{len(others) + 1} different seeds gave the same episode, so the seed changes nothing: {draw}")
+    place = _first_difference(first, subject.play(env, SEED))
+    if place is not None:
+        raise Fault(
+            f"reset(seed={SEED}) of an environment that has been played before gives another episode than that of a fresh"
+            f" one, {place}: something is left over, set everything anew in reset."
+        )
+
+
+def _is_a_gymnasium_environment(subject: Subject) -> None:
+    env = subject.make()
+    if hasattr(env, "action_space"):
+        env.action_space.seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            check_env(env, skip_render_check=True)
+        except (AssertionError, TypeError, AttributeError, gymnasium.error.Error) as error:
+            raise Fault(f"Gymnasium's own check says: {str(error).rstrip('.')}.") from error
+
+
+def _tells_what_it_should(subject: Subject) -> None:
+    for moment in subject.play(subject.make(), SEED)[1:]:
+        missing = [key for key in TOLD if key not in moment.info]
+        if missing:
+            raise Fault(f"the info of step has no {', '.join(missing)}: put it in, as True or False, at every step.")
+        for key in TOLD:
+            if not isinstance(moment.info[key], bool | np.bool_):
+                raise Fault(f"info[{key!r}] is {short(moment.info[key])}: make it True or False.")
+
+
+def _shows_text_or_pictures(subject: Subject) -> None:
+    for moment in subject.play(subject.make(), SEED):
+        seen = moment.observation if moment.shown is None else moment.shown
+        pictures = seen if isinstance(seen, list | tuple) else [seen]
+        if isinstance(seen, str) or (pictures and all(_is_picture(picture) for picture in pictures)):
+            continue
+        what = "render gives nothing and the observation" if moment.shown is None else "what render gives"
+        raise Fault(
+            f"{what} is {short(seen)}: let render return a text, or arrays of height x width x 3 in uint8, and set"
+            " render_mode to something else than None."
+        )
+
+
+def _bears_junk(subject: Subject) -> None:
+    env = subject.make()
+    is_text = isinstance(getattr(env, "action_space", None), gymnasium.spaces.Text)
+    for junk in (*JUNK_TEXTS, *(() if is_text else JUNK_NUMBERS)):
+        begin(env, SEED)
+        try:
+            step(env, junk)
+        except Fault:
+            raise
+        except Exception as error:
+            raise Fault(
+                f"the action {short(junk)} {raised(error)}: change nothing for an unknown action, and set"
+                " info['action_is_valid'] to False."
+            ) from error
+
+
+def _can_be_sent(subject: Subject) -> None:
+    try:
+        pickle.loads(pickle.dumps((subject.factory, subject.config)))
+    except Exception as error:
+        raise Fault(
+            f"it cannot be pickled ({type(error).__name__}: {error}), so it could only be played in the main process:"
+            " give a class or a function that a module has under its own name, not a lambda or a local one."
+        ) from error
+
+
+def _comes_to_the_same_when_played_again(subject: Subject) -> None:
+    digests, episode = subject.digests(subject.actions())
+    again = Episode(subject.make, subject.config)
+    again.start(SEED, episode.executed)
+    if again.digest().hex() != digests[-1]:
+        raise Fault(
+            "played again with the same seed and actions, without being rendered in between, it comes to another state, so"
+            " it cannot be rebuilt after a crash: let render only look."
+        )
+
+
+def _comes_to_the_same_elsewhere(subject: Subject) -> None:
+    actions = subject.actions()
+    here, _ = subject.digests(actions)
+    there = subject.digests_elsewhere(actions)
+    if here != there:
+        turn = next(number for number, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
+        place = "at the start" if turn == 0 else f"after step {turn}"
+        raise Fault(
+            f"in another process the same seed and actions come to another state {place}: nothing may depend on hash() of a"
+            " text, the order of a set, the time or the process."
+        )
+
+
+class Check(NamedTuple):
+    """A check, and the checks without which it says nothing new."""
+
+    name: str
+    claim: str
+    run: Callable[[Subject], None]
+    needs: Sequence[str] = ()
+
+
+CHECKS = (
+    Check("play", "can be made and played", _can_be_played),
+    Check("global", "leaves global random state alone", _leaves_global_random_state_alone, ["play"]),
+    Check("seed", "depends on its seed, and on that alone", _depends_on_its_seed, ["play", "global"]),
+    Check("gymnasium", "is a Gymnasium environment", _is_a_gymnasium_environment, ["play", "global", "seed"]),
+    Check("info", f"tells {', '.join(TOLD)}", _tells_what_it_should, ["play"]),
+    Check("render", "shows a text or RGB arrays", _shows_text_or_pictures, ["play"]),
+    Check("junk", "bears junk as an action", _bears_junk, ["play"]),
+    Check("pickle", "can be sent to a worker", _can_be_sent),
+    Check(
+        "replay", "can be rebuilt by playing again", _comes_to_the_same_when_played_again, ["play", "global", "seed"]
+    ),
+    Check(
+        "process", "is the same in every process", _comes_to_the_same_elsewhere, ["play", "global", "seed", "replay"]
+    ),
+)
+CLAIMS = {check.name: check.claim for check in CHECKS}
+
+
+# ---- inside
+
+
+def _judge(check: Check, subject: Subject) -> Verdict:
+    try:
+        try:
+            check.run(subject)
+        finally:
+            subject.close()
+    except Fault as fault:
+        return Verdict(check.claim, "wrong", str(fault))
+    except (Exception, SystemExit) as error:
+        return Verdict(check.claim, "wrong", f"it {raised(error)}.")
+    return Verdict(check.claim, "ok")
+
+
+def _first_difference(one: Sequence[Moment], two: Sequence[Moment]) -> str | None:
+    """Where two episodes come apart, in words."""
+    for number, (mine, theirs) in enumerate(zip(one, two, strict=False)):
+        if not mine.equals(theirs):
+            return "at the start" if number == 0 else f"after step {number}"
+    return None if len(one) == len(two) else "in their length"
+
+
+@contextmanager
+def _new_global_states() -> Iterator[dict[str, bytes]]:
+    """States that nobody can come back to by seeding anew; afterwards they are as before."""
+    plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is what this is about)
+    torch = sys.modules.get("torch")
+    torchs = torch.get_rng_state() if torch is not None else None
+    try:
+        random.seed()
+        np.random.seed()  # noqa: NPY002
+        if torch is not None:
+            torch.seed()
+        yield _global_states()
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numpys)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(torchs)
+
+
+def _global_states() -> dict[str, bytes]:
+    """The global random states there are; torch has one only where somebody has imported it."""
+    states = {
+        "the module random": pickle.dumps(random.getstate()),
+        "numpy.random": pickle.dumps(np.random.get_state()),  # noqa: NPY002
+    }
+    if "torch" in sys.modules:
+        states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
+    return states
+
+
+def _compare_states(before: dict[str, bytes], call: str) -> None:
+    changed = [name for name, state in _global_states().items() if state != before.get(name, state)]
+    if changed:
+        raise Fault(
+            f"{call} changed the global random state of {' and '.join(changed)}, which everything else in the process"
+            " shares: draw from self.np_random instead."
+        )
+
+
+def _is_picture(value: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.ndim == 3 and value.shape[2] == 3 and value.dtype == np.uint8

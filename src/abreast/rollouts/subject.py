@@ -1,0 +1,264 @@
+"""An environment of anybody's, found by what was typed, and played to be checked."""
+
+import copy
+import importlib
+import inspect
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
+
+from abreast.errors import RolloutError, nearest
+from abreast.rollouts.config import OpenEnvConfig
+from abreast.rollouts.drive import listed_action
+from abreast.rollouts.episode import Episode
+from abreast.rollouts.registry import EnvKind, find_kind, list_kinds
+
+SEED = 1
+STEPS = 12
+"""Actions of an episode that is played to check."""
+PATIENCE_S = 120.0
+"""What another process may take."""
+
+
+class Fault(Exception):
+    """What is wrong, and what to do."""
+
+
+class Moment(NamedTuple):
+    """What an environment gives at its start, or after a step."""
+
+    call: str
+    observation: Any
+    shown: Any
+    reward: Any = 0.0
+    done: bool = False
+    info: Any = None
+
+    def equals(self, other: "Moment") -> bool:
+        return all(
+            data_equivalence(mine, theirs, exact=True) for mine, theirs in zip(self[1:-1], other[1:-1], strict=True)
+        )
+
+
+@dataclass
+class Subject:
+    """The environment that is checked."""
+
+    target: str
+    factory: Callable[..., Any]
+    takes_config: bool
+    config: Any
+    made: list[Any] = field(default_factory=list)
+
+    def make(self, config: Any = None) -> Any:
+        """A fresh environment; there is one configuration only."""
+        env = self.factory(self.config) if self.takes_config else self.factory()
+        if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
+            raise Fault(f"what is made is {short(env)}, without reset and step: make a gymnasium.Env.")
+        self.made.append(env)
+        return env
+
+    def close(self) -> None:
+        """Close all that was made."""
+        made, self.made = self.made, []
+        for env in made:
+            if hasattr(env, "close"):
+                env.close()
+
+    def moments(self, env: Any, seed: int, actions: list[Any] | None = None) -> Iterator[Moment]:
+        """Play an episode with random actions, the same for every seed; `actions` takes them in."""
+        rng = np.random.default_rng(0)
+        if hasattr(env, "action_space"):
+            env.action_space.seed(0)
+        observation, info = begin(env, seed)
+        yield Moment("reset", copy.deepcopy(observation), _shown(env), info=info)
+        for _ in range(STEPS):
+            action = self._choose(env, observation, info, rng)
+            if actions is not None:
+                actions.append(action)
+            observation, reward, terminated, truncated, info = step(env, action)
+            done = bool(terminated or truncated)
+            yield Moment("step", copy.deepcopy(observation), _shown(env), reward, done, info)
+            if done:
+                return
+
+    def play(self, env: Any, seed: int) -> list[Moment]:
+        """All moments of an episode."""
+        return list(self.moments(env, seed))
+
+    def actions(self) -> list[Any]:
+        """The actions of an episode."""
+        actions: list[Any] = []
+        for _ in self.moments(self.make(), SEED, actions):
+            pass
+        return actions
+
+    def digests(self, actions: Sequence[Any]) -> tuple[list[str], Episode]:
+        """The digests of an episode with these actions, as the manager takes them; and the episode."""
+        lookup = self.config.action_lookup
+        episode = Episode(self.make, self.config)
+        turns = [episode.start(SEED)]
+        digests = [episode.digest().hex()]
+        for action in actions:
+            turns.append(episode.take([lookup[action] if lookup else action], 1))
+            digests.append(episode.digest().hex())
+        failure = next((turn.failure for turn in turns if turn.failure is not None), None)
+        if failure is not None:
+            raise Fault(f"it raised {failure}.")
+        return digests, episode
+
+    def digests_elsewhere(self, actions: Sequence[Any]) -> list[str]:
+        """The same digests from a fresh process, in which texts have other hashes."""
+        code = f"import sys; from {__name__} import write_digests; write_digests(*sys.argv[1:])"
+        surroundings = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
+            "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
+        }
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "actions").write_bytes(pickle.dumps(list(actions)))
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-c", code, self.target, name],
+                    env=surroundings,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=PATIENCE_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                raise Fault(f"in another process it did not come to an end in {PATIENCE_S:.0f} seconds.") from None
+            if done.returncode != 0:
+                said = done.stderr.decode(errors="replace").strip().splitlines()
+                raise Fault(f"in another process it failed: {said[-1] if said else f'exit code {done.returncode}'}")
+            digests: list[str] = json.loads((folder / "digests").read_text())
+            return digests
+
+    def _choose(self, env: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
+        lookup = self.config.action_lookup
+        if lookup:
+            return sorted(lookup)[rng.integers(len(lookup))]
+        listed = listed_action(info, str(observation), rng)
+        return env.action_space.sample() if listed is None else listed
+
+
+def write_digests(target: str, folder: str) -> None:
+    """The work of that other process."""
+    actions = pickle.loads(Path(folder, "actions").read_bytes())
+    digests, _ = find_subject(target).digests(actions)
+    Path(folder, "digests").write_text(json.dumps(digests))
+
+
+def begin(env: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+    """Reset an environment, and see that it gives what it should."""
+    result = env.reset(seed=seed)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+        raise Fault(f"reset returned {short(result)}: return (observation, info), where info is a dict.")
+    return result
+
+
+def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """Take a step, and see that it gives what it should."""
+    result = env.step(action)
+    if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
+        raise Fault(
+            f"step returned {short(result)}: return (observation, reward, terminated, truncated, info), info being a dict."
+        )
+    return result
+
+
+def _shown(env: Any) -> Any:
+    """What it shows; an environment without a render mode shows nothing but its observations."""
+    return None if getattr(env, "render_mode", "text") is None else copy.deepcopy(env.render())
+
+
+# ---- finding it
+
+
+def find_subject(target: str) -> Subject:
+    """The environment that MODULE:ENV, or the name of a type, means."""
+    if ":" in target:
+        thing = _import(target)
+    else:
+        try:
+            thing = find_kind(target)
+        except RolloutError as error:
+            raise RolloutError(f"{error} An environment of your own is given as MODULE:ENV.") from None
+    kind = thing if isinstance(thing, EnvKind) else _kind_with(thing)
+    if kind is not None:
+        return Subject(target, kind.env, True, kind.config.parse({}))
+    is_env = not inspect.isclass(thing) or (hasattr(thing, "reset") and hasattr(thing, "step"))
+    if not callable(thing) or not is_env:
+        raise RolloutError(
+            f"{target} is {thing!r}: expected an environment class, a factory of environments or an EnvKind."
+        )
+    return Subject(target, thing, _takes_config(thing), OpenEnvConfig())
+
+
+def _import(target: str) -> Any:
+    name, _, attribute = target.partition(":")
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise RolloutError(f"importing {name} failed: {error}.") from None
+        raise RolloutError(
+            f"there is no module {error.name!r}: run this in the folder it lies in, or install it."
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise RolloutError(f"importing {name!r} failed: {raised(error)}.") from error
+    if not hasattr(module, attribute):
+        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise RolloutError(f"the module {name} has no {attribute!r}: {nearest(attribute, own)}")
+    return getattr(module, attribute)
+
+
+def _kind_with(thing: Any) -> EnvKind | None:
+    """The type whose environment this is, if it is known by a name."""
+    for name in list_kinds():
+        try:
+            kind = find_kind(name)
+        except RolloutError:  # an installed one that does not load
+            continue
+        if kind.env is thing:
+            return kind
+    return None
+
+
+def _takes_config(factory: Callable[..., Any]) -> bool:
+    """Whether to call it with a configuration: when it needs an argument, or has one of that name."""
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except (ValueError, TypeError):
+        return False
+    by_place = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return bool(by_place) and (by_place[0].default is inspect.Parameter.empty or by_place[0].name == "config")
+
+
+# ---- words
+
+
+def raised(error: BaseException) -> str:
+    """What was raised, and where, if that was not in the code around it."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
+    where = f" ({Path(outside[-1].filename).name}, line {outside[-1].lineno})" if outside else ""
+    return f"raised {type(error).__name__}: {error}{where}"
+
+
+def short(value: object) -> str:
+    """The beginning of what it is."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
