@@ -35,11 +35,13 @@ bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/R
 	@$(BIN)/python benchmarks/sequential.py
 	@$(BIN)/python benchmarks/map_size.py
 	@$(BIN)/python benchmarks/training.py
+	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python benchmarks/rollouts.py
 	@$(BIN)/python benchmarks/learning.py
 
-chaos: setup  ## The stress tests at full length: millions of rows, 100,000 publishes, the kill tests over again.
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes/test_whole.py --timeout 3600
-	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training/test_system.py -k "identical or killed" || exit 1; done
+chaos: setup  ## The stress tests at full length: millions of rows, 5,000 generated rollouts, kills over and over.
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes/test_whole.py tests/rollouts/test_equal.py --timeout 3600
+	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training/test_system.py tests/training/test_crew.py -k "identical or killed or wherever" || exit 1; done
 
 format: setup  ## Rewrite the code in the house style.
 	@$(BIN)/ruff check --fix .

@@ -27,7 +27,8 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from abreast.rollouts import EnvConfig, EnvStateManager, register
 from rollout_helpers import plain, settings
 
-NEVER = 1_000_000_000
+TURNS = 50
+"""Turns of an episode. (Episodes without end would measure how Python's garbage collector copes with endless histories.)"""
 TAGS = ["SimpleSokoban", "FrozenLake", "Bandit", "Countdown", "MetaMathQA", "WebShop"]
 
 
@@ -123,21 +124,20 @@ def verdict(name: str, value: float, bar: float) -> None:
 def busy(microseconds: float, arguments: argparse.Namespace) -> None:
     """Environments that compute for so long."""
     count, loops = arguments.envs, loops_for(microseconds)
-    custom = {"Busy": {"env_type": "busy", "max_actions_per_traj": NEVER, "env_config": {"loops": loops}}}
+    custom = {"Busy": {"env_type": "busy", "max_actions_per_traj": TURNS, "env_config": {"loops": loops}}}
     config = settings(["Busy"], [count], 1, custom, max_workers=arguments.workers)
-    loop = plain(config)
-    loop.reset(0)
-    auto, forced = EnvStateManager(config), EnvStateManager(config)
-    forced.use_multiprocessing = True
+    managers = {"sequential": False, "auto": "auto", "workers": True}
+    made = {f"manager, {name}": EnvStateManager(config) for name in managers}
+    for manager, use in zip(made.values(), managers.values(), strict=True):
+        manager.use_multiprocessing = use  # type: ignore[assignment]
     inputs = [{"env_id": env_id, "actions": ["go"]} for env_id in range(count)]
+    endless = {name: Endless(stepper, inputs) for name, stepper in {"bare loop": plain(config), **made}.items()}
     gym_envs = gymnasium.vector.AsyncVectorEnv([Maker(loops)] * count)
     pool = ProcessPoolExecutor(arguments.workers)
     pooled = [pickle.dumps(Maker(loops)()) for _ in range(count)]
     actions = np.zeros(count, dtype=np.int64)
     batches: dict[str, Callable[[], Any]] = {
-        "plain loop": lambda: loop.step(inputs),
-        "manager, auto": lambda: auto.step(inputs),
-        "manager, workers": lambda: forced.step(inputs),
+        **{name: each.batch for name, each in endless.items()},
         "Gymnasium AsyncVectorEnv": lambda: gym_envs.step(actions),
         "ProcessPoolExecutor": lambda: pooled.__setitem__(slice(None), pool.map(step_one, pooled)),
     }
@@ -150,30 +150,41 @@ def busy(microseconds: float, arguments: argparse.Namespace) -> None:
         subproc = SubprocVecEnv([Maker(loops)] * count)
         subproc.reset()
         batches["Stable-Baselines3 SubprocVecEnv"] = lambda: subproc.step(actions)
-    for manager in (auto, forced):
-        manager.reset(seed=0)
     gym_envs.reset(seed=0)
     try:
         compare(batches, 0.1, 1)  # workers start, costs are measured
         rates = compare(batches, arguments.seconds, arguments.repeats)
     finally:
-        auto.close()
-        forced.close()
+        for manager in made.values():
+            manager.close()
         gym_envs.close()
         pool.shutdown()
         if subproc is not None:
             subproc.close()
     print(f"{count} environments of {microseconds:g} µs:")
     for name, values in rates.items():
-        steps, times = median(values) * count, ratio(rates, name, "plain loop")
-        print(f"  {name:32} {steps:10,.0f} steps/s   {times:5.2f} times the plain loop")
+        steps, times = median(values) * count, ratio(rates, name, "manager, sequential")
+        print(f"  {name:32} {steps:10,.0f} steps/s   {times:5.2f} times sequential")
     if microseconds >= 1000:
-        verdict("workers against the plain loop", ratio(rates, "manager, workers", "plain loop"), 1.9)
-        verdict("auto against the plain loop", ratio(rates, "manager, auto", "plain loop"), 1.9)
+        verdict("workers against sequential", ratio(rates, "manager, workers", "manager, sequential"), 1.9)
+        verdict("auto against sequential", ratio(rates, "manager, auto", "manager, sequential"), 1.9)
     else:
-        verdict("auto against the plain loop", ratio(rates, "manager, auto", "plain loop"), 0.95)
+        verdict("auto against sequential", ratio(rates, "manager, auto", "manager, sequential"), 0.95)
     if not microseconds:
         verdict("workers against AsyncVectorEnv", ratio(rates, "manager, workers", "Gymnasium AsyncVectorEnv"), 4.0)
+
+
+class Endless:
+    """Steps all environments again and again; when their episodes are over, new ones begin."""
+
+    def __init__(self, stepper: Any, inputs: list[dict[str, Any]]) -> None:
+        self.stepper, self.inputs = stepper, inputs
+        self.goes_on: Any = None
+
+    def batch(self) -> None:
+        if not self.goes_on:
+            self.stepper.reset(0)
+        self.goes_on = self.stepper.step(self.inputs)
 
 
 class Player:
@@ -266,9 +277,10 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1))
     parser.add_argument("--seconds", type=float, default=0.4)
     parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--microseconds", type=float, nargs="*", default=[0, 100, 1000])
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores, {arguments.workers} workers")
-    for microseconds in (0, 100, 1000):
+    for microseconds in arguments.microseconds:
         busy(microseconds, arguments)
     shipped(arguments)
     resets(arguments)

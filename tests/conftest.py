@@ -11,6 +11,8 @@ from abreast.processes.worker import start_server
 sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
 torch.set_num_threads(1)
-start_server(["abreast.training", "abreast.rollouts.worker"])  # before any test starts a process: what comes later has no effect
+start_server(
+    ["abreast.training", "abreast.rollouts.worker"]
+)  # before any test starts a process: what comes later has no effect
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")

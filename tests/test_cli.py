@@ -2,19 +2,27 @@
 
 import json
 import os
+import re
+import shlex
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
-from abreast.cli import _compared, _trained, run
+from abreast import plugins
+from abreast.cli import rollouts as cli_rollouts
+from abreast.cli import run
+from abreast.cli.games import _compared, _trained
 from abreast.games import find_game, list_games
 from abreast.models import ALGORITHMS
+from abreast.rollouts import find_kind
+from abreast.rollouts.registry import KINDS
 from abreast.settings import explain
 
 SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=8", "--agents", "2"]
@@ -24,6 +32,7 @@ COMMAND = [sys.executable, "-c", "from abreast.cli import main; main()"]
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))  # `abreast check` looks for modules in the current folder
     return tmp_path
 
 
@@ -109,6 +118,43 @@ MISTAKES = [
      "multiprocessing.num_workers is 9, but there are 5 agents"),
     ("older spelling misspelt", ["train", "treasurehunt", "parallel.use_thread=true"], "did you mean 'use_threads'?"),
     ("no run folder", ["play", "treasurehunt", "--run", "nowhere"], "nowhere is not a run folder"),
+    ("unknown tag", ["rollout", "SimpelSokoban"],
+     "there is no tag or environment type 'SimpelSokoban': did you mean 'SimpleSokoban'?"),
+    ("nothing like a tag", ["rollout", "chess"], "there is no tag or environment type 'chess': known are: "),
+    ("unknown policy", ["rollout", "Bandit", "--policy", "slover"],
+     "there is no policy 'slover': did you mean 'solver'?"),
+    ("policy without a solver", ["rollout", "metamathqa", "--policy", "solver"],
+     "the environment type 'metamathqa' has no solver: take the policy random, or one of these types: bandit, "),
+    ("no episodes", ["rollout", "Bandit", "--episodes", "0"], "Invalid value for '--episodes'"),
+    ("half a group", ["rollout", "Bandit", "--episodes", "10", "--group-size", "4"],
+     "--episodes 10 is not a multiple of --group-size 4"),
+    ("too large a group", ["rollout", "Bandit", "--group-size", "1000"], "Invalid value for '--group-size'"),
+    ("negative seed", ["rollout", "Bandit", "--seed", "-1"], "seed.train is -1: expected greater than or equal to 0."),
+    ("no actions", ["rollout", "Bandit", "--max-actions", "0"], "custom_envs.Bandit.max_actions_per_traj is 0"),
+    ("rollout into another run", ["rollout", "Bandit", "--output", "run"], "run already holds a run or its files"),
+    ("rollout under a file", ["rollout", "Bandit", "--output", "list.yaml/run"],
+     "cannot write the run folder list.yaml/run"),
+    ("unknown setting of an environment", ["rollout", "SimpleSokoban", "env.num_boxs=2"],
+     "env_config of the tag 'SimpleSokoban': unknown key num_boxs: did you mean 'num_boxes'?"),
+    ("wrong setting of an environment", ["rollout", "sokoban", "env.num_boxes=many"],
+     "env_config of the tag 'sokoban': num_boxes is 'many': expected a valid integer."),
+    ("unknown setting of the manager", ["rollout", "Bandit", "es_manager.max_worker=3"],
+     "unknown key es_manager.max_worker: did you mean 'es_manager.max_workers'?"),
+    ("wrong setting of the manager", ["rollout", "Bandit", "es_manager.max_workers=0"], "es_manager.max_workers is 0"),
+    ("no override of a rollout", ["rollout", "Bandit", "env=3"], "'env=3' is not of the form section.key=value"),
+    ("a number for a tag", ["rollout", "Bandit", "custom_envs.Bandit=3"], "the configuration is 3, expected a mapping"),
+    ("a number for the settings", ["rollout", "Bandit", "custom_envs.Bandit.env_config=3"], "env_config is 3"),
+    ("groups by hand", ["rollout", "Bandit", "es_manager.train.group_size=4"],
+     "es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out."),
+    ("missing file of a rollout", ["rollout", "Bandit", "--config", "none.yaml"], "cannot read the configuration file"),
+    ("file of a game", ["rollout", "Bandit", "--config", "number.yaml"], "unknown key experiment"),
+    ("tag of an unknown type", ["rollout", "Mine", "--config", "tag.yaml"],
+     "there is no environment type 'sokobann': did you mean 'sokoban'?"),
+    ("settings of an unknown type", ["envs", "sokobann"], "did you mean 'sokoban'?"),
+    ("check of an unknown module", ["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
+    ("check of an unknown name", ["check", "abreast.rollouts.envs.bandit:BanditEvn"], "did you mean 'BanditEnv'?"),
+    ("check of what is no environment", ["check", "os:sep"], "os:sep is '/': expected an environment class"),
+    ("check of an unknown type", ["check", "bandt"], "there is no environment type 'bandt': did you mean 'bandit'?"),
     ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
 ]  # fmt: skip
 
@@ -118,6 +164,7 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(a
     Path("broken.yaml").write_text("experiment: {epochs: 3")
     Path("list.yaml").write_text("[1, 2]")
     Path("number.yaml").write_text("experiment: 3")
+    Path("tag.yaml").write_text("custom_envs: {Mine: {env_type: sokobann}}")
     Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")
     Path("run/checkpoints").mkdir(parents=True)
     Path("run/config.yaml").write_text("")
@@ -247,3 +294,170 @@ def test_a_signal_ends_the_run_and_keeps_what_was_learned(number, code):
     assert "Traceback" not in err
     assert len(list(Path("run/checkpoints").iterdir())) == 2
     assert all(json.loads(line) for line in metrics.read_text().splitlines())
+
+
+# ---- rollouts
+
+HERE = "es_manager.use_multiprocessing=false"
+
+
+def trajectories(folder):
+    return [json.loads(line) for line in Path(folder, "trajectories.jsonl").read_text().splitlines()]
+
+
+def test_a_rollout_shows_what_episodes_came_to_and_keeps_them(capsys):
+    assert run(["rollout", "SimpleSokoban", HERE, "--episodes", "6", "--group-size", "2", "--output", "run"]) == 0
+    printed = capsys.readouterr()
+    figures = dict(line.rsplit(maxsplit=1) for line in printed.out.splitlines()[1:-1] if "ms" not in line)
+    names = ["episodes", "success", "pass@2", "reward", "invalid actions", "actions an episode", "turns a second"]
+    assert [name.strip() for name in figures] == [*names, "timeouts"] and figures[" episodes"] == "6"
+    assert "latency p50" in printed.out and "latency p95" in printed.out
+    assert "The run folder is run" in printed.out
+    assert printed.err.splitlines()[-1].startswith("episodes 6/6  success ")
+    lines = trajectories("run")
+    assert sorted((line["env_id"], line["group_id"], line["seed"]) for line in lines) == [
+        (number, number // 2, 10_000 + number // 2) for number in range(6)
+    ]
+    assert all(line["terminated"] and line["tag"] == "SimpleSokoban" for line in lines)
+    assert {len(line["history"][0]["state"].splitlines()) for line in lines} == {6}
+    assert sum(entry.get("reward", 0) for entry in lines[0]["history"]) == pytest.approx(lines[0]["reward"])
+
+
+def test_more_episodes_than_fit_at_once_are_played_in_several_resets(capsys, monkeypatch):
+    monkeypatch.setattr(cli_rollouts, "AT_ONCE", 8)
+    assert run(["rollout", "Bandit", HERE, "--episodes", "27", "--group-size", "3", "--output", "run"]) == 0
+    lines = trajectories("run")
+    assert sorted(line["env_id"] for line in lines) == list(range(27))
+    assert {line["seed"] for line in lines} == set(range(10_000, 10_009))
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["es_manager"]["train"]["env_groups"] == 2
+
+
+def test_a_rollout_is_the_same_again_from_its_seed_or_its_own_config():
+    arguments = ["rollout", "frozen_lake", HERE, "--episodes", "9"]
+    assert run([*arguments, "--seed", "3", "env.size=5", "--max-actions", "4", "--output", "one"]) == 0
+    assert run([*arguments, "seed.train=3", "env.size=5", "--max-actions", "4", "--output", "two"]) == 0
+    again = shlex.split(Path("one/config.yaml").read_text().splitlines()[0].removeprefix("# abreast"))
+    assert run([*again, "--output", "three"]) == 0
+    assert run([*arguments, "--seed", "4", "env.size=5", "--max-actions", "4", "--output", "four"]) == 0
+    one, two, three, four = (Path(name, "trajectories.jsonl").read_text() for name in ("one", "two", "three", "four"))
+    assert one == two == three != four
+    lines = trajectories("one")
+    assert {line["history"][0]["actions_left"] for line in lines} == {4}
+    assert {len(line["history"][0]["state"].splitlines()) for line in lines} == {5}
+
+
+def test_a_rollout_takes_tags_from_its_file_and_settings_from_the_command_line():
+    Path("mine.yaml").write_text(
+        "seed:\nes_manager: {format_penalty: 0.5}\n"
+        "custom_envs: {My lake: {env_type: frozen_lake, max_actions_per_traj: 3, env_config: {size: 7, p: 1.0}}}"
+    )
+    arguments = ["rollout", "My lake", HERE, "env.size=6", "--config", "mine.yaml", "--episodes", "2"]
+    assert run([*arguments, "--output", "run"]) == 0
+    kept = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert kept["custom_envs"]["My lake"]["env_config"] == {"size": 6, "p": 1.0}
+    assert kept["es_manager"]["format_penalty"] == 0.5
+    assert trajectories("run")[0]["history"][0]["actions_left"] == 3
+    assert run(arguments) == 0
+    assert len(list(Path("runs").glob("my-lake-*-1/trajectories.jsonl"))) == 1
+
+
+def test_pictures_are_kept_as_files():
+    assert run(["rollout", "VisualSokoban", HERE, "--episodes", "1", "--output", "run"]) == 0
+    history = trajectories("run")[0]["history"]
+    names = [name for entry in history for name in entry["images"]]
+    assert len(names) == len(history) == len(list(Path("run/images").iterdir()))
+    assert all(Path("run", name).read_bytes().startswith(b"\x89PNG") for name in names)
+
+
+def test_episodes_that_cannot_go_on_are_told_of(capsys):
+    assert run(["rollout", "countdown", HERE, "env.data_path=none.jsonl", "--episodes", "3", "--output", "run"]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.splitlines()[-1].startswith(
+        "abreast: 3 of 3 episodes could not go on, the first because of ConfigError: cannot read the data file none.jsonl"
+    )
+    assert "The run folder is run" in printed.out and "cannot go on" in Path("run/log.txt").read_text()
+    assert "cannot read" in trajectories("run")[0]["history"][0]["info"]["error"]
+
+
+def test_a_solver_plays_well(capsys):
+    assert run(["rollout", "Countdown", HERE, "--policy", "solver", "--episodes", "8"]) == 0
+    assert "100.0%" in capsys.readouterr().out
+
+
+@pytest.mark.xdist_group("system")
+def test_verify_tells_how_many_turns_were_verified(capsys):
+    arguments = ["rollout", "Bandit", "--episodes", "8", "--verify", "es_manager.max_workers=2"]
+    assert run([*arguments, "es_manager.use_multiprocessing=true"]) == 0
+    assert re.search(r"(8|16) turns of workers were taken here too, and came to the same", capsys.readouterr().out)
+    assert run([*arguments, HERE]) == 0
+    assert "no turn was verified" in capsys.readouterr().out
+
+
+@pytest.mark.xdist_group("system")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_a_rollout_and_keeps_what_is_finished(number, code):
+    arguments = ["rollout", "FrozenLake", "es_manager.use_multiprocessing=true", "es_manager.max_workers=1"]
+    child = subprocess.Popen(
+        [*COMMAND, *arguments, "--episodes", "10000000", "--output", "run"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    kept = Path("run/trajectories.jsonl")
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not (kept.exists() and kept.read_text().count("\n") >= 3):
+        assert child.poll() is None, child.communicate()
+        time.sleep(0.05)
+    child.send_signal(number)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == code, err
+    assert "Traceback" not in err
+    lines = trajectories("run")
+    assert len({line["env_id"] for line in lines}) == len(lines) >= 3
+    assert number == signal.SIGTERM or f"Stopped after {len(lines)} episodes" in out
+    assert f"after {len(lines)} episodes" in Path("run/log.txt").read_text()
+
+
+def test_environments_are_listed_and_a_broken_one_does_not_hide_the_others(capsys, monkeypatch):
+    points = [EntryPoint("broken", "no_such_module:KIND", KINDS.group)]
+    monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == KINDS.group else [])
+    monkeypatch.setenv("COLUMNS", "120")
+    assert run(["envs"]) == 0
+    printed = capsys.readouterr().out
+    assert "does not load" in printed and "webshop" in printed and "LargerSokoban" in printed
+    assert any(line.split()[:3] == ["bandit", "Bandit", "yes"] for line in printed.splitlines())
+    assert any(line.split()[:3] == ["metamathqa", "MetaMathQA", "no"] for line in printed.splitlines())
+    assert run(["envs", "bandit"]) == 0
+    assert ["env.hi_probability", "0.25", "Chance"] in [
+        line.split()[:3] for line in capsys.readouterr().out.splitlines()
+    ]
+
+
+@pytest.mark.parametrize("name", KINDS.names())
+def test_every_setting_of_an_environment_says_what_it_means(name):
+    for key, _, meaning in explain(find_kind(name).config.parse({})):
+        assert meaning.endswith("."), key
+
+
+def test_check_says_what_is_wrong_and_what_to_do(capsys):
+    Path("my_own_envs.py").write_text("from unfit_envs import Fit, TellsNothing\nmake = lambda config: Fit(config)\n")
+    assert run(["check", "my_own_envs:Fit"]) == 0
+    printed = capsys.readouterr().out.splitlines()
+    assert len(printed) == 10 and all(line.startswith("ok  ") for line in printed)
+    assert run(["check", "my_own_envs:make"]) == 2
+    assert "wrong    pickling: it cannot be pickled" in capsys.readouterr().out
+    assert run(["check", "my_own_envs:TellsNothing"]) == 2
+    assert "wrong    info: the info of step has no success" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [["envs"], ["rollout", "Bandit", HERE, "--episodes", "2"], ["check", "bandit"]])
+def test_rollouts_do_not_wait_for_torch(arguments):
+    code = f"import sys; from abreast.cli import run; assert run({arguments!r}) == 0; assert 'torch' not in sys.modules"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_ctrl_c_in_a_command_that_keeps_nothing_is_no_traceback(monkeypatch):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli_rollouts, "list_kinds", interrupted)
+    assert run(["envs"]) == 130

@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from abreast.files import write_whole
+from abreast.errors import RunFolderError
+from abreast.files import LEFT_BEHIND, make_run_folder, write_whole
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
@@ -18,3 +19,17 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     with pytest.raises(OSError, match="disk full"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", LEFT_BEHIND)
+def test_a_folder_that_holds_a_run_of_any_kind_is_refused(tmp_path, name):
+    (tmp_path / name).touch()
+    with pytest.raises(RunFolderError, match="already holds a run or its files"):
+        make_run_folder("mine", tmp_path)
+
+
+def test_a_run_gets_a_folder_of_its_own_whatever_it_is_called(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folders = [make_run_folder("../My tag: 2", None) for _ in range(2)]
+    assert len(set(folders)) == 2
+    assert all(folder.parent.name == "runs" and folder.name.startswith("my-tag-2-2") for folder in folders)

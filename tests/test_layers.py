@@ -10,7 +10,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "abreast"
 # Each layer, and the layers it may import from (itself always).
 MAY_IMPORT = {
     "errors": set(),
-    "files": set(),
+    "files": {"errors"},
     "settings": {"errors"},
     "plugins": {"errors"},
     "processes": {"errors"},
@@ -21,7 +21,7 @@ MAY_IMPORT = {
     "training": {"agents", "models", "worlds", "replay", "processes", "settings", "files", "errors"},
     "rollouts": {"processes", "plugins", "settings", "files", "errors"},
     "games": {"training", "agents", "models", "worlds", "plugins", "settings", "errors"},
-    "cli": {"games", "rollouts", "training", "models", "settings", "errors"},
+    "cli": {"games", "rollouts", "training", "models", "settings", "files", "errors"},
     "__init__": {"agents", "models", "replay", "rollouts", "training", "worlds"},
 }
 

@@ -1,7 +1,18 @@
-"""Files that are either whole or not there."""
+"""Files that are either whole or not there, and the folder that a run leaves behind."""
 
+import logging
 import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from itertools import count
 from pathlib import Path
+
+from abreast.errors import RunFolderError
+
+LEFT_BEHIND = ("config.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
+"""What marks a folder as one that holds a run."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -15,3 +26,44 @@ def write_whole(path: Path, data: bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+def make_run_folder(name: str, wanted: Path | str | None) -> Path:
+    """The folder wanted for a run, or a new one in runs/ that bears the run's name and the time.
+
+    It is made now, so that one that cannot be written is refused before anything has run.
+    """
+    try:
+        if wanted is None:
+            stem = f"{re.sub(r'[^a-z0-9_]+', '-', name.lower()).strip('-')}-{datetime.now():%Y%m%d-%H%M%S}"
+            folder = next(path for number in count(1) if not (path := Path("runs") / f"{stem}-{number}").exists())
+        else:
+            folder = Path(wanted)
+            if any((folder / name).exists() for name in LEFT_BEHIND):
+                raise RunFolderError(
+                    f"{folder} already holds a run or its files, which would be lost: give another folder."
+                )
+        folder.mkdir(parents=True, exist_ok=True)
+        probe = folder / ".writable"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise RunFolderError(f"cannot write the run folder {wanted or 'runs'}: {error.strerror or error}.") from None
+    return folder
+
+
+@contextmanager
+def logged_to(path: Path) -> Iterator[None]:
+    """Keep what abreast logs meanwhile in a file."""
+    log = logging.getLogger("abreast")
+    handler = logging.FileHandler(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    level = log.level
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        handler.close()

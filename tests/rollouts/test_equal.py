@@ -104,7 +104,7 @@ def test_whatever_happens_the_result_is_that_of_the_plain_loop(case):
             timer.join() if timer.is_alive() else None
             sequential.step(inputs)
             assert outputs == loop.step(inputs)
-        assert [env.cache for env in manager._envs] == loop.caches
+        assert manager.caches == loop.caches
         for status, done, truncated in zip(manager.statuses(), loop.done, loop.truncated, strict=True):
             assert (status["terminated"], status["truncated"]) == (done, truncated)
         assert manager.statuses() == sequential.statuses()

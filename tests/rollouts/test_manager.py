@@ -85,7 +85,7 @@ def test_a_turn_without_a_valid_action_costs_one_of_the_budget_so_that_an_episod
         outputs = [None]
         while outputs:
             outputs = manager.step(go([0], "fly"))
-            lefts.append(manager._envs[0].cache["history"][-1]["actions_left"])
+            lefts.append(manager.caches[0]["history"][-1]["actions_left"])
         assert lefts == [2, 1, 0]
         assert manager.statuses()[0] | {"seed": 1} == {
             "env_id": 0, "seed": 1, "num_actions": 3, "reward": 0.0, "terminated": True, "truncated": True,
@@ -96,7 +96,7 @@ def test_actions_beyond_the_budget_are_not_executed_and_not_punished():
     with here(["Counting"], custom=COUNTING) as manager:
         manager.reset(seed=1)
         assert manager.step(go([0], *"abcdefg")) == []
-        cache = manager._envs[0].cache
+        cache = manager.caches[0]
         assert cache["history"][0]["actions"] == list("abcd") and cache["penalty"] == 0
         assert cache["history"][1]["state"].startswith("4 steps")
 
@@ -108,7 +108,7 @@ def test_an_episode_stops_at_its_end_and_rewards_add_up():
         assert manager.step(go([0], *"abcdefgh")) == []
         (status,) = manager.statuses()
         assert (status["num_actions"], status["terminated"], status["truncated"]) == (10, True, False)
-        cache = manager._envs[0].cache
+        cache = manager.caches[0]
         assert status["reward"] == sum(entry["reward"] for entry in cache["history"][:-1])
         assert manager.get_rollout_states()["tags"]["Counting"]["success"] == 1.0
 
@@ -205,7 +205,7 @@ def test_use_multiprocessing_may_be_changed_in_the_middle_of_an_episode():
             manager.use_multiprocessing = use
             inputs = go([env_id for env_id, done in enumerate(loop.done) if not done], "down")
             assert manager.step(inputs) == loop.step(inputs)
-            homes = {env.home for env in manager._envs if not env.terminated}
+            homes = {env.home for env in manager.envs if not env.terminated}
             assert homes == ({0, 1} if use is True else {-1})
 
 
@@ -215,13 +215,13 @@ def test_workers_and_environments_are_kept_over_resets():
     with EnvStateManager(config) as manager:
         manager.reset()
         pids = manager.worker_pids
-        homes = [env.home for env in manager._envs]
+        homes = [env.home for env in manager.envs]
         assert sorted(homes) == [0, 0, 1, 1]
         for _ in range(3):
             manager.step(go(range(4), "a"))
             manager.reset()
-            assert all(env.is_built for env in manager._envs)
-        assert manager.worker_pids == pids and [env.home for env in manager._envs] == homes
+            assert all(env.is_built for env in manager.envs)
+        assert manager.worker_pids == pids and [env.home for env in manager.envs] == homes
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -232,7 +232,7 @@ def test_sequential_env_types_stay_here_and_the_others_do_not():
     )
     with EnvStateManager(config) as manager:
         manager.reset(seed=1)
-        assert [env.home == -1 for env in manager._envs] == [False, False, True, True]
+        assert [env.home == -1 for env in manager.envs] == [False, False, True, True]
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -243,8 +243,8 @@ def test_auto_leaves_cheap_environments_here_and_moves_dear_ones():
         assert not manager.worker_pids
         outputs = manager.step(go(range(16), "down"))
         manager.step(go([cache["env_id"] for cache in outputs], "down"))
-        assert {env.home for env in manager._envs[:8]} == {0, 1}
-        assert {env.home for env in manager._envs[8:] if not env.terminated} == {-1}
+        assert {env.home for env in manager.envs[:8]} == {0, 1}
+        assert {env.home for env in manager.envs[8:] if not env.terminated} == {-1}
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -259,7 +259,7 @@ def test_dear_environments_are_spread_by_what_they_cost():
         manager.step(go(range(8), "a"))
         manager.reset(seed=2)
         costs = [0.0, 0.0]
-        for env in manager._envs:
+        for env in manager.envs:
             costs[env.home] += 12 if env.tag.name == "Dearer" else 4
         assert costs == [24, 24]
 
@@ -340,12 +340,12 @@ def test_recv_does_not_wait_for_the_slowest():
     config = settings(["Quick", "Counting"], [3, 1], 1, SLOW, use_multiprocessing=True, max_workers=2)
     with EnvStateManager(config) as manager:
         manager.reset(seed=1)
-        slow = manager._envs[3].home
+        slow = manager.envs[3].home
         manager.send(go([3, 0, 1, 2], "a"))
         early = manager.recv(min_ready=2)
         assert early and all(cache["env_id"] != 3 for cache in early)
         assert 3 in manager.pending
-        assert [c["env_id"] for c in early] == [i for i in (0, 1, 2) if manager._envs[i].home != slow]
+        assert [c["env_id"] for c in early] == [i for i in (0, 1, 2) if manager.envs[i].home != slow]
         assert manager.recv(min_ready=4, timeout=0.01) == []
         with pytest.raises(RolloutError, match="already under way"):
             manager.send(go([3], "a"))
@@ -370,7 +370,7 @@ def test_send_and_recv_give_the_same_as_step(use):
             outputs = loop.step(go([env_id], "a"))
             while outputs:
                 outputs = loop.step(go([env_id], "b", "c"))
-        assert [env.cache for env in manager._envs] == loop.caches
+        assert manager.caches == loop.caches
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -404,7 +404,7 @@ def test_steps_can_be_awaited_episode_by_episode(use):
         for env_id in range(6):
             while loop.step(go([env_id], "a", "b")):
                 pass
-        assert [env.cache for env in manager._envs] == loop.caches
+        assert manager.caches == loop.caches
         assert manager.pending == []
 
 
@@ -518,7 +518,7 @@ def test_hostile_texts_cost_a_penalty_or_nothing_and_no_time(tag, text):
         started = time.monotonic()
         manager.step(go([0], text))
         assert time.monotonic() - started < 1.0
-        (entry, _) = manager._envs[0].cache["history"]
+        (entry, _) = manager.caches[0]["history"]
         assert entry["reward"] == 0 and "error" not in entry["info"]
 
 

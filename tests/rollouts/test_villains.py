@@ -4,11 +4,13 @@ import os
 import signal
 import time
 
+import numpy as np
 import pytest
 
-from abreast.rollouts import EnvStateManager
+from abreast.processes.worker import Child
+from abreast.rollouts import EnvStateManager, register
 from rollout_helpers import go, plain, settings, villain
-from villain_envs import ALL  # noqa: F401 (registers them)
+from villain_envs import Counting, CountingConfig
 
 CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
 
@@ -43,7 +45,7 @@ def test_a_villain_ends_alone(name, caplog):
         manager.reset(seed=0)
         for turn in range(3):
             outputs = manager.step(go([env for env in range(8) if turn < 2 or env != 1], "a"))
-        caches = [env.cache for env in manager._envs]
+        caches = manager.caches
         assert len(outputs) == 7
         for env_id, (cache, calm) in enumerate(zip(caches, calm_caches(3), strict=True)):
             if env_id != 1:
@@ -67,9 +69,9 @@ def test_an_episode_that_cannot_begin_is_over(name, use, caplog):
     if name == "HangsInReset" and not use:
         pytest.skip("nobody can end a hang in the main process")
     with EnvStateManager(among_others(name, use)) as manager:
-        caches = manager.reset(seed=0)
-        assert len(caches) == 8 and manager.statuses()[1]["terminated"]
-        (entry,) = caches[1]["history"]
+        assert [cache["env_id"] for cache in manager.reset(seed=0)] == [0, *range(2, 8)]
+        assert manager.statuses()[1]["terminated"]
+        (entry,) = manager.caches[1]["history"]
         assert entry["actions_left"] == 0
         assert ("no room for this seed" if name == "RaisesInReset" else "did nothing") in entry["info"]["error"]
         others = [0, *range(2, 8)]
@@ -84,7 +86,7 @@ def test_raising_here_is_the_same_as_raising_in_a_worker():
             manager.reset(seed=0)
             for turn in range(3):
                 manager.step(go([env for env in range(8) if turn < 2 or env != 1], "a"))
-            outcomes.append(([env.cache for env in manager._envs], manager.statuses()))
+            outcomes.append((manager.caches, manager.statuses()))
     assert outcomes[0] == outcomes[1]
 
 
@@ -97,7 +99,7 @@ def test_a_misfortune_that_does_not_repeat_leaves_no_trace(name, use, tmp_path):
         for _ in range(3):
             assert len(manager.step(go(range(8), "a"))) == 8
         assert flag.exists()
-        histories = [env.cache["history"] for env in manager._envs]
+        histories = [env.cache["history"] for env in manager.envs]
     assert histories == [cache["history"] for cache in calm_caches(3)]
 
 
@@ -107,13 +109,13 @@ def test_what_cannot_be_pickled_is_taken_here_and_the_turn_completes(caplog):
         manager.reset(seed=0)
         for _ in range(3):
             assert len(manager.step(go(range(8), "a"))) == 8
-        caches = [env.cache for env in manager._envs]
+        caches = manager.caches
         for cache, calm in zip(caches, calm_caches(3), strict=True):
             assert [entry["state"] for entry in cache["history"]] == [entry["state"] for entry in calm["history"]]
         info = caches[1]["history"][1]["info"]
         assert callable(info["function"]) and "cannot be pickled" in info["moved"]
         assert "cannot be pickled" in caplog.text
-        assert manager._envs[1].home == -1 and manager._envs[2].home != -1
+        assert manager.envs[1].home == -1 and manager.envs[2].home != -1
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -126,7 +128,7 @@ def test_an_environment_that_is_not_the_same_when_rebuilt_ends_with_that_reason(
         for pid in manager.worker_pids:
             os.kill(pid, signal.SIGKILL)
         assert [cache["env_id"] for cache in manager.step(go(range(4), "a"))] == [0, 1, 2]
-        assert "came to another state" in manager._envs[3].cache["history"][1]["info"]["error"]
+        assert "came to another state" in manager.caches[3]["history"][1]["info"]["error"]
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -140,7 +142,7 @@ def test_only_those_who_wait_are_rebuilt_at_once():
             os.kill(manager.worker_pids[0], signal.SIGKILL)
             time.sleep(0.05)
             assert manager.step(go(env_ids, "a")) == loop.step(go(env_ids, "a"))
-        missing = [env.env_id for env in manager._envs if not env.is_there]
+        missing = [env.env_id for env in manager.envs if not env.is_there]
         assert missing, "everybody was rebuilt, wanted or not"
         assert manager.step(go(range(8), "a")) == loop.step(go(range(8), "a"))
 
@@ -167,3 +169,69 @@ def test_no_worker_outlives_the_manager():
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+class Homebody:
+    """Made only where it was thought up: elsewhere it cannot even be unpickled."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+
+    def __call__(self, config):
+        return Counting(config)
+
+    def __reduce__(self):
+        return _wake_up, (self.pid,)
+
+
+def _wake_up(pid):
+    if os.getpid() != pid:
+        raise OSError("there is no such device here")
+    return Homebody()
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_what_cannot_be_unpickled_in_a_worker_lives_here():
+    register("homebody", config=CountingConfig)(Homebody())
+    custom = {**CALM, "Homebody": {"env_type": "homebody", "max_actions_per_traj": 20}}
+    config = settings(["Calm", "Homebody"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        assert len(manager.reset(seed=0)) == 4
+        assert len(manager.step(go(range(4), "a"))) == 4
+        assert [env.home == -1 for env in manager.envs] == [False, False, True, True]
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_a_worker_that_cannot_live_is_given_up_and_its_environments_come_home(monkeypatch, caplog):
+    config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        pool = manager._fleet.pool
+        healthy = pool._make
+        monkeypatch.setattr(
+            pool._supervisor, "_make", lambda number: Child("unfit", _dies_at_once, []) if number else healthy(0)
+        )
+        os.kill(manager.worker_pids[1], signal.SIGKILL)
+        for _ in range(3):
+            assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
+        assert pool.lost == {1} and {env.home for env in manager.envs} == {-1, 0}
+        assert "given up" in caplog.text
+
+
+def _dies_at_once(connection):
+    os._exit(7)
+
+
+@pytest.mark.parametrize("shape", [(4, 4, 3), (4, 4), (4, 4, 4)])
+def test_a_picture_of_the_wrong_kind_ends_the_episode_with_that_reason(shape):
+    class Misdrawn(Counting):
+        def render(self):
+            return np.zeros(shape)
+
+    register("misdrawn", config=CountingConfig)(Misdrawn)
+    custom = {"Misdrawn": {"env_type": "misdrawn"}}
+    with EnvStateManager(settings(["Misdrawn"], custom=custom, use_multiprocessing=False)) as manager:
+        assert manager.reset(seed=0) == []
+        assert "expected text or pictures" in manager.caches[0]["history"][0]["info"]["error"]

@@ -31,11 +31,10 @@ JUNK_NUMBERS = (-1, 10**9)
 class Verdict(NamedTuple):
     """What a check came to."""
 
-    claim: str
-    """What was checked, as it should be."""
+    check: str
     outcome: Literal["ok", "wrong", "skipped"]
-    remark: str = ""
-    """What is wrong and what to do, or why it was skipped."""
+    remark: str
+    """What was found to hold; what is wrong and what to do; or why it was skipped."""
 
 
 def check_environment(target: str) -> Iterator[Verdict]:
@@ -43,12 +42,12 @@ def check_environment(target: str) -> Iterator[Verdict]:
     subject = find_subject(target)
     failed: set[str] = set()
     for check in CHECKS:
-        cause = next((CLAIMS[name] for name in check.needs if name in failed), None)
+        cause = next((name for name in check.needs if name in failed), None)
         if cause is not None:
-            verdict = Verdict(check.claim, "skipped", f"first repair: {cause}")
+            verdict = Verdict(check.name, "skipped", f"first repair: {cause}")
         else:
             verdict = _judge(check, subject)
-        if verdict.outcome != "ok":
+        if verdict.outcome == "wrong":
             failed.add(check.name)
         yield verdict
 
@@ -172,7 +171,7 @@ def _comes_to_the_same_elsewhere(subject: Subject) -> None:
 
 
 class Check(NamedTuple):
-    """A check, and the checks without which it says nothing new."""
+    """A check, what it finds to hold, and the checks without which it says nothing new."""
 
     name: str
     claim: str
@@ -180,23 +179,20 @@ class Check(NamedTuple):
     needs: Sequence[str] = ()
 
 
+PLAY, GLOBAL, SEEDED, REPLAY = "episode", "global random state", "seed", "replay"
+SOUND = (PLAY, GLOBAL, SEEDED)
 CHECKS = (
-    Check("play", "can be made and played", _can_be_played),
-    Check("global", "leaves global random state alone", _leaves_global_random_state_alone, ["play"]),
-    Check("seed", "depends on its seed, and on that alone", _depends_on_its_seed, ["play", "global"]),
-    Check("gymnasium", "is a Gymnasium environment", _is_a_gymnasium_environment, ["play", "global", "seed"]),
-    Check("info", f"tells {', '.join(TOLD)}", _tells_what_it_should, ["play"]),
-    Check("render", "shows a text or RGB arrays", _shows_text_or_pictures, ["play"]),
-    Check("junk", "bears junk as an action", _bears_junk, ["play"]),
-    Check("pickle", "can be sent to a worker", _can_be_sent),
-    Check(
-        "replay", "can be rebuilt by playing again", _comes_to_the_same_when_played_again, ["play", "global", "seed"]
-    ),
-    Check(
-        "process", "is the same in every process", _comes_to_the_same_elsewhere, ["play", "global", "seed", "replay"]
-    ),
+    Check(PLAY, "can be made, reset, stepped and shown", _can_be_played),
+    Check(GLOBAL, "left alone", _leaves_global_random_state_alone, [PLAY]),
+    Check(SEEDED, "the same seed gives the same episode, others give others", _depends_on_its_seed, [PLAY, GLOBAL]),
+    Check("gymnasium", "passes Gymnasium's own check", _is_a_gymnasium_environment, SOUND),
+    Check("info", f"tells {', '.join(TOLD)}", _tells_what_it_should, [PLAY]),
+    Check("render", "gives text or RGB arrays", _shows_text_or_pictures, [PLAY]),
+    Check("junk actions", "do not raise", _bears_junk, [PLAY]),
+    Check("pickling", "can be sent to a worker process", _can_be_sent),
+    Check(REPLAY, "comes to the same state when played again", _comes_to_the_same_when_played_again, SOUND),
+    Check("other processes", "come to the same state", _comes_to_the_same_elsewhere, [*SOUND, REPLAY]),
 )
-CLAIMS = {check.name: check.claim for check in CHECKS}
 
 
 # ---- inside
@@ -209,10 +205,10 @@ def _judge(check: Check, subject: Subject) -> Verdict:
         finally:
             subject.close()
     except Fault as fault:
-        return Verdict(check.claim, "wrong", str(fault))
+        return Verdict(check.name, "wrong", str(fault))
     except (Exception, SystemExit) as error:
-        return Verdict(check.claim, "wrong", f"it {raised(error)}.")
-    return Verdict(check.claim, "ok")
+        return Verdict(check.name, "wrong", f"it {raised(error)}.")
+    return Verdict(check.name, "ok", check.claim)
 
 
 def _first_difference(one: Sequence[Moment], two: Sequence[Moment]) -> str | None:
@@ -257,7 +253,7 @@ def _compare_states(before: dict[str, bytes], call: str) -> None:
     changed = [name for name, state in _global_states().items() if state != before.get(name, state)]
     if changed:
         raise Fault(
-            f"{call} changed the global random state of {' and '.join(changed)}, which everything else in the process"
+            f"{call} changed that of {' and '.join(changed)}, which everything else in the process"
             " shares: draw from self.np_random instead."
         )
 

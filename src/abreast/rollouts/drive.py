@@ -51,7 +51,8 @@ def play_episodes(
     """
     wanted, begun, groups = len(manager) if episodes is None else episodes, 0, 0
     while begun < wanted:
-        caches = manager.reset()
+        manager.reset()
+        caches = manager.caches
         going, ended = _parted(manager, caches[: wanted - begun], begun, groups)  # one may fail at its very start
         on_progress(0, ended)
         while going:
@@ -85,7 +86,7 @@ def _parted(
                 truncated=status["truncated"],
                 error=_error(cache),
                 num_actions=status["num_actions"],
-                tally=manager._envs[cache["env_id"]].tally,
+                tally=manager.envs[cache["env_id"]].tally,
                 cache=cache,
             )
         )

@@ -4,6 +4,7 @@ The manager runs these in its own process, a worker in its; both do the same.
 """
 
 import copy
+import pickle
 import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from abreast.errors import RolloutError
 from abreast.rollouts.messages import State, Turn
 
 ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
@@ -77,7 +79,7 @@ class Episode:
             digest.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part.tobytes())
         stream = getattr(getattr(self._env, "unwrapped", self._env), "_np_random", None)
         if stream is not None:
-            digest.update(repr(stream.bit_generator.state).encode())
+            digest.update(pickle.dumps(stream.bit_generator.state))
         return digest.digest()
 
     def close(self) -> None:
@@ -136,9 +138,15 @@ def _seen(env: Any, observation: Any) -> State:
     if isinstance(drawn, str):
         return drawn
     pictures = drawn if isinstance(drawn, list | tuple) else [drawn]
-    if all(isinstance(picture, np.ndarray) and picture.ndim == 3 for picture in pictures):
-        return [picture.copy() for picture in pictures]
-    return str(drawn)
+    if not pictures or not all(isinstance(picture, np.ndarray) for picture in pictures):
+        return str(drawn)
+    for picture in pictures:
+        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
+            raise RolloutError(
+                f"what it shows is an array of {picture.dtype} and shape {picture.shape}, expected text or pictures"
+                " (height, width, 3) of uint8."
+            )
+    return [picture.copy() for picture in pictures]
 
 
 def _own(info: dict[str, Any]) -> dict[str, Any]:

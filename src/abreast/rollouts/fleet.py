@@ -65,8 +65,11 @@ class Fleet:
 
     # ---- turns
 
-    def begin(self, envs: Sequence[EnvState]) -> None:
-        """Have these environments take the turn they are asked to, or start: first tell workers, then do what is here."""
+    def begin(self, envs: Sequence[EnvState], together: bool) -> None:
+        """Have these environments take the turn they are asked to, or start: first tell workers, then do what is here.
+
+        `together`: nobody wants any of these turns before all of them are taken.
+        """
         orders: dict[int, Orders] = {}
         here: list[EnvState] = []
         for env in envs:
@@ -75,7 +78,7 @@ class Fleet:
             else:
                 self._expected[env.env_id] = (len(env.executed) + (env.asked is not None), env.home)
                 if env.home not in orders:
-                    orders[env.home] = Orders([], [], [])
+                    orders[env.home] = Orders([], [], [], together)
                 _put_orders(env, orders[env.home])
                 self._busy[env.home] += 1
         for worker, each in orders.items():
@@ -159,7 +162,9 @@ class Fleet:
         if worker in self.pool.lost:
             for env in there:
                 self._move(env, MAIN)
-        self.begin([env for env in there if self._expected.pop(env.env_id, None)])
+                if env.blamed:  # what has killed a worker is not let near the main process
+                    self._doom(env, f"its worker {death.why.splitlines()[0]}")
+        self.begin([env for env in there if self._expected.pop(env.env_id, None)], together=False)
 
     def _doom(self, env: EnvState, reason: str) -> None:
         """The episode cannot go on: its turn under way, or else its next, is its last."""
@@ -168,8 +173,8 @@ class Fleet:
             self._finish(env, Turn("", failure=reason))
 
     def _bring_home(self, env: EnvState) -> None:
-        """What it returns cannot be sent by a worker: let environments of its kind live here from now on."""
-        reason = "what it returns cannot be pickled, so it lives in the main process from here on"
+        """It, or what it returns, cannot be sent between processes: let environments of its kind live here from now on."""
+        reason = "it, or what it returns, cannot be pickled: it lives in the main process from here on"
         log.warning("environment %d (%s): %s", env.env_id, env.tag.name, reason)
         self._staying.add(env.tag.name)
         self._move(env, MAIN)
@@ -254,7 +259,7 @@ def _complain(env: EnvState, reason: str) -> None:
 def _put_orders(env: EnvState, orders: Orders) -> None:
     """Add what the worker of an environment has to do for it."""
     if not env.is_built:
-        orders.builds.append((env.env_id, env.tag.kind.env, env.tag.config))
+        orders.builds.append((env.env_id, pickle.dumps((env.tag.kind.env, env.tag.config))))
     if not env.is_there:
         orders.starts.append((env.env_id, env.seed, tuple(env.executed), env.digest))
     if env.asked is not None:

@@ -42,8 +42,9 @@ class EnvStateManager:
         self.config = RolloutConfig.parse({} if config is None else config)
         self.mode: Literal["train", "val"] = mode
         self.use_multiprocessing: Use = self.config.es_manager.use_multiprocessing
-        self._envs = self._make_envs()
-        self._fleet = Fleet(self._envs, self.config.es_manager, verify)
+        self.envs = self._make_envs()
+        """All that is known of each environment, by number; to look at, not to change."""
+        self._fleet = Fleet(self.envs, self.config.es_manager, verify)
         self._penalty = abs(self.config.es_manager.format_penalty)
         self._next_seed = self.config.seed.train
         self._begun: dict[int, EnvState] = {}
@@ -57,20 +58,20 @@ class EnvStateManager:
     # ---- episodes
 
     def reset(self, seed: int | None = None) -> list[Cache]:
-        """Begin an episode in every environment; returns their caches. Environments of a group have the same seed."""
+        """Begin an episode in every environment; returns the caches of those that could. A group has one seed."""
         self._check_open()
         first = self._first_seed(seed)
         self._wait_for(len(self._begun), None)  # turns that nobody will ask about any more
         self._begun, self._taken, self._was_sent = {}, set(), False
-        for env in self._envs:
+        for env in self.envs:
             env.begin(first + env.group_id)
         self._fleet.placement.begin_episodes()
         self._fleet.settle(self.use_multiprocessing)
-        self._begun = {env.env_id: env for env in self._envs}
-        self._fleet.begin(self._envs)
-        self._wait_for(len(self._envs), None)
+        self._begun = {env.env_id: env for env in self.envs}
+        self._fleet.begin(self.envs, together=True)
+        self._wait_for(len(self.envs), None)
         self._begun, self._taken = {}, set()
-        return [env.cache for env in self._envs]
+        return [env.cache for env in self.envs if not env.terminated]
 
     def step(self, all_env_inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """Take a turn in some environments; returns the caches of those not yet done, in the order of the inputs."""
@@ -78,17 +79,20 @@ class EnvStateManager:
             raise RolloutError(f"step called while {len(self._begun)} turns are under way: recv them first.")
         started = time.perf_counter()
         self._turn_s = {}
-        self.send(all_env_inputs)
+        self._send(all_env_inputs, together=True)
         self._wait_for(len(self._begun), None)
         outputs = self._outputs()
         self._fleet.placement.note_turns(self._turn_s)
         if self.use_multiprocessing == "auto" and self._turn_s:
-            turns = max(len(env.executed) for env in self._envs)
+            turns = max(len(env.executed) for env in self.envs)
             self._fleet.placement.note_batch(self._turn_s, time.perf_counter() - started, turns)
         return outputs
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         """Begin a turn in some environments; `recv` tells what it came to. Those that live here take theirs at once."""
+        self._send(inputs, together=False)
+
+    def _send(self, inputs: Sequence[Mapping[str, Any]], together: bool) -> None:
         self._check_open()
         envs = self._check(inputs)
         self._fleet.settle(self.use_multiprocessing)
@@ -96,7 +100,7 @@ class EnvStateManager:
             env.asked, env.blamed = asked, []
             self._begun[env.env_id] = env
         self._was_sent = True
-        self._fleet.begin(envs)
+        self._fleet.begin(envs, together)
 
     def recv(self, min_ready: int = 1, timeout: float | None = None) -> list[Cache]:
         """Wait until at least `min_ready` of the turns begun are taken, or all, or `timeout` seconds have passed.
@@ -132,7 +136,7 @@ class EnvStateManager:
         """What the episodes came to so far: means per tag (`tags`), pass@k per group (`groups`)."""
         tags: dict[str, list[Ended]] = {}
         groups: dict[int, list[EnvState]] = {}
-        for env in self._envs:
+        for env in self.envs:
             episode = Ended(env.num_actions, env.tally, env.cache["history"] if env.cache else ())
             tags.setdefault(env.tag.name, []).append(episode)
             groups.setdefault(env.group_id, []).append(env)
@@ -155,22 +159,27 @@ class EnvStateManager:
                 "terminated": env.terminated,
                 "truncated": env.truncated,
             }
-            for env in self._envs
+            for env in self.envs
         ]
+
+    @property
+    def caches(self) -> list[Cache]:
+        """The cache of every environment, done or not, by number."""
+        return [env.cache for env in self.envs]
 
     def render(self) -> list[Any]:
         """What every environment shows now: a text, or a list of images."""
         self._check_open()
-        shown = [env.cache["history"][-1] if env.cache else {"state": ""} for env in self._envs]
+        shown = [env.cache["history"][-1] if env.cache else {"state": ""} for env in self.envs]
         return [entry.get("images", entry["state"]) for entry in shown]
 
     def tag_of(self, env_id: int) -> Tag:
         """The tag of an environment: its type, configuration, budget and instruction."""
-        return self._envs[env_id].tag
+        return self.envs[env_id].tag
 
     @property
     def verified_turns(self) -> int:
-        """How many turns of workers were taken here too, and came to the same (`verify`)."""
+        """How many turns and starts of workers were taken here too, and came to the same (`verify`)."""
         return self._fleet.verified_turns
 
     @property
@@ -179,7 +188,7 @@ class EnvStateManager:
         return self._fleet.pool.pids if self._fleet.pool is not None else []
 
     def __len__(self) -> int:
-        return len(self._envs)
+        return len(self.envs)
 
     # ---- the end
 
@@ -214,7 +223,7 @@ class EnvStateManager:
         if self.mode == "val":
             return self.config.seed.val if seed is None else seed
         first = self._next_seed if seed is None else seed
-        self._next_seed = max(self._next_seed, first + self._envs[-1].group_id + 1)
+        self._next_seed = max(self._next_seed, first + self.envs[-1].group_id + 1)
         return first
 
     def _check_open(self) -> None:
@@ -233,11 +242,11 @@ class EnvStateManager:
                 raise RolloutError(
                     f"an input is {_short(asked)}: expected a mapping with env_id and actions."
                 ) from None
-            if type(env_id) is not int or not 0 <= env_id < len(self._envs):
-                raise RolloutError(f"env_id is {_short(env_id)}: expected a number from 0 to {len(self._envs) - 1}.")
+            if type(env_id) is not int or not 0 <= env_id < len(self.envs):
+                raise RolloutError(f"env_id is {_short(env_id)}: expected a number from 0 to {len(self.envs) - 1}.")
             if not isinstance(actions, (list, tuple)) or [action for action in actions if not isinstance(action, str)]:
                 raise RolloutError(f"actions of environment {env_id} are {_short(actions)}: expected a list of texts.")
-            env = self._envs[env_id]
+            env = self.envs[env_id]
             if env_id in envs:
                 raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
             if not env.cache:

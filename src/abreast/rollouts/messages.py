@@ -3,7 +3,7 @@
 Inside a message everything is a plain tuple: those are pickled several times as fast as anything with a name.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 State = str | list[NDArray[Any]]
 """What is seen: a text, or pictures."""
 
-Build = tuple[int, Callable[[Any], Any], Any]
-"""Have this environment: its number, what makes it, its configuration."""
+Build = tuple[int, bytes]
+"""Have this environment: its number; what makes it and its configuration, pickled."""
 Start = tuple[int, int, Sequence[Sequence[Any]], bytes | None]
 """Begin an episode: number, seed; the actions of each turn so far, to play again; the digest the state must have then."""
 Take = tuple[int, Sequence[str], int]
@@ -25,6 +25,8 @@ class Orders(NamedTuple):
     builds: list[Build]
     starts: list[Start]
     takes: list[Take]
+    together: bool
+    """Whether all answers are waited for, so that none need come before the others."""
 
 
 class Stop(NamedTuple):
@@ -53,4 +55,4 @@ class Turn(NamedTuple):
 
 Answer = tuple[int, int, tuple[Any, ...] | None, bytes]
 """What an order came to: number of the environment; turns taken so far, which tells an answer from one to an earlier order;
-the `Turn` as a tuple, or None if it cannot be pickled; the digest of the state."""
+the `Turn` as a tuple, or None if environment or turn cannot be sent between processes; the digest of the state."""

@@ -18,7 +18,7 @@ GAIN = 0.85
 """Environments go to workers when a batch is expected to take less than this share of its sequential time …"""
 LOSS = 0.97
 """… and come back when it takes more than this share."""
-WORTH_S = 0.001
+WORTH_S = 0.0003
 """A batch has to gain this much for workers to be started."""
 PATIENCE = 50
 """Batches within which playing episodes again, elsewhere, has to pay."""

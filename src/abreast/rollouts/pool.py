@@ -11,12 +11,12 @@ from abreast.processes.supervisor import Death, Supervisor
 from abreast.processes.worker import Child, start_server
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.messages import Answer, Orders, Stop
-from abreast.rollouts.worker import Seat, rollout_worker
+from abreast.rollouts.worker import NOBODY, Seat, rollout_worker
 
 log = logging.getLogger("abreast")
 
 STARTS = 5
-"""How often in a row a worker may fail to start before its place is given up."""
+"""How often in a row a worker may die without having answered, over no environment, before its place is given up."""
 
 OnDeath = Callable[[int, int, Death], None]
 """Called with a worker's number, the environment it was at, and how it ended; the worker in its place knows nothing."""
@@ -28,7 +28,7 @@ class WorkerPool:
     def __init__(self, count: int, config: ManagerConfig, needs_main: bool, on_death: OnDeath) -> None:
         self._config, self._needs_main, self._on_death = config, needs_main, on_death
         self._block = SharedBlock({"heartbeats": ((count,), np.float64), "at": ((count,), np.int64)})
-        self._at_death = [0] * count
+        self._at_death, self._idle_deaths = [NOBODY] * count, [0] * count
         self.lost: set[int] = set()
         """Workers that could not be replaced."""
         start_server(["abreast.rollouts.worker"])
@@ -57,7 +57,10 @@ class WorkerPool:
 
     def receive(self, wait_s: float) -> list[Answer]:
         """What workers have answered within `wait_s` seconds; returns as soon as there is something, or one was replaced."""
-        return [answer for _, answers in self._supervisor.receive(wait_s) for answer in answers]
+        heard = self._supervisor.receive(wait_s)
+        for worker, _ in heard:
+            self._idle_deaths[worker] = self._supervisor.restarts[worker] = 0
+        return [answer for _, answers in heard for answer in answers]
 
     @property
     def waitables(self) -> list[int]:
@@ -80,7 +83,9 @@ class WorkerPool:
         )
 
     def _replaced(self, number: int, death: Death) -> None:
-        self._supervisor.restarts[number] = 0
+        # A worker that dies over an environment is that environment's fault; one that dies over none may never live.
+        self._idle_deaths[number] = self._idle_deaths[number] + 1 if self._at_death[number] == NOBODY else 0
+        self._supervisor.restarts[number] = self._idle_deaths[number]
         self._on_death(number, self._at_death[number], death)
 
     def _give_up(self, number: int, error: WorkerError, culprit: int | None) -> bool:

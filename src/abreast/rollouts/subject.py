@@ -174,7 +174,8 @@ def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     result = env.step(action)
     if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
         raise Fault(
-            f"step returned {short(result)}: return (observation, reward, terminated, truncated, info), info being a dict."
+            f"step returned {short(result)}: return (observation, reward, terminated, truncated, info), info being a dict;"
+            " abreast.rollouts.FourTuple wraps an environment of the old form."
         )
     return result
 

@@ -4,6 +4,7 @@ import pickle
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ from abreast.rollouts.episode import Episode
 from abreast.rollouts.messages import Answer, Orders, Stop, Turn
 
 FLUSH_S = 0.002
-"""Answers are kept for the end of a batch, but not longer than this: whoever waits for the first need not wait for all."""
+"""Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""
 NOBODY = -1
 
 
@@ -44,20 +45,24 @@ def rollout_worker(connection: Connection, seat: Seat) -> None:
 
 
 def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: Connection) -> None:
-    for env_id, make, config in orders.builds:
+    for env_id, recipe in orders.builds:
         if env_id in episodes:
-            episodes[env_id].close()
-        episodes[env_id] = Episode(make, config)
+            episodes.pop(env_id).close()
+        with suppress(Exception):  # whatever it is then asked, the answer will be that it cannot live here
+            episodes[env_id] = Episode(*pickle.loads(recipe))
     answers: list[Answer] = []
     flushed = time.perf_counter()
     work: list[tuple[Callable[..., Turn], Any]] = [(_start, order) for order in orders.starts]
     work += [(Episode.take, order) for order in orders.takes]
     for do, (env_id, *what) in work:
         seat.turn_to(env_id)
-        episode = episodes[env_id]
+        episode = episodes.get(env_id)
+        if episode is None:
+            answers.append((env_id, 0, None, b""))
+            continue
         turn = do(episode, *what)
         answers.append((env_id, len(episode.executed), (*turn,), episode.digest()))
-        if (now := time.perf_counter()) - flushed > FLUSH_S:
+        if not orders.together and (now := time.perf_counter()) - flushed > FLUSH_S:
             _send(connection, answers)
             answers, flushed = [], now
     if answers:

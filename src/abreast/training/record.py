@@ -9,8 +9,6 @@ import logging as standard_logging
 import math
 import time
 from collections.abc import Sequence
-from datetime import datetime
-from itertools import count
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
@@ -18,8 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 import yaml
 from PIL import Image
 
-from abreast.errors import ConfigError, RunFolderError
-from abreast.files import write_whole
+from abreast.errors import ConfigError
+from abreast.files import logged_to, make_run_folder, write_whole
 from abreast.training.actor import Played
 from abreast.training.learner import Round
 from abreast.training.progress import ProgressDisplay
@@ -62,7 +60,8 @@ class RunRecord:
     ) -> None:
         self.epochs: list[EpochRecord] = []
         self._config = _as_yaml(env)
-        self.folder = _make_run_folder(env, output_dir) if animate or logging else None
+        name = type(env).__name__.removesuffix("Env")
+        self.folder = make_run_folder(name, output_dir) if animate or logging else None
         self._env, self._animate = env, animate
         self._writes = self.folder is not None and logging
         self._display = ProgressDisplay(env.config.experiment.epochs) if logging and logger is None else None
@@ -77,11 +76,8 @@ class RunRecord:
         if self.folder is not None and self._writes:
             write_whole(self.folder / "config.yaml", self._config)
             self._metrics = (self.folder / "metrics.jsonl").open("a", encoding="utf-8")
-            self._handler = standard_logging.FileHandler(self.folder / "log.txt", encoding="utf-8")
-            self._handler.setFormatter(standard_logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-            log.addHandler(self._handler)
-            self._level = log.level
-            log.setLevel(standard_logging.INFO)
+            self._logged = logged_to(self.folder / "log.txt")
+            self._logged.__enter__()
             log.info("%s: %d agents, %s", type(self._env).__name__, len(self._env.agents), _about(self._env))
         if self._display is not None:
             self._display.start()
@@ -163,9 +159,7 @@ class RunRecord:
             else:
                 log.error("stopped after %d epochs by %s", len(self.epochs), kind.__name__ if kind else error)
         finally:
-            log.removeHandler(self._handler)
-            log.setLevel(self._level)
-            self._handler.close()
+            self._logged.__exit__(None, None, None)
             self._metrics.close()
 
 
@@ -192,34 +186,6 @@ class Camera:
         first.save(film, "GIF", save_all=True, append_images=others, duration=self.MILLISECONDS_A_TURN, loop=0)
         self._path.parent.mkdir(exist_ok=True)
         write_whole(self._path, film.getvalue())
-
-
-LEFT_BEHIND = ("config.yaml", "metrics.jsonl", "replays", "checkpoints")
-"""What marks a folder as one that holds a run."""
-
-
-def _make_run_folder(env: "Environment", output_dir: Path | str | None) -> Path:
-    """The run folder, made now so that one that cannot be written is refused before anything has run."""
-    try:
-        if output_dir is None:
-            name = type(env).__name__.removesuffix("Env").lower()
-            stem = f"{name}-{datetime.now():%Y%m%d-%H%M%S}"
-            folder = next(path for number in count(1) if not (path := Path("runs") / f"{stem}-{number}").exists())
-        else:
-            folder = Path(output_dir)
-            if any((folder / name).exists() for name in LEFT_BEHIND):
-                raise RunFolderError(
-                    f"{folder} already holds a run or its files, which would be lost: give another folder."
-                )
-        folder.mkdir(parents=True, exist_ok=True)
-        probe = folder / ".writable"
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise RunFolderError(
-            f"cannot write the run folder {output_dir or 'runs'}: {error.strerror or error}."
-        ) from None
-    return folder
 
 
 def _as_yaml(env: "Environment") -> bytes:

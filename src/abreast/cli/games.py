@@ -1,45 +1,32 @@
-"""The command line: `abreast train`, `abreast play`, `abreast games`, `abreast settings`.
+"""The games half of the command line: `abreast train`, `abreast play`, `abreast games`, `abreast settings`.
 
-Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps what was learned and exits with 130.
+Whatever needs torch is imported by the command that uses it: the other half, and `--help`, need not wait for it.
 """
 
 import shlex
-import signal
-import sys
 import time
 from pathlib import Path
 from statistics import fmean
-from types import FrameType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import yaml
-from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from abreast.errors import AbreastError, GameError, RunFolderError, WorkerError
-from abreast.games import Game, find_game, list_games
-from abreast.games.view import terminal_view
-from abreast.models import ModelConfig
+from abreast.cli.app import ConfigFile, Output, app, out
+from abreast.errors import GameError, RunFolderError, WorkerError
 from abreast.settings import explain
-from abreast.training import Config, Environment, parse_config
-from abreast.training.actor import collect_pass
 
-app = typer.Typer(
-    help="Independent agents, learning side by side.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
-out = Console(highlight=False, soft_wrap=True, markup=False)
+if TYPE_CHECKING:
+    from abreast.games import Game
+    from abreast.training import Config, Environment
 
 GameName = Annotated[str, typer.Argument(metavar="GAME", help="A game's name; `abreast games` lists them.")]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings, e.g. experiment.epochs=500 model.algorithm=ppo."),
 ]
-ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings.")]
 
 BASELINE_EPOCHS = 40
 """Epochs that random agents play for comparison, after a training run."""
@@ -51,15 +38,15 @@ def train(
     overrides: Overrides = None,
     agents: Annotated[int | None, typer.Option(help="How many agents (experiment.num_agents).")] = None,
     config: ConfigFile = None,
-    output: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.")
-    ] = None,
+    output: Output = None,
     parallel: Annotated[
         bool, typer.Option("--parallel", help="Learn in worker processes (multiprocessing.enabled).")
     ] = False,
     animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
+    from abreast.games import find_game
+
     chosen = find_game(game)
     shorthands = [] if agents is None else [f"experiment.num_agents={agents}"]
     shorthands += ["multiprocessing.enabled=true"] if parallel else []
@@ -93,8 +80,12 @@ def play(
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
+    from abreast.games import find_game
+    from abreast.games.view import terminal_view
+    from abreast.training.actor import collect_pass
+
     chosen, changes = find_game(game), overrides or []
-    env = _trained(chosen, run_folder, changes) if run_folder else _random(chosen, changes)
+    env = _trained(chosen, run_folder, changes) if run_folder else _at_random(chosen, chosen.configure(None, changes))
     with Live(console=out, auto_refresh=False, transient=False) as live:
 
         def show() -> None:
@@ -110,6 +101,8 @@ def play(
 @app.command()
 def games() -> None:
     """List the games."""
+    from abreast.games import find_game, list_games
+
     table = Table("game", "what it is", box=None)
     for name in list_games():
         try:
@@ -122,55 +115,27 @@ def games() -> None:
 @app.command()
 def settings(game: GameName, overrides: Overrides = None, config: ConfigFile = None) -> None:
     """List every setting of a game: its key, its value, what it means."""
+    from abreast.games import find_game
+
     table = Table("setting", "value", "meaning", box=None)
     for key, value, meaning in explain(find_game(game).configure(config, overrides or [])):
         table.add_row(key, yaml.safe_dump(value).splitlines()[0], meaning)
     out.print(table)
 
 
-def main() -> None:
-    """Entry point of the command `abreast`."""
-    signal.signal(signal.SIGTERM, _terminated)
-    sys.exit(run(sys.argv[1:]))
+def _at_random(game: "Game", config: "Config[Any, Any]", **experiment: Any) -> "Environment":
+    """The same experiment, some of its settings aside, with agents that act at random."""
+    from abreast.models import ModelConfig
+    from abreast.training import parse_config
 
-
-def run(arguments: list[str]) -> int:
-    """Run a command; returns its exit code."""
-    try:
-        code = app(arguments, standalone_mode=False)
-        return code if isinstance(code, int) else 0
-    except SystemExit as end:
-        return end.code if isinstance(end.code, int) else 1
-    except AbreastError as error:
-        return _complain(str(error))
-    except Exception as error:
-        if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
-            return _complain(f"{error.format_message()} `abreast --help` shows what there is.")
-        raise
-
-
-def _complain(text: str) -> int:
-    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {' '.join(text.split())}")
-    return 2
-
-
-def _terminated(number: int, frame: FrameType | None) -> None:
-    sys.exit(128 + number)  # unwinds the run, which keeps its models on the way out
-
-
-def _at_random(config: Config[Any, Any]) -> dict[str, Any]:
-    """The same experiment with agents that act at random."""
     values = config.model_dump()
+    values["experiment"].update(experiment)
     common = {key: value for key, value in values["model"].items() if key in ModelConfig.model_fields}
-    return {**values, "model": {**common, "algorithm": "random"}}
+    values["model"] = {**common, "algorithm": "random"}
+    return game.build(parse_config(values, game.environment.world_section))
 
 
-def _random(game: Game, overrides: list[str]) -> Environment:
-    settings = _at_random(game.configure(None, overrides))
-    return game.build(parse_config(settings, game.environment.world_section))
-
-
-def _trained(game: Game, run: Path, overrides: list[str]) -> Environment:
+def _trained(game: "Game", run: Path, overrides: list[str]) -> "Environment":
     try:
         is_run = (run / "config.yaml").is_file()
     except OSError:  # a name no file can have
@@ -187,11 +152,9 @@ def _trained(game: Game, run: Path, overrides: list[str]) -> Environment:
     return env
 
 
-def _random_reward(game: Game, config: Config[Any, Any]) -> float:
+def _random_reward(game: "Game", config: "Config[Any, Any]") -> float:
     """What random agents get in the same world, in the mean of a few epochs."""
-    values = _at_random(config)
-    values["experiment"]["epochs"] = BASELINE_EPOCHS
-    env = game.build(parse_config(values, game.environment.world_section))
+    env = _at_random(game, config, epochs=BASELINE_EPOCHS)
     return fmean(record["reward"] for record in env.run_experiment(animate=False, logging=False).epochs)
 
 

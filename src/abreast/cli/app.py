@@ -1,0 +1,58 @@
+"""The command `abreast`: what all commands share.
+
+Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps what is there and exits with 130.
+"""
+
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from abreast.errors import AbreastError
+
+app = typer.Typer(
+    help="Independent agents, learning side by side.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+out = Console(highlight=False, soft_wrap=True, markup=False)
+
+ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings.")]
+Output = Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.")]
+
+
+def main() -> None:
+    """Entry point of the command `abreast`."""
+    signal.signal(signal.SIGTERM, _terminated)
+    sys.exit(run(sys.argv[1:]))
+
+
+def run(arguments: list[str]) -> int:
+    """Run a command; returns its exit code."""
+    try:
+        code = app(arguments, standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except SystemExit as end:
+        return end.code if isinstance(end.code, int) else 1
+    except typer.Abort:  # Ctrl-C in a command that has nothing to keep
+        return 130
+    except AbreastError as error:
+        return _complain(str(error))
+    except Exception as error:
+        if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
+            return _complain(f"{error.format_message()} `abreast --help` shows what there is.")
+        raise
+
+
+def _complain(text: str) -> int:
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {' '.join(text.split())}")
+    return 2
+
+
+def _terminated(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)  # unwinds the run, which keeps what it has on the way out

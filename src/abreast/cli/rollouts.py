@@ -1,0 +1,225 @@
+"""The rollouts half of the command line: `abreast rollout`, `abreast envs`, `abreast check`. None of it needs torch."""
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated
+
+import typer
+import yaml
+from rich.table import Column, Table
+
+from abreast.cli.app import ConfigFile, Output, app, out
+from abreast.errors import ConfigError, RolloutError, nearest
+from abreast.files import make_run_folder
+from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
+from abreast.rollouts.check import check_environment
+from abreast.rollouts.config import shipped_tags
+from abreast.rollouts.drive import Played, make_policy, play_episodes
+from abreast.rollouts.progress import RolloutDisplay
+from abreast.rollouts.summary import Ended, pass_at_k, summary_of_tag
+from abreast.rollouts.trajectories import Trajectories
+from abreast.settings import apply_overrides, explain, read_yaml
+
+STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
+AT_ONCE = 256
+"""Environments that are there at the same time; more episodes than these are played in several resets."""
+
+Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="TAG_OR_ENV",
+        help="A tag (one that ships, or of custom_envs in FILE) or an environment type; `abreast envs` lists them.",
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[SECTION.KEY=VALUE]...",
+        help="Settings, e.g. es_manager.max_workers=4. Those of the environment itself are in the section env,"
+        " e.g. env.num_boxes=2; `abreast envs TYPE` lists them.",
+    ),
+]
+
+
+@app.command()
+def rollout(
+    name: Name,
+    overrides: Overrides = None,
+    policy: Annotated[str, typer.Option(metavar="random|solver", help="Who plays.")] = "random",
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes in all.")] = 64,
+    group_size: Annotated[int, typer.Option(min=1, max=AT_ONCE, help="Episodes that share a seed.")] = 1,
+    max_actions: Annotated[
+        int | None, typer.Option(help="Actions an episode may take (max_actions_per_traj of the tag).")
+    ] = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the first group (seed.train), and of the random policy.")
+    ] = None,
+    config: ConfigFile = None,
+    output: Output = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Take every turn of a worker in the main process too, and compare.")
+    ] = False,
+) -> None:
+    """Play episodes of an environment, with a live display, and keep their trajectories in a run folder."""
+    if episodes % group_size:
+        raise ConfigError(f"--episodes {episodes} is not a multiple of --group-size {group_size}: make it one.")
+    changes = [*(overrides or []), *([] if seed is None else [f"seed.train={seed}"])]
+    chosen = _configure(name, config, changes, episodes // group_size, group_size, max_actions)
+    player = make_policy(policy, find_tag(name, chosen.custom_envs), chosen.seed.train)
+    manager, folder = EnvStateManager(chosen, verify=verify), make_run_folder(name, output)
+    again = ["abreast", "rollout", name, "--config", str(folder / "config.yaml"), "--policy", policy]
+    again += ["--episodes", str(episodes), "--group-size", str(group_size)]
+    display, ended, code = RolloutDisplay(episodes), list[Played](), 0
+    try:
+        with manager, Trajectories(folder, chosen, shlex.join(again)) as kept, display:
+
+            def note(turns: int, over: list[Played]) -> None:
+                for played in over:
+                    kept.add(played)
+                    ended.append(played._replace(cache={}))  # which is kept, and need not be held
+                display.show(turns, over)
+
+            play_episodes(manager, player, note, episodes)
+    except KeyboardInterrupt:
+        out.print(f"Stopped after {len(ended)} episodes; what they came to is kept.")
+        code = 130
+    if ended:
+        out.print(_results(name, ended, group_size, display.turns_per_s))
+    if verify:
+        out.print(_verified(manager.verified_turns))
+    out.print(f"The run folder is {folder}")
+    if code:
+        raise typer.Exit(code)
+    failures = [played.error for played in ended if played.error is not None]
+    if failures:
+        raise RolloutError(
+            f"{len(failures)} of {len(ended)} episodes could not go on, the first because of {failures[0]}"
+            f" ({folder}/log.txt tells more)."
+        )
+
+
+@app.command()
+def envs(
+    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="List the settings of this type.")] = None,
+) -> None:
+    """List the environment types, or the settings of one."""
+    if name is not None:
+        table = Table("setting", "value", "meaning", box=None)
+        for key, value, meaning in explain(find_kind(name).config.parse({}), "env."):
+            table.add_row(key, yaml.safe_dump(value, default_flow_style=True).splitlines()[0], meaning)
+        out.print(table)
+        return
+    tags = shipped_tags()
+    table = Table("type", "tags", "solver", "what it is", box=None)
+    for kind_name in list_kinds():
+        names = "\n".join(tag for tag, settings in tags.items() if settings.env_type == kind_name)
+        try:
+            kind = find_kind(kind_name)
+        except RolloutError as error:
+            table.add_row(kind_name, names, "", str(error), style="red")
+        else:
+            table.add_row(kind_name, names, "yes" if kind.solver else "no", kind.summary)
+    out.print(table)
+
+
+@app.command()
+def check(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODULE:ENV",
+            help="An environment class, a factory (called with a configuration or nothing) or an EnvKind; or a type's name.",
+        ),
+    ],
+) -> None:
+    """Check whether an environment keeps the contract of rollouts, and say how to repair it if not."""
+    if str(Path.cwd()) not in sys.path:  # a module of one's own is often just a file here
+        sys.path.insert(0, str(Path.cwd()))
+    wrong = 0
+    for verdict in check_environment(target):
+        wrong += verdict.outcome == "wrong"
+        line = Table.grid(padding=(0, 2))
+        line.add_column(width=7, style=STYLES[verdict.outcome])
+        line.add_row(verdict.outcome, f"{verdict.check}: {verdict.remark}")
+        out.print(line)
+    if wrong:
+        raise typer.Exit(2)
+
+
+# ---- inside
+
+
+def _configure(
+    name: str, file: Path | None, overrides: Sequence[str], groups: int, group_size: int, max_actions: int | None
+) -> RolloutConfig:
+    """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
+    given = {key: value for key, value in (read_yaml(file) if file else {}).items() if value is not None}
+    plain = _tag(name, RolloutConfig.parse(given)).model_dump()
+    own = [override for override in overrides if override.startswith("env.")]
+    others = [override for override in overrides if not override.startswith("env.")]
+    if any(override.startswith("es_manager.train") for override in others):
+        raise ConfigError("es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out.")
+    values = apply_overrides({**given, "custom_envs": {**given.get("custom_envs", {}), name: plain}}, others)
+    tag = TagConfig.parse(values["custom_envs"][name]).model_dump()
+    tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
+    if max_actions is not None:
+        tag["max_actions_per_traj"] = max_actions
+    values["custom_envs"][name] = tag
+    resets = -(-groups // max(1, AT_ONCE // group_size))
+    at_once = -(-groups // resets)
+    train = {"env_groups": at_once, "group_size": group_size, "env_configs": {"tags": [name], "n_groups": [at_once]}}
+    values["es_manager"] = {**values.get("es_manager", {}), "train": train}
+    return RolloutConfig.parse(values)
+
+
+def _tag(name: str, config: RolloutConfig) -> TagConfig:
+    """The tag of that name, or a plain one of the environment type of that name."""
+    shipped = shipped_tags()
+    tags, types = {**shipped, **config.custom_envs}, list_kinds()
+    if name in tags:
+        return tags[name]
+    if name not in types:
+        raise RolloutError(f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])}")
+    plain = TagConfig(env_type=name)
+    alike = next((tag for tag in shipped.values() if tag.env_type == name), plain)
+    return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
+
+
+def _results(name: str, ended: Sequence[Played], group_size: int, turns_per_s: float) -> Table:
+    """What the episodes came to: a line for each figure."""
+    figures = summary_of_tag([Ended(played.num_actions, played.tally, ()) for played in ended])
+    rows = {
+        "episodes": f"{len(ended):,}",
+        "success": f"{figures['success']:.1%}",
+        **_pass_at(group_size, ended),
+        "reward": f"{figures['reward']:.3f}",
+        "invalid actions": f"{figures['invalid_rate']:.1%}",
+        "actions an episode": f"{figures['num_actions']:.1f}",
+        "latency p50": f"{figures['latency_p50_ms']:.3f} ms",
+        "latency p95": f"{figures['latency_p95_ms']:.3f} ms",
+        "turns a second": f"{turns_per_s:,.0f}",
+        "timeouts": f"{figures['timeouts']:.0f}",
+    }
+    table = Table("", Column(name, justify="right"), box=None)
+    for row in rows.items():
+        table.add_row(*row)
+    return table
+
+
+def _pass_at(group_size: int, ended: Sequence[Played]) -> dict[str, str]:
+    """The chance that at least one episode of a group succeeds, in the mean of the groups that are complete."""
+    groups: dict[int, list[bool]] = {}
+    for played in ended:
+        groups.setdefault(played.group_id, []).append(played.tally.success)
+    key = f"pass@{group_size}"
+    chances = [pass_at_k(each)[key] for each in groups.values() if len(each) == group_size]
+    return {key: f"{fmean(chances):.1%}"} if group_size > 1 and chances else {}
+
+
+def _verified(turns: int) -> str:
+    if turns:
+        return f"{turns:,} turns of workers were taken here too, and came to the same."
+    return "No environment lived in a worker, so no turn was verified: es_manager.use_multiprocessing=true moves them there."
