@@ -50,7 +50,6 @@ class Supervisor:
         self._on_restart, self._on_give_up = on_restart, on_give_up
         self._children: dict[int, Child] = {}
         self._busy: dict[int, float] = {}
-        self._failures: dict[int, Failed] = {}
         self._replaced_one = False
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
         self._looked_at = 0.0
@@ -116,8 +115,9 @@ class Supervisor:
             now = time.monotonic()
             ready = self._selector.select(max(0.0, min(LOOK_S, end - now)))
             said: list[tuple[int, Any]] = []
+            speakers = {key.data for key, _ in ready if key.fileobj is self._children[key.data].connection}
             for number in sorted({key.data for key, _ in ready}):
-                said += [(number, message) for message in self._hear(number)]
+                said += [(number, message) for message in self._hear(number, number in speakers)]
             if now - self._looked_at >= LOOK_S or not ready:
                 self._looked_at = now
                 self._look_for_silence()
@@ -152,29 +152,22 @@ class Supervisor:
         reason = "it did not answer" if not ready else child.cause_of_death()
         raise WorkerError(f"{child.name} could not start: {reason}.")
 
-    def _hear(self, number: int) -> list[Any]:
-        """Everything a worker has said; if its line is dead and it said nothing more, it is replaced.
-
-        Its last words come first: what it did counts, and is not to be done again by the one in its place.
+    def _hear(self, number: int, has_said_something: bool) -> list[Any]:
+        """The next thing a worker has said. One that is gone is replaced, but only when it has nothing more to say: what it
+        did counts, and is not to be done again by the one in its place.
         """
-        child = self._children[number]
-        said: list[Any] = []
-        is_dead = False
+        child, failure = self._children[number], None
         try:
-            while number not in self._failures and child.has_said_something:
+            if has_said_something:
                 message = child.connection.recv()
-                if isinstance(message, Failed):
-                    self._failures[number] = message
-                else:
-                    said.append(message)
+                if not isinstance(message, Failed):
+                    return [message]
+                failure = message
         except (EOFError, OSError):
-            is_dead = True
-        if not said:
-            if (failure := self._failures.pop(number, None)) is not None:
-                self._replace(number, f"failed: {failure.error}", failure)
-            elif is_dead or not child.is_alive:
-                self._replace(number, f"died: {child.cause_of_death()}")
-        return said
+            pass  # the end of the line
+        why = f"failed: {failure.error}" if failure is not None else f"died: {child.cause_of_death()}"
+        self._replace(number, why, failure)
+        return []
 
     def _look_for_silence(self) -> None:
         now = time.monotonic()

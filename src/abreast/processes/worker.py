@@ -11,7 +11,6 @@ import ctypes
 import faulthandler
 import multiprocessing
 import os
-import selectors
 import signal
 import sys
 import threading
@@ -73,8 +72,6 @@ class Child:
         self.name, self.as_thread = name, as_thread
         self.connection, theirs = multiprocessing.Pipe()
         self._dump = _Dump()
-        self._look = selectors.DefaultSelector()
-        self._look.register(self.connection, selectors.EVENT_READ)
         if as_thread:
             self._thread = threading.Thread(target=_run, args=(theirs, work, arguments), name=name, daemon=True)
             self._thread.start()
@@ -96,11 +93,6 @@ class Child:
     def sentinel(self) -> Any:
         """Something to wait on that is ready when the child is gone; a thread's connection ends with it."""
         return self.connection if self.as_thread else self._process.sentinel
-
-    @property
-    def has_said_something(self) -> bool:
-        """Whether there is a message, or the end of the line."""
-        return bool(self._look.select(0))
 
     @property
     def is_alive(self) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import RolloutError
-from abreast.rollouts.messages import State, Turn
+from abreast.rollouts.messages import Digest, State, Turn
 
 ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
 LONGEST_NAME = 1000
@@ -29,14 +29,19 @@ class Episode:
         self._names = config.action_lookup
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
         self.executed: list[Sequence[Any]] = []
+        self.known_digest: Digest | None = None
         self._seed = 0
         self._state: State = ""
+        self._must_be: Digest | None = None
 
     # ---- an episode
 
-    def start(self, seed: int, executed: Sequence[Sequence[Any]] = ()) -> Turn:
-        """Begin an episode, and play it up to where it was. An environment that is there is seeded anew, not rebuilt."""
-        self._seed, self.executed = seed, list(executed)
+    def start(self, seed: int, executed: Sequence[Sequence[Any]] = (), must_be: Digest | None = None) -> Turn:
+        """Begin an episode, and play it up to where it was. An environment that is there is seeded anew, not rebuilt.
+
+        `must_be` is the digest it came by the first time: one that does not come by it again is another episode.
+        """
+        self._seed, self.executed, self._must_be = seed, list(executed), must_be
         started = time.perf_counter()
         try:
             info = self._begin()
@@ -46,6 +51,7 @@ class Episode:
                 info = self._begin()
             except Exception as error:
                 return Turn(self._state, failure=_words(error), seconds=time.perf_counter() - started)
+        self.take_digest()
         return Turn(self._state, info=info, seconds=time.perf_counter() - started)
 
     def take(self, actions: Sequence[str], budget: int) -> Turn:
@@ -72,15 +78,10 @@ class Episode:
         seconds = time.perf_counter() - started
         return Turn(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
 
-    def digest(self) -> bytes:
-        """A fingerprint of the state: what is seen, and where the environment's random stream is."""
-        digest = blake2b(digest_size=16)
-        for part in [self._state] if isinstance(self._state, str) else self._state:
-            digest.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part.tobytes())
-        stream = getattr(getattr(self._env, "unwrapped", self._env), "_np_random", None)
-        if stream is not None:
-            digest.update(pickle.dumps(stream.bit_generator.state))
-        return digest.digest()
+    def take_digest(self) -> Digest:
+        """Fingerprint the state it is in now."""
+        self.known_digest = (len(self.executed), self._fingerprint())
+        return self.known_digest
 
     def close(self) -> None:
         """Let the environment clean up."""
@@ -99,11 +100,25 @@ class Episode:
         if self._env is None:
             self._env = self._make(self._config)
         observation, info = self._env.reset(seed=self._seed)
-        for actions in self.executed:
-            for action in actions:
+        for turns in range(len(self.executed) + 1):
+            for action in self.executed[turns - 1] if turns else ():
                 observation, *_, info = self._env.step(action)
+            if self._must_be is not None and self._must_be[0] == turns:
+                self._state = _seen(self._env, observation)
+                if (turns, self._fingerprint()) != self._must_be:
+                    raise RolloutError(DIFFERS)
         self._state = _seen(self._env, observation)
         return _own(dict(info))
+
+    def _fingerprint(self) -> bytes:
+        """What is seen, and where the environment's random stream is, in a few bytes."""
+        digest = blake2b(digest_size=16)
+        for part in [self._state] if isinstance(self._state, str) else self._state:
+            digest.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part.tobytes())
+        stream = getattr(getattr(self._env, "unwrapped", self._env), "_np_random", None)
+        if stream is not None:
+            digest.update(pickle.dumps(stream.bit_generator.state))
+        return digest.digest()
 
     def _execute(self, actions: Sequence[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
         """Rewards add up, infos merge, the last wins. Also returned: what was executed, how many of it were refused."""
@@ -123,11 +138,15 @@ class Episode:
         return total, _own(merged), list(actions[:count]), refused, done
 
 
+DIFFERS = (
+    "played again with the same seed and actions, it came to another state: it does not depend on its seed and its"
+    " actions alone (`abreast check` tells more)"
+)
 NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
 
 
 def _words(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, RolloutError) else f"{type(error).__name__}: {error}"
 
 
 def _seen(env: Any, observation: Any) -> State:

@@ -21,7 +21,6 @@ from abreast.rollouts.placement import Placement, Use
 from abreast.rollouts.pool import WorkerPool
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.state import MAIN, EnvState
-from abreast.rollouts.worker import DIFFERS
 
 log = logging.getLogger("abreast")
 
@@ -78,7 +77,7 @@ class Fleet:
             else:
                 self._expected[env.env_id] = (len(env.executed) + (env.asked is not None), env.home)
                 if env.home not in orders:
-                    orders[env.home] = Orders([], [], [], together)
+                    orders[env.home] = Orders([], [], [], together, self._verify)
                 _put_orders(env, orders[env.home])
                 self._busy[env.home] += 1
         for worker, each in orders.items():
@@ -112,12 +111,8 @@ class Fleet:
             return None
         if env.env_id not in self._episodes:
             self._episodes[env.env_id] = Episode(env.tag.kind.env, env.tag.config)
-        episode = self._episodes[env.env_id]
-        turn = episode.start(env.seed, env.executed)
         env.is_there = True
-        if turn.failure is None and env.digest not in (None, episode.digest()):
-            turn = Turn(turn.state, failure=DIFFERS)
-        return turn
+        return self._episodes[env.env_id].start(env.seed, env.executed, env.digest)
 
     def _note(self, answer: Answer) -> None:
         env_id, number, fields, digest = answer
@@ -193,7 +188,7 @@ class Fleet:
             for name, a, b in zip(Turn._fields, theirs, ours, strict=True)
             if name != "seconds" and pickle.dumps(a) != pickle.dumps(b)
         ]
-        if not differs and env.digest != shadow.digest():
+        if not differs and env.digest != shadow.take_digest():
             differs = ["the state of its random stream"]
         if differs:
             raise RolloutError(
@@ -241,7 +236,7 @@ class Fleet:
         if env.home == MAIN and env.env_id in self._episodes:
             episode = self._episodes.pop(env.env_id)
             if env.is_there:
-                env.digest = episode.digest()
+                env.digest = episode.take_digest()
             episode.close()
         env.home, env.is_built, env.is_there = home, False, False
 

@@ -13,8 +13,10 @@ State = str | list[NDArray[Any]]
 
 Build = tuple[int, bytes]
 """Have this environment: its number; what makes it and its configuration, pickled."""
-Start = tuple[int, int, Sequence[Sequence[Any]], bytes | None]
-"""Begin an episode: number, seed; the actions of each turn so far, to play again; the digest the state must have then."""
+Digest = tuple[int, bytes]
+"""A fingerprint of the state after so many turns."""
+Start = tuple[int, int, Sequence[Sequence[Any]], Digest | None]
+"""Begin an episode: number, seed; the actions of each turn so far, to play again; the digest it must then come by."""
 Take = tuple[int, Sequence[str], int]
 """Take a turn: number, actions, how many of them the budget allows."""
 
@@ -27,6 +29,8 @@ class Orders(NamedTuple):
     takes: list[Take]
     together: bool
     """Whether all answers are waited for, so that none need come before the others."""
+    verify: bool
+    """Whether a digest is wanted of every state."""
 
 
 class Stop(NamedTuple):
@@ -53,6 +57,6 @@ class Turn(NamedTuple):
     seconds: float = 0.0
 
 
-Answer = tuple[int, int, tuple[Any, ...] | None, bytes]
+Answer = tuple[int, int, tuple[Any, ...] | None, Digest | None]
 """What an order came to: number of the environment; turns taken so far, which tells an answer from one to an earlier order;
-the `Turn` as a tuple, or None if environment or turn cannot be sent between processes; the digest of the state."""
+the `Turn` as a tuple, or None if environment or turn cannot be sent between processes; the newest digest there is."""

@@ -73,7 +73,7 @@ class WorkerPool:
 
     def _make(self, number: int) -> Child:
         self._at_death[number] = int(self._block["at"][number])
-        seat = Seat(number, self._block, self._config.worker_memory_mb)
+        seat = Seat(number, self._block, self._config.pin_workers, self._config.worker_memory_mb)
         return Child(
             f"rollout worker {number}",
             rollout_worker,

@@ -7,7 +7,7 @@ from typing import Any
 from PIL import Image
 
 from abreast.processes.supervisor import Death
-from abreast.rollouts.messages import State, Turn
+from abreast.rollouts.messages import Digest, State, Turn
 from abreast.rollouts.registry import Tag
 from abreast.rollouts.summary import Tally
 
@@ -28,8 +28,8 @@ class EnvState:
     seed: int = 0
     executed: list[Sequence[Any]] = field(default_factory=list)
     """The actions of each turn."""
-    digest: bytes | None = None
-    """Of the state it is in, if it is known."""
+    digest: Digest | None = None
+    """Of the newest state of which one is known."""
 
     home: int = MAIN
     """The worker it lives in."""

@@ -109,10 +109,10 @@ class Subject:
         lookup = self.config.action_lookup
         episode = Episode(self.make, self.config)
         turns = [episode.start(SEED)]
-        digests = [episode.digest().hex()]
+        digests = [episode.take_digest()[1].hex()]
         for action in actions:
             turns.append(episode.take([lookup[action] if lookup else action], 1))
-            digests.append(episode.digest().hex())
+            digests.append(episode.take_digest()[1].hex())
         failure = next((turn.failure for turn in turns if turn.failure is not None), None)
         if failure is not None:
             raise Fault(f"it raised {failure}.")
