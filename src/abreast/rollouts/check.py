@@ -191,7 +191,7 @@ CHECKS = (
     Check("junk actions", "do not raise", _bears_junk, [PLAY]),
     Check("pickling", "can be sent to a worker process", _can_be_sent),
     Check(REPLAY, "comes to the same state when played again", _comes_to_the_same_when_played_again, [*SOUND, RENDER]),
-    Check("other processes", "come to the same state", _comes_to_the_same_elsewhere, [*SOUND, REPLAY]),
+    Check("other processes", "come to the same state", _comes_to_the_same_elsewhere, [*SOUND, RENDER, REPLAY]),
 )
 
 

@@ -42,6 +42,7 @@ class Episode:
         `must_be` is the digest it came by the first time: one that does not come by it again is another episode.
         """
         self._seed, self.executed, self._must_be = seed, list(executed), must_be
+        self.known_digest = None
         started = time.perf_counter()
         try:
             info = self._begin()
@@ -51,7 +52,6 @@ class Episode:
                 info = self._begin()
             except Exception as error:
                 return Turn(self._state, failure=_words(error), seconds=time.perf_counter() - started)
-        self.take_digest()
         return Turn(self._state, info=info, seconds=time.perf_counter() - started)
 
     def take(self, actions: Sequence[str], budget: int) -> Turn:

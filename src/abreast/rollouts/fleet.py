@@ -46,6 +46,7 @@ class Fleet:
         self._busy: Counter[int] = Counter()
         self._finished: Finished = []
         self._settled_for: Any = None
+        self._some_are_abroad = False
 
     @property
     def pending(self) -> int:
@@ -203,6 +204,8 @@ class Fleet:
         """Let every environment live where it should from its next turn on; one that moves is rebuilt there then."""
         if use not in (True, False, "auto"):
             raise RolloutError(f"use_multiprocessing is {use!r}: expected True, False or 'auto'.")
+        if not self._some_are_abroad and (not use or (use == "auto" and not self.placement.dear)):
+            return  # all are here, and there they stay
         lost = self.pool.lost if self.pool is not None else set()
         wish = (use, self.placement.dear if use == "auto" else None, len(lost), len(self._staying), self._is_fresh)
         if wish == self._settled_for:
@@ -214,6 +217,7 @@ class Fleet:
             if home != env.home and env.env_id not in self._expected:
                 self._move(env, home)
         self._settled_for = None if self._expected else wish  # those under way are looked at again
+        self._some_are_abroad = any(env.home != MAIN for env in self._envs)
 
     @property
     def _is_fresh(self) -> bool:

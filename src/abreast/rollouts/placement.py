@@ -20,6 +20,8 @@ LOSS = 0.97
 """… and come back when it takes more than this share."""
 WORTH_S = 0.0003
 """A batch has to gain this much for workers to be started."""
+SETTLING = 3
+"""Batches after a move that tell nothing about those to come."""
 PATIENCE = 50
 """Batches within which playing episodes again, elsewhere, has to pay."""
 MESSAGE_S = 100e-6
@@ -37,6 +39,7 @@ class Placement:
         self._turn_s: dict[str, float] = {}
         self._overhead_s = MESSAGE_S * self._parallelism
         self._share: float | None = None
+        self._settling = 0
         self._required_gain = GAIN
         self.dear: frozenset[str] = frozenset()
         """Tags that go to workers under auto."""
@@ -67,12 +70,15 @@ class Placement:
         expected = self._overhead_s + max(spent / self._parallelism, *(max(turns[tag]) for tag in dear))
         is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * self._parallelism
         if expected < self._required_gain * spent and spent - expected > WORTH_S and is_paid:
-            self.dear, self._share = dear, None
+            self.dear, self._share, self._settling = dear, None, SETTLING
 
     def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
         """Whether workers were worth it; if not, environments come back with the next reset."""
         in_workers = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
         if not in_workers:
+            return
+        if self._settling:  # workers start, environments are rebuilt
+            self._settling -= 1
             return
         spent, alone = sum(in_workers), sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
         overhead = wall_s - alone - max(spent / self._parallelism, *in_workers)
