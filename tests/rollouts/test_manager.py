@@ -355,6 +355,17 @@ def test_recv_does_not_wait_for_the_slowest():
         assert manager.pending == [] and late[0]["env_id"] == 3
 
 
+@pytest.mark.xdist_group("rollouts")
+def test_quick_ones_do_not_wait_for_a_slow_one_in_the_same_worker():
+    config = settings(["Quick", "Counting"], [3, 1], 1, SLOW, use_multiprocessing=True, max_workers=1)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        manager.send(go([0, 1, 3, 2], "a"))
+        assert {cache["env_id"] for cache in manager.recv(min_ready=2)} == {0, 1}
+        assert manager.pending == [3, 2]
+        assert [cache["env_id"] for cache in manager.recv(min_ready=2)] == [3, 2]
+
+
 @pytest.mark.parametrize("use", [True, False])
 @pytest.mark.xdist_group("rollouts")
 def test_send_and_recv_give_the_same_as_step(use):

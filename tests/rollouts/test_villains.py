@@ -131,6 +131,18 @@ def test_an_environment_that_is_not_the_same_when_rebuilt_ends_with_that_reason(
         assert "came to another state" in manager.caches[3]["history"][1]["info"]["error"]
 
 
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.xdist_group("rollouts")
+def test_one_that_is_not_the_same_where_it_moves_to_ends_too(first):
+    config = settings(["ForgetsItsSeed"], [2], 1, villain("ForgetsItsSeed"), use_multiprocessing=first, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        assert len(manager.step(go(range(2), "a"))) == 2
+        manager.use_multiprocessing = not first
+        assert manager.step(go(range(2), "a")) == []
+        assert all("came to another state" in cache["history"][1]["info"]["error"] for cache in manager.caches)
+
+
 @pytest.mark.xdist_group("rollouts")
 def test_only_those_who_wait_are_rebuilt_at_once():
     config = settings(["Calm"], [8], 1, CALM, use_multiprocessing=True, max_workers=2)

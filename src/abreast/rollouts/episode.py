@@ -30,6 +30,8 @@ class Episode:
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
         self.executed: list[Sequence[Any]] = []
         self.known_digest: Digest | None = None
+        self.last_s = float("inf")
+        """What its last turn took; before there was one, expect the worst."""
         self._seed = 0
         self._state: State = ""
         self._must_be: Digest | None = None
@@ -75,7 +77,7 @@ class Episode:
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
         dropped = len(actions) - len(known)
-        seconds = time.perf_counter() - started
+        self.last_s = seconds = time.perf_counter() - started
         return Turn(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
 
     def take_digest(self) -> Digest:

@@ -73,13 +73,13 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
         if episode is None:
             answers.append((env_id, 0, None, None))
             continue
+        if not orders.together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
+            _send(connection, answers)  # before a turn that may take long
+            answers, flushed = [], time.perf_counter()
         turn = do(episode, *what)
         if orders.verify or turn.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
             episode.take_digest()
         answers.append((env_id, len(episode.executed), (*turn,), episode.known_digest))
-        if not orders.together and (now := time.perf_counter()) - flushed > FLUSH_S:
-            _send(connection, answers)
-            answers, flushed = [], now
     if answers:
         _send(connection, answers)
 
