@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any, Literal, Self
 
+import numpy as np
 import pydantic
 from pydantic import Field
 
@@ -15,6 +16,11 @@ class EnvConfig(Section):
 
     action_lookup: dict[int, str] | None = None
     """Actions by number. With it, the manager turns names into numbers and drops others; without, text goes through."""
+
+    def knows(self, action: object) -> bool:
+        """Whether something is the number of an action, whoever gave it."""
+        is_number = isinstance(action, int | np.integer) and not isinstance(action, bool)
+        return is_number and action in (self.action_lookup or ())
 
 
 class OpenEnvConfig(EnvConfig):

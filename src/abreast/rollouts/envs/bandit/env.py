@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.spaces import Discrete, Text
 
 from abreast.errors import RolloutError
@@ -44,7 +43,7 @@ class BanditEnv(gymnasium.Env[str, int]):
     def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if not self._playing:
             raise RolloutError("the bandit was stepped with no episode under way: call reset first.")
-        if not _is_known(action):
+        if not self.config.knows(action):
             return self._text, 0.0, False, False, _info(valid=False)
 
         reward = self._pull(action)
@@ -84,10 +83,6 @@ def _all_texts(config: BanditConfig) -> list[str]:
         _answer(config.hi_arm_name, config.hi_reward),
         _answer(config.hi_arm_name, 0.0),
     ]
-
-
-def _is_known(action: object) -> bool:
-    return isinstance(action, int | np.integer) and not isinstance(action, bool) and int(action) in (LO, HI)
 
 
 def _info(*, success: bool = False, valid: bool = True, effective: bool = False) -> dict[str, Any]:

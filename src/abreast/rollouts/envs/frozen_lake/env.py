@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium.spaces import Discrete, Text
 
 from abreast.errors import RolloutError
@@ -47,7 +46,7 @@ class FrozenLakeEnv(gymnasium.Env[str, int]):
     def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if not self._playing:
             raise RolloutError("the frozen lake was stepped with no episode under way: call reset first.")
-        if not _is_known(action):
+        if not self.config.knows(action):
             return self._text, 0.0, False, False, _info(valid=False)
 
         target = self._lake.neighbour(self._cell, self._slip(action))
@@ -77,10 +76,6 @@ class FrozenLakeEnv(gymnasium.Env[str, int]):
             if luck < 0:
                 return direction
         return direction  # the chances add up to a hair less than 1
-
-
-def _is_known(action: object) -> bool:
-    return isinstance(action, int | np.integer) and not isinstance(action, bool) and int(action) in ACTIONS
 
 
 def _info(*, success: bool = False, valid: bool = True, effective: bool = False) -> dict[str, Any]:

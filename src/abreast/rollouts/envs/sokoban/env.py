@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-import numpy as np
 from gymnasium import spaces
 
 from abreast.errors import RolloutError
@@ -51,7 +50,7 @@ class SokobanEnv(gymnasium.Env[str, int]):
         board = self._board()
         if self._over:
             raise RolloutError("the episode of Sokoban is over: call reset to begin another one.")
-        if not _is_known(action):
+        if not self.config.knows(action):
             return self._text(), 0.0, False, False, self._info(valid=False, effective=False)
 
         before = board.boxes_on_target
@@ -91,10 +90,6 @@ class SokobanEnv(gymnasium.Env[str, int]):
             "action_is_effective": effective,
             "boxes_on_target": board.boxes_on_target,
         }
-
-
-def _is_known(action: object) -> bool:
-    return isinstance(action, int | np.integer) and not isinstance(action, bool) and 1 <= int(action) <= 4
 
 
 def _text_space(config: SokobanConfig) -> spaces.Text:
