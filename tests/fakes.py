@@ -1,12 +1,14 @@
 """Small stand-ins shared by the tests."""
 
 from collections.abc import Callable
+from multiprocessing import connection as connections
 from typing import Any
 
 import numpy as np
 
 from abreast.games import find_game
 from abreast.models import BaseModel, algorithm
+from abreast.processes.worker import Child
 from abreast.training import Environment
 from abreast.training.environment import RunResult
 
@@ -66,3 +68,12 @@ def outcome(env: Environment, run: Callable[..., RunResult]) -> Any:
         rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
         learned.append((facts, [array.tobytes() for array in arrays], rows.states.tobytes(), agent.model.epsilon))
     return epochs, learned
+
+
+def hear(child: Child, count: int = 1) -> list[Any]:
+    """The first things a child says."""
+    said: list[Any] = []
+    while len(said) < count:
+        assert connections.wait([child.line.fileno()], 30), "nothing is said"
+        said += child.line.receive()
+    return said

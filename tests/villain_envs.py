@@ -19,6 +19,10 @@ class CountingConfig(EnvConfig):
     """The seed with which it strikes."""
     seconds: float = 0.0
     """What a step takes."""
+    reset_seconds: float = 0.0
+    """What a reset takes."""
+    padding: int = 0
+    """How many characters more than needed it shows."""
     flag: str = ""
     """A file that makes the villain good when it is there; it makes one when it strikes."""
 
@@ -32,6 +36,7 @@ class Counting(gymnasium.Env):
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
+        time.sleep(self.config.reset_seconds)
         self.seed, self.steps, self.total = seed, 0, 0
         return self.render(), {}
 
@@ -49,7 +54,7 @@ class Counting(gymnasium.Env):
         """Do nothing bad."""
 
     def render(self):
-        return f"{self.steps} steps, {self.total} in all"
+        return f"{self.steps} steps, {self.total} in all" + "." * self.config.padding
 
 
 class KillsItself(Counting):
@@ -133,9 +138,30 @@ class SharesItsInfo(Counting):
         return state, reward, terminated, truncated, {**info, "log": self.log}
 
 
+class TellsMuch(Counting):
+    """Its info holds arrays, numbers of numpy's and sets, as many do."""
+
+    def step(self, action):
+        state, reward, terminated, truncated, info = super().step(action)
+        info |= {"array": np.arange(3) * 1.0, "number": np.float64(2), "nan": float("nan"), "set": set("abcdefgh")}
+        return state, reward, terminated, truncated, {**info, "list": [np.float32(1), {"deep": np.ones(2)}]}
+
+
+class RaisesInClose(Counting):
+    def close(self):
+        raise OSError("it is stuck")
+
+
+class TellsWhenClosed(Counting):
+    def close(self):
+        with open(f"{self.config.flag}{self.seed}", "w"):  # noqa: PTH123
+            pass
+
+
 ALL = [
     Counting, KillsItself, DiesOnce, HangsInStep, RaisesInStep, RaisesOnce, RaisesInReset, HangsInReset,
-    ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo,
+    ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo, TellsMuch,
+    RaisesInClose, TellsWhenClosed,
 ]  # fmt: skip
 for kind in ALL:
     register(kind.__name__, config=CountingConfig)(kind)

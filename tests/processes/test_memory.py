@@ -7,6 +7,7 @@ import pytest
 
 from abreast.processes.memory import SharedBlock
 from abreast.processes.worker import Child, Ready
+from fakes import hear
 
 LAYOUT = {"floats": ((3, 5), np.float32), "counts": ((7,), np.int64), "bytes": ((2, 2), np.uint8)}
 
@@ -29,7 +30,7 @@ def test_a_child_gets_the_same_memory():
     block = SharedBlock(LAYOUT)
     block["counts"][:] = 41
     child = Child("adder", add_one, [block])
-    assert isinstance(child.connection.recv(), Ready) and child.connection.recv() == "done"
+    assert hear(child, 2) == [Ready(), "done"]
     child.end(5)
     assert (block["counts"] == 42).all()
 

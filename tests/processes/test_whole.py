@@ -13,6 +13,7 @@ from abreast.processes.latest import Latest, latest_layout
 from abreast.processes.memory import SharedBlock
 from abreast.processes.ring import Ring, ring_layout
 from abreast.processes.worker import Child, Ready
+from fakes import hear
 
 FULL = bool(os.environ.get("ABREAST_CHAOS"))
 ROWS = 5_000_000 if FULL else 60_000
@@ -57,7 +58,7 @@ def read_rows(kind, count):
     ring = Ring(block.part("ring."))
     ring.start()
     child = Child("writer", write_rows, [block, kind, count], needs_main=False)
-    assert isinstance(child.connection.recv(), Ready)
+    assert isinstance(hear(child)[0], Ready)
     seen = torn = 0
     while seen < count:
         assert child.is_alive, child.cause_of_death()
@@ -68,7 +69,7 @@ def read_rows(kind, count):
             torn += not whole
         seen = written
         block["consumed"][0] = seen
-    child.connection.send("end")
+    child.line.send("end")
     child.end(5)
     return torn, seen
 
@@ -118,10 +119,12 @@ def read_values(mode, kind, count):
     block = SharedBlock(latest_layout("latest.", 160_000))
     latest = Latest(block, "latest.", mode)
     child = Child("publisher", publish_values, [block, kind, count])
-    assert isinstance(child.connection.recv(), Ready)
+    assert isinstance(hear(child)[0], Ready)
     torn = back = different = 0
     last = -1
-    while not (child.connection.poll() and last == latest.version):
+    said = []
+    while not (said and last == latest.version):
+        said += child.line.receive()
         assert child.is_alive, child.cause_of_death()
         if latest.version < 0:
             continue
@@ -131,7 +134,7 @@ def read_values(mode, kind, count):
         back += version < last
         different += version != last
         last = version
-    child.connection.send("end")
+    child.line.send("end")
     child.end(5)
     return torn, back, different, last
 

@@ -88,6 +88,37 @@ def test_a_frozen_actor_is_killed_and_replaced(caplog):
     assert "did nothing for 1 s" in caplog.text
 
 
+@pytest.mark.xdist_group("system")
+def test_an_actor_that_has_answered_is_not_silent_while_the_first_still_plays(caplog):
+    calm = inline("experiment.epochs=12", "multiprocessing.schedule=lockstep")
+    env = small_game(
+        *ACTORS, "experiment.epochs=12", "multiprocessing.schedule=lockstep", "multiprocessing.actor_timeout=0.6"
+    )
+    play = env.world.transition
+
+    def slowly():
+        time.sleep(0.1)  # a pass takes longer than the others may be silent
+        play()
+
+    env.world.transition = slowly
+    assert outcome(env, env.run_experiment_mp) == calm
+    assert "restarted" not in caplog.text
+
+
+@pytest.mark.xdist_group("system")
+def test_learners_that_have_answered_are_not_silent_during_a_long_pass(caplog):
+    env = small_game("model.algorithm=dqn", "experiment.epochs=6", "multiprocessing.learner_timeout=0.6")
+    play = env.world.transition
+
+    def slowly():
+        time.sleep(0.1)
+        play()
+
+    env.world.transition = slowly
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert not result.given_up and "restarted" not in caplog.text
+
+
 # ---- factories
 
 

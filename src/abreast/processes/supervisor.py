@@ -21,6 +21,8 @@ from abreast.processes.worker import Child, Failed, Ready, RemoteTraceback
 
 log = logging.getLogger("abreast")
 
+START_S = 120.0
+"""How long a worker may take to be ready; imports can be slow."""
 LOOK_S = 0.5
 """How often heartbeats are looked at while waiting."""
 
@@ -50,6 +52,7 @@ class Supervisor:
         self._on_restart, self._on_give_up = on_restart, on_give_up
         self._children: dict[int, Child] = {}
         self._busy: dict[int, float] = {}
+        self._failures: dict[int, Failed] = {}
         self._replaced_one = False
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
         self._looked_at = 0.0
@@ -115,59 +118,69 @@ class Supervisor:
             now = time.monotonic()
             ready = self._selector.select(max(0.0, min(LOOK_S, end - now)))
             said: list[tuple[int, Any]] = []
-            speakers = {key.data for key, _ in ready if key.fileobj is self._children[key.data].connection}
             for number in sorted({key.data for key, _ in ready}):
-                said += [(number, message) for message in self._hear(number, number in speakers)]
+                said += [(number, message) for message in self._hear(number)]
+            if said:
+                return said  # before anybody is looked at: who has just answered is not silent
             if now - self._looked_at >= LOOK_S or not ready:
                 self._looked_at = now
                 self._look_for_silence()
-            if said or self._replaced_one or time.monotonic() >= end:
-                return said
+            if self._replaced_one or time.monotonic() >= end:
+                return []
         return []
 
     # ---- inside
 
     def _adopt(self, number: int, child: Child) -> None:
         self._children[number] = child
-        for source in {child.connection, child.sentinel}:
+        for source in {child.line, child.sentinel}:
             self._selector.register(source, selectors.EVENT_READ, number)
 
     def _dismiss(self, number: int) -> Child:
         child = self._children.pop(number)
-        for source in {child.connection, child.sentinel}:
+        for source in {child.line, child.sentinel}:
             self._selector.unregister(source)
         return child
 
     def _await_ready(self, number: int) -> None:
         child = self._children[number]
-        ready = connections.wait(list({child.connection, child.sentinel}), max(60.0, self._timeout))
-        try:
-            message = child.connection.recv() if child.connection in ready or child.connection.poll() else None
-        except (EOFError, OSError):
-            message = None
-        if isinstance(message, Ready):
-            return
-        if isinstance(message, Failed):
-            raise _error(f"{child.name} could not start: {message.error}.", message)
-        reason = "it did not answer" if not ready else child.cause_of_death()
-        raise WorkerError(f"{child.name} could not start: {reason}.")
+        end = time.monotonic() + START_S
+        said: list[Any] = []
+        reason = None
+        while not said and reason is None:
+            sources: list[Any] = list({child.line, child.sentinel})
+            ready = connections.wait(sources, max(0.0, end - time.monotonic()))
+            try:
+                said = child.line.receive()
+            except EOFError:
+                reason = child.cause_of_death()
+            if not ready and not said:
+                reason = f"it did not answer within {START_S:g} s"
+        if said and isinstance(said[0], Failed):
+            raise _error(f"{child.name} could not start: {said[0].error}.", said[0])
+        if not said or not isinstance(said[0], Ready):
+            raise WorkerError(f"{child.name} could not start: {reason}.")
 
-    def _hear(self, number: int, has_said_something: bool) -> list[Any]:
-        """The next thing a worker has said. One that is gone is replaced, but only when it has nothing more to say: what it
-        did counts, and is not to be done again by the one in its place.
+    def _hear(self, number: int) -> list[Any]:
+        """What a worker has said. One that is gone is replaced, but only when it has nothing more to say: what it did
+        counts, and is not to be done again by the one in its place.
         """
-        child, failure = self._children[number], None
+        child = self._children[number]
+        if number in self._busy:
+            self._busy[number] = time.monotonic()  # whole or not, what comes is a sign of life
         try:
-            if has_said_something:
-                message = child.connection.recv()
-                if not isinstance(message, Failed):
-                    return [message]
-                failure = message
+            said = [] if number in self._failures else child.line.receive()
         except (EOFError, OSError):
-            pass  # the end of the line
-        why = f"failed: {failure.error}" if failure is not None else f"died: {child.cause_of_death()}"
-        self._replace(number, why, failure)
-        return []
+            self._replace(number, f"died: {child.cause_of_death()}")
+            return []
+        if said and isinstance(said[-1], Failed):
+            self._failures[number] = said.pop()
+        if not said and number in self._failures:
+            failure = self._failures.pop(number)
+            self._replace(number, f"failed: {failure.error}", failure)
+        elif not said and not child.is_alive:
+            self._replace(number, f"died: {child.cause_of_death()}")
+        return said
 
     def _look_for_silence(self) -> None:
         now = time.monotonic()
@@ -217,6 +230,6 @@ def _error(text: str, failure: Failed | None) -> WorkerError:
 
 def _try_send(child: Child, message: Any) -> None:
     try:
-        child.connection.send(message)
-    except (OSError, ValueError):
+        child.line.send(message)
+    except OSError:
         log.debug("%s could not be told %r: it is gone", child.name, message)  # `receive` notices and replaces it

@@ -23,6 +23,8 @@ from multiprocessing import connection as connections
 from multiprocessing import reduction
 from typing import Any, Literal
 
+from abreast.processes.line import Line
+
 Connection = connections.Connection
 StartMethod = Literal["forkserver", "spawn", "fork"]
 Work = Callable[..., None]
@@ -70,7 +72,8 @@ class Child:
         start_method: StartMethod = "forkserver",
     ) -> None:
         self.name, self.as_thread = name, as_thread
-        self.connection, theirs = multiprocessing.Pipe()
+        ours, theirs = multiprocessing.Pipe()
+        self.line = Line(ours)
         self._dump = _Dump()
         if as_thread:
             self._thread = threading.Thread(target=_run, args=(theirs, work, arguments), name=name, daemon=True)
@@ -78,7 +81,7 @@ class Child:
             return
         context: Any = multiprocessing.get_context(start_method)
         process = context.Process(
-            target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
+            target=_child_main, args=(theirs, self._dump, start_method, work, tuple(arguments)), name=name, daemon=True
         )
         with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
             process.start()
@@ -92,7 +95,7 @@ class Child:
     @property
     def sentinel(self) -> Any:
         """Something to wait on that is ready when the child is gone; a thread's connection ends with it."""
-        return self.connection if self.as_thread else self._process.sentinel
+        return self.line if self.as_thread else self._process.sentinel
 
     @property
     def is_alive(self) -> bool:
@@ -105,7 +108,10 @@ class Child:
         self._process.join(5)
         code = self._process.exitcode
         if code is not None and code < 0:
-            name = signal.Signals(-code).name
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:  # real-time signals have none
+                name = f"signal {-code}"
             return f"{name}, often out of memory" if name == "SIGKILL" else name
         return f"exit code {code}"
 
@@ -127,12 +133,12 @@ class Child:
                 self._process.terminate()
                 self._process.join(1.0)
             self.kill()
-        self.connection.close()
+        self.line.close()
 
     def kill(self) -> None:
         """End it at once. (A thread cannot be killed: it ends with its connection.)"""
         if self.as_thread:
-            self.connection.close()
+            self.line.close()
         elif self._process.is_alive():
             self._process.kill()
             self._process.join(5)
@@ -174,10 +180,12 @@ class _Dump:
         os.close(self._descriptor)
 
 
-def _child_main(connection: Connection, dump: _Dump, work: Work, arguments: tuple[Any, ...]) -> None:
+def _child_main(
+    connection: Connection, dump: _Dump, start_method: StartMethod, work: Work, arguments: tuple[Any, ...]
+) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to everybody in the terminal; the parent decides
     dump.register()
-    _die_with_parent()
+    _die_with_parent(start_method)
     _run(connection, work, arguments)
 
 
@@ -196,10 +204,22 @@ def _run(connection: Connection, work: Work, arguments: Sequence[Any]) -> None:
         connection.close()
 
 
-def _die_with_parent() -> None:
-    """The kernel kills this process when its parent, or the fork server, ends, which ends when the parent does."""
-    if sys.platform == "linux":
+def _die_with_parent(start_method: StartMethod) -> None:
+    """The kernel kills this process when the fork server ends, which ends when the parent does.
+
+    Without a fork server the kernel would kill it when the *thread* ends that started it, so a thread here has to look.
+    """
+    if start_method != "forkserver":
+        threading.Thread(target=_end_with_parent, daemon=True).start()
+    elif sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
 
 
 @contextmanager

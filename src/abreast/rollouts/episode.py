@@ -4,6 +4,7 @@ The manager runs these in its own process, a worker in its; both do the same.
 """
 
 import copy
+import logging
 import pickle
 import time
 from collections.abc import Callable, Sequence
@@ -15,6 +16,8 @@ import numpy as np
 from abreast.errors import RolloutError
 from abreast.rollouts.messages import Digest, State, Turn
 
+log = logging.getLogger("abreast")
+
 ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
 LONGEST_NAME = 1000
 """Texts longer than this are no action's name, and not worth looking at."""
@@ -23,8 +26,8 @@ LONGEST_NAME = 1000
 class Episode:
     """An environment with what is needed to rebuild it: how it was made, its seed, the actions executed since."""
 
-    def __init__(self, make: Callable[[Any], Any], config: Any) -> None:
-        self._make, self._config = make, config
+    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Callable[[], None] = lambda: None) -> None:
+        self._make, self._config, self._beat = make, config, beat
         self._env: Any = None
         self._names = config.action_lookup
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
@@ -70,6 +73,7 @@ class Episode:
             try:
                 self.close()
                 self._begin()
+                self._beat()
                 outcome = self._execute(known[:budget])
             except Exception as error:
                 outcome, failure = NOTHING, _words(error)
@@ -88,8 +92,11 @@ class Episode:
     def close(self) -> None:
         """Let the environment clean up."""
         env, self._env = self._env, None
-        if hasattr(env, "close"):
-            env.close()
+        try:
+            if hasattr(env, "close"):
+                env.close()
+        except Exception as error:
+            log.warning("an environment (%s) could not be closed: %r", type(env).__name__, error)
 
     # ---- inside
 
@@ -103,6 +110,7 @@ class Episode:
             self._env = self._make(self._config)
         observation, info = self._env.reset(seed=self._seed)
         for turns in range(len(self.executed) + 1):
+            self._beat()  # playing again may take long, but goes on
             for action in self.executed[turns - 1] if turns else ():
                 observation, *_, info = self._env.step(action)
             if self._must_be is not None and self._must_be[0] == turns:

@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from abreast.errors import RolloutError
 from abreast.processes.supervisor import Death
 from abreast.rollouts.config import ManagerConfig
@@ -44,14 +46,17 @@ class Fleet:
         self._expected: dict[int, tuple[int, int]] = {}
         """Number of the turn under way, and the worker that takes it."""
         self._busy: Counter[int] = Counter()
+        self._here: dict[int, EnvState] = {}
+        """Those whose turn is to be taken here."""
         self._finished: Finished = []
+        self._disagreement: RolloutError | None = None
         self._settled_for: Any = None
         self._some_are_abroad = False
 
     @property
     def pending(self) -> int:
         """How many turns are under way."""
-        return len(self._expected)
+        return len(self._expected) + len(self._here) + len(self._finished)
 
     def close(self) -> None:
         """End the workers and close the environments."""
@@ -66,36 +71,52 @@ class Fleet:
     # ---- turns
 
     def begin(self, envs: Sequence[EnvState], together: bool) -> None:
-        """Have these environments take the turn they are asked to, or start: first tell workers, then do what is here.
+        """Have these environments take the turn they are asked to, or start: workers are told now, `hear` does the rest.
 
         `together`: nobody wants any of these turns before all of them are taken.
         """
         orders: dict[int, Orders] = {}
-        here: list[EnvState] = []
         for env in envs:
             if env.home == MAIN or env.doom is not None:
-                here.append(env)
+                self._here[env.env_id] = env
             else:
-                self._expected[env.env_id] = (len(env.executed) + (env.asked is not None), env.home)
+                workers = self._workers()  # which may fail, or be interrupted: before anything is noted down
                 if env.home not in orders:
                     orders[env.home] = Orders([], [], [], together, self._verify)
                 _put_orders(env, orders[env.home])
+                self._expected[env.env_id] = (len(env.executed) + (env.asked is not None), env.home)
                 self._busy[env.home] += 1
         for worker, each in orders.items():
-            self._workers().order(worker, each)
-        for env in here:
-            self._finished.append((env, self._take_here(env)))
+            workers.order(worker, each)
 
     def hear(self, wait_s: float) -> Finished:
-        """Turns taken since the last call; waits for the first of them, if there are none yet."""
-        if not self._finished and self._expected:
-            for answer in self._workers().receive(wait_s):
+        """Turns taken since the last call. Takes those that are to be taken here; else waits for the first of a worker."""
+        while self._here:
+            env = next(iter(self._here.values()))
+            self._finished.append((env, self._take_here(env)))
+            del self._here[env.env_id]  # not before: if this is interrupted, the turn is still to be taken
+        if self._expected:
+            for answer in self._workers().receive(0.0 if self._finished else wait_s):
                 self._note(answer)
+        if self._disagreement is not None:
+            disagreement, self._disagreement = self._disagreement, None
+            raise disagreement
         finished, self._finished = self._finished, []
         return finished
 
+    def abandon(self) -> None:
+        """Nobody wants to know any more of the turns under way; what is said of them will not be heard."""
+        for worker in list(self._busy):
+            if self.pool is not None:
+                self.pool.rest(worker)
+        self._busy.clear()
+        self._expected.clear()
+        self._here.clear()
+        self._finished.clear()
+
     def _take_here(self, env: EnvState) -> Turn:
         started = None if env.is_there else self._start_here(env)
+        env.is_there = False  # until the turn is taken: an interrupted one leaves a state that nobody knows
         if env.doom is not None:
             turn = Turn("", failure=env.doom)
         elif env.asked is not None and (started is None or started.failure is None):
@@ -103,6 +124,7 @@ class Fleet:
         else:
             assert started is not None, "a start was asked for"
             turn = started
+        env.is_there = True
         if turn.failure is not None:
             _complain(env, turn.failure)
         return turn
@@ -112,12 +134,13 @@ class Fleet:
             return None
         if env.env_id not in self._episodes:
             self._episodes[env.env_id] = Episode(env.tag.kind.env, env.tag.config)
-        env.is_there = True
         return self._episodes[env.env_id].start(env.seed, env.executed, env.digest)
 
     def _note(self, answer: Answer) -> None:
-        env_id, number, fields, digest = answer
+        env_id, serial, number, fields, digest = answer
         env, expected = self._envs[env_id], self._expected.get(env_id)
+        if serial != env.serial:
+            return  # of an episode that was abandoned
         if fields is None:
             if expected is not None:
                 self._bring_home(env)
@@ -154,12 +177,12 @@ class Fleet:
             blamed.blamed.append(death)
             blamed.tally.timeouts += death.was_silent
             if len(blamed.blamed) >= (SILENCES if death.was_silent else DEATHS):
-                self._doom(blamed, f"its worker {death.why.splitlines()[0]}")
+                self._doom(blamed, f"its worker {death.why.partition(';')[0]}")
         if worker in self.pool.lost:
             for env in there:
                 self._move(env, MAIN)
                 if env.blamed:  # what has killed a worker is not let near the main process
-                    self._doom(env, f"its worker {death.why.splitlines()[0]}")
+                    self._doom(env, f"its worker {death.why.partition(';')[0]}")
         self.begin([env for env in there if self._expected.pop(env.env_id, None)], together=False)
 
     def _doom(self, env: EnvState, reason: str) -> None:
@@ -184,26 +207,25 @@ class Fleet:
             ours = shadow.start(env.seed, env.executed)
         if env.asked is not None:
             ours = shadow.take(env.asked["actions"], env.actions_left)
+        ours = Turn(*pickle.loads(pickle.dumps((*ours,))))  # so that it has come the same way
         differs = [
             name
             for name, a, b in zip(Turn._fields, theirs, ours, strict=True)
-            if name != "seconds" and pickle.dumps(a) != pickle.dumps(b)
+            if name != "seconds" and not _are_same(a, b)
         ]
         if not differs and env.digest != shadow.take_digest():
             differs = ["the state of its random stream"]
-        if differs:
-            raise RolloutError(
+        self.verified_turns += 1
+        if differs and self._disagreement is None:  # told when all that has come is taken in
+            self._disagreement = RolloutError(
                 f"environment {env.env_id} ({env.tag.name}), turn {len(shadow.executed)}: its worker and the main process"
                 f" disagree about its {', '.join(differs)}, so it does not depend on its seed and its actions alone."
             )
-        self.verified_turns += 1
 
     # ---- where environments live
 
     def settle(self, use: Use) -> None:
         """Let every environment live where it should from its next turn on; one that moves is rebuilt there then."""
-        if use not in (True, False, "auto"):
-            raise RolloutError(f"use_multiprocessing is {use!r}: expected True, False or 'auto'.")
         if not self._some_are_abroad and (not use or (use == "auto" and not self.placement.dear)):
             return  # all are here, and there they stay
         lost = self.pool.lost if self.pool is not None else set()
@@ -260,10 +282,23 @@ def _put_orders(env: EnvState, orders: Orders) -> None:
     if not env.is_built:
         orders.builds.append((env.env_id, pickle.dumps((env.tag.kind.env, env.tag.config))))
     if not env.is_there:
-        orders.starts.append((env.env_id, env.seed, tuple(env.executed), env.digest))
+        orders.starts.append((env.env_id, env.serial, env.seed, tuple(env.executed), env.digest))
     if env.asked is not None:
-        orders.takes.append((env.env_id, env.asked["actions"], env.actions_left))
+        orders.takes.append((env.env_id, env.serial, env.asked["actions"], env.actions_left))
     env.is_built = env.is_there = True
+
+
+def _are_same(a: Any, b: Any) -> bool:
+    """Whether two values are equal through and through; NaN is equal to itself, and order in a set is none."""
+    if isinstance(a, np.ndarray) and isinstance(b, np.ndarray):
+        return a.dtype == b.dtype and a.shape == b.shape and a.tobytes() == b.tobytes()
+    if type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_are_same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(_are_same, a, b))
+    return bool(a == b) or (a != a and b != b) or pickle.dumps(a) == pickle.dumps(b)
 
 
 def _staying(envs: Sequence[EnvState], types: Sequence[str]) -> set[str]:

@@ -8,7 +8,7 @@
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
@@ -49,6 +49,7 @@ class EnvStateManager:
         self._next_seed = self.config.seed.train
         self._begun: dict[int, EnvState] = {}
         self._taken: set[int] = set()
+        self._awaited: set[int] = set()
         self._was_sent = False
         self._is_closed = False
         self._turn_s: dict[str, list[float]] = {}
@@ -61,8 +62,8 @@ class EnvStateManager:
         """Begin an episode in every environment; returns the caches of those that could. A group has one seed."""
         self._check_open()
         first = self._first_seed(seed)
-        self._wait_for(len(self._begun), None)  # turns that nobody will ask about any more
-        self._begun, self._taken, self._was_sent = {}, set(), False
+        self._fleet.abandon()  # turns that nobody will ask about any more
+        self._begun, self._taken, self._awaited, self._was_sent = {}, set(), set(), False
         for env in self.envs:
             env.begin(first + env.group_id)
         self._fleet.placement.begin_episodes()
@@ -78,15 +79,9 @@ class EnvStateManager:
         if self._begun:
             raise RolloutError(f"step called while {len(self._begun)} turns are under way: recv them first.")
         started = time.perf_counter()
-        self._turn_s = {}
         self._send(all_env_inputs, together=True)
         self._wait_for(len(self._begun), None)
-        outputs = self._outputs()
-        self._fleet.placement.note_turns(self._turn_s)
-        if self.use_multiprocessing == "auto" and self._turn_s:
-            turns = max(len(env.executed) for env in self.envs)
-            self._fleet.placement.note_batch(self._turn_s, time.perf_counter() - started, turns)
-        return outputs
+        return self._outputs(time.perf_counter() - started)
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         """Begin a turn in some environments; `recv` tells what it came to. Those that live here take theirs at once."""
@@ -97,7 +92,7 @@ class EnvStateManager:
         envs = self._check(inputs)
         self._fleet.settle(self.use_multiprocessing)
         for env, asked in zip(envs, inputs, strict=True):
-            env.asked, env.blamed = asked, []
+            env.asked, env.blamed = _plain(asked), []
             self._begun[env.env_id] = env
         self._was_sent = True
         self._fleet.begin(envs, together)
@@ -110,20 +105,26 @@ class EnvStateManager:
         self._check_open()
         if not self._was_sent:
             raise RolloutError("recv called before send: there is nothing to wait for.")
+        if min_ready < 1:
+            raise RolloutError(
+                f"min_ready is {min_ready}: expected 1 or more; timeout=0 is for a look without waiting."
+            )
         self._wait_for(min_ready, timeout)
         return self._outputs()
 
     async def step_async(self, inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """As `step`, but awaitable; any number may be under way at once, for different environments."""
         self.send(inputs)
-        mine = [asked["env_id"] for asked in inputs]
-        self._take_in(self._fleet.hear(0.0))
-        while not self._taken.issuperset(mine):
-            await self._until_something_is_said()
+        mine = {asked["env_id"]: self.envs[asked["env_id"]] for asked in inputs}
+        self._awaited.update(mine)
+        try:
             self._take_in(self._fleet.hear(0.0))
-        self._taken.difference_update(mine)
-        envs = [self._begun.pop(env_id) for env_id in mine]
-        return [env.cache for env in envs if not env.terminated]
+            while not self._taken.issuperset(mine):
+                await self._until_something_is_said()
+                self._take_in(self._fleet.hear(0.0))
+        finally:  # if this was cancelled, `recv` can still ask for these turns
+            self._awaited.difference_update(mine)
+        return self._handed_out(mine.values(), None)
 
     @property
     def pending(self) -> list[int]:
@@ -229,6 +230,8 @@ class EnvStateManager:
     def _check_open(self) -> None:
         if self._is_closed:
             raise RolloutError("the manager is closed: make a new one.")
+        if self.use_multiprocessing not in (True, False, "auto"):
+            raise RolloutError(f"use_multiprocessing is {self.use_multiprocessing!r}: expected True, False or 'auto'.")
 
     def _check(self, inputs: Sequence[Mapping[str, Any]]) -> list[EnvState]:
         """The environments meant; any mistake is an error before anything is stepped."""
@@ -259,15 +262,17 @@ class EnvStateManager:
         return list(envs.values())
 
     def _wait_for(self, count: int, timeout: float | None) -> None:
-        """Wait until so many turns are taken, or all that are begun."""
+        """Wait until so many turns are taken, or all that are begun; those that somebody awaits aside."""
         end = None if timeout is None else time.monotonic() + timeout
-        while len(self._taken) < min(count, len(self._begun)):
+        while len(self._taken - self._awaited) < min(count, len(self._begun.keys() - self._awaited)):
             left = 3600.0 if end is None else end - time.monotonic()
             self._take_in(self._fleet.hear(max(left, 0.0)))
             if left <= 0:
                 return
 
     def _take_in(self, finished: Finished) -> None:
+        if finished:
+            self._wake()  # somebody else may be waiting for one of these
         for env, turn in finished:
             self._taken.add(env.env_id)
             asked, env.asked = env.asked, None
@@ -275,15 +280,26 @@ class EnvStateManager:
                 env.started(turn)
             else:
                 env.stepped(asked, turn, self._penalty)
-                self._turn_s.setdefault(env.tag.name, []).append(turn.seconds)
+                if turn.failure is None:
+                    self._turn_s.setdefault(env.tag.name, []).append(turn.seconds)
 
-    def _outputs(self) -> list[Cache]:
-        """The caches of the turns taken, in the order they were begun, of those not yet done."""
-        taken = [env for env_id, env in self._begun.items() if env_id in self._taken]
-        for env in taken:
+    def _outputs(self, wall_s: float | None = None) -> list[Cache]:
+        """The caches of the turns taken that nobody awaits, in the order they were begun, of those not yet done."""
+        ready = self._taken - self._awaited
+        return self._handed_out([env for env_id, env in self._begun.items() if env_id in ready], wall_s)
+
+    def _handed_out(self, envs: Iterable[EnvState], wall_s: float | None) -> list[Cache]:
+        """Close the books on the turns of these environments; what they cost tells where such should live."""
+        handed_out = list(envs)
+        for env in handed_out:
             del self._begun[env.env_id]
-        self._taken.clear()
-        return [env.cache for env in taken if not env.terminated]
+            self._taken.discard(env.env_id)
+        turns, self._turn_s = self._turn_s, {}
+        self._fleet.placement.note_turns(turns)
+        if self.use_multiprocessing == "auto" and turns:
+            so_far = max(len(env.executed) for env in self.envs)
+            self._fleet.placement.note_batch(turns, wall_s, so_far)
+        return [env.cache for env in handed_out if not env.terminated]
 
     async def _until_something_is_said(self) -> None:
         """Wait for a worker to speak or to die; all who wait are woken together."""
@@ -304,6 +320,14 @@ class EnvStateManager:
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
+
+
+def _plain(asked: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The input with plain texts for actions, not of some class that a worker may not know."""
+    for action in asked["actions"]:
+        if type(action) is not str:
+            return {**asked, "actions": [str.__str__(each) for each in asked["actions"]]}
+    return asked
 
 
 def _short(value: object) -> str:

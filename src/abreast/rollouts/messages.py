@@ -15,10 +15,11 @@ Build = tuple[int, bytes]
 """Have this environment: its number; what makes it and its configuration, pickled."""
 Digest = tuple[int, bytes]
 """A fingerprint of the state after so many turns."""
-Start = tuple[int, int, Sequence[Sequence[Any]], Digest | None]
-"""Begin an episode: number, seed; the actions of each turn so far, to play again; the digest it must then come by."""
-Take = tuple[int, Sequence[str], int]
-"""Take a turn: number, actions, how many of them the budget allows."""
+Start = tuple[int, int, int, Sequence[Sequence[Any]], Digest | None]
+"""Begin an episode: number of the environment, of the episode; seed; the actions of each turn so far, to play again; the
+digest it must then come by."""
+Take = tuple[int, int, Sequence[str], int]
+"""Take a turn: number of the environment, of the episode; actions, how many of them the budget allows."""
 
 
 class Orders(NamedTuple):
@@ -57,6 +58,6 @@ class Turn(NamedTuple):
     seconds: float = 0.0
 
 
-Answer = tuple[int, int, tuple[Any, ...] | None, Digest | None]
-"""What an order came to: number of the environment; turns taken so far, which tells an answer from one to an earlier order;
+Answer = tuple[int, int, int, tuple[Any, ...] | None, Digest | None]
+"""What an order came to: number of the environment, of the episode; turns taken so far, which tells answers apart;
 the `Turn` as a tuple, or None if environment or turn cannot be sent between processes; the newest digest there is."""

@@ -55,13 +55,15 @@ class Placement:
             before = self._turn_s.get(tag, mean)
             self._turn_s[tag] = before + SMOOTHING * (mean - before)
 
-    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float, turns_so_far: int) -> None:
+    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float | None, turns_so_far: int) -> None:
         """Take in a whole batch, and think again which tags should go to workers, or come back from them.
 
-        Whoever moves in the middle of an episode has to play it again: that has to pay, too.
+        `wall_s` is what the batch took, if it was waited for as a whole. Whoever moves in the middle of an episode has to
+        play it again: that has to pay, too.
         """
         if self.dear:
-            self._look_back(turns, wall_s)
+            if wall_s is not None:
+                self._look_back(turns, wall_s)
             return
         dear = frozenset(tag for tag in turns if self._turn_s[tag] > CHEAP_S)
         if not dear or self._parallelism < 2:
@@ -75,7 +77,7 @@ class Placement:
     def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
         """Whether workers were worth it; if not, environments come back with the next reset."""
         in_workers = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
-        if not in_workers:
+        if sum(in_workers) <= 0:
             return
         if self._settling:  # workers start, environments are rebuilt
             self._settling -= 1

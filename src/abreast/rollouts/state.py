@@ -25,6 +25,8 @@ class EnvState:
     group_id: int
     tag: Tag
 
+    serial: int = 0
+    """Number of its episode."""
     seed: int = 0
     executed: list[Sequence[Any]] = field(default_factory=list)
     """The actions of each turn."""
@@ -57,6 +59,7 @@ class EnvState:
 
     def begin(self, seed: int) -> None:
         """A new episode; nothing is known of it yet."""
+        self.serial += 1
         self.seed, self.executed, self.digest = seed, [], None
         self.is_there, self.asked, self.blamed, self.doom = False, None, [], None
         self.tally, self.terminated, self.truncated = Tally(), False, False

@@ -1,6 +1,7 @@
 """What episodes came to: per tag and per group."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import comb
 from statistics import fmean
@@ -37,7 +38,8 @@ class Ended(NamedTuple):
         for entry in self.history:
             for key, value in entry.get("info", {}).items():
                 if isinstance(value, bool | int | float | np.number | np.bool_):
-                    values.setdefault(key, []).append(float(value))
+                    with suppress(OverflowError, TypeError):  # whole numbers beyond all bounds, complex ones
+                        values.setdefault(str(key), []).append(float(value))
         return {key: fmean(each) for key, each in values.items()}
 
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from abreast.processes.memory import SharedBlock
@@ -17,6 +18,8 @@ from abreast.rollouts.messages import Answer, Orders, Stop, Turn
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""
 NOBODY = -1
+IMPORT_S = 60.0
+"""How much longer than a turn it may take to import what an environment needs."""
 DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
 """A digest takes 3 µs: after every turn of an environment that takes its time, after some of one that takes none."""
 
@@ -40,10 +43,10 @@ class Seat:
             if self.memory_mb is not None:
                 _limit_memory(self.memory_mb)
 
-    def turn_to(self, env_id: int) -> None:
-        """Show that this environment's turn begins."""
+    def turn_to(self, env_id: int, patience: float = 0.0) -> None:
+        """Show that this environment's turn begins; it may take so much longer than others."""
         self.block["at"][self.number] = env_id
-        self.block["heartbeats"][self.number] = time.monotonic()
+        self.block["heartbeats"][self.number] = time.monotonic() + patience
 
 
 def rollout_worker(connection: Connection, seat: Seat) -> None:
@@ -55,23 +58,27 @@ def rollout_worker(connection: Connection, seat: Seat) -> None:
     while not isinstance(orders := connection.recv(), Stop):
         _obey(orders, episodes, seat, connection)
         seat.turn_to(NOBODY)
+    for episode in episodes.values():
+        episode.close()
 
 
 def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: Connection) -> None:
     for env_id, recipe in orders.builds:
         if env_id in episodes:
             episodes.pop(env_id).close()
+        seat.turn_to(NOBODY, patience=IMPORT_S)
         with suppress(Exception):  # whatever it is then asked, the answer will be that it cannot live here
-            episodes[env_id] = Episode(*pickle.loads(recipe))
+            make, config = pickle.loads(recipe)
+            episodes[env_id] = Episode(make, config, partial(seat.turn_to, env_id))
     answers: list[Answer] = []
     flushed = time.perf_counter()
     work: list[tuple[Callable[..., Turn], Any]] = [(Episode.start, order) for order in orders.starts]
     work += [(Episode.take, order) for order in orders.takes]
-    for do, (env_id, *what) in work:
+    for do, (env_id, serial, *what) in work:
         seat.turn_to(env_id)
         episode = episodes.get(env_id)
         if episode is None:
-            answers.append((env_id, 0, None, None))
+            answers.append((env_id, serial, 0, None, None))
             continue
         if not orders.together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
             _send(connection, answers)  # before a turn that may take long
@@ -79,7 +86,7 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
         turn = do(episode, *what)
         if orders.verify or turn.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
             episode.take_digest()
-        answers.append((env_id, len(episode.executed), (*turn,), episode.known_digest))
+        answers.append((env_id, serial, len(episode.executed), (*turn,), episode.known_digest))
     if answers:
         _send(connection, answers)
 
@@ -96,8 +103,8 @@ def _sendable(answer: Answer) -> Answer:
     try:
         pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except Exception:
-        env_id, number, _, digest = answer
-        return env_id, number, None, digest
+        env_id, serial, number, _, digest = answer
+        return env_id, serial, number, None, digest
     return answer
 
 

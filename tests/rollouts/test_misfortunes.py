@@ -1,0 +1,314 @@
+"""What an adversary found: silence that is none, answers that come too late, pipes that are full, interrupts."""
+
+import asyncio
+import enum
+import os
+import signal
+import threading
+import time
+
+import pytest
+
+from abreast.errors import RolloutError
+from abreast.rollouts import EnvStateManager
+from rollout_helpers import go, plain, settings, villain
+from villain_envs import Counting
+
+CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
+pytestmark = pytest.mark.xdist_group("rollouts")
+
+
+def workers(tags, counts, custom, **manager):
+    return settings(tags, counts, 1, custom, **{"use_multiprocessing": True, "max_workers": 2, **manager})
+
+
+# ---- silence
+
+
+def test_who_has_answered_is_not_silent_however_late_it_is_asked():
+    with EnvStateManager(workers(["Calm"], [4], CALM, step_timeout=0.6)) as manager:
+        manager.reset(seed=0)
+        pids = manager.worker_pids
+        manager.send(go(range(4), "a"))
+        time.sleep(1.3)  # a language model thinks
+        assert len(manager.recv(min_ready=4)) == 4
+        assert manager.worker_pids == pids
+
+
+def test_a_slow_environment_here_does_not_spoil_those_in_workers():
+    slow = {"Slow": {"env_type": "Counting", "env_config": {"reset_seconds": 0.8}}}
+    lake = {"Lake": {"env_type": "frozen_lake", "env_config": {"size": 8}}}
+    config = workers(["Lake", "Slow"], [2, 1], {**slow, **lake}, step_timeout=0.5, sequential_env_types=["Counting"])
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        for seed in (100, 200, 300):
+            assert manager.reset(seed=seed) == loop.reset(seed)
+            assert manager.step(go(range(3), "down")) == loop.step(go(range(3), "down"))
+
+
+def test_no_timeout_means_none():
+    with EnvStateManager(workers(["Calm"], [2], CALM, step_timeout=None)) as manager:
+        manager.reset(seed=0)
+        assert len(manager.step(go(range(2), "a"))) == 2
+
+
+def test_playing_a_long_episode_again_is_no_silence():
+    custom = villain("Counting", seconds=0.2)
+    config = workers(["Counting"], [2], custom, step_timeout=0.7)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        for _ in range(6):
+            assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        for pid in manager.worker_pids:
+            os.kill(pid, signal.SIGKILL)
+        assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+
+
+# ---- answers of another time
+
+
+def test_what_was_said_of_an_abandoned_episode_is_not_taken_for_the_new_one():
+    custom = villain("Counting", seconds=0.3)
+    config = workers(["Counting"], [2], custom)
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        manager.send(go(range(2), "a"))
+        assert manager.reset(seed=50) == loop.reset(50)
+        assert manager.step(go(range(2), "b")) == loop.step(go(range(2), "b"))
+
+
+def test_a_late_failure_does_not_end_the_next_episode():
+    custom = {**CALM, **villain("ForgetsItsSeed")}
+    with EnvStateManager(workers(["ForgetsItsSeed", "Calm"], [1, 1], custom, max_workers=1)) as manager:
+        for seed in range(4):
+            manager.reset(seed=seed)
+            manager.step(go([0, 1], "a"))
+            os.kill(manager.worker_pids[0], signal.SIGKILL)
+            manager.step(go([0, 1], "a"))
+            assert len(manager.reset(seed=seed + 10)) == 2
+
+
+# ---- full pipes
+
+
+def test_long_actions_and_long_states_do_not_block_each_other():
+    custom = villain("Counting", padding=10_000_000)
+    with EnvStateManager(workers(["Counting"], [3], custom, max_workers=1)) as manager:
+        manager.reset(seed=0)
+        for env_id in range(3):
+            manager.send(go([env_id], "x" * 1_000_000))
+        outputs = manager.recv(min_ready=3)
+        assert [len(cache["history"][-1]["state"]) > 10_000_000 for cache in outputs] == [True] * 3
+
+
+def test_a_stopped_worker_that_does_not_read_is_replaced():
+    with EnvStateManager(workers(["Calm"], [2], CALM, max_workers=1, step_timeout=0.7)) as manager:
+        manager.reset(seed=0)
+        os.kill(manager.worker_pids[0], signal.SIGSTOP)
+        assert len(manager.step(go(range(2), "x" * 1_000_000))) == 2
+
+
+def test_a_worker_stopped_in_the_middle_of_an_answer_does_not_hold_up_the_manager():
+    custom = villain("Counting", padding=50_000_000)
+    with EnvStateManager(workers(["Counting"], [1], custom, max_workers=1, step_timeout=1.5)) as manager:
+        manager.reset(seed=0)
+        manager.send(go([0], "a"))
+        time.sleep(0.3)  # it is writing, and nobody reads
+        os.kill(manager.worker_pids[0], signal.SIGSTOP)
+        started = time.monotonic()
+        manager.recv(timeout=0.2)
+        assert time.monotonic() - started < 1.2
+        assert len(manager.recv() if manager.pending else [1]) == 1
+
+
+# ---- interrupts
+
+
+class _Interrupted(Counting):
+    def step(self, action):
+        if self.steps == 1 and _Interrupted.strikes:
+            _Interrupted.strikes -= 1
+            self.total += 1000  # half done
+            raise KeyboardInterrupt
+        return super().step(action)
+
+
+def test_after_an_interrupt_the_turn_can_still_be_had_or_the_episode_begun_anew(monkeypatch):
+    from villain_envs import CountingConfig, register
+
+    register("interrupted", config=CountingConfig)(_Interrupted)
+    custom = {"Interrupted": {"env_type": "interrupted", "max_actions_per_traj": 20}}
+    config = settings(["Interrupted"], [3], 1, custom, use_multiprocessing=False)
+    _Interrupted.strikes = 0
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        for go_on in (True, False):
+            assert manager.reset(seed=0) == loop.reset(0)
+            assert manager.step(go(range(3), "a")) == loop.step(go(range(3), "a"))
+            _Interrupted.strikes = 1
+            with pytest.raises(KeyboardInterrupt):
+                manager.step(go(range(3), "b"))
+            if go_on:
+                assert manager.recv(min_ready=3) == loop.step(go(range(3), "b"))
+
+
+def test_an_interrupt_while_workers_start_leaves_nothing_hanging(monkeypatch):
+    with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
+        original = manager._fleet._workers
+
+        def interrupted():
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(manager._fleet, "_workers", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            manager.reset(seed=0)
+        monkeypatch.setattr(manager._fleet, "_workers", original)
+        assert len(manager.reset(seed=0)) == 2
+
+
+# ---- verify
+
+
+def test_a_disagreement_leaves_the_manager_usable():
+    custom = {**CALM, **villain("ForgetsItsSeed")}
+    with EnvStateManager(workers(["Calm", "ForgetsItsSeed"], [3, 1], custom), verify=True) as manager:
+        for _ in range(2):
+            with pytest.raises(RolloutError, match="disagree about its state"):
+                manager.reset(seed=0)
+        manager.use_multiprocessing = False
+        assert len(manager.reset(seed=0)) == 4
+
+
+def test_arrays_and_sets_in_an_info_are_compared_by_what_they_hold():
+    config = workers(["TellsMuch"], [2], villain("TellsMuch"))
+    with EnvStateManager(config, verify=True) as manager:
+        manager.reset(seed=0)
+        for _ in range(3):
+            assert len(manager.step(go(range(2), "a"))) == 2
+        assert manager.verified_turns == 8
+        assert manager.get_rollout_states()["tags"]["TellsMuch"]["number"] == 2.0
+
+
+# ---- awaited
+
+
+def test_a_cancelled_step_can_be_received_and_disturbs_no_other():
+    custom = {**villain("Counting", seconds=0.5), **CALM}
+    config = workers(["Counting", "Calm"], [1, 1], custom)
+
+    async def drive(manager):
+        slow = asyncio.create_task(manager.step_async(go([0], "a")))
+        await asyncio.sleep(0.05)
+        slow.cancel()
+        quick = await manager.step_async(go([1], "a"))
+        with pytest.raises(RolloutError, match="already under way"):
+            await manager.step_async(go([0], "a"))
+        other = asyncio.create_task(manager.step_async(go([1], "b")))
+        await asyncio.sleep(0)
+        late = manager.recv()
+        return quick, late, await other
+
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        quick, late, other = asyncio.run(drive(manager))
+        assert [c["env_id"] for c in (*quick, *late, *other)] == [1, 0, 1]
+
+
+def test_an_awaited_step_returns_when_it_is_done_though_another_heard_of_it():
+    custom = {**villain("Counting", seconds=0.05), **CALM}
+    config = workers(["Counting", "Calm"], [1, 1], custom)
+
+    async def drive(manager):
+        started = time.monotonic()
+        first = asyncio.create_task(manager.step_async(go([0], "a")))
+        await asyncio.sleep(0)
+        time.sleep(0.1)  # the answer lies there
+        await manager.step_async(go([1], "a"))
+        await first
+        return time.monotonic() - started
+
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        assert asyncio.run(drive(manager)) < 0.45
+
+
+# ---- closing, odd inputs
+
+
+@pytest.mark.parametrize("use", [True, False])
+def test_every_environment_is_closed_with_the_manager(use, tmp_path):
+    custom = villain("TellsWhenClosed", flag=str(tmp_path / "closed"))
+    with EnvStateManager(workers(["TellsWhenClosed"], [3], custom, use_multiprocessing=use)) as manager:
+        manager.reset(seed=0)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["closed0", "closed1", "closed2"]
+
+
+def test_an_environment_that_cannot_be_closed_stops_nobody(caplog):
+    custom = villain("RaisesInClose")
+    with EnvStateManager(workers(["RaisesInClose"], [2], custom, use_multiprocessing=False)) as manager:
+        manager.reset(seed=0)
+        manager.use_multiprocessing = True
+        assert len(manager.step(go(range(2), "a"))) == 2
+        manager.use_multiprocessing = False
+        assert len(manager.step(go(range(2), "a"))) == 2
+    assert "could not be closed: OSError('it is stuck')" in caplog.text
+
+
+class Move(str, enum.Enum):  # noqa: UP042 (as users write it)
+    LEFT = "left"
+
+
+def test_actions_of_a_class_of_ones_own_are_plain_texts_to_environments():
+    lake = {"Lake": {"env_type": "frozen_lake", "env_config": {"p": 1.0}}}
+
+    class Local(str):
+        __slots__ = ()
+
+    with EnvStateManager(workers(["Lake"], [2], lake)) as manager:
+        manager.reset(seed=0)
+        manager.step([{"env_id": 0, "actions": [Move.LEFT]}, {"env_id": 1, "actions": [Local("left")]}])
+        assert [cache["history"][0]["actions"] for cache in manager.caches] == [["Left"], ["Left"]]
+
+
+def test_a_doomed_turn_under_auto_is_no_division_by_zero():
+    custom = villain("KillsItself", seconds=0.01, harm_at=3, harm_seed=1)
+    with EnvStateManager(workers(["KillsItself"], [4], custom, use_multiprocessing="auto")) as manager:
+        manager.reset(seed=0)
+        for _ in range(2):
+            manager.step(go(range(4), "a"))
+        assert manager.step(go([1], "a")) == []
+
+
+def test_recv_of_nothing_is_refused():
+    with EnvStateManager(settings(["Calm"], custom=CALM, use_multiprocessing=False)) as manager:
+        manager.reset(seed=0)
+        manager.send(go([0], "a"))
+        with pytest.raises(RolloutError, match="min_ready is 0"):
+            manager.recv(min_ready=0)
+        assert len(manager.recv(timeout=0)) == 1
+
+
+def test_send_and_recv_find_out_too_what_is_worth_a_worker():
+    with EnvStateManager(
+        workers(["Counting"], [8], villain("Counting", seconds=0.004), use_multiprocessing="auto")
+    ) as m:
+        m.reset(seed=0)
+        for _ in range(2):
+            m.send(go(range(8), "a"))
+            m.recv(min_ready=8)
+        assert {env.home for env in m.envs} == {0, 1}
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_outlive_the_thread_that_started_them(method):
+    with EnvStateManager(workers(["Calm"], [2], CALM, start_method=method)) as manager:
+        thread = threading.Thread(target=manager.reset, kwargs={"seed": 0})
+        thread.start()
+        thread.join()
+        pids = manager.worker_pids
+        time.sleep(0.2)
+        assert len(manager.step(go(range(2), "a"))) == 2
+        assert manager.worker_pids == pids
