@@ -53,6 +53,8 @@ class Supervisor:
         self._children: dict[int, Child] = {}
         self._busy: dict[int, float] = {}
         self._failures: dict[int, Failed] = {}
+        self._early: dict[int, list[Any]] = {}
+        """What workers have said in one breath with being ready."""
         self._replaced_one = False
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
         self._looked_at = 0.0
@@ -116,9 +118,9 @@ class Supervisor:
         self._replaced_one = False
         while self._children:
             now = time.monotonic()
-            ready = self._selector.select(max(0.0, min(LOOK_S, end - now)))
+            ready = self._selector.select(0.0 if self._early else max(0.0, min(LOOK_S, end - now)))
             said: list[tuple[int, Any]] = []
-            for number in sorted({key.data for key, _ in ready}):
+            for number in sorted({*(key.data for key, _ in ready), *self._early}):
                 said += [(number, message) for message in self._hear(number)]
             if said:
                 return said  # before anybody is looked at: who has just answered is not silent
@@ -138,6 +140,7 @@ class Supervisor:
 
     def _dismiss(self, number: int) -> Child:
         child = self._children.pop(number)
+        self._early.pop(number, None)
         for source in {child.line, child.sentinel}:
             self._selector.unregister(source)
         return child
@@ -160,6 +163,8 @@ class Supervisor:
             raise _error(f"{child.name} could not start: {said[0].error}.", said[0])
         if not said or not isinstance(said[0], Ready):
             raise WorkerError(f"{child.name} could not start: {reason}.")
+        if len(said) > 1:
+            self._early[number] = said[1:]
 
     def _hear(self, number: int) -> list[Any]:
         """What a worker has said. One that is gone is replaced, but only when it has nothing more to say: what it did
@@ -169,7 +174,9 @@ class Supervisor:
         if number in self._busy:
             self._busy[number] = time.monotonic()  # whole or not, what comes is a sign of life
         try:
-            said = [] if number in self._failures else child.line.receive()
+            said = self._early.pop(number, [])
+            if not said and number not in self._failures:
+                said = child.line.receive()
         except (EOFError, OSError):
             self._replace(number, f"died: {child.cause_of_death()}")
             return []
