@@ -53,11 +53,6 @@ class Fleet:
         self._settled_for: Any = None
         self._some_are_abroad = False
 
-    @property
-    def pending(self) -> int:
-        """How many turns are under way."""
-        return len(self._expected) + len(self._here) + len(self._finished)
-
     def close(self) -> None:
         """End the workers and close the environments."""
         if self.pool is not None:

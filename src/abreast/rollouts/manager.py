@@ -84,7 +84,7 @@ class EnvStateManager:
         return self._outputs(time.perf_counter() - started)
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
-        """Begin a turn in some environments; `recv` tells what it came to. Those that live here take theirs at once."""
+        """Begin a turn in some environments; `recv` tells what it came to. Those that live here take theirs then."""
         self._send(inputs, together=False)
 
     def _send(self, inputs: Sequence[Mapping[str, Any]], together: bool) -> None:
