@@ -528,7 +528,7 @@ def test_hostile_texts_cost_a_penalty_or_nothing_and_no_time(tag, text):
         manager.reset(seed=1)
         started = time.monotonic()
         manager.step(go([0], text))
-        assert time.monotonic() - started < 1.0
+        assert time.monotonic() - started < 5.0
         (entry, _) = manager.caches[0]["history"]
         assert entry["reward"] == 0 and "error" not in entry["info"]
 

@@ -26,11 +26,11 @@ def workers(tags, counts, custom, **manager):
 
 
 def test_who_has_answered_is_not_silent_however_late_it_is_asked():
-    with EnvStateManager(workers(["Calm"], [4], CALM, step_timeout=0.6)) as manager:
+    with EnvStateManager(workers(["Calm"], [4], CALM, step_timeout=1.5)) as manager:
         manager.reset(seed=0)
         pids = manager.worker_pids
         manager.send(go(range(4), "a"))
-        time.sleep(1.3)  # a language model thinks
+        time.sleep(2.5)  # a language model thinks
         assert len(manager.recv(min_ready=4)) == 4
         assert manager.worker_pids == pids
 
@@ -54,12 +54,12 @@ def test_no_timeout_means_none():
 
 def test_playing_a_long_episode_again_is_no_silence():
     custom = villain("Counting", seconds=0.2)
-    config = workers(["Counting"], [2], custom, step_timeout=0.7)
+    config = workers(["Counting"], [2], custom, step_timeout=1.2)
     loop = plain(config)
     loop.reset(0)
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
-        for _ in range(6):
+        for _ in range(8):
             assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
         for pid in manager.worker_pids:
             os.kill(pid, signal.SIGKILL)
@@ -120,7 +120,7 @@ def test_a_worker_stopped_in_the_middle_of_an_answer_does_not_hold_up_the_manage
         os.kill(manager.worker_pids[0], signal.SIGSTOP)
         started = time.monotonic()
         manager.recv(timeout=0.2)
-        assert time.monotonic() - started < 1.2
+        assert time.monotonic() - started < 10  # it used to be for ever
         assert len(manager.recv() if manager.pending else [1]) == 1
 
 
@@ -217,7 +217,8 @@ def test_a_cancelled_step_can_be_received_and_disturbs_no_other():
         assert [c["env_id"] for c in (*quick, *late, *other)] == [1, 0, 1]
 
 
-def test_an_awaited_step_returns_when_it_is_done_though_another_heard_of_it():
+def test_an_awaited_step_returns_when_it_is_done_though_another_heard_of_it(monkeypatch):
+    monkeypatch.setattr("abreast.rollouts.manager.LOOK_S", 25.0)
     custom = {**villain("Counting", seconds=0.05), **CALM}
     config = workers(["Counting", "Calm"], [1, 1], custom)
 
@@ -232,7 +233,7 @@ def test_an_awaited_step_returns_when_it_is_done_though_another_heard_of_it():
 
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
-        assert asyncio.run(drive(manager)) < 0.45
+        assert asyncio.run(drive(manager)) < 15
 
 
 # ---- closing, odd inputs

@@ -93,12 +93,12 @@ def test_a_frozen_actor_is_killed_and_replaced(caplog):
 def test_an_actor_that_has_answered_is_not_silent_while_the_first_still_plays(caplog):
     calm = inline("experiment.epochs=12", "multiprocessing.schedule=lockstep")
     env = small_game(
-        *ACTORS, "experiment.epochs=12", "multiprocessing.schedule=lockstep", "multiprocessing.actor_timeout=0.6"
+        *ACTORS, "experiment.epochs=12", "multiprocessing.schedule=lockstep", "multiprocessing.actor_timeout=1.5"
     )
     play = env.world.transition
 
     def slowly():
-        time.sleep(0.1)  # a pass takes longer than the others may be silent
+        time.sleep(0.2)  # a pass takes longer than the others may be silent
         play()
 
     env.world.transition = slowly
@@ -108,11 +108,11 @@ def test_an_actor_that_has_answered_is_not_silent_while_the_first_still_plays(ca
 
 @pytest.mark.xdist_group("system")
 def test_learners_that_have_answered_are_not_silent_during_a_long_pass(caplog):
-    env = small_game("model.algorithm=dqn", "experiment.epochs=6", "multiprocessing.learner_timeout=0.6")
+    env = small_game("model.algorithm=dqn", "experiment.epochs=3", "multiprocessing.learner_timeout=1.5")
     play = env.world.transition
 
     def slowly():
-        time.sleep(0.1)
+        time.sleep(0.2)
         play()
 
     env.world.transition = slowly
