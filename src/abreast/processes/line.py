@@ -13,7 +13,7 @@ import threading
 from multiprocessing.connection import Connection
 from typing import Any
 
-CHUNK = 1 << 20
+CHUNK = 1 << 17
 _HEADER = struct.Struct("!i")
 _LONG_HEADER = struct.Struct("!Q")
 
@@ -25,6 +25,7 @@ class Line:
         self._connection = connection
         self._socket = socket.socket(fileno=connection.fileno())
         self._come = bytearray()
+        self._part = memoryview(bytearray(CHUNK))  # kept: to make room for a long message at every look takes 50 µs
         self._unsent: queue.SimpleQueue[bytes | None] | None = None
 
     def fileno(self) -> int:
@@ -59,14 +60,14 @@ class Line:
         ended = False
         while not ended:
             try:
-                part = self._socket.recv(CHUNK, socket.MSG_DONTWAIT)
+                size = self._socket.recv_into(self._part, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
             except ConnectionError:
-                part = b""
-            self._come += part
-            ended = not part
-            if len(part) < CHUNK:
+                size = 0
+            self._come += self._part[:size]
+            ended = not size
+            if size < CHUNK:
                 break  # there is no more for now; if that is the end of the line, the next call will see it
         messages = self._whole_messages()
         if ended and not messages:
