@@ -165,7 +165,9 @@ def test_a_factory_with_other_agents_is_refused():
 def test_an_actor_that_fails_every_time_ends_the_run_with_its_stack():
     env = small_game(*ACTORS, "multiprocessing.max_restarts=1")
     env.factory = breaks_later
-    with pytest.raises(WorkerError, match=r"actor [12] .*failed: ZeroDivisionError: the world broke.*given up") as caught:
+    with pytest.raises(
+        WorkerError, match=r"actor [12] .*failed: ZeroDivisionError: the world broke.*given up"
+    ) as caught:
         env.run_experiment_mp(animate=False, logging=False)
     assert "in explode" in str(caught.value.__cause__)
 
