@@ -388,7 +388,9 @@ def test_a_solver_plays_well(capsys):
 def test_verify_tells_how_many_turns_were_verified(capsys):
     arguments = ["rollout", "Bandit", "--episodes", "8", "--verify", "es_manager.max_workers=2"]
     assert run([*arguments, "es_manager.use_multiprocessing=true"]) == 0
-    assert re.search(r"(8|16) turns of workers were taken here too, and came to the same", capsys.readouterr().out)
+    assert re.search(
+        r"(8|16) turns of workers, starts included, were taken here too, and came to the same", capsys.readouterr().out
+    )
     assert run([*arguments, HERE]) == 0
     assert "no turn was verified" in capsys.readouterr().out
 

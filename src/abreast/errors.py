@@ -44,6 +44,12 @@ class RunFolderError(AbreastError):
     """The run folder cannot be written or is not a run folder."""
 
 
+def short(value: object) -> str:
+    """What was given, cut to what fits into a sentence."""
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
 def nearest(given: str, known: Iterable[str]) -> str:
     """A closing hint that names the closest known spelling, or all of them when none is close."""
     names = sorted(known)

@@ -2,17 +2,21 @@
 
 import asyncio
 import enum
+import importlib
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
 from abreast.errors import RolloutError
-from abreast.rollouts import EnvStateManager
+from abreast.rollouts import EnvStateManager, register
 from rollout_helpers import go, plain, settings, villain
-from villain_envs import Counting
+from villain_envs import Counting, CountingConfig
 
 CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
 pytestmark = pytest.mark.xdist_group("rollouts")
@@ -64,6 +68,39 @@ def test_playing_a_long_episode_again_is_no_silence():
         for pid in manager.worker_pids:
             os.kill(pid, signal.SIGKILL)
         assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+
+
+def test_an_import_that_takes_longer_than_a_turn_may(tmp_path, monkeypatch):
+    (tmp_path / "slow_to_import.py").write_text(
+        "import time\nfrom villain_envs import Counting\nif __name__ != '__main__': time.sleep(2.0)\n"
+        "class Slow(Counting): pass\n"
+    )
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("slow_to_import")
+    register("slow_to_import", config=CountingConfig)(module.Slow)
+    custom = {"Slow": {"env_type": "slow_to_import"}}
+    with EnvStateManager(workers(["Slow"], [2], custom, step_timeout=1.0)) as manager:
+        manager.reset(seed=0)
+        assert {env.home for env in manager.envs} == {0, 1}
+
+
+@pytest.mark.parametrize("number", [signal.SIGRTMIN + 6, signal.SIGABRT])
+def test_a_death_by_any_signal_is_told(number, caplog):
+    with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
+        manager.reset(seed=0)
+        os.kill(manager.worker_pids[0], number)
+        assert len(manager.step(go(range(2), "a"))) == 2
+    assert ("SIGABRT" if number == signal.SIGABRT else f"signal {int(number)}") in caplog.text
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux only")
+@pytest.mark.parametrize("pinned", [True, False])
+def test_workers_stay_on_a_core_each_unless_told_otherwise(pinned):
+    mine = os.sched_getaffinity(0)
+    with EnvStateManager(workers(["Calm"], [2], CALM, pin_workers=pinned)) as manager:
+        manager.reset(seed=0)
+        cores = [os.sched_getaffinity(pid) for pid in manager.worker_pids]
+    assert cores == [{sorted(mine)[number % len(mine)]} for number in range(2)] if pinned else cores == [mine] * 2
 
 
 # ---- answers of another time
@@ -137,8 +174,6 @@ class _Interrupted(Counting):
 
 
 def test_after_an_interrupt_the_turn_can_still_be_had_or_the_episode_begun_anew(monkeypatch):
-    from villain_envs import CountingConfig, register
-
     register("interrupted", config=CountingConfig)(_Interrupted)
     custom = {"Interrupted": {"env_type": "interrupted", "max_actions_per_traj": 20}}
     config = settings(["Interrupted"], [3], 1, custom, use_multiprocessing=False)
@@ -180,6 +215,15 @@ def test_a_disagreement_leaves_the_manager_usable():
                 manager.reset(seed=0)
         manager.use_multiprocessing = False
         assert len(manager.reset(seed=0)) == 4
+
+
+def test_after_a_reset_that_failed_there_is_no_episode_and_that_is_said():
+    with EnvStateManager(workers(["ForgetsItsSeed"], [2], villain("ForgetsItsSeed")), verify=True) as manager:
+        with pytest.raises(RolloutError, match="disagree"):
+            manager.reset(seed=0)
+        assert manager.pending == [] and manager.render() == ["", ""]
+        with pytest.raises(RolloutError, match="has no episode yet: call reset"):
+            manager.step(go([0], "a"))
 
 
 def test_arrays_and_sets_in_an_info_are_compared_by_what_they_hold():
@@ -313,3 +357,35 @@ def test_workers_outlive_the_thread_that_started_them(method):
         time.sleep(0.2)
         assert len(manager.step(go(range(2), "a"))) == 2
         assert manager.worker_pids == pids
+
+
+ORPHANS = """
+import sys, time
+sys.path.insert(0, {tests!r})
+from abreast.rollouts import EnvStateManager
+from rollout_helpers import go, settings, villain
+import villain_envs
+if __name__ == "__main__":
+    custom = villain("Counting", seconds=30.0)
+    config = settings(["Counting"], [2], 1, custom, use_multiprocessing=True, max_workers=2, start_method={method!r})
+    manager = EnvStateManager(config)
+    manager.reset(seed=0)
+    manager.send(go(range(2), "a"))
+    print(*manager.worker_pids, flush=True)
+    time.sleep(100)
+"""
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_workers_die_with_a_killed_parent_in_the_middle_of_a_turn(method, tmp_path):
+    tests = str(Path(__file__).parent.parent)
+    (tmp_path / "script.py").write_text(ORPHANS.format(tests=tests, method=method))
+    parent = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
+    pids = [int(word) for word in parent.stdout.readline().split()]
+    assert len(pids) == 2
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + 5
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]

@@ -11,7 +11,9 @@ import torch
 import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.processes.worker import RemoteTraceback
+from abreast.training.config import MPConfig
 from abreast.training.crew import HostedCrew
+from abreast.training.devices import device_for
 from abreast.training.environment import Blueprint
 from fakes import outcome, small_game
 
@@ -229,6 +231,17 @@ def test_an_actor_goes_on_from_where_another_was():
 def test_a_device_that_does_not_exist_is_refused(settings, says):
     with pytest.raises(ConfigError, match=says):
         small_game(*settings)
+
+
+def test_agents_are_dealt_out_to_all_gpus_in_turn_or_all_use_the_first(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    for settings, expected in (
+        ({"device": "auto"}, ["cuda:0"] * 3),
+        ({"device": "cuda:1"}, ["cuda:1"] * 3),
+        ({"device": "cuda", "device_per_agent": True}, ["cuda:0", "cuda:1", "cuda:0"]),
+        ({"device": "cpu", "device_per_agent": True}, ["cpu"] * 3),
+    ):
+        assert [device_for(agent, MPConfig.parse(settings)) for agent in range(3)] == expected
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

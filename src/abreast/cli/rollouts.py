@@ -221,5 +221,5 @@ def _pass_at(group_size: int, ended: Sequence[Played]) -> dict[str, str]:
 
 def _verified(turns: int) -> str:
     if turns:
-        return f"{turns:,} turns of workers were taken here too, and came to the same."
+        return f"{turns:,} turns of workers, starts included, were taken here too, and came to the same."
     return "No environment lived in a worker, so no turn was verified: es_manager.use_multiprocessing=true moves them there."

@@ -48,6 +48,11 @@ class Failed:
     """Which part of its work is to blame, if the error says so (attribute `culprit`)."""
 
 
+@dataclass(frozen=True)
+class Stop:
+    """The last order a child is given: finish."""
+
+
 class RemoteTraceback(Exception):
     """The stack of a child, as the cause of the error the parent raises."""
 
@@ -220,6 +225,11 @@ def _end_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
+
+
+def comes_from_main(*things: Any) -> bool:
+    """Whether one of these classes, functions or objects was defined in the user's main script."""
+    return any(getattr(thing, "__module__", None) == "__main__" for thing in things)
 
 
 @contextmanager

@@ -13,14 +13,15 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
-from abreast.rollouts.episode import Episode
-from abreast.rollouts.subject import SEED, Fault, Moment, Subject, begin, find_subject, raised, short, step
+from abreast.errors import short
+from abreast.rollouts.episode import Episode, is_picture
+from abreast.rollouts.subject import SEED, Fault, Moment, Subject, begin, find_subject, raised, step
 
 OTHER_SEEDS = range(2, 10)
 TOLD = ("success", "action_is_valid", "action_is_effective")
@@ -111,7 +112,7 @@ def _shows_text_or_pictures(subject: Subject) -> None:
     for moment in subject.play(subject.make(), SEED):
         seen = moment.observation if moment.shown is None else moment.shown
         pictures = seen if isinstance(seen, list | tuple) else [seen]
-        if isinstance(seen, str) or (pictures and all(_is_picture(picture) for picture in pictures)):
+        if isinstance(seen, str) or (pictures and all(is_picture(picture) for picture in pictures)):
             continue
         what = "render gives nothing and the observation" if moment.shown is None else "what render gives"
         raise Fault(
@@ -256,7 +257,3 @@ def _compare_states(before: dict[str, bytes], call: str) -> None:
             f"{call} changed that of {' and '.join(changed)}, which everything else in the process"
             " shares: draw from self.np_random instead."
         )
-
-
-def _is_picture(value: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.ndim == 3 and value.shape[2] == 3 and value.dtype == np.uint8

@@ -170,12 +170,17 @@ def _seen(env: Any, observation: Any) -> State:
     if not pictures or not all(isinstance(picture, np.ndarray) for picture in pictures):
         return str(drawn)
     for picture in pictures:
-        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[2] != 3:
+        if not is_picture(picture):
             raise RolloutError(
                 f"what it shows is an array of {picture.dtype} and shape {picture.shape}, expected text or pictures"
                 " (height, width, 3) of uint8."
             )
     return [picture.copy() for picture in pictures]
+
+
+def is_picture(value: Any) -> bool:
+    """Whether it is an RGB array."""
+    return isinstance(value, np.ndarray) and value.ndim == 3 and value.shape[2] == 3 and value.dtype == np.uint8
 
 
 def _own(info: dict[str, Any]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ import numpy as np
 
 from abreast.errors import RolloutError
 from abreast.processes.supervisor import Death
+from abreast.processes.worker import comes_from_main
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episode import Episode
 from abreast.rollouts.messages import Answer, Orders, Turn
@@ -263,7 +264,7 @@ class Fleet:
 
     def _workers(self) -> WorkerPool:
         if self.pool is None:
-            needs_main = any(getattr(env.tag.kind.env, "__module__", "") == "__main__" for env in self._envs)
+            needs_main = any(comes_from_main(env.tag.kind.env, env.tag.config) for env in self._envs)
             self.pool = WorkerPool(self.placement.workers, self._config, needs_main, self._worker_died)
         return self.pool
 

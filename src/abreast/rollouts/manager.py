@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
-from abreast.errors import ConfigError, RolloutError
+from abreast.errors import ConfigError, RolloutError, short
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.fleet import Finished, Fleet
 from abreast.rollouts.placement import Use
@@ -69,9 +69,11 @@ class EnvStateManager:
         self._fleet.placement.begin_episodes()
         self._fleet.settle(self.use_multiprocessing)
         self._begun = {env.env_id: env for env in self.envs}
-        self._fleet.begin(self.envs, together=True)
-        self._wait_for(len(self.envs), None)
-        self._begun, self._taken = {}, set()
+        try:
+            self._fleet.begin(self.envs, together=True)
+            self._wait_for(len(self.envs), None)
+        finally:  # if this failed, those without a first state have no episode
+            self._begun, self._taken = {}, set()
         return [env.cache for env in self.envs if not env.terminated]
 
     def step(self, all_env_inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
@@ -138,7 +140,7 @@ class EnvStateManager:
         tags: dict[str, list[Ended]] = {}
         groups: dict[int, list[EnvState]] = {}
         for env in self.envs:
-            episode = Ended(env.num_actions, env.tally, env.cache["history"] if env.cache else ())
+            episode = Ended(env.num_actions, env.tally, env.history)
             tags.setdefault(env.tag.name, []).append(episode)
             groups.setdefault(env.group_id, []).append(env)
         return {
@@ -171,7 +173,7 @@ class EnvStateManager:
     def render(self) -> list[Any]:
         """What every environment shows now: a text, or a list of images."""
         self._check_open()
-        shown = [env.cache["history"][-1] if env.cache else {"state": ""} for env in self.envs]
+        shown = [env.history[-1] if env.history else {"state": ""} for env in self.envs]
         return [entry.get("images", entry["state"]) for entry in shown]
 
     def tag_of(self, env_id: int) -> Tag:
@@ -220,7 +222,7 @@ class EnvStateManager:
     def _first_seed(self, seed: int | None) -> int:
         """The seed of the first group. In training, what was used once is never counted on to again."""
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
-            raise RolloutError(f"the seed is {_short(seed)}: expected a whole number, 0 or more.")
+            raise RolloutError(f"the seed is {short(seed)}: expected a whole number, 0 or more.")
         if self.mode == "val":
             return self.config.seed.val if seed is None else seed
         first = self._next_seed if seed is None else seed
@@ -236,23 +238,21 @@ class EnvStateManager:
     def _check(self, inputs: Sequence[Mapping[str, Any]]) -> list[EnvState]:
         """The environments meant; any mistake is an error before anything is stepped."""
         if not isinstance(inputs, (list, tuple)):
-            raise RolloutError(f"inputs are {_short(inputs)}: expected a list of mappings with env_id and actions.")
+            raise RolloutError(f"inputs are {short(inputs)}: expected a list of mappings with env_id and actions.")
         envs: dict[int, EnvState] = {}
         for asked in inputs:
             try:
                 env_id, actions = asked["env_id"], asked["actions"]
             except (TypeError, KeyError, IndexError):
-                raise RolloutError(
-                    f"an input is {_short(asked)}: expected a mapping with env_id and actions."
-                ) from None
+                raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
             if type(env_id) is not int or not 0 <= env_id < len(self.envs):
-                raise RolloutError(f"env_id is {_short(env_id)}: expected a number from 0 to {len(self.envs) - 1}.")
+                raise RolloutError(f"env_id is {short(env_id)}: expected a number from 0 to {len(self.envs) - 1}.")
             if not isinstance(actions, (list, tuple)) or [action for action in actions if not isinstance(action, str)]:
-                raise RolloutError(f"actions of environment {env_id} are {_short(actions)}: expected a list of texts.")
+                raise RolloutError(f"actions of environment {env_id} are {short(actions)}: expected a list of texts.")
             env = self.envs[env_id]
             if env_id in envs:
                 raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
-            if not env.cache:
+            if not env.history:
                 raise RolloutError(f"environment {env_id} has no episode yet: call reset first.")
             if env.terminated:
                 raise RolloutError(f"the episode of environment {env_id} is over: leave it out, or call reset.")
@@ -328,8 +328,3 @@ def _plain(asked: Mapping[str, Any]) -> Mapping[str, Any]:
         if type(action) is not str:
             return {**asked, "actions": [str.__str__(each) for each in asked["actions"]]}
     return asked
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}..."

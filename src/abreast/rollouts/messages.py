@@ -34,10 +34,6 @@ class Orders(NamedTuple):
     """Whether a digest is wanted of every state."""
 
 
-class Stop(NamedTuple):
-    """The last order."""
-
-
 class Turn(NamedTuple):
     """What a turn, or the start of an episode, came to. Nothing in it depends on where it was taken, `seconds` aside."""
 

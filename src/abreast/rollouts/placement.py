@@ -44,10 +44,6 @@ class Placement:
         self.dear: frozenset[str] = frozenset()
         """Tags that go to workers under auto."""
 
-    def turn_s(self, tag: str) -> float:
-        """What a turn costs, as far as known."""
-        return self._turn_s.get(tag, 0.0)
-
     def note_turns(self, turns: Mapping[str, Sequence[float]]) -> None:
         """Take in the seconds of turns, by tag."""
         for tag, seconds in turns.items():
@@ -96,7 +92,7 @@ class Placement:
 
     def spread(self, tags: Mapping[int, str], now: Mapping[int, int]) -> dict[int, int]:
         """A worker for each environment, so that all have as much to do; nobody moves while that is nearly so."""
-        cost = {env_id: self.turn_s(tag) or CHEAP_S for env_id, tag in tags.items()}
+        cost = {env_id: self._turn_s.get(tag, CHEAP_S) for env_id, tag in tags.items()}
         loads = [0.0] * self.workers
         for env_id, worker in now.items():
             if env_id in tags:

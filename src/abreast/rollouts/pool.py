@@ -1,6 +1,5 @@
 """The worker processes of a manager: started once, used for every reset and step, replaced when they die."""
 
-import logging
 from collections.abc import Callable
 
 import numpy as np
@@ -8,12 +7,10 @@ import numpy as np
 from abreast.errors import WorkerError
 from abreast.processes.memory import SharedBlock
 from abreast.processes.supervisor import Death, Supervisor
-from abreast.processes.worker import Child, start_server
+from abreast.processes.worker import Child, Stop, start_server
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.messages import Answer, Orders, Stop
+from abreast.rollouts.messages import Answer, Orders
 from abreast.rollouts.worker import NOBODY, Seat, rollout_worker
-
-log = logging.getLogger("abreast")
 
 STARTS = 5
 """How often in a row a worker may die without having answered, over no environment, before its place is given up."""

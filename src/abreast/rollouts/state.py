@@ -57,6 +57,11 @@ class EnvState:
         """How much of the budget is used."""
         return self.tag.budget - self.actions_left
 
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """The entries of its episode; none while it has not begun."""
+        return self.cache.get("history", [])  # type: ignore[no-any-return]
+
     def begin(self, seed: int) -> None:
         """A new episode; nothing is known of it yet."""
         self.serial += 1

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from abreast.errors import RolloutError, nearest
+from abreast.errors import RolloutError, nearest, short
 from abreast.rollouts.config import OpenEnvConfig
 from abreast.rollouts.drive import listed_action
 from abreast.rollouts.episode import Episode
@@ -175,7 +175,7 @@ def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
     if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
         raise Fault(
             f"step returned {short(result)}: return (observation, reward, terminated, truncated, info), info being a dict;"
-            " abreast.rollouts.FourTuple wraps an environment of the old form."
+            " abreast.rollouts.adapters.FourTuple wraps an environment of the old form."
         )
     return result
 
@@ -257,9 +257,3 @@ def raised(error: BaseException) -> str:
     outside = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
     where = f" ({Path(outside[-1].filename).name}, line {outside[-1].lineno})" if outside else ""
     return f"raised {type(error).__name__}: {error}{where}"
-
-
-def short(value: object) -> str:
-    """The beginning of what it is."""
-    text = repr(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from abreast.processes.memory import SharedBlock
-from abreast.processes.worker import Connection, Ready
+from abreast.processes.worker import Connection, Ready, Stop
 from abreast.rollouts.episode import Episode
-from abreast.rollouts.messages import Answer, Orders, Stop, Turn
+from abreast.rollouts.messages import Answer, Orders, Turn
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""

@@ -24,11 +24,11 @@ from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.processes.memory import SharedBlock
 from abreast.processes.supervisor import Death, Supervisor
-from abreast.processes.worker import Child, Connection, Ready
+from abreast.processes.worker import Child, Connection, Ready, Stop, comes_from_main
 from abreast.replay import SharedReplayBuffer
 from abreast.training.actor import Played, collect_pass
 from abreast.training.config import MPConfig
-from abreast.training.learner import Stop, compute_threads
+from abreast.training.learner import compute_threads
 from abreast.training.weights import SharedModel
 
 if TYPE_CHECKING:
@@ -44,12 +44,15 @@ class Crew:
 
     def play(self, epoch: int, count: int, rounds: int, before_turn: Callable[[], None] | None) -> list[Played]:
         played: list[Played] = []
-        for number, actor in enumerate([self._env, *self._others]):
-            lanes = actor.lanes[: count - number * len(actor.lanes)] if count > len(played) else []
-            if lanes and number:
+        for actor in [self._env, *self._others]:
+            lanes = actor.lanes[: count - len(played)]
+            if not lanes:
+                break
+            if actor is not self._env:
+                before_turn = None
                 for own, agent in zip(self._env.agents, actor.agents, strict=True):
                     _follow(agent.model, own.model)
-            played += collect_pass(lanes, epoch + len(played), before_turn if not number else None) if lanes else []
+            played += collect_pass(lanes, epoch + len(played), before_turn)
         return played
 
     def health(self) -> dict[str, Any]:
@@ -168,7 +171,6 @@ class HostedCrew:
         self._memories = memories
         self._streams: dict[int, dict[str, Any]] = {}
         self._orders: dict[int, Play] = {}
-        self._answers: dict[int, Passed] = {}
         self._before = [memory.written.tolist() for memory in self._memories]
         self._passes = 0
         self._waited_s = 0.0
@@ -195,10 +197,11 @@ class HostedCrew:
             self._supervisor.send(number - 1, order)
         played = collect_pass(self._env.lanes[:count], epoch, before_turn)
         started = time.perf_counter()
+        answers: dict[int, Passed] = {}
         while self._orders:
             for worker, answer in self._supervisor.receive(wait_s=3600.0):
                 if answer.number == self._passes:  # the actor may have died right after an answer, and played twice
-                    self._answers[worker + 1] = answer
+                    answers[worker] = answer
                     self._streams[worker + 1] = answer.streams
                     self._orders.pop(worker + 1, None)
                 self._supervisor.rest(worker)
@@ -206,9 +209,7 @@ class HostedCrew:
                 raise self._given_up
         self._waited_s = time.perf_counter() - started
         self._passes += 1
-        answers = [self._answers.pop(number) for number in sorted(self._answers)]
-        self._before = [memory.written.tolist() for memory in self._memories]
-        return played + [epoch for answer in answers for epoch in answer.played]
+        return played + [epoch for worker in sorted(answers) for epoch in answers[worker].played]
 
     def health(self) -> dict[str, Any]:
         """How the actors are: restarts of their processes, and how long the first waited for the others."""
@@ -230,7 +231,7 @@ class HostedCrew:
         factory, streams = self._env.factory, self._streams.get(number)
         seat = ActorProcess(number, factory, memories, shared, self._block, threads, streams)
         as_thread = self._config.workers == "threads"
-        return Child(f"actor {number}", _run_actor, [seat], as_thread=as_thread, needs_main=_is_from_main(factory))
+        return Child(f"actor {number}", _run_actor, [seat], as_thread=as_thread, needs_main=_needs_main(factory))
 
     def _play_again(self, worker: int, death: Death) -> None:
         if worker + 1 in self._orders:
@@ -266,6 +267,6 @@ def check_factory(env: "Environment") -> None:
         ) from error
 
 
-def _is_from_main(factory: Any) -> bool:
-    parts = (factory, getattr(factory, "kind", None), type(getattr(factory, "world", None)))
-    return any(getattr(part, "__module__", None) == "__main__" for part in parts)
+def _needs_main(factory: Any) -> bool:
+    """Whether the factory, or what a `Blueprint` is made of, comes from the user's main script."""
+    return comes_from_main(factory, getattr(factory, "kind", None), getattr(factory, "world", None))

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from abreast.models import BaseModel
 from abreast.processes.memory import SharedBlock
-from abreast.processes.worker import Connection, Ready
+from abreast.processes.worker import Connection, Ready, Stop, comes_from_main
 from abreast.replay import SharedReplayBuffer
 from abreast.training.health import symptoms
 from abreast.training.weights import SharedModel, publish_model
@@ -76,11 +76,6 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Stop:
-    """An order: finish."""
-
-
-@dataclass(frozen=True)
 class Trained:
     """An answer: an agent's round is done and published."""
 
@@ -106,8 +101,7 @@ class Job:
     @property
     def is_from_main(self) -> bool:
         """Whether the model's class was defined in the user's main script, which its process then has to import."""
-        kind = type(self.model) if isinstance(self.model, BaseModel) else self.model[0]
-        return bool(kind.__module__ == "__main__")
+        return comes_from_main(self.model if isinstance(self.model, BaseModel) else self.model[0])
 
     def separate(self) -> "Job":
         """The same job with handles of its own on memory and published state, as a process gets them by pickling."""

@@ -33,11 +33,11 @@ from abreast.models.base import PlainObservation
 from abreast.models.network_model import NetworkModel
 from abreast.processes.memory import SharedBlock
 from abreast.processes.supervisor import Death, Supervisor
-from abreast.processes.worker import Child, start_server
+from abreast.processes.worker import Child, Stop, start_server
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.training.config import MPConfig
 from abreast.training.crew import Crew, HostedCrew, check_factory
-from abreast.training.learner import FREE, Free, Host, Job, Round, Stop, Train, Trained, learner_process, results_in
+from abreast.training.learner import FREE, Free, Host, Job, Round, Train, Trained, learner_process, results_in
 from abreast.training.record import EpochRecord, RunRecord
 from abreast.training.schedule import LAGS, Actors, InlineLearners, Learners, play_and_learn
 from abreast.training.weights import create_shared_models
