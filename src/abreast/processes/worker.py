@@ -7,7 +7,6 @@ parent                                      child
   ◀─────────────────────── Failed(traceback) or the end of the connection
 """
 
-import ctypes
 import faulthandler
 import multiprocessing
 import os
@@ -29,8 +28,6 @@ Connection = connections.Connection
 StartMethod = Literal["forkserver", "spawn", "fork"]
 Work = Callable[..., None]
 """Called in the child as work(connection, *arguments); sends Ready when it is set up, and returns when told to stop."""
-
-_PR_SET_PDEATHSIG = 1
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class Child:
             return
         context: Any = multiprocessing.get_context(start_method)
         process = context.Process(
-            target=_child_main, args=(theirs, self._dump, start_method, work, tuple(arguments)), name=name, daemon=True
+            target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
         )
         with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
             process.start()
@@ -185,12 +182,10 @@ class _Dump:
         os.close(self._descriptor)
 
 
-def _child_main(
-    connection: Connection, dump: _Dump, start_method: StartMethod, work: Work, arguments: tuple[Any, ...]
-) -> None:
+def _child_main(connection: Connection, dump: _Dump, work: Work, arguments: tuple[Any, ...]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to everybody in the terminal; the parent decides
     dump.register()
-    _die_with_parent(start_method)
+    threading.Thread(target=_die_with_parent, daemon=True).start()
     _run(connection, work, arguments)
 
 
@@ -209,18 +204,12 @@ def _run(connection: Connection, work: Work, arguments: Sequence[Any]) -> None:
         connection.close()
 
 
-def _die_with_parent(start_method: StartMethod) -> None:
-    """The kernel kills this process when the fork server ends, which ends when the parent does.
+def _die_with_parent() -> None:
+    """Look out for the end of the parent, and end then, in the middle of whatever this process is at.
 
-    Without a fork server the kernel would kill it when the *thread* ends that started it, so a thread here has to look.
+    (The kernel could do it, but tells children of a fork server of *its* end, which waits for theirs, and others of the end of
+    the thread that started them.)
     """
-    if start_method != "forkserver":
-        threading.Thread(target=_end_with_parent, daemon=True).start()
-    elif sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def _end_with_parent() -> None:
     parent = multiprocessing.parent_process()
     assert parent is not None
     parent.join()
