@@ -207,8 +207,8 @@ def _run(connection: Connection, work: Work, arguments: Sequence[Any]) -> None:
 def _die_with_parent() -> None:
     """Look out for the end of the parent, and end then, in the middle of whatever this process is at.
 
-    (The kernel could do it, but tells children of a fork server of *its* end, which waits for theirs, and others of the end of
-    the thread that started them.)
+    (The kernel could do it, but tells children of a fork server of *its* end, which waits for theirs, and others of the
+    end of the thread that started them.)
     """
     parent = multiprocessing.parent_process()
     assert parent is not None
