@@ -1,15 +1,17 @@
 """What is the manager worth? Batches per second of 16 environments, as a multiple of the plain loop.
 
-    python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.4] [--repeats 7]
+    python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.1] [--repeats 30]
 
 All variants take turns within one process, a fraction of a second each, so that a slow moment of the machine hits them
-alike; a ratio is the median over the repeats. Sequential is the manager without workers. The bare loop
+alike; a ratio is the median over the repeats. The limit is what the machine gives: bare processes, one a core, that are
+told "go" and do the same arithmetic, with no environments at all. Sequential is the manager without workers. The bare loop
 (tests/plain_loop.py) has the same rules, budgets, penalties and history, and nothing else: no checks of what it is given, no
 seeds to rebuild from, no tallies. Gymnasium's and Stable-Baselines3's vector environments and the process pool step the same
 environments and keep no history.
 """
 
 import argparse
+import multiprocessing
 import os
 import pickle
 import random
@@ -69,6 +71,39 @@ class Busy(gymnasium.Env[str, Any]):
 
 
 register("busy", config=BusyConfig)(Busy)
+
+
+class Limit:
+    """Processes that do the arithmetic of so many environments, when they are told to, and nothing else."""
+
+    def __init__(self, loops: int, envs: int, workers: int) -> None:
+        context = multiprocessing.get_context("fork")
+        pipes = [multiprocessing.Pipe() for _ in range(workers)]
+        self.ends = [ours for ours, _ in pipes]
+        for worker, (_, theirs) in enumerate(pipes):
+            share = (envs + worker) // workers
+            context.Process(target=compute, args=(theirs, worker, loops, share), daemon=True).start()
+
+    def batch(self) -> None:
+        for end in self.ends:
+            end.send_bytes(b"go")
+        for end in self.ends:
+            end.recv_bytes()
+
+    def close(self) -> None:
+        for end in self.ends:
+            end.send_bytes(b"")
+
+
+def compute(end: Any, worker: int, loops: int, share: int) -> None:
+    """The work of one of them."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[worker % len(cores)]})
+    env = Busy(BusyConfig(loops=loops))
+    while end.recv_bytes():
+        for _ in range(share):
+            env.step(0)
+        end.send_bytes(b"done")
 
 
 class Maker:
@@ -133,6 +168,7 @@ def busy(microseconds: float, arguments: argparse.Namespace) -> None:
         manager.use_multiprocessing = use  # type: ignore[assignment]
     inputs = [{"env_id": env_id, "actions": ["go"]} for env_id in range(count)]
     endless = {name: Endless(stepper, inputs) for name, stepper in {"bare loop": plain(config), **made}.items()}
+    limit = Limit(loops, count, arguments.workers)
     gym_envs = gymnasium.vector.AsyncVectorEnv([Maker(loops)] * count)
     pool = ProcessPoolExecutor(arguments.workers)
     pooled = [pickle.dumps(Maker(loops)()) for _ in range(count)]
@@ -141,6 +177,7 @@ def busy(microseconds: float, arguments: argparse.Namespace) -> None:
         **{name: each.batch for name, each in endless.items()},
         "Gymnasium AsyncVectorEnv": lambda: gym_envs.step(actions),
         "ProcessPoolExecutor": lambda: pooled.__setitem__(slice(None), pool.map(step_one, pooled)),
+        "limit": limit.batch,
     }
     try:
         from stable_baselines3.common.vec_env import SubprocVecEnv
@@ -159,6 +196,7 @@ def busy(microseconds: float, arguments: argparse.Namespace) -> None:
         for manager in made.values():
             manager.close()
         gym_envs.close()
+        limit.close()
         pool.shutdown()
         if subproc is not None:
             subproc.close()
@@ -169,6 +207,7 @@ def busy(microseconds: float, arguments: argparse.Namespace) -> None:
     if microseconds >= 1000:
         verdict("workers against sequential", ratio(rates, "manager, workers", "manager, sequential"), 1.9)
         verdict("auto against sequential", ratio(rates, "manager, auto", "manager, sequential"), 1.9)
+        print(f"  workers against the limit: {ratio(rates, 'manager, workers', 'limit'):.2f}")
     else:
         verdict("auto against sequential", ratio(rates, "manager, auto", "manager, sequential"), 0.95)
     if not microseconds:
@@ -276,8 +315,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--envs", type=int, default=16)
     parser.add_argument("--workers", type=int, default=min(8, os.cpu_count() or 1))
-    parser.add_argument("--seconds", type=float, default=0.4)
-    parser.add_argument("--repeats", type=int, default=7)
+    parser.add_argument("--seconds", type=float, default=0.1)
+    parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--microseconds", type=float, nargs="*", default=[0, 100, 1000])
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores, {arguments.workers} workers")

@@ -6,12 +6,14 @@ import random
 import signal
 import threading
 from typing import NamedTuple
+from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abreast.rollouts import EnvStateManager
+from abreast.rollouts.placement import SHARE_S
 from rollout_helpers import plain
 from rollout_helpers import settings as configure
 
@@ -37,6 +39,7 @@ class Case(NamedTuple):
     seed: int
     chance: random.Random
     turns: list[tuple[object, str]]
+    share_s: float
 
 
 @st.composite
@@ -48,6 +51,7 @@ def cases(draw):
     return Case(
         tags, counts, draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4])), draw(use), draw(st.integers(0, 2**31)),
         random.Random(draw(st.integers(0, 2**32))), draw(st.lists(st.tuples(use, harm), min_size=1, max_size=5)),
+        draw(st.sampled_from([SHARE_S, 1e-9])),
     )  # fmt: skip
 
 
@@ -72,6 +76,11 @@ def strike(pids, chance):
 @settings(max_examples=CASES, suppress_health_check=list(HealthCheck), derandomize=CASES < 1000)
 @given(cases())
 def test_whatever_happens_the_result_is_that_of_the_plain_loop(case):
+    with mock.patch("abreast.rollouts.placement.SHARE_S", case.share_s):  # cheap ones in one worker, or in all
+        play(case)
+
+
+def play(case):
     config = configure(
         case.tags, case.counts, case.size, {tag: TAGS[tag] for tag in case.tags},
         use_multiprocessing=case.use, max_workers=case.workers,

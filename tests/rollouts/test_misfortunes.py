@@ -389,3 +389,20 @@ def test_workers_die_with_a_killed_parent_in_the_middle_of_a_turn(method, tmp_pa
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+UNCLOSED = """
+from abreast.rollouts import EnvStateManager
+
+if __name__ == "__main__":
+    groups = {"env_groups": 2, "group_size": 2, "env_configs": {"tags": ["FrozenLake"], "n_groups": [2]}}
+    manager = EnvStateManager({"es_manager": {"use_multiprocessing": True, "max_workers": 2, "train": groups}})
+    print(len(manager.reset(seed=1)))
+"""
+
+
+def test_a_manager_that_nobody_closed_ends_in_peace(tmp_path):
+    (tmp_path / "script.py").write_text(UNCLOSED)
+    run = [sys.executable, "script.py"]
+    ended = subprocess.run(run, check=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ended.stdout, ended.stderr) == ("4\n", "")

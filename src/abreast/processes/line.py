@@ -5,6 +5,7 @@ blocks for good. So what cannot be written at once is left to a thread, and what
 is there.
 """
 
+import os
 import pickle
 import queue
 import socket
@@ -22,8 +23,8 @@ class Line:
     """Speaks as `multiprocessing.Connection` does; the child has one of those at its end."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._socket = socket.socket(fileno=connection.fileno())
+        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
+        connection.close()
         self._come = bytearray()
         self._part = memoryview(bytearray(CHUNK))  # kept: to make room for a long message at every look takes 50 µs
         self._unsent: queue.SimpleQueue[bytes | None] | None = None
@@ -57,49 +58,54 @@ class Line:
 
     def receive(self) -> list[Any]:
         """Every whole message that has come, perhaps none; EOFError when there is no more to come."""
-        ended = False
-        while not ended:
+        messages: list[Any] = []
+        while True:
             try:
                 size = self._socket.recv_into(self._part, 0, socket.MSG_DONTWAIT)
             except BlockingIOError:
-                break
+                return messages
             except ConnectionError:
                 size = 0
-            self._come += self._part[:size]
-            ended = not size
+            if size:
+                messages += self._whole_messages(self._part[:size])
+            elif not messages:
+                raise EOFError
             if size < CHUNK:
-                break  # there is no more for now; if that is the end of the line, the next call will see it
-        messages = self._whole_messages()
-        if ended and not messages:
-            raise EOFError
-        return messages
+                return messages  # there is no more for now; if that is the end of the line, the next call will see it
 
-    def _whole_messages(self) -> list[Any]:
+    def _whole_messages(self, part: memoryview) -> list[Any]:
+        """The messages that are whole with this part; what is left of it is kept."""
+        come: bytearray | memoryview = part
+        if self._come:
+            self._come += part
+            come = self._come
         messages, start = [], 0
-        while (bounds := self._next_message(start)) is not None:
+        while (bounds := _next_message(come, start)) is not None:
             begin, end = bounds
-            messages.append(pickle.loads(memoryview(self._come)[begin:end]))
+            messages.append(pickle.loads(memoryview(come)[begin:end]))
             start = end
-        if start:
-            self._come = self._come[start:]
+        if come is part:
+            self._come += part[start:]
+        else:
+            del self._come[:start]
         return messages
-
-    def _next_message(self, start: int) -> tuple[int, int] | None:
-        """Where the next message begins and ends, if all of it has come."""
-        begin = start + _HEADER.size
-        if len(self._come) < begin:
-            return None
-        (size,) = _HEADER.unpack_from(self._come, start)
-        if size == -1:
-            begin += _LONG_HEADER.size
-            if len(self._come) < begin:
-                return None
-            (size,) = _LONG_HEADER.unpack_from(self._come, start + _HEADER.size)
-        return (begin, begin + size) if len(self._come) >= begin + size else None
 
     def close(self) -> None:
         """Hang up."""
         if self._unsent is not None:
             self._unsent.put(None)
-        self._socket.detach()
-        self._connection.close()
+        self._socket.close()
+
+
+def _next_message(come: bytearray | memoryview, start: int) -> tuple[int, int] | None:
+    """Where the next message begins and ends, if all of it has come."""
+    begin = start + _HEADER.size
+    if len(come) < begin:
+        return None
+    (size,) = _HEADER.unpack_from(come, start)
+    if size == -1:
+        begin += _LONG_HEADER.size
+        if len(come) < begin:
+            return None
+        (size,) = _LONG_HEADER.unpack_from(come, start + _HEADER.size)
+    return (begin, begin + size) if len(come) >= begin + size else None

@@ -65,7 +65,7 @@ class Episode:
         If it raises, the environment is rebuilt and the turn taken again; if it raises again, the episode is over.
         """
         started = time.perf_counter()
-        known = actions if self._names is None else self._known(actions)
+        known = list(actions) if self._names is None else self._known(actions)
         failure = None
         try:
             outcome = self._execute(known[:budget])
@@ -130,7 +130,7 @@ class Episode:
             digest.update(pickle.dumps(stream.bit_generator.state))
         return digest.digest()
 
-    def _execute(self, actions: Sequence[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
+    def _execute(self, actions: list[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
         """Rewards add up, infos merge, the last wins. Also returned: what was executed, how many of it were refused."""
         total, merged, refused, count, done = 0.0, {}, 0, 0, False
         for action in actions:
@@ -145,7 +145,7 @@ class Episode:
                 break
         if count:
             self._state = _seen(self._env, observation)
-        return total, _own(merged), list(actions[:count]), refused, done
+        return total, _own(merged), actions[:count], refused, done
 
 
 DIFFERS = (

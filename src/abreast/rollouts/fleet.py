@@ -6,9 +6,8 @@ next needed: whoever dies costs only those who are waiting.
 """
 
 import logging
-import os
 import pickle
-from collections import Counter
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 
 from abreast.errors import RolloutError
 from abreast.processes.supervisor import Death
-from abreast.processes.worker import comes_from_main
+from abreast.processes.worker import comes_from_main, cores
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episode import Episode
 from abreast.rollouts.messages import Answer, Orders, Turn
@@ -39,15 +38,16 @@ class Fleet:
         self._envs, self._config, self._verify = envs, config, verify
         self.verified_turns = 0
         self._staying = _staying(envs, config.sequential_env_types)
-        workers = min(config.max_workers or min(8, os.cpu_count() or 1), len(envs))
+        workers = min(config.max_workers or min(8, cores()), len(envs))
         self.placement = Placement(workers)
         self.pool: WorkerPool | None = None
         self._episodes: dict[int, Episode] = {}
         self._shadows: dict[int, Episode] = {}
         self._expected: dict[int, tuple[int, int]] = {}
         """Number of the turn under way, and the worker that takes it."""
-        self._busy: Counter[int] = Counter()
-        self._here: dict[int, EnvState] = {}
+        self._busy: dict[int, int] = {}
+        """Workers, and how many turns each still has to take."""
+        self._here: deque[EnvState] = deque()
         """Those whose turn is to be taken here."""
         self._finished: Finished = []
         self._disagreement: RolloutError | None = None
@@ -74,25 +74,25 @@ class Fleet:
         orders: dict[int, Orders] = {}
         for env in envs:
             if env.home == MAIN or env.doom is not None:
-                self._here[env.env_id] = env
+                self._here.append(env)
             else:
                 workers = self._workers()  # which may fail, or be interrupted: before anything is noted down
                 if env.home not in orders:
                     orders[env.home] = Orders([], [], [], together, self._verify)
                 _put_orders(env, orders[env.home])
                 self._expected[env.env_id] = (len(env.executed) + (env.asked is not None), env.home)
-                self._busy[env.home] += 1
+                self._busy[env.home] = self._busy.get(env.home, 0) + 1
         for worker, each in orders.items():
             workers.order(worker, each)
 
     def hear(self, wait_s: float) -> Finished:
         """Turns taken since the last call. Takes those that are to be taken here; else waits for the first of a worker."""
         while self._here:
-            env = next(iter(self._here.values()))
+            env = self._here[0]
             self._finished.append((env, self._take_here(env)))
-            del self._here[env.env_id]  # not before: if this is interrupted, the turn is still to be taken
+            self._here.popleft()  # not before: if this is interrupted, the turn is still to be taken
         if self._expected:
-            for answer in self._workers().receive(0.0 if self._finished else wait_s):
+            for answer in self._workers().receive(0.0 if self._finished else wait_s, self.placement.is_light):
                 self._note(answer)
         if self._disagreement is not None:
             disagreement, self._disagreement = self._disagreement, None
@@ -141,7 +141,7 @@ class Fleet:
             if expected is not None:
                 self._bring_home(env)
             return
-        turn = Turn(*fields)
+        turn = Turn._make(fields)
         if expected is not None and number == expected[0]:
             env.digest = digest
             if self._verify and turn.failure is None:
@@ -153,7 +153,8 @@ class Fleet:
     def _finish(self, env: EnvState, turn: Turn) -> None:
         _, worker = self._expected.pop(env.env_id)
         self._busy[worker] -= 1
-        if self._busy[worker] <= 0:
+        if not self._busy[worker]:
+            del self._busy[worker]
             self._workers().rest(worker)
         if turn.failure is not None:
             _complain(env, turn.failure)
@@ -167,7 +168,6 @@ class Fleet:
         there = [env for env in self._envs if env.home == worker]
         for env in there:
             env.is_built = env.is_there = False
-        self._busy[worker] = 0
         blamed = next((env for env in there if env.env_id == culprit and not env.terminated), None)
         if blamed is not None:
             blamed.blamed.append(death)
@@ -179,6 +179,7 @@ class Fleet:
                 self._move(env, MAIN)
                 if env.blamed:  # what has killed a worker is not let near the main process
                     self._doom(env, f"its worker {death.why.partition(';')[0]}")
+        self._busy.pop(worker, None)
         self.begin([env for env in there if self._expected.pop(env.env_id, None)], together=False)
 
     def _doom(self, env: EnvState, reason: str) -> None:

@@ -8,6 +8,7 @@
 
 import asyncio
 import time
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Literal
@@ -52,7 +53,8 @@ class EnvStateManager:
         self._awaited: set[int] = set()
         self._was_sent = False
         self._is_closed = False
-        self._turn_s: dict[str, list[float]] = {}
+        self._turn_s: defaultdict[str, list[float]] = defaultdict(list)
+        self._start_s: defaultdict[str, list[float]] = defaultdict(list)
         self._waiters: list[asyncio.Future[None]] = []
         self._watched: list[int] = []
 
@@ -72,32 +74,39 @@ class EnvStateManager:
         try:
             self._fleet.begin(self.envs, together=True)
             self._wait_for(len(self.envs), None)
+            self._fleet.placement.note_starts(self._start_s)
+            self._start_s.clear()
         finally:  # if this failed, those without a first state have no episode
             self._begun, self._taken = {}, set()
-        return [env.cache for env in self.envs if not env.terminated]
+            for env in self.envs:
+                env.is_waiting = bool(env.history) and not env.terminated
+        return [env.cache for env in self.envs if env.is_waiting]
 
     def step(self, all_env_inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """Take a turn in some environments; returns the caches of those not yet done, in the order of the inputs."""
         if self._begun:
             raise RolloutError(f"step called while {len(self._begun)} turns are under way: recv them first.")
         started = time.perf_counter()
-        self._send(all_env_inputs, together=True)
-        self._wait_for(len(self._begun), None)
-        return self._outputs(time.perf_counter() - started)
+        envs = self._send(all_env_inputs, together=True)
+        self._wait_for(len(envs), None)
+        return self._handed_out(envs, time.perf_counter() - started)
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         """Begin a turn in some environments; `recv` tells what it came to. Those that live here take theirs then."""
         self._send(inputs, together=False)
 
-    def _send(self, inputs: Sequence[Mapping[str, Any]], together: bool) -> None:
+    def _send(self, inputs: Sequence[Mapping[str, Any]], together: bool) -> list[EnvState]:
         self._check_open()
-        envs = self._check(inputs)
+        checked = self._check(inputs)
         self._fleet.settle(self.use_multiprocessing)
-        for env, asked in zip(envs, inputs, strict=True):
-            env.asked, env.blamed = _plain(asked), []
-            self._begun[env.env_id] = env
+        envs = []
+        for env_id, asked in checked.items():
+            env = self._begun[env_id] = self.envs[env_id]
+            env.asked, env.blamed, env.is_waiting = asked, [], False
+            envs.append(env)
         self._was_sent = True
         self._fleet.begin(envs, together)
+        return envs
 
     def recv(self, min_ready: int = 1, timeout: float | None = None) -> list[Cache]:
         """Wait until at least `min_ready` of the turns begun are taken, or all, or `timeout` seconds have passed.
@@ -112,12 +121,12 @@ class EnvStateManager:
                 f"min_ready is {min_ready}: expected 1 or more; timeout=0 is for a look without waiting."
             )
         self._wait_for(min_ready, timeout)
-        return self._outputs()
+        ready = self._taken - self._awaited
+        return self._handed_out([env for env_id, env in self._begun.items() if env_id in ready], None)
 
     async def step_async(self, inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """As `step`, but awaitable; any number may be under way at once, for different environments."""
-        self.send(inputs)
-        mine = {asked["env_id"]: self.envs[asked["env_id"]] for asked in inputs}
+        mine = {env.env_id: env for env in self._send(inputs, together=False)}
         self._awaited.update(mine)
         try:
             self._take_in(self._fleet.hear(0.0))
@@ -235,11 +244,11 @@ class EnvStateManager:
         if self.use_multiprocessing not in (True, False, "auto"):
             raise RolloutError(f"use_multiprocessing is {self.use_multiprocessing!r}: expected True, False or 'auto'.")
 
-    def _check(self, inputs: Sequence[Mapping[str, Any]]) -> list[EnvState]:
-        """The environments meant; any mistake is an error before anything is stepped."""
+    def _check(self, inputs: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
+        """The inputs by environment; any mistake is an error before anything is stepped."""
         if not isinstance(inputs, (list, tuple)):
             raise RolloutError(f"inputs are {short(inputs)}: expected a list of mappings with env_id and actions.")
-        envs: dict[int, EnvState] = {}
+        checked: dict[int, Mapping[str, Any]] = {}
         for asked in inputs:
             try:
                 env_id, actions = asked["env_id"], asked["actions"]
@@ -247,24 +256,33 @@ class EnvStateManager:
                 raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
             if type(env_id) is not int or not 0 <= env_id < len(self.envs):
                 raise RolloutError(f"env_id is {short(env_id)}: expected a number from 0 to {len(self.envs) - 1}.")
-            if not isinstance(actions, (list, tuple)) or [action for action in actions if not isinstance(action, str)]:
+            if not isinstance(actions, (list, tuple)):
                 raise RolloutError(f"actions of environment {env_id} are {short(actions)}: expected a list of texts.")
-            env = self.envs[env_id]
-            if env_id in envs:
+            for action in actions:
+                if type(action) is not str:
+                    asked = _plain(asked)
+                    break
+            if env_id in checked:
                 raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
-            if not env.history:
-                raise RolloutError(f"environment {env_id} has no episode yet: call reset first.")
-            if env.terminated:
-                raise RolloutError(f"the episode of environment {env_id} is over: leave it out, or call reset.")
-            if env_id in self._begun:
-                raise RolloutError(f"the turn of environment {env_id} is already under way: recv it first.")
-            envs[env_id] = env
-        return list(envs.values())
+            env = self.envs[env_id]
+            if not env.is_waiting:
+                raise RolloutError(self._why_not(env))
+            checked[env_id] = asked
+        return checked
+
+    def _why_not(self, env: EnvState) -> str:
+        """Why an environment cannot be asked for a turn."""
+        if not env.history:
+            return f"environment {env.env_id} has no episode yet: call reset first."
+        if env.terminated and env.env_id not in self._begun:
+            return f"the episode of environment {env.env_id} is over: leave it out, or call reset."
+        return f"the turn of environment {env.env_id} is already under way: recv it first."
 
     def _wait_for(self, count: int, timeout: float | None) -> None:
         """Wait until so many turns are taken, or all that are begun; those that somebody awaits aside."""
         end = None if timeout is None else time.monotonic() + timeout
-        while len(self._taken - self._awaited) < min(count, len(self._begun.keys() - self._awaited)):
+        count = min(count, len(self._begun.keys() - self._awaited))
+        while len(self._taken - self._awaited) < count:
             left = 3600.0 if end is None else end - time.monotonic()
             self._take_in(self._fleet.hear(max(left, 0.0)))
             if left <= 0:
@@ -275,31 +293,32 @@ class EnvStateManager:
             self._wake()  # somebody else may be waiting for one of these
         for env, turn in finished:
             self._taken.add(env.env_id)
-            asked, env.asked = env.asked, None
-            if asked is None:
+            if env.asked is None:
                 env.started(turn)
+                self._start_s[env.tag.name].append(turn.seconds)
             else:
-                env.stepped(asked, turn, self._penalty)
+                env.stepped(turn, self._penalty)
                 if turn.failure is None:
-                    self._turn_s.setdefault(env.tag.name, []).append(turn.seconds)
-
-    def _outputs(self, wall_s: float | None = None) -> list[Cache]:
-        """The caches of the turns taken that nobody awaits, in the order they were begun, of those not yet done."""
-        ready = self._taken - self._awaited
-        return self._handed_out([env for env_id, env in self._begun.items() if env_id in ready], wall_s)
+                    self._turn_s[env.tag.name].append(turn.seconds)
 
     def _handed_out(self, envs: Iterable[EnvState], wall_s: float | None) -> list[Cache]:
         """Close the books on the turns of these environments; what they cost tells where such should live."""
-        handed_out = list(envs)
-        for env in handed_out:
+        outputs = []
+        for env in envs:
             del self._begun[env.env_id]
             self._taken.discard(env.env_id)
-        turns, self._turn_s = self._turn_s, {}
+            env.is_waiting = not env.terminated
+            if env.is_waiting:
+                outputs.append(env.cache)
+        turns, self._turn_s = self._turn_s, defaultdict(list)
         self._fleet.placement.note_turns(turns)
         if self.use_multiprocessing == "auto" and turns:
-            so_far = max(len(env.executed) for env in self.envs)
-            self._fleet.placement.note_batch(turns, wall_s, so_far)
-        return [env.cache for env in handed_out if not env.terminated]
+            self._fleet.placement.note_batch(turns, wall_s, self._turns_so_far)
+        return outputs
+
+    def _turns_so_far(self) -> int:
+        """Of the longest episode."""
+        return max(len(env.executed) for env in self.envs)
 
     async def _until_something_is_said(self) -> None:
         """Wait for a worker to speak or to die; all who wait are woken together."""
@@ -324,7 +343,7 @@ class EnvStateManager:
 
 def _plain(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """The input with plain texts for actions, not of some class that a worker may not know."""
-    for action in asked["actions"]:
-        if type(action) is not str:
-            return {**asked, "actions": [str.__str__(each) for each in asked["actions"]]}
-    return asked
+    actions = asked["actions"]
+    if not all(isinstance(action, str) for action in actions):
+        raise RolloutError(f"actions of environment {asked['env_id']} are {short(actions)}: expected a list of texts.")
+    return {**asked, "actions": [str.__str__(action) for action in actions]}

@@ -1,14 +1,17 @@
 """Where environments live: measured, so that a batch is never slower than one environment after the other.
 
     in the main process      cheap ones: a message costs more than their turn
-    in the workers           dear ones, spread so that every worker has as much to do
+    in the workers           dear ones, spread so that every worker has as much to do, and enough to be woken for
 
 A batch in workers takes about  overhead + (time of all turns) / workers.  The overhead is measured too.
 """
 
-import os
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from statistics import median
 from typing import Literal
+
+from abreast.processes.worker import cores
 
 SMOOTHING = 0.3
 """Weight of a new measurement in a running mean."""
@@ -26,6 +29,10 @@ PATIENCE = 50
 """Batches within which playing episodes again, elsewhere, has to pay."""
 MESSAGE_S = 100e-6
 """First guess of the overhead of a batch, per worker."""
+SHARE_S = 200e-6
+"""Work a worker should have in a batch: for less, waking another costs more than it gains."""
+EPISODE = 10
+"""Turns an episode is taken to have, when it comes to sharing out what it costs to begin one."""
 
 Use = bool | Literal["auto"]
 
@@ -35,14 +42,17 @@ class Placement:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._parallelism = min(workers, os.cpu_count() or 1)
+        self._parallelism = min(workers, cores())
         self._turn_s: dict[str, float] = {}
+        self._start_s: dict[str, float] = {}
         self._overhead_s = MESSAGE_S * self._parallelism
         self._share: float | None = None
         self._settling = 0
         self._required_gain = GAIN
         self.dear: frozenset[str] = frozenset()
         """Tags that go to workers under auto."""
+        self.is_light = False
+        """Whether workers have so little to do that they answer in no time."""
 
     def note_turns(self, turns: Mapping[str, Sequence[float]]) -> None:
         """Take in the seconds of turns, by tag."""
@@ -51,7 +61,14 @@ class Placement:
             before = self._turn_s.get(tag, mean)
             self._turn_s[tag] = before + SMOOTHING * (mean - before)
 
-    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float | None, turns_so_far: int) -> None:
+    def note_starts(self, starts: Mapping[str, Sequence[float]]) -> None:
+        """Take in the seconds it took to begin episodes, by tag. The newest count: the first of all took imports, too."""
+        for tag, seconds in starts.items():
+            self._start_s[tag] = median(seconds)
+
+    def note_batch(
+        self, turns: Mapping[str, Sequence[float]], wall_s: float | None, turns_so_far: Callable[[], int]
+    ) -> None:
         """Take in a whole batch, and think again which tags should go to workers, or come back from them.
 
         `wall_s` is what the batch took, if it was waited for as a whole. Whoever moves in the middle of an episode has to
@@ -66,8 +83,9 @@ class Placement:
             return
         spent = sum(sum(turns[tag]) for tag in dear)
         expected = self._overhead_s + max(spent / self._parallelism, *(max(turns[tag]) for tag in dear))
-        is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * self._parallelism
-        if expected < self._required_gain * spent and spent - expected > WORTH_S and is_paid:
+        if expected >= self._required_gain * spent or spent - expected <= WORTH_S:
+            return
+        if turns_so_far() * spent < PATIENCE * (spent - expected) * self._parallelism:
             self.dear, self._share, self._settling = dear, None, SETTLING
 
     def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
@@ -91,17 +109,43 @@ class Placement:
             self._required_gain *= 0.7  # the next time workers have to promise more
 
     def spread(self, tags: Mapping[int, str], now: Mapping[int, int]) -> dict[int, int]:
-        """A worker for each environment, so that all have as much to do; nobody moves while that is nearly so."""
-        cost = {env_id: self._turn_s.get(tag, CHEAP_S) for env_id, tag in tags.items()}
-        loads = [0.0] * self.workers
-        for env_id, worker in now.items():
-            if env_id in tags:
-                loads[worker] += cost[env_id]
-        if tags.keys() <= now.keys() and max(loads) <= 1.2 * sum(loads) / self.workers + max(cost.values(), default=0):
-            return {env_id: now[env_id] for env_id in tags}
-        loads = [0.0] * self.workers
-        homes = {}
-        for env_id in sorted(tags, key=lambda env_id: (-cost[env_id], env_id)):
-            homes[env_id] = loads.index(min(loads))
-            loads[homes[env_id]] += cost[env_id]
+        """A worker for each environment, so that all have as much to do, and enough. Nobody moves if that is nearly so."""
+        costs = {env_id: self._cost(tag) for env_id, tag in tags.items()}
+        is_known = self._turn_s.keys() >= set(tags.values())
+        homes = {env_id: now[env_id] for env_id in tags if env_id in now}
+        if len(homes) < len(tags) or not self._is_fine(_loads(homes, costs), costs, is_known):
+            wanted = round(sum(costs.values()) / SHARE_S) if is_known else self.workers
+            homes = _share_out(costs, min(self.workers, max(wanted, 1)))
+        loads = _loads(homes, costs)
+        self.is_light = is_known and max(loads) <= 2 * SHARE_S and len(loads) < cores()
         return homes
+
+    def _is_fine(self, loads: Sequence[float], costs: Mapping[int, float], is_known: bool) -> bool:
+        """Whether workers with these loads are about as many as environments of these costs need, and their loads even."""
+        mean, most = sum(loads) / len(loads), min(self.workers, len(costs))
+        if max(loads) > 1.2 * mean + max(costs.values()):
+            return False
+        if not is_known:
+            return len(loads) == most
+        return (len(loads) == most or mean <= 2 * SHARE_S) and (len(loads) == 1 or mean >= SHARE_S / 2)
+
+    def _cost(self, tag: str) -> float:
+        """What a turn of it takes, with its share of what it takes to begin an episode."""
+        return self._turn_s.get(tag, CHEAP_S) + self._start_s.get(tag, 0.0) / EPISODE
+
+
+def _loads(homes: Mapping[int, int], costs: Mapping[int, float]) -> list[float]:
+    """What each worker that has something to do has to do."""
+    loads: defaultdict[int, float] = defaultdict(float)
+    for env_id, worker in homes.items():
+        loads[worker] += costs[env_id]
+    return list(loads.values())
+
+
+def _share_out(costs: Mapping[int, float], workers: int) -> dict[int, int]:
+    """The dearest first, each to the worker that has least to do."""
+    loads, homes = [0.0] * workers, {}
+    for env_id in sorted(costs, key=lambda env_id: (-costs[env_id], env_id)):
+        homes[env_id] = loads.index(min(loads))
+        loads[homes[env_id]] += costs[env_id]
+    return homes

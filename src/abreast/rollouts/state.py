@@ -41,6 +41,8 @@ class EnvState:
     """Whether it is there in the state it should be in."""
     asked: Mapping[str, Any] | None = None
     """The input of the turn under way."""
+    is_waiting: bool = False
+    """Whether it can be asked for a turn: its episode has begun, is not over, and what came of its last turn was told."""
     blamed: list[Death] = field(default_factory=list)
     """Deaths of workers over that turn."""
     doom: str | None = None
@@ -66,7 +68,7 @@ class EnvState:
         """A new episode; nothing is known of it yet."""
         self.serial += 1
         self.seed, self.executed, self.digest = seed, [], None
-        self.is_there, self.asked, self.blamed, self.doom = False, None, [], None
+        self.is_there, self.is_waiting, self.asked, self.blamed, self.doom = False, False, None, [], None
         self.tally, self.terminated, self.truncated = Tally(), False, False
         self.actions_left = self.tag.budget
         self.cache = {
@@ -79,43 +81,37 @@ class EnvState:
 
     def started(self, turn: Turn) -> None:
         """Take in the first state, or that there is none."""
-        if turn.failure is not None:
-            self.terminated = self.truncated = True
-            self.actions_left = 0
         self._show(turn.state)
         if turn.failure is not None:
-            self.cache["history"][-1]["info"] = {"success": False, "error": turn.failure}
-
-    def stepped(self, asked: Mapping[str, Any], turn: Turn, penalty: float) -> None:
-        """Take in a turn: budget, penalty, end of the episode, history."""
-        history, given, used = self.cache["history"], len(asked["actions"]), len(turn.executed)
-        self._count(turn, given)
-        self.executed.append(turn.executed)
-        self.actions_left -= used or 1  # a turn without a valid action costs too, or an episode might never end
-        state, info = turn.state, turn.info
-        if turn.failure is not None:
-            state, info = history[-1]["state"], {"success": False, "error": turn.failure}
             self.terminated = self.truncated = True
-        elif turn.dropped or not used:
+            self.actions_left = self.history[-1]["actions_left"] = 0
+            self.history[-1]["info"] = {"success": False, "error": turn.failure}
+
+    def stepped(self, turn: Turn, penalty: float) -> None:
+        """Take in the turn it was asked for: budget, penalty, end of the episode, history."""
+        state, reward, info, names, executed, dropped, refused, done, failure, seconds = turn
+        asked, self.asked = self.asked, None
+        assert asked is not None, "a turn was asked for"
+        history, given, used = self.cache["history"], len(asked["actions"]), len(executed)
+        self.tally.count(reward, given, dropped + refused, seconds)
+        self.executed.append(executed)
+        self.actions_left -= used or 1  # a turn without a valid action costs too, or an episode might never end
+        if failure is not None:
+            state, info = history[-1]["state"], {"success": False, "error": failure}
+            self.terminated = self.truncated = True
+        elif dropped or not used:
             self.cache["penalty"] -= penalty
-        if not self.terminated and (turn.done or not self.actions_left):
+        if (done or not self.actions_left) and not self.terminated:
             self.terminated = True
-            self.truncated = not (turn.done and info.get("success", False))
+            self.truncated = not (done and info.get("success", False))
             self.tally.success = not self.truncated
         entry = history[-1]
-        entry["actions"] = list(turn.names)
-        entry["reward"] = turn.reward
+        entry["actions"] = list(names)
+        entry["reward"] = reward
         entry["info"] = info
         entry["llm_response"] = asked.get("llm_response", "")
         entry["llm_raw_response"] = asked.get("llm_raw_response", "")
         self._show(state)
-
-    def _count(self, turn: Turn, given: int) -> None:
-        tally = self.tally
-        tally.reward += turn.reward
-        tally.seconds.append(turn.seconds)
-        tally.given += given or 1
-        tally.invalid += turn.dropped + turn.refused if given else 1
 
     def _show(self, state: State) -> None:
         """Add what is seen now to the history."""

@@ -24,6 +24,13 @@ class Tally:
     seconds: list[float] = field(default_factory=list)
     """Of each turn."""
 
+    def count(self, reward: float, given: int, invalid: int, seconds: float) -> None:
+        """Add a turn."""
+        self.reward += reward
+        self.seconds.append(seconds)
+        self.given += given or 1
+        self.invalid += invalid if given else 1
+
 
 class Ended(NamedTuple):
     """An episode, as far as it has come."""

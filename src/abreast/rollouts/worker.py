@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import select
 import sys
 import time
 from collections.abc import Callable
@@ -11,12 +12,14 @@ from functools import partial
 from typing import Any
 
 from abreast.processes.memory import SharedBlock
-from abreast.processes.worker import Connection, Ready, Stop
+from abreast.processes.worker import Connection, Ready, Stop, look_out
 from abreast.rollouts.episode import Episode
 from abreast.rollouts.messages import Answer, Orders, Turn
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""
+LOOK_OUT_S = 200e-6
+"""Who is asked for little is asked again soon: it pays to look out for that so long, as to be woken takes 50 µs."""
 NOBODY = -1
 IMPORT_S = 60.0
 """How much longer than a turn it may take to import what an environment needs."""
@@ -55,9 +58,14 @@ def rollout_worker(connection: Connection, seat: Seat) -> None:
     episodes: dict[int, Episode] = {}
     seat.turn_to(NOBODY)
     connection.send(Ready())
-    while not isinstance(orders := connection.recv(), Stop):
-        _obey(orders, episodes, seat, connection)
+    poller = select.poll()
+    poller.register(connection, select.POLLIN)
+    while not isinstance(message := connection.recv(), Stop):
+        began = time.perf_counter()
+        _obey(Orders._make(message), episodes, seat, connection)
         seat.turn_to(NOBODY)
+        if time.perf_counter() - began < LOOK_OUT_S:
+            look_out(partial(poller.poll, 0), LOOK_OUT_S)
     for episode in episodes.values():
         episode.close()
 

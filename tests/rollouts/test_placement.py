@@ -1,0 +1,62 @@
+"""Where environments go, given what their turns cost."""
+
+import pytest
+
+from abreast.rollouts.placement import SHARE_S, Placement
+
+COUNT, WORKERS = 16, 4
+
+
+def spread(placement, now=None, tags=("A",)):
+    return placement.spread({env_id: tags[env_id % len(tags)] for env_id in range(COUNT)}, now or {})
+
+
+def measured(turn_s, start_s=0.0):
+    placement = Placement(WORKERS)
+    placement.note_turns({"A": [turn_s]})
+    placement.note_starts({"A": [start_s]})
+    return placement
+
+
+def loads(homes):
+    return sorted(list(homes.values()).count(worker) for worker in set(homes.values()))
+
+
+def test_what_is_not_yet_known_is_spread_over_all():
+    assert loads(spread(Placement(WORKERS))) == [4, 4, 4, 4]
+
+
+@pytest.mark.parametrize(
+    ("turn_s", "expected"),
+    [(1e-6, [16]), (SHARE_S / COUNT, [16]), (2 * SHARE_S / COUNT, [8, 8]), (SHARE_S, [4] * 4), (1.0, [4] * 4)],
+)
+def test_as_many_workers_as_there_is_work_for(turn_s, expected):
+    assert loads(spread(measured(turn_s))) == expected
+
+
+def test_what_is_dear_to_begin_is_spread_however_cheap_its_turns():
+    assert loads(spread(measured(1e-6, start_s=0.01))) == [4, 4, 4, 4]
+
+
+def test_nobody_moves_for_little():
+    homes = spread(measured(2 * SHARE_S / COUNT))
+    for turn_s in (1.2 * SHARE_S / COUNT, 3.5 * SHARE_S / COUNT):
+        assert spread(measured(turn_s), homes) == homes
+    for turn_s in (0.5 * SHARE_S / COUNT, 5 * SHARE_S / COUNT):
+        assert loads(spread(measured(turn_s), homes)) != loads(homes)
+
+
+def test_one_dear_environment_has_a_worker_for_itself():
+    placement = measured(0.001)
+    placement.note_turns({"B": [0.1]})
+    tags = {env_id: "B" if env_id == 5 else "A" for env_id in range(COUNT)}
+    homes = placement.spread(tags, {})
+    assert [env_id for env_id, worker in homes.items() if worker == homes[5]] == [5]
+
+
+def test_answers_are_expected_at_once_only_of_few_workers_with_little_to_do(monkeypatch):
+    monkeypatch.setattr("abreast.rollouts.placement.cores", lambda: 2)
+    for turn_s, expected in ((1e-6, True), (3 * SHARE_S / COUNT, False), (0.1, False)):
+        placement = measured(turn_s)
+        spread(placement)
+        assert placement.is_light == expected, turn_s
