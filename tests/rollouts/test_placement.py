@@ -60,3 +60,46 @@ def test_answers_are_expected_at_once_only_of_few_workers_with_little_to_do(monk
         placement = measured(turn_s)
         spread(placement)
         assert placement.is_light == expected, turn_s
+
+
+# ---- auto
+
+
+def play(placement, turn_s, wall_s, batches=40):
+    placement.begin_episodes()
+    for taken in range(batches):
+        turns = {"A": [turn_s] * COUNT}
+        placement.note_turns(turns)
+        placement.note_batch(turns, wall_s, lambda taken=taken: taken)
+
+
+def auto(monkeypatch):
+    monkeypatch.setattr("abreast.rollouts.placement.cores", lambda: 4)
+    return Placement(WORKERS)
+
+
+def test_dear_environments_go_to_workers_and_stay_though_a_batch_now_and_then_is_slow(monkeypatch):
+    placement = auto(monkeypatch)
+    for _ in range(5):
+        play(placement, 0.001, wall_s=0.005)
+        play(placement, 0.001, wall_s=0.1, batches=2)
+        assert placement.dear == {"A"}
+
+
+def test_what_is_not_worth_it_comes_back_with_a_reset_and_is_tried_again_after_many(monkeypatch):
+    placement = auto(monkeypatch)
+    play(placement, 0.001, wall_s=0.02)
+    assert placement.dear == {"A"}  # nobody moves in mid-episode
+    play(placement, 0.001, wall_s=0.02, batches=1)
+    assert not placement.dear
+    resets = 0
+    while not placement.dear:
+        play(placement, 0.001, wall_s=0.016)
+        resets += 1
+    assert 5 < resets < 50
+
+
+def test_cheap_environments_stay_here(monkeypatch):
+    placement = auto(monkeypatch)
+    play(placement, 20e-6, wall_s=COUNT * 20e-6)
+    assert not placement.dear

@@ -8,6 +8,7 @@ A batch in workers takes about  overhead + (time of all turns) / workers.  The o
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
@@ -25,6 +26,10 @@ WORTH_S = 0.0003
 """A batch has to gain this much for workers to be started."""
 SETTLING = 3
 """Batches after a move that tell nothing about those to come."""
+ENOUGH = 20
+"""Batches in workers that tell whether these are worth it."""
+FORGETTING = 0.1
+"""How much of a bad experience with workers is forgotten with every reset."""
 PATIENCE = 50
 """Batches within which playing episodes again, elsewhere, has to pay."""
 MESSAGE_S = 100e-6
@@ -37,6 +42,18 @@ EPISODE = 10
 Use = bool | Literal["auto"]
 
 
+@dataclass
+class _Past:
+    """What batches in workers took together."""
+
+    batches: int = 0
+    wall_s: float = 0.0
+    alone_s: float = 0.0
+    """What they would have taken one environment after the other …"""
+    best_s: float = 0.0
+    """… and in workers without any overhead."""
+
+
 class Placement:
     """Measures turns and batches; says which tags go to workers, and who goes where."""
 
@@ -46,7 +63,7 @@ class Placement:
         self._turn_s: dict[str, float] = {}
         self._start_s: dict[str, float] = {}
         self._overhead_s = MESSAGE_S * self._parallelism
-        self._share: float | None = None
+        self._past = _Past()
         self._settling = 0
         self._required_gain = GAIN
         self.dear: frozenset[str] = frozenset()
@@ -86,27 +103,31 @@ class Placement:
         if expected >= self._required_gain * spent or spent - expected <= WORTH_S:
             return
         if turns_so_far() * spent < PATIENCE * (spent - expected) * self._parallelism:
-            self.dear, self._share, self._settling = dear, None, SETTLING
+            self.dear, self._past, self._settling = dear, _Past(), SETTLING
 
     def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
-        """Whether workers were worth it; if not, environments come back with the next reset."""
-        in_workers = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
-        if sum(in_workers) <= 0:
-            return
+        """Keep what a batch in workers took."""
+        abroad = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
         if self._settling:  # workers start, environments are rebuilt
             self._settling -= 1
-            return
-        spent, alone = sum(in_workers), sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
-        overhead = wall_s - alone - max(spent / self._parallelism, *in_workers)
-        self._overhead_s += SMOOTHING * (max(overhead, 0.0) - self._overhead_s)
-        share = wall_s / (spent + alone)
-        self._share = share if self._share is None else self._share + SMOOTHING * (share - self._share)
+        elif abroad:
+            here = sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
+            self._past.batches += 1
+            self._past.wall_s += wall_s
+            self._past.alone_s += here + sum(abroad)
+            self._past.best_s += here + max(sum(abroad) / self._parallelism, *abroad)
 
     def begin_episodes(self) -> None:
-        """All environments are about to be reset: the time to take back what was not worth it."""
-        if self._share is not None and self._share > LOSS:
-            self.dear, self._share = frozenset(), None
-            self._required_gain *= 0.7  # the next time workers have to promise more
+        """All environments are about to be reset, so moving is free: the time to take back what was not worth it."""
+        if not self.dear:  # a bad moment of the machine is forgotten in the end
+            self._overhead_s += FORGETTING * (MESSAGE_S * self._parallelism - self._overhead_s)
+            self._required_gain += FORGETTING * (GAIN - self._required_gain)
+        elif self._past.batches >= ENOUGH:
+            past, self._past = self._past, _Past()
+            self._overhead_s = max(past.wall_s - past.best_s, 0.0) / past.batches
+            if past.wall_s > LOSS * past.alone_s:
+                self.dear = frozenset()
+                self._required_gain *= 0.8  # the next time workers have to promise more
 
     def spread(self, tags: Mapping[int, str], now: Mapping[int, int]) -> dict[int, int]:
         """A worker for each environment, so that all have as much to do, and enough. Nobody moves if that is nearly so."""

@@ -52,11 +52,13 @@ class WorkerPool:
         """The worker has nothing left to do."""
         self._supervisor.rest(worker)
 
-    def receive(self, wait_s: float, soon: bool) -> list[Answer]:
+    def receive(self, wait_s: float, soon: bool = False, last: int | None = None) -> list[Answer]:
         """What workers have answered within `wait_s` seconds; returns as soon as there is something, or one was replaced.
 
-        `soon`: it is expected at once.
+        `soon`: it is expected at once; `last`: it is of no use before this worker has answered.
         """
+        if last is not None and not soon:
+            self._supervisor.sleep_until_heard(last, wait_s)
         heard = self._supervisor.receive(wait_s, LOOK_OUT_S if soon else 0.0)
         for worker, _ in heard:
             self._idle_deaths[worker] = self._supervisor.restarts[worker] = 0

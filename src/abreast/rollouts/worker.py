@@ -63,7 +63,6 @@ def rollout_worker(connection: Connection, seat: Seat) -> None:
     while not isinstance(message := connection.recv(), Stop):
         began = time.perf_counter()
         _obey(Orders._make(message), episodes, seat, connection)
-        seat.turn_to(NOBODY)
         if time.perf_counter() - began < LOOK_OUT_S:
             look_out(partial(poller.poll, 0), LOOK_OUT_S)
     for episode in episodes.values():
@@ -79,6 +78,7 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
             make, config = pickle.loads(recipe)
             episodes[env_id] = Episode(make, config, partial(seat.turn_to, env_id))
     answers: list[Answer] = []
+    due: list[Episode] = []
     flushed = time.perf_counter()
     work: list[tuple[Callable[..., Turn], Any]] = [(Episode.start, order) for order in orders.starts]
     work += [(Episode.take, order) for order in orders.takes]
@@ -92,11 +92,16 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
             _send(connection, answers)  # before a turn that may take long
             answers, flushed = [], time.perf_counter()
         turn = do(episode, *what)
-        if orders.verify or turn.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
+        if orders.verify:
             episode.take_digest()
+        elif turn.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
+            due.append(episode)
         answers.append((env_id, serial, len(episode.executed), (*turn,), episode.known_digest))
     if answers:
         _send(connection, answers)
+    seat.turn_to(NOBODY)
+    for episode in due:  # nobody waits any more; they go with the next answers
+        episode.take_digest()
 
 
 def _send(connection: Connection, answers: list[Answer]) -> None:
