@@ -136,13 +136,14 @@ def step_one(data: bytes) -> bytes:
 
 
 def compare(batches: dict[str, Callable[[], Any]], seconds: float, repeats: int) -> dict[str, list[float]]:
-    """Batches per second of each, in turns."""
+    """Batches per second of each, in turns, in another order every time: who comes after whom makes a difference of 10 %."""
     rates: dict[str, list[float]] = {name: [] for name in batches}
+    chance = random.Random(0)
     for _ in range(repeats):
-        for name, batch in batches.items():
+        for name in chance.sample(list(batches), len(batches)):
             count, started = 0, time.perf_counter()
             while (spent := time.perf_counter() - started) < seconds:
-                batch()
+                batches[name]()
                 count += 1
             rates[name].append(count / spent)
     return rates

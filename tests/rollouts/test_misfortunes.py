@@ -93,16 +93,6 @@ def test_a_death_by_any_signal_is_told(number, caplog):
     assert ("SIGABRT" if number == signal.SIGABRT else f"signal {int(number)}") in caplog.text
 
 
-@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="Linux only")
-@pytest.mark.parametrize("pinned", [True, False])
-def test_workers_stay_on_a_core_each_unless_told_otherwise(pinned):
-    mine = os.sched_getaffinity(0)
-    with EnvStateManager(workers(["Calm"], [2], CALM, pin_workers=pinned)) as manager:
-        manager.reset(seed=0)
-        cores = [os.sched_getaffinity(pid) for pid in manager.worker_pids]
-    assert cores == [{sorted(mine)[number % len(mine)]} for number in range(2)] if pinned else cores == [mine] * 2
-
-
 # ---- answers of another time
 
 

@@ -136,16 +136,6 @@ class Supervisor:
                 return []
         return []
 
-    def sleep_until_heard(self, number: int, wait_s: float) -> None:
-        """Sleep until this worker has said something or is gone, for `wait_s` seconds at most, whatever others say.
-
-        To be woken by each of several workers costs those that are still at work: this process gets one of their cores.
-        """
-        if number in self._children and not self._early:
-            child = self._children[number]
-            sources: list[Any] = [child.line, child.sentinel]
-            connections.wait(sources, min(wait_s, LOOK_S))
-
     # ---- inside
 
     def _adopt(self, number: int, child: Child) -> None:

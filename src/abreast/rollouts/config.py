@@ -100,8 +100,6 @@ class ManagerConfig(Section):
     """Seconds one environment's turn may take in a worker before the worker is killed; none: any time."""
     start_method: StartMethod = "forkserver"
     """How worker processes are started."""
-    pin_workers: bool = True
-    """Whether each worker stays on one core. A kernel that wakes them all on one costs a third of the speed; Linux only."""
     worker_memory_mb: int | None = Field(None, ge=1)
     """Memory a worker may allocate; what asks for more fails, and is reported as any other failure. None: no limit."""
     train: GroupsConfig = Field(default_factory=lambda: _groups(8, 16))

@@ -50,7 +50,6 @@ class Fleet:
         self._here: deque[EnvState] = deque()
         """Those whose turn is to be taken here."""
         self._finished: Finished = []
-        self._is_together = False
         self._disagreement: RolloutError | None = None
         self._settled_for: Any = None
         self._some_are_abroad = False
@@ -73,7 +72,6 @@ class Fleet:
         `together`: nobody wants any of these turns before all of them are taken.
         """
         orders: dict[int, Orders] = {}
-        self._is_together = together
         for env in envs:
             if env.home == MAIN or env.doom is not None:
                 self._here.append(env)
@@ -94,9 +92,7 @@ class Fleet:
             self._finished.append((env, self._take_here(env)))
             self._here.popleft()  # not before: if this is interrupted, the turn is still to be taken
         if self._expected:
-            last = next(reversed(self._busy), None) if self._is_together else None
-            answers = self._workers().receive(0.0 if self._finished else wait_s, self.placement.is_light, last)
-            for answer in answers:
+            for answer in self._workers().receive(0.0 if self._finished else wait_s, self.placement.is_light):
                 self._note(answer)
         if self._disagreement is not None:
             disagreement, self._disagreement = self._disagreement, None

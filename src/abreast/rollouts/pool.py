@@ -52,13 +52,11 @@ class WorkerPool:
         """The worker has nothing left to do."""
         self._supervisor.rest(worker)
 
-    def receive(self, wait_s: float, soon: bool = False, last: int | None = None) -> list[Answer]:
+    def receive(self, wait_s: float, soon: bool) -> list[Answer]:
         """What workers have answered within `wait_s` seconds; returns as soon as there is something, or one was replaced.
 
-        `soon`: it is expected at once; `last`: it is of no use before this worker has answered.
+        `soon`: it is expected at once.
         """
-        if last is not None and not soon:
-            self._supervisor.sleep_until_heard(last, wait_s)
         heard = self._supervisor.receive(wait_s, LOOK_OUT_S if soon else 0.0)
         for worker, _ in heard:
             self._idle_deaths[worker] = self._supervisor.restarts[worker] = 0
@@ -75,7 +73,7 @@ class WorkerPool:
 
     def _make(self, number: int) -> Child:
         self._at_death[number] = int(self._block["at"][number])
-        seat = Seat(number, self._block, self._config.pin_workers, self._config.worker_memory_mb)
+        seat = Seat(number, self._block, self._config.worker_memory_mb)
         return Child(
             f"rollout worker {number}",
             rollout_worker,

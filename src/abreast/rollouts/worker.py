@@ -33,16 +33,12 @@ class Seat:
 
     number: int
     block: SharedBlock
-    is_pinned: bool
     memory_mb: int | None
 
     def take(self) -> None:
         """Prepare this process for its work."""
         if sys.platform == "linux":
             _give_way()
-            if self.is_pinned:
-                cores = sorted(os.sched_getaffinity(0))
-                os.sched_setaffinity(0, {cores[self.number % len(cores)]})
             if self.memory_mb is not None:
                 _limit_memory(self.memory_mb)
 
