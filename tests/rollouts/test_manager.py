@@ -212,7 +212,8 @@ def test_use_multiprocessing_may_be_changed_in_the_middle_of_an_episode():
 
 @pytest.mark.xdist_group("rollouts")
 def test_workers_and_environments_are_kept_over_resets():
-    config = settings(["Counting"], [4], 1, COUNTING, use_multiprocessing=True, max_workers=2)
+    custom = villain("Counting", seconds=0.002)  # which is worth two workers
+    config = settings(["Counting"], [4], 1, custom, use_multiprocessing=True, max_workers=2)
     with EnvStateManager(config) as manager:
         manager.reset()
         pids = manager.worker_pids
