@@ -103,3 +103,11 @@ def test_cheap_environments_stay_here(monkeypatch):
     placement = auto(monkeypatch)
     play(placement, 20e-6, wall_s=COUNT * 20e-6)
     assert not placement.dear
+
+
+def test_what_becomes_dear_later_follows_with_the_next_reset(monkeypatch):
+    placement = auto(monkeypatch)
+    play(placement, 0.001, wall_s=0.005)
+    placement.note_turns({"B": [0.002], "C": [1e-6]})
+    placement.begin_episodes()
+    assert placement.dear == {"A", "B"}

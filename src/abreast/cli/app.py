@@ -43,6 +43,9 @@ def run(arguments: list[str]) -> int:
         return 130
     except AbreastError as error:
         return _complain(str(error))
+    except OSError as error:  # a full disk, a folder that may not be written to
+        where = f" ({error.filename})" if error.filename else ""
+        return _complain(f"{error.strerror or error}{where}: what was written until now is kept.")
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
             return _complain(f"{error.format_message()} `abreast --help` shows what there is.")

@@ -118,16 +118,20 @@ class Placement:
             self._past.best_s += here + max(sum(abroad) / self._parallelism, *abroad)
 
     def begin_episodes(self) -> None:
-        """All environments are about to be reset, so moving is free: the time to take back what was not worth it."""
+        """All are about to be reset, so moving is free: what was not worth it comes back, what has become dear goes."""
         if not self.dear:  # a bad moment of the machine is forgotten in the end
             self._overhead_s += FORGETTING * (MESSAGE_S * self._parallelism - self._overhead_s)
             self._required_gain += FORGETTING * (GAIN - self._required_gain)
-        elif self._past.batches >= ENOUGH:
-            past, self._past = self._past, _Past()
-            self._overhead_s = max(past.wall_s - past.best_s, 0.0) / past.batches
-            if past.wall_s > LOSS * past.alone_s:
-                self.dear = frozenset()
-                self._required_gain *= 0.8  # the next time workers have to promise more
+        elif self._past.batches < ENOUGH or self._was_worth_it():
+            self.dear |= {tag for tag, seconds in self._turn_s.items() if seconds > CHEAP_S}
+        else:
+            self.dear = frozenset()
+            self._required_gain *= 0.8  # the next time workers have to promise more
+
+    def _was_worth_it(self) -> bool:
+        past, self._past = self._past, _Past()
+        self._overhead_s = max(past.wall_s - past.best_s, 0.0) / past.batches
+        return past.wall_s <= LOSS * past.alone_s
 
     def spread(self, tags: Mapping[int, str], now: Mapping[int, int]) -> dict[int, int]:
         """A worker for each environment, so that all have as much to do, and enough. Nobody moves if that is nearly so."""
