@@ -8,7 +8,7 @@ COUNT, WORKERS = 16, 4
 
 
 def spread(placement, now=None, tags=("A",)):
-    return placement.spread({env_id: tags[env_id % len(tags)] for env_id in range(COUNT)}, now or {})
+    return placement.spread({env_id: tags[env_id % len(tags)] for env_id in range(COUNT)}, now or {}, set())
 
 
 def measured(turn_s, start_s=0.0):
@@ -50,7 +50,7 @@ def test_one_dear_environment_has_a_worker_for_itself():
     placement = measured(0.001)
     placement.note_turns({"B": [0.1]})
     tags = {env_id: "B" if env_id == 5 else "A" for env_id in range(COUNT)}
-    homes = placement.spread(tags, {})
+    homes = placement.spread(tags, {}, set())
     assert [env_id for env_id, worker in homes.items() if worker == homes[5]] == [5]
 
 
@@ -59,7 +59,7 @@ def test_answers_are_expected_at_once_only_of_few_workers_with_little_to_do(monk
     for turn_s, expected in ((1e-6, True), (3 * SHARE_S / COUNT, False), (0.1, False)):
         placement = measured(turn_s)
         spread(placement)
-        assert placement.is_light == expected, turn_s
+        assert placement.answers_soon == expected, turn_s
 
 
 # ---- auto
@@ -70,7 +70,7 @@ def play(placement, turn_s, wall_s, batches=40):
     for taken in range(batches):
         turns = {"A": [turn_s] * COUNT}
         placement.note_turns(turns)
-        placement.note_batch(turns, wall_s, lambda taken=taken: taken)
+        placement.note_batch(turns, wall_s, taken)
 
 
 def auto(monkeypatch):

@@ -17,7 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import WorkerError
-from abreast.processes.worker import Child, Failed, Ready, RemoteTraceback, look_out
+from abreast.processes.cores import look_out
+from abreast.processes.worker import Child, Failed, Ready, RemoteTraceback
 
 log = logging.getLogger("abreast")
 
@@ -112,14 +113,19 @@ class Supervisor:
         """The worker has nothing left to do: its silence means nothing."""
         self._busy.pop(number, None)
 
-    def receive(self, wait_s: float, look_out_s: float = 0.0) -> list[tuple[int, Any]]:
-        """What workers have said within `wait_s` seconds; returns as soon as there is something, or one was replaced.
+    def wait(self, wait_s: float, soon: bool) -> None:
+        """Wait until there is something to `receive`, for about `wait_s` seconds at most; `soon`: it is expected at once.
 
-        For the first `look_out_s` seconds it looks again and again instead of sleeping: to be woken takes longer than a
-        quick answer does.
+        Nothing is lost if this is interrupted.
         """
+        if soon:
+            look_out(lambda: self._early or self._selector.select(0.0))
+        if not self._early:
+            self._selector.select(max(0.0, min(LOOK_S, wait_s)))
+
+    def receive(self, wait_s: float) -> list[tuple[int, Any]]:
+        """What workers have said within `wait_s` seconds; returns as soon as there is something, or one was replaced."""
         end = time.monotonic() + wait_s
-        look_out(lambda: self._early or self._selector.select(0.0), min(look_out_s, wait_s))
         self._replaced_one = False
         while self._children:
             now = time.monotonic()

@@ -14,7 +14,6 @@ import os
 import signal
 import sys
 import threading
-import time
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
@@ -136,16 +135,14 @@ class Child:
             if self._process.is_alive():
                 self._process.terminate()
                 self._process.join(1.0)
-            self.kill()
-        self.line.close()
+        self.kill()
 
     def kill(self) -> None:
         """End it at once. (A thread cannot be killed: it ends with its connection.)"""
-        if self.as_thread:
-            self.line.close()
-        elif self._process.is_alive():
+        if not self.as_thread and self._process.is_alive():
             self._process.kill()
             self._process.join(5)
+        self.line.close()
 
 
 _preload: list[str] = []
@@ -217,18 +214,6 @@ def _die_with_parent() -> None:
     assert parent is not None
     parent.join()
     os._exit(1)
-
-
-def look_out(is_there: Callable[[], Any], for_s: float) -> None:
-    """Look again and again whether something is there, for so many seconds at most; others on this core come first."""
-    end = time.perf_counter() + for_s
-    while time.perf_counter() < end and not is_there():
-        os.sched_yield()
-
-
-def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def comes_from_main(*things: Any) -> bool:

@@ -46,8 +46,8 @@ class Episode:
 
         `must_be` is the digest it came by the first time: one that does not come by it again is another episode.
         """
-        self._seed, self.executed, self._must_be = seed, list(executed), must_be
-        self.known_digest = None
+        self._seed, self.executed = seed, list(executed)
+        self._must_be = self.known_digest = must_be
         started = time.perf_counter()
         try:
             info = self._begin()
@@ -126,8 +126,10 @@ class Episode:
         for part in [self._state] if isinstance(self._state, str) else self._state:
             digest.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part.tobytes())
         stream = getattr(getattr(self._env, "unwrapped", self._env), "_np_random", None)
-        if stream is not None:
+        if isinstance(stream, np.random.Generator):
             digest.update(pickle.dumps(stream.bit_generator.state))
+        elif isinstance(stream, np.random.RandomState):  # of an environment of old
+            digest.update(pickle.dumps(stream.get_state()))
         return digest.digest()
 
     def _execute(self, actions: list[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:

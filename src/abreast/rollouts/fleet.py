@@ -14,8 +14,9 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import RolloutError
+from abreast.processes.cores import cores
 from abreast.processes.supervisor import Death
-from abreast.processes.worker import comes_from_main, cores
+from abreast.processes.worker import comes_from_main
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episode import Episode
 from abreast.rollouts.messages import Answer, Orders, Turn
@@ -23,12 +24,12 @@ from abreast.rollouts.placement import Placement, Use
 from abreast.rollouts.pool import WorkerPool
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.state import MAIN, EnvState
+from abreast.rollouts.whole import Whole
 
 log = logging.getLogger("abreast")
 
 DEATHS, SILENCES = 3, 2
 """How often a worker may die, or fall silent, over one and the same turn of an environment before that is given up."""
-Finished = list[tuple[EnvState, Turn]]
 
 
 class Fleet:
@@ -36,6 +37,8 @@ class Fleet:
 
     def __init__(self, envs: Sequence[EnvState], config: ManagerConfig, verify: bool) -> None:
         self._envs, self._config, self._verify = envs, config, verify
+        self.whole = Whole()
+        """Around whatever is written down of turns, here and in the manager."""
         self.verified_turns = 0
         self._staying = _staying(envs, config.sequential_env_types)
         workers = min(config.max_workers or min(8, cores()), len(envs))
@@ -49,10 +52,20 @@ class Fleet:
         """Workers, and how many turns each still has to take."""
         self._here: deque[EnvState] = deque()
         """Those whose turn is to be taken here."""
-        self._finished: Finished = []
+        self.finished: list[tuple[EnvState, Turn]] = []
+        """Turns that are taken and not yet written down."""
         self._disagreement: RolloutError | None = None
         self._settled_for: Any = None
         self._some_are_abroad = False
+
+    def start_over(self) -> None:
+        """Forget everything but the measurements: an interrupt has left nothing that can be trusted."""
+        self.abandon()
+        self.close()
+        for env in self._envs:
+            env.home, env.is_built, env.is_there = MAIN, False, False
+        self._settled_for, self._some_are_abroad = None, False
+        self.whole.mend()
 
     def close(self) -> None:
         """End the workers and close the environments."""
@@ -76,29 +89,32 @@ class Fleet:
             if env.home == MAIN or env.doom is not None:
                 self._here.append(env)
             else:
-                workers = self._workers()  # which may fail, or be interrupted: before anything is noted down
                 if env.home not in orders:
                     orders[env.home] = Orders([], [], [], together, self._verify)
                 _put_orders(env, orders[env.home])
                 self._expected[env.env_id] = (len(env.executed) + (env.asked is not None), env.home)
                 self._busy[env.home] = self._busy.get(env.home, 0) + 1
         for worker, each in orders.items():
-            workers.order(worker, each)
+            self._workers().order(worker, each)
 
-    def hear(self, wait_s: float) -> Finished:
-        """Turns taken since the last call. Takes those that are to be taken here; else waits for the first of a worker."""
+    def hear(self, wait_s: float) -> None:
+        """Take the turns that are to be taken here; else wait for those of workers. Those taken are then in `finished`."""
         while self._here:
             env = self._here[0]
-            self._finished.append((env, self._take_here(env)))
-            self._here.popleft()  # not before: if this is interrupted, the turn is still to be taken
+            turn = self._take_here(env)  # if this is interrupted, the turn is still to be taken
+            with self.whole:
+                self.finished.append((env, turn))
+                self._here.popleft()
+                env.is_there = True
         if self._expected:
-            for answer in self._workers().receive(0.0 if self._finished else wait_s, self.placement.is_light):
-                self._note(answer)
+            if not self.finished:
+                self._workers().wait(wait_s, self.placement.answers_soon)
+            with self.whole:
+                for answer in self._workers().receive():
+                    self._note(answer)
         if self._disagreement is not None:
             disagreement, self._disagreement = self._disagreement, None
             raise disagreement
-        finished, self._finished = self._finished, []
-        return finished
 
     def abandon(self) -> None:
         """Nobody wants to know any more of the turns under way; what is said of them will not be heard."""
@@ -108,11 +124,11 @@ class Fleet:
         self._busy.clear()
         self._expected.clear()
         self._here.clear()
-        self._finished.clear()
+        self.finished.clear()
 
     def _take_here(self, env: EnvState) -> Turn:
         started = None if env.is_there else self._start_here(env)
-        env.is_there = False  # until the turn is taken: an interrupted one leaves a state that nobody knows
+        env.is_there = False  # an interrupted turn leaves a state that nobody knows
         if env.doom is not None:
             turn = Turn("", failure=env.doom)
         elif env.asked is not None and (started is None or started.failure is None):
@@ -120,7 +136,6 @@ class Fleet:
         else:
             assert started is not None, "a start was asked for"
             turn = started
-        env.is_there = True
         if turn.failure is not None:
             _complain(env, turn.failure)
         return turn
@@ -158,7 +173,7 @@ class Fleet:
             self._workers().rest(worker)
         if turn.failure is not None:
             _complain(env, turn.failure)
-        self._finished.append((env, turn))
+        self.finished.append((env, turn))
 
     # ---- misfortune
 
@@ -195,6 +210,7 @@ class Fleet:
         self._staying.add(env.tag.name)
         self._move(env, MAIN)
         turn = self._take_here(env)
+        env.is_there = True
         self._finish(env, turn._replace(info={**turn.info, "moved": reason}))
 
     def _compare(self, env: EnvState, theirs: Turn) -> None:
@@ -229,31 +245,32 @@ class Fleet:
         wish = (use, self.placement.dear if use == "auto" else None, len(lost), len(self._staying), self._is_fresh)
         if wish == self._settled_for:
             return
-        homes = self._homes(use)
-        for env in self._envs:
-            home = homes.get(env.env_id, MAIN)
-            home = MAIN if home in lost else home
-            if home != env.home and env.env_id not in self._expected:
-                self._move(env, home)
-        self._settled_for = None if self._expected else wish  # those under way are looked at again
-        self._some_are_abroad = any(env.home != MAIN for env in self._envs)
+        homes = self._homes(use, lost)
+        under_way = self._expected.keys() | {env.env_id for env in self._here}
+        with self.whole:
+            for env in self._envs:
+                home = homes.get(env.env_id, MAIN)
+                if home != env.home and env.env_id not in under_way:
+                    self._move(env, home)
+            self._some_are_abroad = any(env.home != MAIN for env in self._envs)
+        if self._some_are_abroad:
+            self._workers()  # which may fail, or be interrupted: before any turn is begun
+        self._settled_for = None if under_way else wish  # those under way are looked at again
 
     @property
     def _is_fresh(self) -> bool:
         """Whether all episodes are about to begin, so that moving costs nothing."""
         return not any(env.is_there for env in self._envs)
 
-    def _homes(self, use: Use) -> dict[int, int]:
+    def _homes(self, use: Use, lost: set[int]) -> dict[int, int]:
         dear = self.placement.dear if use == "auto" else None
         abroad = {
             env.env_id: env.tag.name
             for env in self._envs
             if use and env.tag.name not in self._staying and (dear is None or env.tag.name in dear)
         }
-        if not abroad:
-            return {}
         now = {env.env_id: env.home for env in self._envs if env.home != MAIN}
-        return now if abroad.keys() == now.keys() and not self._is_fresh else self.placement.spread(abroad, now)
+        return now if abroad.keys() == now.keys() and not self._is_fresh else self.placement.spread(abroad, now, lost)
 
     def _move(self, env: EnvState, home: int) -> None:
         if env.home == MAIN and env.env_id in self._episodes:

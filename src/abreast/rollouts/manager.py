@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from abreast.errors import ConfigError, RolloutError, short
 from abreast.rollouts.config import RolloutConfig
-from abreast.rollouts.fleet import Finished, Fleet
+from abreast.rollouts.fleet import Fleet
 from abreast.rollouts.placement import Use
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.rollouts.state import Cache, EnvState
@@ -56,7 +56,9 @@ class EnvStateManager:
         self._turn_s: defaultdict[str, list[float]] = defaultdict(list)
         self._start_s: defaultdict[str, list[float]] = defaultdict(list)
         self._waiters: list[asyncio.Future[None]] = []
-        self._watched: list[int] = []
+        self._watched: list[tuple[asyncio.AbstractEventLoop, int]] = []
+        self._episodes = 0
+        """How often episodes were begun or abandoned: tells who awaits a turn whether it can still come."""
 
     # ---- episodes
 
@@ -64,20 +66,21 @@ class EnvStateManager:
         """Begin an episode in every environment; returns the caches of those that could. A group has one seed."""
         self._check_open()
         first = self._first_seed(seed)
-        self._fleet.abandon()  # turns that nobody will ask about any more
-        self._begun, self._taken, self._awaited, self._was_sent = {}, set(), set(), False
-        for env in self.envs:
-            env.begin(first + env.group_id)
-        self._fleet.placement.begin_episodes()
+        if self._fleet.whole.is_torn:
+            self._fleet.start_over()
+        self._abandon()
+        with self._fleet.whole:
+            for env in self.envs:
+                env.begin(first + env.group_id)
+            self._fleet.placement.begin_episodes()
         self._fleet.settle(self.use_multiprocessing)
-        self._begun = {env.env_id: env for env in self.envs}
         try:
-            self._fleet.begin(self.envs, together=True)
+            with self._fleet.whole:
+                self._begin(self.envs, together=True)
             self._wait_for(len(self.envs), None)
             self._fleet.placement.note_starts(self._start_s)
-            self._start_s.clear()
         finally:  # if this failed, those without a first state have no episode
-            self._begun, self._taken = {}, set()
+            self._abandon()
             for env in self.envs:
                 env.is_waiting = bool(env.history) and not env.terminated
         return [env.cache for env in self.envs if env.is_waiting]
@@ -97,15 +100,15 @@ class EnvStateManager:
 
     def _send(self, inputs: Sequence[Mapping[str, Any]], together: bool) -> list[EnvState]:
         self._check_open()
+        self._check_whole()
         checked = self._check(inputs)
         self._fleet.settle(self.use_multiprocessing)
-        envs = []
-        for env_id, asked in checked.items():
-            env = self._begun[env_id] = self.envs[env_id]
-            env.asked, env.blamed, env.is_waiting = asked, [], False
-            envs.append(env)
-        self._was_sent = True
-        self._fleet.begin(envs, together)
+        envs = [self.envs[env_id] for env_id in checked]
+        with self._fleet.whole:
+            for env, asked in zip(envs, checked.values(), strict=True):
+                env.asked, env.blamed, env.is_waiting = asked, [], False
+            self._begin(envs, together)
+            self._was_sent = True
         return envs
 
     def recv(self, min_ready: int = 1, timeout: float | None = None) -> list[Cache]:
@@ -114,6 +117,7 @@ class EnvStateManager:
         Returns the caches of those not yet done, in the order they were begun; `pending` tells what is still under way.
         """
         self._check_open()
+        self._check_whole()
         if not self._was_sent:
             raise RolloutError("recv called before send: there is nothing to wait for.")
         if min_ready < 1:
@@ -127,14 +131,19 @@ class EnvStateManager:
     async def step_async(self, inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """As `step`, but awaitable; any number may be under way at once, for different environments."""
         mine = {env.env_id: env for env in self._send(inputs, together=False)}
+        episodes = self._episodes
         self._awaited.update(mine)
         try:
-            self._take_in(self._fleet.hear(0.0))
+            self._hear(0.0)
             while not self._taken.issuperset(mine):
                 await self._until_something_is_said()
-                self._take_in(self._fleet.hear(0.0))
+                self._check_open()
+                if episodes != self._episodes:
+                    raise RolloutError("the turn that was awaited belongs to an episode that a reset has ended.")
+                self._hear(0.0)
         finally:  # if this was cancelled, `recv` can still ask for these turns
-            self._awaited.difference_update(mine)
+            if episodes == self._episodes:
+                self._awaited.difference_update(mine)
         return self._handed_out(mine.values(), None)
 
     @property
@@ -207,6 +216,7 @@ class EnvStateManager:
     def close(self) -> None:
         """End the workers and close the environments. Nothing can be asked of the manager afterwards."""
         self._is_closed = True
+        self._wake()
         self._fleet.close()
 
     def __enter__(self) -> "EnvStateManager":
@@ -244,6 +254,10 @@ class EnvStateManager:
         if self.use_multiprocessing not in (True, False, "auto"):
             raise RolloutError(f"use_multiprocessing is {self.use_multiprocessing!r}: expected True, False or 'auto'.")
 
+    def _check_whole(self) -> None:
+        if self._fleet.whole.is_torn:
+            raise RolloutError("the last call was interrupted while it wrote down what came of some turns: call reset.")
+
     def _check(self, inputs: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
         """The inputs by environment; any mistake is an error before anything is stepped."""
         if not isinstance(inputs, (list, tuple)):
@@ -256,27 +270,25 @@ class EnvStateManager:
                 raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
             if type(env_id) is not int or not 0 <= env_id < len(self.envs):
                 raise RolloutError(f"env_id is {short(env_id)}: expected a number from 0 to {len(self.envs) - 1}.")
-            if not isinstance(actions, (list, tuple)):
-                raise RolloutError(f"actions of environment {env_id} are {short(actions)}: expected a list of texts.")
-            for action in actions:
-                if type(action) is not str:
-                    asked = _plain(asked)
-                    break
             if env_id in checked:
                 raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
             env = self.envs[env_id]
             if not env.is_waiting:
                 raise RolloutError(self._why_not(env))
             checked[env_id] = asked
+            for action in actions if type(actions) is list else (None,):
+                if type(action) is not str:
+                    checked[env_id] = _plain(asked)
+                    break
         return checked
 
     def _why_not(self, env: EnvState) -> str:
         """Why an environment cannot be asked for a turn."""
+        if env.env_id in self._begun:
+            return f"the turn of environment {env.env_id} is already under way: recv it first."
         if not env.history:
             return f"environment {env.env_id} has no episode yet: call reset first."
-        if env.terminated and env.env_id not in self._begun:
-            return f"the episode of environment {env.env_id} is over: leave it out, or call reset."
-        return f"the turn of environment {env.env_id} is already under way: recv it first."
+        return f"the episode of environment {env.env_id} is over: leave it out, or call reset."
 
     def _wait_for(self, count: int, timeout: float | None) -> None:
         """Wait until so many turns are taken, or all that are begun; those that somebody awaits aside."""
@@ -284,49 +296,66 @@ class EnvStateManager:
         count = min(count, len(self._begun.keys() - self._awaited))
         while len(self._taken - self._awaited) < count:
             left = 3600.0 if end is None else end - time.monotonic()
-            self._take_in(self._fleet.hear(max(left, 0.0)))
+            self._hear(max(left, 0.0))
             if left <= 0:
                 return
 
-    def _take_in(self, finished: Finished) -> None:
-        if finished:
-            self._wake()  # somebody else may be waiting for one of these
-        for env, turn in finished:
-            self._taken.add(env.env_id)
-            if env.asked is None:
-                env.started(turn)
-                self._start_s[env.tag.name].append(turn.seconds)
-            else:
-                env.stepped(turn, self._penalty)
-                if turn.failure is None:
-                    self._turn_s[env.tag.name].append(turn.seconds)
+    def _begin(self, envs: Sequence[EnvState], together: bool) -> None:
+        for env in envs:
+            self._begun[env.env_id] = env
+        self._fleet.begin(envs, together)
+
+    def _abandon(self) -> None:
+        """Turns that are under way are none any more; who awaits one will hear of it."""
+        with self._fleet.whole:
+            self._fleet.abandon()
+            self._begun, self._taken, self._awaited, self._was_sent = {}, set(), set(), False
+            self._start_s.clear()
+            self._episodes += 1
+        self._wake()
+
+    def _hear(self, wait_s: float) -> None:
+        """Write down what came of the turns that are taken."""
+        self._fleet.hear(wait_s)
+        if not self._fleet.finished:
+            return
+        with self._fleet.whole:
+            for env, turn in self._fleet.finished:
+                self._taken.add(env.env_id)
+                if env.asked is None:
+                    env.started(turn)
+                    self._start_s[env.tag.name].append(turn.seconds)
+                else:
+                    env.stepped(turn, self._penalty)
+                    if turn.failure is None:
+                        self._turn_s[env.tag.name].append(turn.seconds)
+            self._fleet.finished.clear()
+        self._wake()  # somebody else may be waiting for one of these
 
     def _handed_out(self, envs: Iterable[EnvState], wall_s: float | None) -> list[Cache]:
         """Close the books on the turns of these environments; what they cost tells where such should live."""
-        outputs = []
-        for env in envs:
-            del self._begun[env.env_id]
-            self._taken.discard(env.env_id)
-            env.is_waiting = not env.terminated
-            if env.is_waiting:
-                outputs.append(env.cache)
+        outputs, turns_so_far = [], 0
+        with self._fleet.whole:
+            for env in envs:
+                del self._begun[env.env_id]
+                self._taken.discard(env.env_id)
+                turns_so_far = max(turns_so_far, len(env.executed))
+                env.is_waiting = not env.terminated
+                if env.is_waiting:
+                    outputs.append(env.cache)
         turns, self._turn_s = self._turn_s, defaultdict(list)
         self._fleet.placement.note_turns(turns)
         if self.use_multiprocessing == "auto" and turns:
-            self._fleet.placement.note_batch(turns, wall_s, self._turns_so_far)
+            self._fleet.placement.note_batch(turns, wall_s, turns_so_far)
         return outputs
-
-    def _turns_so_far(self) -> int:
-        """Of the longest episode."""
-        return max(len(env.executed) for env in self.envs)
 
     async def _until_something_is_said(self) -> None:
         """Wait for a worker to speak or to die; all who wait are woken together."""
         loop = asyncio.get_running_loop()
         if not self._waiters and self._fleet.pool is not None:
-            self._watched = self._fleet.pool.waitables
-            for descriptor in self._watched:
+            for descriptor in self._fleet.pool.waitables:
                 loop.add_reader(descriptor, self._wake)
+                self._watched.append((loop, descriptor))
         waiter = loop.create_future()
         self._waiters.append(waiter)
         await asyncio.wait([waiter], timeout=LOOK_S)
@@ -335,7 +364,8 @@ class EnvStateManager:
     def _wake(self) -> None:
         waiters, self._waiters = self._waiters, []
         while self._watched:
-            asyncio.get_running_loop().remove_reader(self._watched.pop())
+            loop, descriptor = self._watched.pop()
+            loop.remove_reader(descriptor)
         for waiter in waiters:
             if not waiter.done():
                 waiter.set_result(None)
@@ -344,6 +374,6 @@ class EnvStateManager:
 def _plain(asked: Mapping[str, Any]) -> Mapping[str, Any]:
     """The input with plain texts for actions, not of some class that a worker may not know."""
     actions = asked["actions"]
-    if not all(isinstance(action, str) for action in actions):
+    if not isinstance(actions, (list, tuple)) or not all(isinstance(action, str) for action in actions):
         raise RolloutError(f"actions of environment {asked['env_id']} are {short(actions)}: expected a list of texts.")
     return {**asked, "actions": [str.__str__(action) for action in actions]}

@@ -7,12 +7,12 @@ A batch in workers takes about  overhead + (time of all turns) / workers.  The o
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from statistics import median
 from typing import Literal
 
-from abreast.processes.worker import cores
+from abreast.processes.cores import cores
 
 SMOOTHING = 0.3
 """Weight of a new measurement in a running mean."""
@@ -36,7 +36,7 @@ MESSAGE_S = 100e-6
 """First guess of the overhead of a batch, per worker."""
 SHARE_S = 200e-6
 """Work a worker should have in a batch: for less, waking another costs more than it gains."""
-EPISODE = 10
+EPISODE_TURNS = 10
 """Turns an episode is taken to have, when it comes to sharing out what it costs to begin one."""
 
 Use = bool | Literal["auto"]
@@ -59,17 +59,16 @@ class Placement:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
-        self._parallelism = min(workers, cores())
         self._turn_s: dict[str, float] = {}
         self._start_s: dict[str, float] = {}
-        self._overhead_s = MESSAGE_S * self._parallelism
+        self._overhead_s = MESSAGE_S * min(workers, cores())
         self._past = _Past()
         self._settling = 0
         self._required_gain = GAIN
         self.dear: frozenset[str] = frozenset()
         """Tags that go to workers under auto."""
-        self.is_light = False
-        """Whether workers have so little to do that they answer in no time."""
+        self.answers_soon = False
+        """Whether workers have so little to do that they answer at once, and leave a core to wait on."""
 
     def note_turns(self, turns: Mapping[str, Sequence[float]]) -> None:
         """Take in the seconds of turns, by tag."""
@@ -83,9 +82,7 @@ class Placement:
         for tag, seconds in starts.items():
             self._start_s[tag] = median(seconds)
 
-    def note_batch(
-        self, turns: Mapping[str, Sequence[float]], wall_s: float | None, turns_so_far: Callable[[], int]
-    ) -> None:
+    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float | None, turns_so_far: int) -> None:
         """Take in a whole batch, and think again which tags should go to workers, or come back from them.
 
         `wall_s` is what the batch took, if it was waited for as a whole. Whoever moves in the middle of an episode has to
@@ -96,13 +93,13 @@ class Placement:
                 self._look_back(turns, wall_s)
             return
         dear = frozenset(tag for tag in turns if self._turn_s[tag] > CHEAP_S)
-        if not dear or self._parallelism < 2:
+        if not dear:
             return
         spent = sum(sum(turns[tag]) for tag in dear)
-        expected = self._overhead_s + max(spent / self._parallelism, *(max(turns[tag]) for tag in dear))
-        if expected >= self._required_gain * spent or spent - expected <= WORTH_S:
-            return
-        if turns_so_far() * spent < PATIENCE * (spent - expected) * self._parallelism:
+        parallelism = self._parallelism_for(spent)
+        expected = self._overhead_s + max(spent / parallelism, *(max(turns[tag]) for tag in dear))
+        is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * parallelism
+        if expected < self._required_gain * spent and spent - expected > WORTH_S and is_paid:
             self.dear, self._past, self._settling = dear, _Past(), SETTLING
 
     def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
@@ -115,12 +112,12 @@ class Placement:
             self._past.batches += 1
             self._past.wall_s += wall_s
             self._past.alone_s += here + sum(abroad)
-            self._past.best_s += here + max(sum(abroad) / self._parallelism, *abroad)
+            self._past.best_s += here + max(sum(abroad) / self._parallelism_for(sum(abroad)), *abroad)
 
     def begin_episodes(self) -> None:
         """All are about to be reset, so moving is free: what was not worth it comes back, what has become dear goes."""
         if not self.dear:  # a bad moment of the machine is forgotten in the end
-            self._overhead_s += FORGETTING * (MESSAGE_S * self._parallelism - self._overhead_s)
+            self._overhead_s += FORGETTING * (MESSAGE_S * min(self.workers, cores()) - self._overhead_s)
             self._required_gain += FORGETTING * (GAIN - self._required_gain)
         elif self._past.batches < ENOUGH or self._was_worth_it():
             self.dear |= {tag for tag, seconds in self._turn_s.items() if seconds > CHEAP_S}
@@ -133,21 +130,37 @@ class Placement:
         self._overhead_s = max(past.wall_s - past.best_s, 0.0) / past.batches
         return past.wall_s <= LOSS * past.alone_s
 
-    def spread(self, tags: Mapping[int, str], now: Mapping[int, int]) -> dict[int, int]:
-        """A worker for each environment, so that all have as much to do, and enough. Nobody moves if that is nearly so."""
+    def _workers_for(self, work_s: float) -> int:
+        """How many workers are worth waking for so much work in a batch."""
+        return min(self.workers, max(1, round(work_s / SHARE_S)))
+
+    def _parallelism_for(self, work_s: float) -> int:
+        return min(self._workers_for(work_s), cores())
+
+    def spread(self, tags: Mapping[int, str], now: Mapping[int, int], lost: Set[int]) -> dict[int, int]:
+        """A worker for each environment, so that all have as much to do, and enough. Nobody moves if that is nearly so.
+
+        Workers that are lost get nothing; without any left, nobody has one.
+        """
+        living = [worker for worker in range(self.workers) if worker not in lost]
+        if not tags or not living:
+            return {}
         costs = {env_id: self._cost(tag) for env_id, tag in tags.items()}
         is_known = self._turn_s.keys() >= set(tags.values())
-        homes = {env_id: now[env_id] for env_id in tags if env_id in now}
-        if len(homes) < len(tags) or not self._is_fine(_loads(homes, costs), costs, is_known):
-            wanted = round(sum(costs.values()) / SHARE_S) if is_known else self.workers
-            homes = _share_out(costs, min(self.workers, max(wanted, 1)))
+        homes = {env_id: now[env_id] for env_id in tags if now.get(env_id) in living}
+        if len(homes) < len(tags) or not self._is_fine(
+            _loads(homes, costs), min(len(living), len(tags)), costs, is_known
+        ):
+            wanted = self._workers_for(sum(costs.values())) if is_known else self.workers
+            homes = _share_out(costs, living[:wanted])
         loads = _loads(homes, costs)
-        self.is_light = is_known and max(loads) <= 2 * SHARE_S and len(loads) < cores()
+        self.answers_soon = is_known and max(loads) <= 2 * SHARE_S and len(loads) < cores()
         return homes
 
-    def _is_fine(self, loads: Sequence[float], costs: Mapping[int, float], is_known: bool) -> bool:
-        """Whether workers with these loads are about as many as environments of these costs need, and their loads even."""
-        mean, most = sum(loads) / len(loads), min(self.workers, len(costs))
+    @staticmethod
+    def _is_fine(loads: Sequence[float], most: int, costs: Mapping[int, float], is_known: bool) -> bool:
+        """Whether workers with these loads, `most` at most, are about as many as there is work for, and their loads even."""
+        mean = sum(loads) / len(loads)
         if max(loads) > 1.2 * mean + max(costs.values()):
             return False
         if not is_known:
@@ -156,7 +169,7 @@ class Placement:
 
     def _cost(self, tag: str) -> float:
         """What a turn of it takes, with its share of what it takes to begin an episode."""
-        return self._turn_s.get(tag, CHEAP_S) + self._start_s.get(tag, 0.0) / EPISODE
+        return self._turn_s.get(tag, CHEAP_S) + self._start_s.get(tag, 0.0) / EPISODE_TURNS
 
 
 def _loads(homes: Mapping[int, int], costs: Mapping[int, float]) -> list[float]:
@@ -167,10 +180,10 @@ def _loads(homes: Mapping[int, int], costs: Mapping[int, float]) -> list[float]:
     return list(loads.values())
 
 
-def _share_out(costs: Mapping[int, float], workers: int) -> dict[int, int]:
+def _share_out(costs: Mapping[int, float], workers: Sequence[int]) -> dict[int, int]:
     """The dearest first, each to the worker that has least to do."""
-    loads, homes = [0.0] * workers, {}
+    loads, homes = dict.fromkeys(workers, 0.0), {}
     for env_id in sorted(costs, key=lambda env_id: (-costs[env_id], env_id)):
-        homes[env_id] = loads.index(min(loads))
-        loads[homes[env_id]] += costs[env_id]
+        worker = homes[env_id] = min(loads, key=loads.__getitem__)
+        loads[worker] += costs[env_id]
     return homes

@@ -10,7 +10,7 @@ from abreast.processes.supervisor import Death, Supervisor
 from abreast.processes.worker import Child, Stop, start_server
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.messages import Answer, Orders
-from abreast.rollouts.worker import LOOK_OUT_S, NOBODY, Seat, rollout_worker
+from abreast.rollouts.worker import NOBODY, Seat, rollout_worker
 
 STARTS = 5
 """How often in a row a worker may die without having answered, over no environment, before its place is given up."""
@@ -52,12 +52,13 @@ class WorkerPool:
         """The worker has nothing left to do."""
         self._supervisor.rest(worker)
 
-    def receive(self, wait_s: float, soon: bool) -> list[Answer]:
-        """What workers have answered within `wait_s` seconds; returns as soon as there is something, or one was replaced.
+    def wait(self, wait_s: float, soon: bool) -> None:
+        """Wait until there is something to `receive`, for about so long at most; `soon`: it is expected at once."""
+        self._supervisor.wait(wait_s, soon)
 
-        `soon`: it is expected at once.
-        """
-        heard = self._supervisor.receive(wait_s, LOOK_OUT_S if soon else 0.0)
+    def receive(self) -> list[Answer]:
+        """What workers have answered; those that have died meanwhile are replaced."""
+        heard = self._supervisor.receive(0.0)
         for worker, _ in heard:
             self._idle_deaths[worker] = self._supervisor.restarts[worker] = 0
         return [answer for _, answers in heard for answer in answers]

@@ -11,20 +11,19 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from abreast.processes.cores import LOOK_OUT_S, look_out
 from abreast.processes.memory import SharedBlock
-from abreast.processes.worker import Connection, Ready, Stop, look_out
+from abreast.processes.worker import Connection, Ready, Stop
 from abreast.rollouts.episode import Episode
 from abreast.rollouts.messages import Answer, Orders, Turn
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""
-LOOK_OUT_S = 200e-6
-"""Who is asked for little is asked again soon: it pays to look out for that so long, as to be woken takes 50 µs."""
 NOBODY = -1
 IMPORT_S = 60.0
 """How much longer than a turn it may take to import what an environment needs."""
 DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
-"""A digest takes 3 µs: after every turn of an environment that takes its time, after some of one that takes none."""
+"""A digest takes 3 µs: of every turn of an environment that takes its time, of some turns of one that takes none."""
 
 
 @dataclass
@@ -59,8 +58,8 @@ def rollout_worker(connection: Connection, seat: Seat) -> None:
     while not isinstance(message := connection.recv(), Stop):
         began = time.perf_counter()
         _obey(Orders._make(message), episodes, seat, connection)
-        if time.perf_counter() - began < LOOK_OUT_S:
-            look_out(partial(poller.poll, 0), LOOK_OUT_S)
+        if time.perf_counter() - began < LOOK_OUT_S:  # who is asked for little is asked again soon
+            look_out(partial(poller.poll, 0))
     for episode in episodes.values():
         episode.close()
 
@@ -75,6 +74,7 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
             episodes[env_id] = Episode(make, config, partial(seat.turn_to, env_id))
     answers: list[Answer] = []
     due: list[Episode] = []
+    started = {order[0] for order in orders.starts}
     flushed = time.perf_counter()
     work: list[tuple[Callable[..., Turn], Any]] = [(Episode.start, order) for order in orders.starts]
     work += [(Episode.take, order) for order in orders.takes]
@@ -88,7 +88,7 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
             _send(connection, answers)  # before a turn that may take long
             answers, flushed = [], time.perf_counter()
         turn = do(episode, *what)
-        if orders.verify:
+        if orders.verify or env_id in started:
             episode.take_digest()
         elif turn.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
             due.append(episode)
@@ -96,7 +96,7 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
     if answers:
         _send(connection, answers)
     seat.turn_to(NOBODY)
-    for episode in due:  # nobody waits any more; they go with the next answers
+    for episode in due:  # now that nobody waits for the answers; they go with the next ones
         episode.take_digest()
 
 

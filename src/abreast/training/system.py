@@ -15,7 +15,6 @@ published whole after every round, so one that dies is replaced by another that 
 
 import copy
 import logging
-import os
 import pickle
 import time
 from collections import deque
@@ -31,6 +30,7 @@ from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.models.base import PlainObservation
 from abreast.models.network_model import NetworkModel
+from abreast.processes.cores import cores
 from abreast.processes.memory import SharedBlock
 from abreast.processes.supervisor import Death, Supervisor
 from abreast.processes.worker import Child, Stop, start_server
@@ -314,7 +314,7 @@ def _sensible_workers(models: Sequence[BaseModel]) -> int:
     (One H200, 5 agents, times the sequential run: 1 worker 1.1, 2 workers 1.4, 5 workers 0.9.)
     """
     gpus = {model.device for model in models if isinstance(model, NetworkModel) and model.device != "cpu"}
-    return min(len(models), os.cpu_count() or 1, 2 * len(gpus) or len(models))
+    return min(len(models), cores(), 2 * len(gpus) or len(models))
 
 
 def _spread_over(agents: int, hosts: int) -> list[list[int]]:
