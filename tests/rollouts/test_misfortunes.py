@@ -1,6 +1,7 @@
 """What an adversary found: silence that is none, answers that come too late, pipes that are full, interrupts."""
 
 import asyncio
+import copy
 import enum
 import importlib
 import os
@@ -11,9 +12,11 @@ import threading
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from abreast.errors import RolloutError
+import abreast
+from abreast.errors import RolloutError, WorkerError
 from abreast.rollouts import EnvStateManager, register
 from rollout_helpers import go, plain, settings, villain
 from villain_envs import Counting, CountingConfig
@@ -192,6 +195,137 @@ def test_an_interrupt_while_workers_start_leaves_nothing_hanging(monkeypatch):
             manager.reset(seed=0)
         monkeypatch.setattr(manager._fleet, "_workers", original)
         assert len(manager.reset(seed=0)) == 2
+
+
+def test_a_reset_that_was_interrupted_leaves_no_turns_to_be_mistaken_for_others(monkeypatch):
+    custom = {**CALM, "Slow": {"env_type": "Counting", "env_config": {"reset_seconds": 0.5}}}
+    with EnvStateManager(workers(["Calm", "Slow"], [1, 1], custom)) as manager:
+        hear, calls = manager._fleet.hear, []
+
+        def interrupted(wait_s):
+            if manager.envs[0].history and not calls:
+                calls.append(wait_s)
+                raise KeyboardInterrupt
+            hear(wait_s)
+
+        monkeypatch.setattr(manager._fleet, "hear", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            manager.reset(seed=0)
+        time.sleep(0.7)  # the slow one begins, and nobody wants to know
+        assert len(manager.step(go([0], "a"))[0]["history"]) == 2
+        with pytest.raises(RolloutError, match="environment 1 has no episode yet"):
+            manager.step(go([1], "a"))
+        assert len(manager.reset(seed=0)) == 2
+
+
+def interrupted_at(number, call):
+    """Make the call, with a Ctrl-C at the n-th line of ours that it comes to; whether it came to so many."""
+    source, before, lines = str(Path(abreast.__file__).parent), sys.gettrace(), 0
+
+    def trace(frame, event, argument):
+        nonlocal lines
+        if not frame.f_code.co_filename.startswith(source):
+            return None
+        if event == "line":
+            lines += 1
+            if lines == number:
+                sys.settrace(before)
+                raise KeyboardInterrupt
+        return trace
+
+    sys.settrace(trace)
+    try:
+        call()
+        return False
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+
+
+CHAOS = bool(os.environ.get("ABREAST_CHAOS"))
+
+
+@pytest.mark.timeout(3600 if CHAOS else 120)
+@pytest.mark.parametrize(("use", "stride"), [(False, 1), (True, 1 if CHAOS else 13)])
+def test_wherever_an_interrupt_comes_nothing_is_wrong_in_silence_and_nothing_hangs(use, stride):
+    config = workers(["Calm"], [2], CALM, max_workers=1, use_multiprocessing=use, step_timeout=20)
+    loop, inputs = plain(config), go(range(2), "a")
+    with EnvStateManager(config) as manager:
+        number, torn, went_on = 0, 0, 0
+        while True:
+            number += stride
+            assert manager.reset(seed=1) == loop.reset(1)
+            before = copy.deepcopy(loop.caches)
+            loop.step(inputs)
+            if not interrupted_at(number, lambda: manager.step(inputs)):
+                break
+            try:
+                while manager.pending:
+                    manager.recv()
+                if manager.caches == before:
+                    manager.step(inputs)
+                assert manager.caches == loop.caches, number
+                assert manager.step(inputs) == loop.step(inputs), number
+                went_on += 1
+            except RolloutError as error:
+                assert "interrupted" in str(error) and "call reset" in str(error), number
+                torn += 1
+        assert torn > 2 and went_on > 2 and number > 10 * stride, (torn, went_on, number)
+
+
+# ---- what does not depend on its seed and its actions alone
+
+
+class _Wavers(Counting):
+    def step(self, action):
+        time.sleep(0.0002)
+        self.total += int.from_bytes(os.urandom(3), "big")
+        return super().step(action)
+
+
+@pytest.mark.parametrize("harm", ["kill", "flip"])
+@pytest.mark.parametrize(("name", "turns"), [("wavers", 1), ("wavers", 2), ("ForgetsItsSeed", 0)])
+def test_it_is_found_out_when_it_has_to_be_rebuilt_turn_for_turn(name, turns, harm):
+    register("wavers", config=CountingConfig)(_Wavers)
+    custom = {"Odd": {"env_type": name, "max_actions_per_traj": 20, "env_config": {"harm_seed": -1}}}
+    with EnvStateManager(workers(["Odd"], [2], custom)) as manager:
+        outputs, taken = manager.reset(seed=1), 0
+        while outputs and taken < 8:
+            if taken >= turns:
+                for pid in manager.worker_pids if harm == "kill" else ():
+                    os.kill(pid, signal.SIGKILL)
+                if harm == "flip":
+                    manager.use_multiprocessing = not manager.use_multiprocessing
+            outputs = manager.step(go([cache["env_id"] for cache in outputs], "a"))
+            taken += 1
+        assert taken <= turns + 2
+        assert all("came to another state" in cache["history"][-2]["info"]["error"] for cache in manager.caches)
+
+
+class _OfOld(Counting):
+    def reset(self, *, seed=None, options=None):
+        self._np_random = np.random.RandomState(seed)
+        self.seed, self.steps, self.total = seed, 0, 0
+        return self.render(), {}
+
+    def step(self, action):
+        self.steps += 1
+        self.total += self._np_random.randint(100)
+        return self.render(), 0.0, False, False, {}
+
+
+def test_a_random_state_of_old_is_as_good_as_a_generator():
+    register("of_old", config=CountingConfig)(_OfOld)
+    config = workers(["Old"], [2], {"Old": {"env_type": "of_old", "max_actions_per_traj": 40}})
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        assert manager.reset(seed=1) == loop.reset(1)
+        pids = manager.worker_pids
+        for turn in range(20):
+            manager.use_multiprocessing = turn % 10 < 8
+            assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        assert manager.worker_pids == pids
 
 
 # ---- verify
@@ -396,3 +530,68 @@ def test_a_manager_that_nobody_closed_ends_in_peace(tmp_path):
     run = [sys.executable, "script.py"]
     ended = subprocess.run(run, check=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ended.stdout, ended.stderr) == ("4\n", "")
+
+
+def test_a_turn_that_waits_to_be_taken_here_is_taken_here_though_its_environment_is_to_move():
+    config = workers(["Calm"], [2], CALM, step_timeout=60)
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        manager.use_multiprocessing = False
+        assert manager.reset(seed=0) == loop.reset(0)
+        manager.send(go([0], "a"))
+        manager.use_multiprocessing = True
+        manager.send(go([1], "a"))
+        assert manager.recv(min_ready=2) == loop.step(go(range(2), "a"))
+        started = time.monotonic()
+        assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        assert time.monotonic() - started < 30  # it used to wait for the timeout
+
+
+@pytest.mark.parametrize("end", ["reset", "close"])
+def test_who_awaits_a_turn_that_will_not_come_is_told(end):
+    async def both(manager):
+        awaited = asyncio.create_task(manager.step_async(go([0], "a")))
+        await asyncio.sleep(0.05)
+        getattr(manager, end)()
+        with pytest.raises(RolloutError, match=r"a reset has ended|is closed"):
+            await asyncio.wait_for(awaited, 20)
+        if end == "reset":
+            assert len(await asyncio.wait_for(manager.step_async(go(range(2), "a")), 20)) == 2
+
+    with EnvStateManager(workers(["Counting"], [2], villain("Counting", seconds=0.3))) as manager:
+        manager.reset(seed=0)
+        asyncio.run(both(manager))
+
+
+def test_when_workers_cannot_start_no_turn_is_begun(monkeypatch):
+    with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
+        manager.use_multiprocessing = False
+        manager.reset(seed=0)
+        manager.use_multiprocessing = True
+
+        def fails(*arguments):
+            raise WorkerError("no more processes.")
+
+        with monkeypatch.context() as patched:
+            patched.setattr("abreast.rollouts.fleet.WorkerPool", fails)
+            for call in (manager.step, manager.send):
+                with pytest.raises(WorkerError, match="no more"):
+                    call(go(range(2), "a"))
+            assert manager.pending == []
+        assert len(manager.step(go(range(2), "a"))) == 2
+
+
+def test_workers_that_are_replaced_leave_neither_sockets_nor_threads():
+    threads = threading.active_count()
+    with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
+        manager.reset(seed=0)
+        open_files = len(list(Path("/proc/self/fd").iterdir()))
+        for _ in range(3):
+            manager.send([{"env_id": 0, "actions": ["x" * 3_000_000]}])
+            os.kill(manager.worker_pids[0], signal.SIGKILL)
+            manager.recv()
+        assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
+    deadline = time.monotonic() + 5
+    while threading.active_count() > threads and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert threading.active_count() == threads

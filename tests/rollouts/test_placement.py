@@ -111,3 +111,15 @@ def test_what_becomes_dear_later_follows_with_the_next_reset(monkeypatch):
     placement.note_turns({"B": [0.002], "C": [1e-6]})
     placement.begin_episodes()
     assert placement.dear == {"A", "B"}
+
+
+def test_lost_workers_get_nothing_and_without_any_nobody_has_one():
+    tags = dict.fromkeys(range(COUNT), "A")
+    for turn_s in (1e-6, 1.0):
+        placement = measured(turn_s)
+        homes = placement.spread(tags, {}, {0, 2})
+        assert set(homes.values()) <= {1, 3} and homes.keys() == tags.keys()
+        assert placement.spread(tags, homes, {0, 2}) == homes
+        assert 1 not in placement.spread(tags, homes, {0, 1, 2}).values()
+        assert placement.spread(tags, homes, {0, 1, 2, 3}) == {}
+    assert placement.spread({}, {}, set()) == {}
