@@ -14,8 +14,11 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def look_out(is_there: Callable[[], Any]) -> None:
+def look_out(is_there: Callable[[], Any]) -> bool:
     """Look again and again whether something is there, for a moment at most; others on this core come first."""
     end = time.perf_counter() + LOOK_OUT_S
-    while time.perf_counter() < end and not is_there():
+    while not is_there():
+        if time.perf_counter() > end:
+            return False
         os.sched_yield()
+    return True

@@ -118,9 +118,7 @@ class Supervisor:
 
         Nothing is lost if this is interrupted.
         """
-        if soon:
-            look_out(lambda: self._early or self._selector.select(0.0))
-        if not self._early:
+        if not (soon and look_out(lambda: self._early or self._selector.select(0.0))) and not self._early:
             self._selector.select(max(0.0, min(LOOK_S, wait_s)))
 
     def receive(self, wait_s: float) -> list[tuple[int, Any]]:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from abreast.processes.cores import cores
 
-SMOOTHING = 0.3
+SMOOTHING = 0.2
 """Weight of a new measurement in a running mean."""
 CHEAP_S = 50e-6
 """Turns shorter than this are never worth a message."""
@@ -26,9 +26,13 @@ WORTH_S = 0.0003
 """A batch has to gain this much for workers to be started."""
 SETTLING = 3
 """Batches after a move that tell nothing about those to come."""
+FEW, LONG_S = 5, 0.02
+"""Batches, or seconds of them, that tell enough to send environments to workers …"""
 ENOUGH = 20
-"""Batches in workers that tell whether these are worth it."""
-FORGETTING = 0.1
+"""… and batches in workers that tell whether these are worth it."""
+HICCUP = 3
+"""A batch that takes so many times what it should is the machine's fault: more than that is not held against workers."""
+FORGETTING = 0.02
 """How much of a bad experience with workers is forgotten with every reset."""
 PATIENCE = 50
 """Batches within which playing episodes again, elsewhere, has to pay."""
@@ -44,12 +48,12 @@ Use = bool | Literal["auto"]
 
 @dataclass
 class _Past:
-    """What batches in workers took together."""
+    """What some batches took together, or would take."""
 
     batches: int = 0
     wall_s: float = 0.0
     alone_s: float = 0.0
-    """What they would have taken one environment after the other …"""
+    """What they take one environment after the other …"""
     best_s: float = 0.0
     """… and in workers without any overhead."""
 
@@ -59,9 +63,12 @@ class Placement:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        self._cores = cores()
         self._turn_s: dict[str, float] = {}
         self._start_s: dict[str, float] = {}
-        self._overhead_s = MESSAGE_S * min(workers, cores())
+        self._here_s: dict[str, float] = {}
+        """Means of turns, of starts, and of turns taken in the main process."""
+        self._overhead_s = MESSAGE_S * min(workers, self._cores)
         self._past = _Past()
         self._settling = 0
         self._required_gain = GAIN
@@ -73,9 +80,7 @@ class Placement:
     def note_turns(self, turns: Mapping[str, Sequence[float]]) -> None:
         """Take in the seconds of turns, by tag."""
         for tag, seconds in turns.items():
-            mean = sum(seconds) / len(seconds)
-            before = self._turn_s.get(tag, mean)
-            self._turn_s[tag] = before + SMOOTHING * (mean - before)
+            _smooth(self._turn_s, tag, seconds)
 
     def note_starts(self, starts: Mapping[str, Sequence[float]]) -> None:
         """Take in the seconds it took to begin episodes, by tag. The newest count: the first of all took imports, too."""
@@ -83,41 +88,58 @@ class Placement:
             self._start_s[tag] = median(seconds)
 
     def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float | None, turns_so_far: int) -> None:
-        """Take in a whole batch, and think again which tags should go to workers, or come back from them.
+        """Take in a whole batch under auto, and think again which tags should go to workers, or come back from them.
 
         `wall_s` is what the batch took, if it was waited for as a whole. Whoever moves in the middle of an episode has to
         play it again: that has to pay, too.
         """
-        if self.dear:
-            if wall_s is not None:
-                self._look_back(turns, wall_s)
-            return
+        for tag in turns.keys() - self.dear:
+            _smooth(self._here_s, tag, turns[tag])
+        if not self.dear:
+            self._look_ahead(turns, turns_so_far)
+        elif wall_s is not None:
+            self._look_back(turns, wall_s)
+
+    def _look_ahead(self, turns: Mapping[str, Sequence[float]], turns_so_far: int) -> None:
+        """Send tags to workers if some batches say that it is worth it, or a long one."""
         dear = frozenset(tag for tag in turns if self._turn_s[tag] > CHEAP_S)
         if not dear:
             return
-        spent = sum(sum(turns[tag]) for tag in dear)
-        parallelism = self._parallelism_for(spent)
-        expected = self._overhead_s + max(spent / parallelism, *(max(turns[tag]) for tag in dear))
-        is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * parallelism
-        if expected < self._required_gain * spent and spent - expected > WORTH_S and is_paid:
+        abroad = [seconds for tag in dear for seconds in turns[tag]]
+        self._past.batches += 1
+        self._past.alone_s += sum(abroad)
+        self._past.best_s += self._best(abroad)
+        batches, spent = self._past.batches, self._past.alone_s
+        if batches < FEW and spent < LONG_S:
+            return
+        expected = self._overhead_s * batches + self._past.best_s
+        is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * self._parallelism_for(spent / batches)
+        if expected < self._required_gain * spent and spent - expected > WORTH_S * batches and is_paid:
             self.dear, self._past, self._settling = dear, _Past(), SETTLING
+        elif batches >= ENOUGH:
+            self._past = _Past()
 
     def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
-        """Keep what a batch in workers took."""
-        abroad = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
+        """Keep what a batch in workers took, and what it would have taken here, by what such turns took here."""
         if self._settling:  # workers start, environments are rebuilt
             self._settling -= 1
-        elif abroad:
-            here = sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
-            self._past.batches += 1
-            self._past.wall_s += wall_s
-            self._past.alone_s += here + sum(abroad)
-            self._past.best_s += here + max(sum(abroad) / self._parallelism_for(sum(abroad)), *abroad)
+            return
+        abroad = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
+        if not abroad:
+            return
+        here = sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
+        # The same turns are slower in workers, where caches are cold: if it is known what they took here, that counts.
+        known = sum(len(turns[tag]) * self._here_s.get(tag, float("inf")) for tag in self.dear & turns.keys())
+        alone = here + min(sum(abroad), known)
+        self._past.batches += 1
+        self._past.alone_s += alone
+        self._past.best_s += here + self._best(abroad)
+        self._past.wall_s += min(wall_s, HICCUP * alone)
 
     def begin_episodes(self) -> None:
         """All are about to be reset, so moving is free: what was not worth it comes back, what has become dear goes."""
         if not self.dear:  # a bad moment of the machine is forgotten in the end
-            self._overhead_s += FORGETTING * (MESSAGE_S * min(self.workers, cores()) - self._overhead_s)
+            self._overhead_s += FORGETTING * (MESSAGE_S * min(self.workers, self._cores) - self._overhead_s)
             self._required_gain += FORGETTING * (GAIN - self._required_gain)
         elif self._past.batches < ENOUGH or self._was_worth_it():
             self.dear |= {tag for tag, seconds in self._turn_s.items() if seconds > CHEAP_S}
@@ -134,8 +156,12 @@ class Placement:
         """How many workers are worth waking for so much work in a batch."""
         return min(self.workers, max(1, round(work_s / SHARE_S)))
 
+    def _best(self, turns: Sequence[float]) -> float:
+        """What these turns take in workers if nothing else takes time."""
+        return max(sum(turns) / self._parallelism_for(sum(turns)), *turns)
+
     def _parallelism_for(self, work_s: float) -> int:
-        return min(self._workers_for(work_s), cores())
+        return min(self._workers_for(work_s), self._cores)
 
     def spread(self, tags: Mapping[int, str], now: Mapping[int, int], lost: Set[int]) -> dict[int, int]:
         """A worker for each environment, so that all have as much to do, and enough. Nobody moves if that is nearly so.
@@ -148,13 +174,12 @@ class Placement:
         costs = {env_id: self._cost(tag) for env_id, tag in tags.items()}
         is_known = self._turn_s.keys() >= set(tags.values())
         homes = {env_id: now[env_id] for env_id in tags if now.get(env_id) in living}
-        if len(homes) < len(tags) or not self._is_fine(
-            _loads(homes, costs), min(len(living), len(tags)), costs, is_known
-        ):
+        most = min(len(living), len(tags))
+        if len(homes) < len(tags) or not self._is_fine(_loads(homes, costs), most, costs, is_known):
             wanted = self._workers_for(sum(costs.values())) if is_known else self.workers
             homes = _share_out(costs, living[:wanted])
         loads = _loads(homes, costs)
-        self.answers_soon = is_known and max(loads) <= 2 * SHARE_S and len(loads) < cores()
+        self.answers_soon = is_known and max(loads) <= 2 * SHARE_S and len(loads) < self._cores
         return homes
 
     @staticmethod
@@ -170,6 +195,12 @@ class Placement:
     def _cost(self, tag: str) -> float:
         """What a turn of it takes, with its share of what it takes to begin an episode."""
         return self._turn_s.get(tag, CHEAP_S) + self._start_s.get(tag, 0.0) / EPISODE_TURNS
+
+
+def _smooth(means: dict[str, float], tag: str, seconds: Sequence[float]) -> None:
+    """Take new measurements into a running mean."""
+    mean = sum(seconds) / len(seconds)
+    means[tag] = means.get(tag, mean) + SMOOTHING * (mean - means.get(tag, mean))
 
 
 def _loads(homes: Mapping[int, int], costs: Mapping[int, float]) -> list[float]:
