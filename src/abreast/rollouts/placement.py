@@ -29,10 +29,12 @@ SETTLING = 3
 FEW, LONG_S = 5, 0.02
 """Batches, or seconds of them, that tell enough to send environments to workers …"""
 ENOUGH = 20
-"""… and batches in workers that tell whether these are worth it."""
+"""… and batches in workers that tell whether these are worth it …"""
+LOSSES = 2
+"""… if they say so twice in a row."""
 HICCUP = 3
 """A batch that takes so many times what it should is the machine's fault: more than that is not held against workers."""
-FORGETTING = 0.02
+FORGETTING = 0.05
 """How much of a bad experience with workers is forgotten with every reset."""
 PATIENCE = 50
 """Batches within which playing episodes again, elsewhere, has to pay."""
@@ -71,6 +73,7 @@ class Placement:
         self._overhead_s = MESSAGE_S * min(workers, self._cores)
         self._past = _Past()
         self._settling = 0
+        self._losses = 0
         self._required_gain = GAIN
         self.dear: frozenset[str] = frozenset()
         """Tags that go to workers under auto."""
@@ -141,16 +144,16 @@ class Placement:
         if not self.dear:  # a bad moment of the machine is forgotten in the end
             self._overhead_s += FORGETTING * (MESSAGE_S * min(self.workers, self._cores) - self._overhead_s)
             self._required_gain += FORGETTING * (GAIN - self._required_gain)
-        elif self._past.batches < ENOUGH or self._was_worth_it():
+            return
+        if self._past.batches >= ENOUGH:
+            past, self._past = self._past, _Past()
+            self._overhead_s += (max(past.wall_s - past.best_s, 0.0) / past.batches - self._overhead_s) / 2
+            self._losses = self._losses + 1 if past.wall_s > LOSS * past.alone_s else 0
+        if self._losses < LOSSES:
             self.dear |= {tag for tag, seconds in self._turn_s.items() if seconds > CHEAP_S}
         else:
-            self.dear = frozenset()
+            self.dear, self._losses = frozenset(), 0
             self._required_gain *= 0.8  # the next time workers have to promise more
-
-    def _was_worth_it(self) -> bool:
-        past, self._past = self._past, _Past()
-        self._overhead_s = max(past.wall_s - past.best_s, 0.0) / past.batches
-        return past.wall_s <= LOSS * past.alone_s
 
     def _workers_for(self, work_s: float) -> int:
         """How many workers are worth waking for so much work in a batch."""
