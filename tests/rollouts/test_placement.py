@@ -14,7 +14,7 @@ def spread(placement, now=None, tags=("A",)):
 def measured(turn_s, start_s=0.0):
     placement = Placement(WORKERS)
     placement.note_turns({"A": [turn_s]})
-    placement.note_starts({"A": [start_s]})
+    placement.note_starts({"A": [start_s]}, start_s)
     return placement
 
 

@@ -74,11 +74,12 @@ class EnvStateManager:
                 env.begin(first + env.group_id)
             self._fleet.placement.begin_episodes()
         self._fleet.settle(self.use_multiprocessing)
+        started = time.perf_counter()
         try:
             with self._fleet.whole:
                 self._begin(self.envs, together=True)
             self._wait_for(len(self.envs), None)
-            self._fleet.placement.note_starts(self._start_s)
+            self._fleet.placement.note_starts(self._start_s, time.perf_counter() - started)
         finally:  # if this failed, those without a first state have no episode
             self._abandon()
             for env in self.envs:

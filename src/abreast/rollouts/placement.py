@@ -16,9 +16,13 @@ from abreast.processes.cores import cores
 
 SMOOTHING = 0.2
 """Weight of a new measurement in a running mean."""
-CHEAP_S = 50e-6
+CHEAP_S = 10e-6
 """Turns shorter than this are never worth a message."""
-GAIN = 0.85
+TOLL_S = 4e-6
+"""What a turn costs the main process when it is taken elsewhere: to ask for it, and to hear of it."""
+MESSAGE_S = 150e-6
+"""First guess of the overhead of a batch, per worker."""
+GAIN = 0.78
 """Environments go to workers when a batch is expected to take less than this share of its sequential time …"""
 LOSS = 0.97
 """… and come back when it takes more than this share."""
@@ -26,26 +30,24 @@ WORTH_S = 0.0003
 """A batch has to gain this much for workers to be started."""
 SETTLING = 3
 """Batches after a move that tell nothing about those to come."""
-FEW, LONG_S = 5, 0.02
-"""Batches, or seconds of them, that tell enough to send environments to workers …"""
-ENOUGH = 20
-"""… and batches in workers that tell whether these are worth it …"""
+ENOUGH, LONG_S = 20, 0.03
+"""Batches, or seconds of them, that tell whether workers are worth it: first turns may be unlike later ones."""
 LOSSES = 2
-"""… if they say so twice in a row."""
+"""How often in a row they have to be none before environments come back."""
 HICCUP = 3
 """A batch that takes so many times what it should is the machine's fault: more than that is not held against workers."""
-FORGETTING = 0.05
-"""How much of a bad experience with workers is forgotten with every reset."""
+FORGETTING = 0.03
+"""How much of a bad experience with workers is forgotten every so many batches."""
 PATIENCE = 50
 """Batches within which playing episodes again, elsewhere, has to pay."""
-MESSAGE_S = 100e-6
-"""First guess of the overhead of a batch, per worker."""
 SHARE_S = 200e-6
 """Work a worker should have in a batch: for less, waking another costs more than it gains."""
-EPISODE_TURNS = 10
-"""Turns an episode is taken to have, when it comes to sharing out what it costs to begin one."""
+EPISODE_TURNS, UNKNOWN_S = 10, 50e-6
+"""Turns an episode is taken to have, and what they are taken to cost, until some have been seen."""
 
 Use = bool | Literal["auto"]
+Seconds = Mapping[str, Sequence[float]]
+"""What something took, each time, by tag."""
 
 
 @dataclass
@@ -68,71 +70,94 @@ class Placement:
         self._cores = cores()
         self._turn_s: dict[str, float] = {}
         self._start_s: dict[str, float] = {}
-        self._here_s: dict[str, float] = {}
-        """Means of turns, of starts, and of turns taken in the main process."""
+        """What turns, and the beginnings of episodes, take, by tag …"""
+        self._turn_here_s: dict[str, float] = {}
+        self._start_here_s: dict[str, float] = {}
+        """… and what they took in the main process, where caches are warm."""
+        self._books_s = 0.0
+        """What it takes to write down a turn, wherever it was taken."""
+        self._batches = 0
+        self._episode_turns = EPISODE_TURNS
         self._overhead_s = MESSAGE_S * min(workers, self._cores)
+        self._required_gain = GAIN
         self._past = _Past()
         self._settling = 0
         self._losses = 0
-        self._required_gain = GAIN
         self.dear: frozenset[str] = frozenset()
         """Tags that go to workers under auto."""
         self.answers_soon = False
         """Whether workers have so little to do that they answer at once, and leave a core to wait on."""
 
-    def note_turns(self, turns: Mapping[str, Sequence[float]]) -> None:
-        """Take in the seconds of turns, by tag."""
+    # ---- what is measured
+
+    def note_turns(self, turns: Seconds) -> None:
+        """Take in what turns took."""
         for tag, seconds in turns.items():
             _smooth(self._turn_s, tag, seconds)
 
-    def note_starts(self, starts: Mapping[str, Sequence[float]]) -> None:
-        """Take in the seconds it took to begin episodes, by tag. The newest count: the first of all took imports, too."""
+    def note_starts(self, starts: Seconds, wall_s: float) -> None:
+        """Take in what it took to begin episodes, one by one and all of them.
+
+        Of these the newest count: the first of all took imports, too.
+        """
         for tag, seconds in starts.items():
             self._start_s[tag] = median(seconds)
+            if tag not in self.dear:
+                self._start_here_s[tag] = self._start_s[tag]
+        if self.dear and not self._settling:
+            self._look_back(starts, wall_s, self._start_here_s)
 
-    def note_batch(self, turns: Mapping[str, Sequence[float]], wall_s: float | None, turns_so_far: int) -> None:
+    def note_batch(self, turns: Seconds, wall_s: float | None, turns_so_far: int) -> None:
         """Take in a whole batch under auto, and think again which tags should go to workers, or come back from them.
 
         `wall_s` is what the batch took, if it was waited for as a whole. Whoever moves in the middle of an episode has to
         play it again: that has to pay, too.
         """
+        self._batches += 1
         for tag in turns.keys() - self.dear:
-            _smooth(self._here_s, tag, turns[tag])
+            _smooth(self._turn_here_s, tag, turns[tag])
         if not self.dear:
+            if wall_s is not None:
+                count = sum(map(len, turns.values()))
+                books = max(0.0, wall_s - sum(map(sum, turns.values()))) / count
+                self._books_s += SMOOTHING * (books - self._books_s)
             self._look_ahead(turns, turns_so_far)
+        elif self._settling:  # workers start, environments are rebuilt
+            self._settling -= 1
         elif wall_s is not None:
-            self._look_back(turns, wall_s)
+            self._look_back(turns, wall_s, self._turn_here_s)
 
-    def _look_ahead(self, turns: Mapping[str, Sequence[float]], turns_so_far: int) -> None:
+    # ---- who goes to workers under auto
+
+    def _look_ahead(self, turns: Seconds, turns_so_far: int) -> None:
         """Send tags to workers if some batches say that it is worth it, or a long one."""
-        dear = frozenset(tag for tag in turns if self._turn_s[tag] > CHEAP_S)
+        dear = frozenset(tag for tag in turns if self._cost(tag) > CHEAP_S)
         if not dear:
             return
-        abroad = [seconds for tag in dear for seconds in turns[tag]]
+        costs = [seconds + self._share_of_start(tag) for tag in dear for seconds in turns[tag]]
         self._past.batches += 1
-        self._past.alone_s += sum(abroad)
-        self._past.best_s += self._best(abroad)
+        self._past.alone_s += sum(costs) + len(costs) * self._books_s
+        self._past.best_s += self._best(costs) + len(costs) * (self._books_s + TOLL_S)
         batches, spent = self._past.batches, self._past.alone_s
-        if batches < FEW and spent < LONG_S:
+        if batches < ENOUGH and spent < LONG_S:
             return
         expected = self._overhead_s * batches + self._past.best_s
         is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * self._parallelism_for(spent / batches)
         if expected < self._required_gain * spent and spent - expected > WORTH_S * batches and is_paid:
             self.dear, self._past, self._settling = dear, _Past(), SETTLING
-        elif batches >= ENOUGH:
+        elif batches >= ENOUGH:  # a bad moment of the machine is forgotten in the end
             self._past = _Past()
+            self._overhead_s += FORGETTING * (MESSAGE_S * min(self.workers, self._cores) - self._overhead_s)
+            self._required_gain += FORGETTING * (GAIN - self._required_gain)
 
-    def _look_back(self, turns: Mapping[str, Sequence[float]], wall_s: float) -> None:
-        """Keep what a batch in workers took, and what it would have taken here, by what such turns took here."""
-        if self._settling:  # workers start, environments are rebuilt
-            self._settling -= 1
-            return
-        abroad = [seconds for tag in self.dear for seconds in turns.get(tag, ())]
+    def _look_back(self, taken: Seconds, wall_s: float, here_s: Mapping[str, float]) -> None:
+        """Keep what a batch took in workers, and what it would have taken here, by what the like took here."""
+        abroad = [seconds for tag in self.dear for seconds in taken.get(tag, ())]
         if not abroad:
             return
-        here = sum(sum(each) for tag, each in turns.items() if tag not in self.dear)
-        # The same turns are slower in workers, where caches are cold: if it is known what they took here, that counts.
-        known = sum(len(turns[tag]) * self._here_s.get(tag, float("inf")) for tag in self.dear & turns.keys())
+        here = sum(sum(each) for tag, each in taken.items() if tag not in self.dear)
+        here += self._books_s * sum(map(len, taken.values()))
+        known = sum(len(taken[tag]) * here_s.get(tag, float("inf")) for tag in self.dear & taken.keys())
         alone = here + min(sum(abroad), known)
         self._past.batches += 1
         self._past.alone_s += alone
@@ -141,27 +166,35 @@ class Placement:
 
     def begin_episodes(self) -> None:
         """All are about to be reset, so moving is free: what was not worth it comes back, what has become dear goes."""
-        if not self.dear:  # a bad moment of the machine is forgotten in the end
-            self._overhead_s += FORGETTING * (MESSAGE_S * min(self.workers, self._cores) - self._overhead_s)
-            self._required_gain += FORGETTING * (GAIN - self._required_gain)
+        self._episode_turns, self._batches = self._batches or self._episode_turns, 0
+        if not self.dear:
             return
         if self._past.batches >= ENOUGH:
             past, self._past = self._past, _Past()
             self._overhead_s += (max(past.wall_s - past.best_s, 0.0) / past.batches - self._overhead_s) / 2
             self._losses = self._losses + 1 if past.wall_s > LOSS * past.alone_s else 0
         if self._losses < LOSSES:
-            self.dear |= {tag for tag, seconds in self._turn_s.items() if seconds > CHEAP_S}
+            self.dear |= {tag for tag in self._turn_s if self._cost(tag) > CHEAP_S}
         else:
             self.dear, self._losses = frozenset(), 0
             self._required_gain *= 0.8  # the next time workers have to promise more
 
-    def _workers_for(self, work_s: float) -> int:
-        """How many workers are worth waking for so much work in a batch."""
-        return min(self.workers, max(1, round(work_s / SHARE_S)))
-
     def _best(self, turns: Sequence[float]) -> float:
         """What these turns take in workers if nothing else takes time."""
         return max(sum(turns) / self._parallelism_for(sum(turns)), *turns)
+
+    def _cost(self, tag: str) -> float:
+        """What a turn of it takes, with its share of what it takes to begin an episode."""
+        return self._turn_s.get(tag, UNKNOWN_S) + self._share_of_start(tag)
+
+    def _share_of_start(self, tag: str) -> float:
+        return self._start_s.get(tag, 0.0) / self._episode_turns
+
+    # ---- how many workers, and which
+
+    def _workers_for(self, work_s: float) -> int:
+        """How many workers are worth waking for so much work in a batch."""
+        return min(self.workers, max(1, round(work_s / SHARE_S)))
 
     def _parallelism_for(self, work_s: float) -> int:
         return min(self._workers_for(work_s), self._cores)
@@ -194,10 +227,6 @@ class Placement:
         if not is_known:
             return len(loads) == most
         return (len(loads) == most or mean <= 2 * SHARE_S) and (len(loads) == 1 or mean >= SHARE_S / 2)
-
-    def _cost(self, tag: str) -> float:
-        """What a turn of it takes, with its share of what it takes to begin an episode."""
-        return self._turn_s.get(tag, CHEAP_S) + self._start_s.get(tag, 0.0) / EPISODE_TURNS
 
 
 def _smooth(means: dict[str, float], tag: str, seconds: Sequence[float]) -> None:
