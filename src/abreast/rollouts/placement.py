@@ -3,7 +3,8 @@
     in the main process      cheap ones: a message costs more than their turn
     in the workers           dear ones, spread so that every worker has as much to do, and enough to be woken for
 
-A batch in workers takes about  overhead + (time of all turns) / workers.  The overhead is measured too.
+A batch in workers takes about  overhead + (time of all turns) / workers.  The overhead is measured too, and so is what the
+same turns take in the main process: `auto` moves environments when twenty batches say that it pays, and back when not.
 """
 
 from collections import defaultdict
@@ -117,11 +118,11 @@ class Placement:
         for tag in turns.keys() - self.dear:
             _smooth(self._turn_here_s, tag, turns[tag])
         if not self.dear:
+            spent, count = sum(map(sum, turns.values())), sum(map(len, turns.values()))
             if wall_s is not None:
-                count = sum(map(len, turns.values()))
-                books = max(0.0, wall_s - sum(map(sum, turns.values()))) / count
-                self._books_s += SMOOTHING * (books - self._books_s)
-            self._look_ahead(turns, turns_so_far)
+                self._books_s += SMOOTHING * (max(0.0, wall_s - spent) / count - self._books_s)
+            if spent + sum(map(self._share_of_start, turns)) * count > WORTH_S:  # or there is nothing to gain
+                self._look_ahead(turns, turns_so_far)
         elif self._settling:  # workers start, environments are rebuilt
             self._settling -= 1
         elif wall_s is not None:
