@@ -75,6 +75,8 @@ class Placement:
         self._turn_here_s: dict[str, float] = {}
         self._start_here_s: dict[str, float] = {}
         """… and what they took in the main process, where caches are warm."""
+        self._starts_s = 0.0
+        """What a whole reset takes, one environment after the other."""
         self._books_s = 0.0
         """What it takes to write down a turn, wherever it was taken."""
         self._batches = 0
@@ -101,8 +103,10 @@ class Placement:
 
         Of these the newest count: the first of all took imports, too.
         """
+        self._starts_s = 0.0
         for tag, seconds in starts.items():
             self._start_s[tag] = median(seconds)
+            self._starts_s += self._start_s[tag] * len(seconds)
             if tag not in self.dear:
                 self._start_here_s[tag] = self._start_s[tag]
         if self.dear and not self._settling:
@@ -115,14 +119,16 @@ class Placement:
         play it again: that has to pay, too.
         """
         self._batches += 1
+        spent = sum(map(sum, turns.values()))
+        if not self.dear and spent + self._starts_s / self._episode_turns < WORTH_S:
+            return  # there is nothing to gain, and reckoning would take longer than some batches do
         for tag in turns.keys() - self.dear:
             _smooth(self._turn_here_s, tag, turns[tag])
         if not self.dear:
-            spent, count = sum(map(sum, turns.values())), sum(map(len, turns.values()))
             if wall_s is not None:
-                self._books_s += SMOOTHING * (max(0.0, wall_s - spent) / count - self._books_s)
-            if spent + sum(map(self._share_of_start, turns)) * count > WORTH_S:  # or there is nothing to gain
-                self._look_ahead(turns, turns_so_far)
+                books = max(0.0, wall_s - spent) / sum(map(len, turns.values()))
+                self._books_s += SMOOTHING * (books - self._books_s)
+            self._look_ahead(turns, turns_so_far)
         elif self._settling:  # workers start, environments are rebuilt
             self._settling -= 1
         elif wall_s is not None:
