@@ -124,3 +124,16 @@ def test_lost_workers_get_nothing_and_without_any_nobody_has_one():
         assert 1 not in placement.spread(tags, homes, {0, 1, 2}).values()
         assert placement.spread(tags, homes, {0, 1, 2, 3}) == {}
     assert placement.spread({}, {}, set()) == {}
+
+
+def test_resets_tell_about_workers_under_auto_only(monkeypatch):
+    placement = auto(monkeypatch)
+    play(placement, 0.001, wall_s=0.005)
+    for _ in range(3 * LOSSES * COUNT):
+        placement.begin_episodes()
+        placement.note_starts({"A": [0.001] * COUNT}, None)  # forced, here or there: says nothing of workers
+    assert placement.dear == {"A"}
+    for _ in range(3 * LOSSES * COUNT):
+        placement.begin_episodes()
+        placement.note_starts({"A": [0.001] * COUNT}, 1.0)
+    assert not placement.dear

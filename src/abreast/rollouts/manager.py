@@ -79,7 +79,8 @@ class EnvStateManager:
             with self._fleet.whole:
                 self._begin(self.envs, together=True)
             self._wait_for(len(self.envs), None)
-            self._fleet.placement.note_starts(self._start_s, time.perf_counter() - started)
+            wall_s = time.perf_counter() - started if self.use_multiprocessing == "auto" else None
+            self._fleet.placement.note_starts(self._start_s, wall_s)
         finally:  # if this failed, those without a first state have no episode
             self._abandon()
             for env in self.envs:

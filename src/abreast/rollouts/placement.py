@@ -98,8 +98,8 @@ class Placement:
         for tag, seconds in turns.items():
             _smooth(self._turn_s, tag, seconds)
 
-    def note_starts(self, starts: Seconds, wall_s: float) -> None:
-        """Take in what it took to begin episodes, one by one and all of them.
+    def note_starts(self, starts: Seconds, wall_s: float | None) -> None:
+        """Take in what it took to begin episodes, one by one and, under auto, all of them.
 
         Of these the newest count: the first of all took imports, too.
         """
@@ -107,9 +107,9 @@ class Placement:
         for tag, seconds in starts.items():
             self._start_s[tag] = median(seconds)
             self._starts_s += self._start_s[tag] * len(seconds)
-            if tag not in self.dear:
+            if tag not in self.dear and wall_s is not None:
                 self._start_here_s[tag] = self._start_s[tag]
-        if self.dear and not self._settling:
+        if self.dear and not self._settling and wall_s is not None:
             self._look_back(starts, wall_s, self._start_here_s)
 
     def note_batch(self, turns: Seconds, wall_s: float | None, turns_so_far: int) -> None:
