@@ -1,5 +1,9 @@
 """What the tests of rollouts share."""
 
+import contextlib
+import os
+import signal
+
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.registry import find_tag
 from plain_loop import PlainLoop
@@ -35,3 +39,10 @@ def plain(config):
 def go(env_ids, *actions):
     """Inputs that ask all of these for the same."""
     return [{"env_id": env_id, "actions": list(actions)} for env_id in env_ids]
+
+
+def kill(*pids):
+    """Kill processes. One may be gone already: who is killed while idle is only replaced when that is noticed."""
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)

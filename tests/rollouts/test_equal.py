@@ -1,9 +1,7 @@
 """Parallel equals sequential, byte for byte: random configurations, actions, flips and kills, against the plain loop."""
 
-import contextlib
 import os
 import random
-import signal
 import threading
 from typing import NamedTuple
 from unittest import mock
@@ -14,7 +12,7 @@ from hypothesis import strategies as st
 
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.placement import SHARE_S
-from rollout_helpers import plain
+from rollout_helpers import kill, plain
 from rollout_helpers import settings as configure
 
 CASES = 5000 if os.environ.get("ABREAST_CHAOS") else 510
@@ -66,9 +64,7 @@ def some_actions(chance, tag, cache):
 
 
 def strike(pids, chance):
-    for pid in chance.sample(pids, min(len(pids), chance.choice([1, 1, 2]))):
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill(*chance.sample(pids, min(len(pids), chance.choice([1, 1, 2]))))
 
 
 @pytest.mark.xdist_group("rollouts")

@@ -14,7 +14,7 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.state import MAIN
 from abreast.rollouts.summary import pass_at_k
-from rollout_helpers import go, plain, settings, villain
+from rollout_helpers import go, kill, plain, settings, villain
 
 COUNTING = villain("Counting", budget=4)
 LAKE = {"Lake": {"env_type": "frozen_lake", "max_actions_per_traj": 3, "env_config": {"is_slippery": False, "p": 1.0}}}
@@ -429,7 +429,7 @@ def test_an_awaited_step_survives_the_death_of_a_worker():
     async def drive(manager):
         turn = asyncio.create_task(manager.step_async(go(range(4), "a", "b")))
         await asyncio.sleep(0.05)
-        os.kill(manager.worker_pids[0], 9)
+        kill(manager.worker_pids[0])
         return await turn
 
     loop = plain(config)

@@ -18,7 +18,7 @@ import pytest
 import abreast
 from abreast.errors import RolloutError, WorkerError
 from abreast.rollouts import EnvStateManager, register
-from rollout_helpers import go, plain, settings, villain
+from rollout_helpers import go, kill, plain, settings, villain
 from villain_envs import Counting, CountingConfig
 
 CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
@@ -68,8 +68,7 @@ def test_playing_a_long_episode_again_is_no_silence():
         manager.reset(seed=0)
         for _ in range(8):
             assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
-        for pid in manager.worker_pids:
-            os.kill(pid, signal.SIGKILL)
+        kill(*manager.worker_pids)
         assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
 
 
@@ -116,7 +115,7 @@ def test_a_late_failure_does_not_end_the_next_episode():
         for seed in range(4):
             manager.reset(seed=seed)
             manager.step(go([0, 1], "a"))
-            os.kill(manager.worker_pids[0], signal.SIGKILL)
+            kill(manager.worker_pids[0])
             manager.step(go([0, 1], "a"))
             assert len(manager.reset(seed=seed + 10)) == 2
 
@@ -293,9 +292,9 @@ def test_it_is_found_out_when_it_has_to_be_rebuilt_turn_for_turn(name, turns, ha
         outputs, taken = manager.reset(seed=1), 0
         while outputs and taken < 8:
             if taken >= turns:
-                for pid in manager.worker_pids if harm == "kill" else ():
-                    os.kill(pid, signal.SIGKILL)
-                if harm == "flip":
+                if harm == "kill":
+                    kill(*manager.worker_pids)
+                else:
                     manager.use_multiprocessing = not manager.use_multiprocessing
             outputs = manager.step(go([cache["env_id"] for cache in outputs], "a"))
             taken += 1
@@ -587,8 +586,9 @@ def test_workers_that_are_replaced_leave_neither_sockets_nor_threads():
         manager.reset(seed=0)
         open_files = len(list(Path("/proc/self/fd").iterdir()))
         for _ in range(3):
+            os.kill(manager.worker_pids[0], signal.SIGSTOP)  # so that it cannot answer before it is killed
             manager.send([{"env_id": 0, "actions": ["x" * 3_000_000]}])
-            os.kill(manager.worker_pids[0], signal.SIGKILL)
+            kill(manager.worker_pids[0])
             manager.recv()
         assert len(list(Path("/proc/self/fd").iterdir())) <= open_files
     deadline = time.monotonic() + 5

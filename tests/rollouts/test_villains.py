@@ -9,7 +9,7 @@ import pytest
 
 from abreast.processes.worker import Child
 from abreast.rollouts import EnvStateManager, register
-from rollout_helpers import go, plain, settings, villain
+from rollout_helpers import go, kill, plain, settings, villain
 from villain_envs import Counting, CountingConfig
 
 CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
@@ -125,8 +125,7 @@ def test_an_environment_that_is_not_the_same_when_rebuilt_ends_with_that_reason(
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
         manager.step(go(range(4), "a"))
-        for pid in manager.worker_pids:
-            os.kill(pid, signal.SIGKILL)
+        kill(*manager.worker_pids)
         assert [cache["env_id"] for cache in manager.step(go(range(4), "a"))] == [0, 1, 2]
         assert "came to another state" in manager.caches[3]["history"][1]["info"]["error"]
 
@@ -151,7 +150,7 @@ def test_only_those_who_wait_are_rebuilt_at_once():
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
         for env_ids in (range(8), [0], [5, 6]):
-            os.kill(manager.worker_pids[0], signal.SIGKILL)
+            kill(manager.worker_pids[0])
             time.sleep(0.05)
             assert manager.step(go(env_ids, "a")) == loop.step(go(env_ids, "a"))
         missing = [env.env_id for env in manager.envs if not env.is_there]
@@ -225,7 +224,7 @@ def test_a_worker_that_cannot_live_is_given_up_and_its_environments_come_home(mo
         monkeypatch.setattr(
             pool._supervisor, "_make", lambda number: Child("unfit", _dies_at_once, []) if number else healthy(0)
         )
-        os.kill(manager.worker_pids[1], signal.SIGKILL)
+        kill(manager.worker_pids[1])
         for _ in range(3):
             assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
         assert pool.lost == {1} and {env.home for env in manager.envs} == {0}
