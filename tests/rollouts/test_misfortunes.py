@@ -580,6 +580,27 @@ def test_when_workers_cannot_start_no_turn_is_begun(monkeypatch):
         assert len(manager.step(go(range(2), "a"))) == 2
 
 
+def test_auto_does_without_workers_that_cannot_start(monkeypatch, caplog):
+    config = settings(
+        ["Counting"], [2], 1, villain("Counting", seconds=0.02), use_multiprocessing="auto", max_workers=2
+    )
+    loop = plain(config)
+
+    def fails(*arguments):
+        raise WorkerError("no more processes.")
+
+    monkeypatch.setattr("abreast.rollouts.fleet.WorkerPool", fails)
+    with EnvStateManager(config) as manager:
+        for seed in range(2):
+            assert manager.reset(seed=seed) == loop.reset(seed)
+            for _ in range(8):
+                assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        assert caplog.text.count("stay in the main process, because workers cannot start: no more processes") == 1
+        manager.use_multiprocessing = True
+        with pytest.raises(WorkerError, match="no more"):
+            manager.step(go(range(2), "a"))
+
+
 def test_workers_that_are_replaced_leave_neither_sockets_nor_threads():
     threads = threading.active_count()
     with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, WorkerError
 from abreast.processes.cores import cores
 from abreast.processes.supervisor import Death
 from abreast.processes.worker import comes_from_main
@@ -57,6 +57,7 @@ class Fleet:
         self._disagreement: RolloutError | None = None
         self._settled_for: Any = None
         self._some_are_abroad = False
+        self._does_without_workers = False
 
     def start_over(self) -> None:
         """Forget everything but the measurements: an interrupt has left nothing that can be trusted."""
@@ -238,7 +239,12 @@ class Fleet:
     # ---- where environments live
 
     def settle(self, use: Use) -> None:
-        """Let every environment live where it should from its next turn on; one that moves is rebuilt there then."""
+        """Let every environment live where it should from its next turn on; one that moves is rebuilt there then.
+
+        Under `auto`, if workers cannot start, all stay here: who did not ask for workers does without.
+        """
+        if use == "auto" and self._does_without_workers:
+            use = False
         if not self._some_are_abroad and (not use or (use == "auto" and not self.placement.dear)):
             return  # all are here, and there they stay
         lost = self.pool.lost if self.pool is not None else set()
@@ -254,7 +260,15 @@ class Fleet:
                     self._move(env, home)
             self._some_are_abroad = any(env.home != MAIN for env in self._envs)
         if self._some_are_abroad:
-            self._workers()  # which may fail, or be interrupted: before any turn is begun
+            try:
+                self._workers()  # which may fail, or be interrupted: before any turn is begun
+            except (WorkerError, OSError) as error:
+                if use != "auto":
+                    raise
+                log.warning("environments stay in the main process, because workers cannot start: %s", error)
+                self._does_without_workers = True
+                self.settle(False)
+                return
         self._settled_for = None if under_way else wish  # those under way are looked at again
 
     @property
