@@ -423,6 +423,23 @@ def test_steps_can_be_awaited_episode_by_episode(use):
 
 
 @pytest.mark.xdist_group("rollouts")
+def test_the_main_process_stays_awake_only_while_it_waits_and_a_core_is_free(monkeypatch):
+    looks = []
+    monkeypatch.setattr("abreast.processes.supervisor.look_out", lambda is_there: looks.append(is_there) and False)
+    config = settings(["Counting"], [2], 1, villain("Counting", seconds=0.05), use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager._fleet._cores = 0
+        manager.reset(seed=0)
+        manager.step(go(range(2), "a"))
+        assert not looks
+        manager._fleet._cores = 3
+        manager.send(go(range(2), "a"))
+        assert manager.recv(timeout=0) == [] and not looks
+        manager.recv(min_ready=2)
+        assert looks
+
+
+@pytest.mark.xdist_group("rollouts")
 def test_an_awaited_step_survives_the_death_of_a_worker():
     config = settings(["Counting"], [4], 1, villain("Counting", seconds=0.1), use_multiprocessing=True, max_workers=2)
 

@@ -54,14 +54,6 @@ def test_one_dear_environment_has_a_worker_for_itself():
     assert [env_id for env_id, worker in homes.items() if worker == homes[5]] == [5]
 
 
-def test_answers_are_expected_at_once_only_of_few_workers_with_little_to_do(monkeypatch):
-    monkeypatch.setattr("abreast.rollouts.placement.cores", lambda: 2)
-    for turn_s, expected in ((1e-6, True), (3 * SHARE_S / COUNT, False), (0.1, False)):
-        placement = measured(turn_s)
-        spread(placement)
-        assert placement.answers_soon == expected, turn_s
-
-
 # ---- auto
 
 

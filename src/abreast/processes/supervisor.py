@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import WorkerError
-from abreast.processes.cores import look_out
+from abreast.processes.cores import LOOK_OUT_S, look_out
 from abreast.processes.worker import Child, Failed, Ready, RemoteTraceback
 
 log = logging.getLogger("abreast")
@@ -113,12 +113,14 @@ class Supervisor:
         """The worker has nothing left to do: its silence means nothing."""
         self._busy.pop(number, None)
 
-    def wait(self, wait_s: float, soon: bool) -> None:
-        """Wait until there is something to `receive`, for about `wait_s` seconds at most; `soon`: it is expected at once.
+    def wait(self, wait_s: float, looking_out: bool) -> None:
+        """Wait until there is something to `receive`, for about `wait_s` seconds at most.
 
-        Nothing is lost if this is interrupted.
+        `looking_out`: stay awake for a moment, since a core is free; it takes longer to wake up. Nothing is lost if this is
+        interrupted.
         """
-        if not (soon and look_out(lambda: self._early or self._selector.select(0.0))) and not self._early:
+        looks_out = looking_out and wait_s >= LOOK_OUT_S
+        if not (looks_out and look_out(lambda: self._early or self._selector.select(0.0))) and not self._early:
             self._selector.select(max(0.0, min(LOOK_S, wait_s)))
 
     def receive(self, wait_s: float) -> list[tuple[int, Any]]:

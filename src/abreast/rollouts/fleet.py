@@ -41,7 +41,8 @@ class Fleet:
         """Around whatever is written down of turns, here and in the manager."""
         self.verified_turns = 0
         self._staying = _staying(envs, config.sequential_env_types)
-        workers = min(config.max_workers or min(8, cores()), len(envs))
+        self._cores = cores()
+        workers = min(config.max_workers or min(8, self._cores), len(envs))
         self.placement = Placement(workers)
         self.pool: WorkerPool | None = None
         self._episodes: dict[int, Episode] = {}
@@ -109,7 +110,7 @@ class Fleet:
                 env.is_there = True
         if self._expected:
             if not self.finished:
-                self._workers().wait(wait_s, self.placement.answers_soon)
+                self._workers().wait(wait_s, looking_out=len(self._busy) < self._cores)
             with self.whole:
                 for answer in self._workers().receive():
                     self._note(answer)

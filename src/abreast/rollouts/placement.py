@@ -88,8 +88,6 @@ class Placement:
         self._losses = 0
         self.dear: frozenset[str] = frozenset()
         """Tags that go to workers under auto."""
-        self.answers_soon = False
-        """Whether workers have so little to do that they answer at once, and leave a core to wait on."""
 
     # ---- what is measured
 
@@ -221,8 +219,6 @@ class Placement:
         if len(homes) < len(tags) or not self._is_fine(_loads(homes, costs), most, costs, is_known):
             wanted = self._workers_for(sum(costs.values())) if is_known else self.workers
             homes = _share_out(costs, living[:wanted])
-        loads = _loads(homes, costs)
-        self.answers_soon = is_known and max(loads) <= 2 * SHARE_S and len(loads) < self._cores
         return homes
 
     @staticmethod

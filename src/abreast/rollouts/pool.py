@@ -52,9 +52,9 @@ class WorkerPool:
         """The worker has nothing left to do."""
         self._supervisor.rest(worker)
 
-    def wait(self, wait_s: float, soon: bool) -> None:
-        """Wait until there is something to `receive`, for about so long at most; `soon`: it is expected at once."""
-        self._supervisor.wait(wait_s, soon)
+    def wait(self, wait_s: float, looking_out: bool) -> None:
+        """Wait until there is something to `receive`, for about so long at most; at first awake, if a core is free."""
+        self._supervisor.wait(wait_s, looking_out)
 
     def receive(self) -> list[Answer]:
         """What workers have answered; those that have died meanwhile are replaced."""
