@@ -76,6 +76,29 @@ class HangsInStep(Counting):
         time.sleep(3600)
 
 
+class LoopsInStep(Counting):
+    def strike(self):
+        while True:
+            pass
+
+
+class ClingsToItsTurn(Counting):
+    """Does not give up at the first asking."""
+
+    def strike(self):
+        try:
+            time.sleep(3600)
+        except BaseException:
+            time.sleep(3600)
+
+
+class IsDebugged(Counting):
+    """Somebody looks at it with a debugger for a while."""
+
+    def strike(self):
+        exec("time.sleep(1.0)", {"__name__": "bdb", "time": time})
+
+
 class RaisesInStep(Counting):
     def strike(self):
         raise ZeroDivisionError("a villain divides by zero")
@@ -159,8 +182,8 @@ class TellsWhenClosed(Counting):
 
 
 ALL = [
-    Counting, KillsItself, DiesOnce, HangsInStep, RaisesInStep, RaisesOnce, RaisesInReset, HangsInReset,
-    ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo, TellsMuch,
+    Counting, KillsItself, DiesOnce, HangsInStep, LoopsInStep, ClingsToItsTurn, RaisesInStep, RaisesOnce,
+    RaisesInReset, HangsInReset, IsDebugged, ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo, TellsMuch,
     RaisesInClose, TellsWhenClosed,
 ]  # fmt: skip
 for kind in ALL:

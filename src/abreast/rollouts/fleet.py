@@ -20,6 +20,7 @@ from abreast.processes.worker import comes_from_main
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episode import Episode
 from abreast.rollouts.messages import Answer, Orders, Turn
+from abreast.rollouts.patience import Patience, TookTooLong
 from abreast.rollouts.placement import Placement, Use
 from abreast.rollouts.pool import WorkerPool
 from abreast.rollouts.registry import Tag, find_kind
@@ -59,6 +60,7 @@ class Fleet:
         self._settled_for: Any = None
         self._some_are_abroad = False
         self._does_without_workers = False
+        self._patience = Patience(config.step_timeout)
 
     def start_over(self) -> None:
         """Forget everything but the measurements: an interrupt has left nothing that can be trusted."""
@@ -71,6 +73,7 @@ class Fleet:
 
     def close(self) -> None:
         """End the workers and close the environments."""
+        self._patience.end()
         if self.pool is not None:
             self.pool.close()
             self.pool = None
@@ -101,6 +104,8 @@ class Fleet:
 
     def hear(self, wait_s: float) -> None:
         """Take the turns that are to be taken here; else wait for those of workers. Those taken are then in `finished`."""
+        if self._here:
+            self._patience.watch()
         while self._here:
             env = self._here[0]
             turn = self._take_here(env)  # if this is interrupted, the turn is still to be taken
@@ -129,6 +134,27 @@ class Fleet:
         self.finished.clear()
 
     def _take_here(self, env: EnvState) -> Turn:
+        """What came of the turn, or the start, of an environment that lives here."""
+        while True:
+            try:
+                self._patience.at = env
+                return self._try_here(env)
+            except TookTooLong:
+                self._patience.at = None
+                self._was_late(env)
+            finally:
+                self._patience.at = None  # no call, in which that might be raised yet
+
+    def _was_late(self, env: EnvState) -> None:
+        """Forget the state it is in; it may try the turn again, as in a worker."""
+        self._episodes.pop(env.env_id, None)  # not closed: that might hang as well
+        env.is_there = False
+        env.tally.timeouts += 1
+        env.blamed.append(Death(f"took longer than {self._patience.seconds:g} s", was_silent=True))
+        if len(env.blamed) >= SILENCES:
+            env.doom = f"its turn {env.blamed[-1].why}"
+
+    def _try_here(self, env: EnvState) -> Turn:
         started = None if env.is_there else self._start_here(env)
         env.is_there = False  # an interrupted turn leaves a state that nobody knows
         if env.doom is not None:
@@ -146,7 +172,7 @@ class Fleet:
         if env.doom is not None:
             return None
         if env.env_id not in self._episodes:
-            self._episodes[env.env_id] = Episode(env.tag.kind.env, env.tag.config)
+            self._episodes[env.env_id] = Episode(env.tag.kind.env, env.tag.config, self._patience.beat)
         return self._episodes[env.env_id].start(env.seed, env.executed, env.digest)
 
     def _note(self, answer: Answer) -> None:
