@@ -369,13 +369,81 @@ def test_pictures_are_kept_as_files():
 
 
 def test_episodes_that_cannot_go_on_are_told_of(capsys):
-    assert run(["rollout", "countdown", HERE, "env.data_path=none.jsonl", "--episodes", "3", "--output", "run"]) == 2
+    villain = [
+        "rollout",
+        "villain_envs:RaisesInStep",
+        HERE,
+        "env.harm_seed=10001",
+        "--episodes",
+        "3",
+        "--output",
+        "run",
+    ]
+    assert run(villain) == 2
     printed = capsys.readouterr()
     assert printed.err.splitlines()[-1].startswith(
-        "abreast: 3 of 3 episodes could not go on, the first because of ConfigError: cannot read the data file none.jsonl"
+        "abreast: 1 of 3 episodes could not go on, the first because of ZeroDivisionError: a villain divides by zero"
     )
     assert "The run folder is run" in printed.out and "cannot go on" in Path("run/log.txt").read_text()
-    assert "cannot read" in trajectories("run")[0]["history"][0]["info"]["error"]
+    assert any("divides by zero" in str(each["history"][-2]["info"]) for each in trajectories("run"))
+
+
+def test_one_that_cannot_even_be_made_leaves_nothing_behind(capsys):
+    assert run(["rollout", "countdown", HERE, "env.data_path=none.jsonl", "--episodes", "3", "--output", "run"]) == 2
+    assert capsys.readouterr().err == "abreast: cannot read the data file none.jsonl: No such file or directory.\n"
+    Path("mine.py").write_text(
+        "class Env:\n    step = reset = None\n    def __init__(self): raise ValueError('no way')\n"
+    )
+    assert run(["rollout", "mine:Env", "--output", "run"]) == 2
+    told = "abreast: mine:Env cannot be made: it raised ValueError: no way (mine.py, line 3).\n"
+    assert capsys.readouterr().err == told
+    assert not Path("run").exists()
+
+
+def test_an_environment_of_ones_own_is_named_by_its_module(capsys):
+    Path("own_envs.py").write_text(OWN)
+    assert run(["check", "own_envs:Own"]) == 0
+    assert run(["rollout", "own_envs:Own", "env.start=7", "--episodes", "2", "--output", "run"]) == 0
+    assert [each["history"][0]["state"] for each in trajectories("run")] == ["7", "7"]
+    Path("own.yaml").write_text("custom_envs: {Mine: {env_type: 'own_envs:Own', env_config: {start: 9}}}")
+    arguments = ["rollout", "Mine", "--config", "own.yaml", "--episodes", "2", "es_manager.use_multiprocessing=true"]
+    assert run([*arguments, "--output", "other"]) == 0
+    assert {each["history"][0]["state"] for each in trajectories("other")} == {"9"}
+    capsys.readouterr()
+    assert run(["envs", "own_envs:Own"]) == 0 and "max_actions_per_traj" in capsys.readouterr().out
+
+
+OWN = """
+import gymnasium
+
+
+class Own(gymnasium.Env):
+    metadata = {"render_modes": ["text"]}
+
+    def __init__(self, start=None, render_mode="text"):
+        self.start, self.render_mode = start, render_mode
+        self.action_space = gymnasium.spaces.Discrete(2)
+        self.observation_space = gymnasium.spaces.Text(9, charset="0123456789")
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.number = self.start or int(self.np_random.integers(10**6))
+        return self.render(), {}
+
+    def step(self, action):
+        told = {"success": True, "action_is_valid": True, "action_is_effective": False}
+        return self.render(), 1.0, False, False, told
+
+    def render(self):
+        return str(self.number)
+"""
+
+
+def test_a_tag_can_be_looked_at(capsys):
+    assert run(["envs", "SimpleSokoban"]) == 0
+    printed = " ".join(capsys.readouterr().out.split())
+    assert "env.num_boxes 1 " in printed and "max_actions_per_traj 10" in printed
+    assert "One of text, rgb_array." in printed
 
 
 def test_a_solver_plays_well(capsys):
@@ -444,7 +512,7 @@ def test_check_says_what_is_wrong_and_what_to_do(capsys):
     Path("my_own_envs.py").write_text("from unfit_envs import Fit, TellsNothing\nmake = lambda config: Fit(config)\n")
     assert run(["check", "my_own_envs:Fit"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 10 and all(line.startswith("ok  ") for line in printed)
+    assert len(printed) == 11 and all(line.startswith("ok  ") for line in printed)
     assert run(["check", "my_own_envs:make"]) == 2
     assert "wrong    pickling: it cannot be pickled" in capsys.readouterr().out
     assert run(["check", "my_own_envs:TellsNothing"]) == 2

@@ -49,9 +49,43 @@ class DrawsFromItsOwnStream(Fit):
 
 class IsAlwaysTheSame(Fit):
     def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
+        gymnasium.Env.reset(self, seed=seed)
         self.number = 100
         return self.render(), {}
+
+
+class KeepsASecret(Fit):
+    """The number is never told."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.observation_space = Text(100, charset="some left")
+
+    def render(self):
+        return "some left"
+
+
+class SharesAList(Fit):
+    """As one that is made for one instance only."""
+
+    taken = []  # noqa: RUF012 (that is what is wrong with it)
+
+    def reset(self, *, seed=None, options=None):
+        self.taken.clear()
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.taken.append(action)
+        return super().step(action)
+
+    def render(self):
+        return f"{self.number - len(self.taken)} left"
+
+
+class RewardsWithNaN(Fit):
+    def step(self, action):
+        state, _, terminated, truncated, info = super().step(action)
+        return state, float("nan"), terminated, truncated, info
 
 
 class LeavesSomethingOver(Fit):

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import threading
 import time
 
 import gymnasium
@@ -99,6 +100,32 @@ class IsDebugged(Counting):
         exec("time.sleep(1.0)", {"__name__": "bdb", "time": time})
 
 
+class TakesLongToBuild(Counting):
+    def __init__(self, config):
+        super().__init__(config)
+        time.sleep(config.seconds)
+
+    def step(self, action):
+        self.config = self.config.model_copy(update={"seconds": 0.0})
+        return super().step(action)
+
+
+class ShowsPictures(Counting):
+    """And then raises."""
+
+    def strike(self):
+        raise ZeroDivisionError("a villain divides by zero")
+
+    def render(self):
+        return np.full((2, 2, 3), self.steps, np.uint8)
+
+
+class TellsOfALock(Counting):
+    def step(self, action):
+        state, reward, terminated, truncated, info = super().step(action)
+        return state, reward, terminated, truncated, {**info, "lock": threading.Lock(), "big": 10**400}
+
+
 class RaisesInStep(Counting):
     def strike(self):
         raise ZeroDivisionError("a villain divides by zero")
@@ -183,7 +210,8 @@ class TellsWhenClosed(Counting):
 
 ALL = [
     Counting, KillsItself, DiesOnce, HangsInStep, LoopsInStep, ClingsToItsTurn, RaisesInStep, RaisesOnce,
-    RaisesInReset, HangsInReset, IsDebugged, ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo, TellsMuch,
+    RaisesInReset, HangsInReset, IsDebugged, TakesLongToBuild, ShowsPictures, TellsOfALock,
+    ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo, TellsMuch,
     RaisesInClose, TellsWhenClosed,
 ]  # fmt: skip
 for kind in ALL:

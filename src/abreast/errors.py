@@ -4,8 +4,10 @@ A message is one sentence a user can act on: what was given, what was expected, 
 The command line prints it and exits with code 2; no traceback, because the fault is in the input, not the program.
 """
 
+import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class AbreastError(Exception):
@@ -48,6 +50,14 @@ def short(value: object) -> str:
     """What was given, cut to what fits into a sentence."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def words(error: BaseException, folder: Path) -> str:
+    """What was raised, and where: the innermost line that is not in a file of this folder, whose code only called."""
+    places = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
+    outside = [(path, line) for path, line in places if path.parent != folder]
+    where = f" ({outside[-1][0].name}, line {outside[-1][1]})" if outside else ""
+    return f"{type(error).__name__}: {error}{where}"
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

@@ -35,6 +35,10 @@ class Plugins:
         """The names of all parts that can be found, whether or not they load."""
         return sorted(self._sources())
 
+    def ships(self, name: str) -> bool:
+        """Whether it is one of ours."""
+        return name in self._own_names()
+
     def find(self, name: str) -> Any:
         """The part of that name."""
         sources = self._sources()
@@ -43,14 +47,13 @@ class Plugins:
         return sources[name]()
 
     def _sources(self) -> dict[str, Callable[[], Any]]:
+        points = entry_points(group=self.group)
+        sources: dict[str, Callable[[], Any]] = {point.name: partial(self._installed, point) for point in points}
+        return sources | {name: partial(self._own, name) for name in self._own_names()}  # ours cannot be taken away
+
+    def _own_names(self) -> list[str]:
         package = importlib.import_module(self.package)
-        sources: dict[str, Callable[[], Any]] = {
-            module.name: partial(self._own, module.name)
-            for module in pkgutil.iter_modules(package.__path__)
-            if module.ispkg
-        }
-        sources.update({point.name: partial(self._installed, point) for point in entry_points(group=self.group)})
-        return sources
+        return [module.name for module in pkgutil.iter_modules(package.__path__) if module.ispkg]
 
     def _own(self, name: str) -> Any:
         return getattr(importlib.import_module(f"{self.package}.{name}"), self.attribute)

@@ -7,12 +7,12 @@ import copy
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Self, get_args
+from typing import Any, Literal, Self, get_args, get_origin
 
 import pydantic
 import yaml
 
-from abreast.errors import ConfigError, nearest
+from abreast.errors import ConfigError, nearest, short
 
 
 class Section(pydantic.BaseModel):
@@ -28,7 +28,7 @@ class Section(pydantic.BaseModel):
         if isinstance(values, cls):
             return values
         if not isinstance(values, Mapping):
-            raise ConfigError(f"the configuration is {values!r}, expected a mapping of sections such as experiment.")
+            raise ConfigError(f"the configuration is {short(values)}, expected a mapping with {_some_keys(cls)}.")
         try:
             return cls.model_validate(values)
         except pydantic.ValidationError as error:
@@ -55,7 +55,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if values is None:
         return {}
     if not isinstance(values, dict):
-        raise ConfigError(f"the configuration file {path} holds {values!r}, expected sections such as experiment.")
+        raise ConfigError(f"the configuration file {path} holds {short(values)}, expected sections with settings.")
     return values
 
 
@@ -110,21 +110,51 @@ def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]
         if isinstance(value, Section):
             yield from explain(value, f"{prefix}{name}.")
         else:
-            yield prefix + name, value, " ".join((field.description or "").split())
+            yield prefix + name, value, " ".join([*(field.description or "").split(), *_choices(field.annotation)])
+
+
+def _choices(annotation: Any) -> list[str]:
+    """What a setting may be, if that is one of a few words."""
+    inner = [each for each in (annotation, *get_args(annotation)) if get_origin(each) is Literal]
+    words = [str(word) for each in inner for word in get_args(each)]
+    return [f"One of {', '.join(words)}."] if len(words) > 1 else []
+
+
+def _some_keys(cls: type[Section]) -> str:
+    names = list(cls.model_fields)[:3]
+    return f"keys such as {', '.join(names)}" if names else "keys and values"
 
 
 def _sentence(cls: type[Section], error: pydantic.ValidationError) -> str:
-    faults = error.errors()
-    first, more = faults[0], len(faults) - 1
-    path = ".".join(str(part) for part in first["loc"]) or "the configuration"
+    """The first fault, and how many more there are. Of a value that may be of several kinds, one fault for each is told."""
+    by_field: dict[tuple[Any, ...], list[Any]] = {}
+    for fault in error.errors():
+        is_key = fault["type"] in ("extra_forbidden", "missing")
+        by_field.setdefault(fault["loc"] if is_key else _field_of(cls, fault["loc"]), []).append(fault)
+    (place, faults), more = next(iter(by_field.items())), len(by_field) - 1
+    first, path = faults[0], ".".join(map(str, place)) or "the configuration"
     if first["type"] == "extra_forbidden":
         text = f"unknown key {path}: {_nearest_key(cls, path)}"
     elif first["type"] == "value_error":
         text = str(first["ctx"]["error"])
+    elif first["type"] == "missing":
+        text = f"{path} is missing: give it a value."
     else:
-        expected = first["msg"].replace("Input should be", "expected", 1)
-        text = f"{path} is {first['input']!r}: {expected}."
+        expected = [fault["msg"].removeprefix("Input should be ") for fault in faults]
+        text = f"{path} is {short(first['input'])}: expected {' or '.join(expected)}."
     return text + (f" ({more} more fault{'s' if more > 1 else ''} in this configuration.)" if more else "")
+
+
+def _field_of(cls: type[Section], place: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The setting that a fault is in; where it may be of several kinds, the name of the kind comes after it."""
+    names = set(_dotted_fields(cls))
+    if (
+        ".".join(map(str, place)) not in names
+        and ".".join(map(str, place[:-1])) in names
+        and isinstance(place[-1], str)
+    ):
+        return place[:-1]
+    return place
 
 
 def _nearest_key(cls: type[Section], path: str) -> str:
@@ -132,7 +162,12 @@ def _nearest_key(cls: type[Section], path: str) -> str:
     known = list(_dotted_fields(cls))
     beside = [name for name in known if name.rpartition(".")[0] == section]
     elsewhere = [name for name in known if name.rpartition(".")[2] == key]
-    if elsewhere:
+    if not beside:  # of one of several sections under names of the user's own
+        above = section.rpartition(".")[0]
+        beside = [
+            f"{section}.{name.rpartition('.')[2]}" for name in known if above and name.rpartition(".")[0] == above
+        ]
+    elif elsewhere:
         return f"did you mean {elsewhere[0]!r}?"
     return nearest(path, beside or known)
 

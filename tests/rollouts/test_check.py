@@ -16,6 +16,8 @@ UNFIT = [
     ("DrawsFromItsOwnStream", "seed", "two episodes with the same seed and the same actions differ at the start"),
     ("IsAlwaysTheSame", "seed", "9 different seeds gave the same episode"),
     ("LeavesSomethingOver", "seed", "something is left over, set everything anew in reset"),
+    ("SharesAList", "instances", "two of them, played by turns, come to something else than each alone, after step 2"),
+    ("RewardsWithNaN", "gymnasium", "step rewards are not equivalent"),
     ("DrawsFromNumpyInStep", "global random state", "step changed that of numpy.random"),
     ("SeedsNumpyInReset", "global random state", "reset changed that of numpy.random"),
     (
@@ -64,9 +66,14 @@ def test_each_fault_is_found_by_its_own_check(name, check, says, request):
     assert says in wrong[0].remark
 
 
-@pytest.mark.parametrize("name", ["Fit", "KIND", "without_arguments"])
+@pytest.mark.parametrize("name", ["Fit", "KIND", "without_arguments", "KeepsASecret"])
 def test_an_environment_that_keeps_the_contract_passes_however_it_is_named(name, at_home):
     assert {verdict.outcome for verdict in check_environment(f"unfit_envs:{name}")} == {"ok"}
+
+
+def test_who_keeps_a_secret_is_told_so(at_home):
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:KeepsASecret")}
+    assert "nothing that was seen depends on it" in verdicts["seed"].remark
 
 
 def test_another_process_says_the_same_of_an_environment_that_keeps_the_contract():
@@ -114,8 +121,8 @@ def test_another_process_that_fails_is_reported(monkeypatch):
         ("unfit_envs:Fitt", "the module unfit_envs has no 'Fitt': did you mean 'Fit'?"),
         ("os:sep", "os:sep is '/': expected an environment class, a factory of environments or an EnvKind."),
         ("collections:OrderedDict", "expected an environment class"),
-        ("sokobann", "did you mean 'sokoban'? An environment of your own is given as MODULE:ENV."),
-        (":Env", "importing '' failed"),
+        ("sokobann", "did you mean 'sokoban'? One of your own is known when"),
+        (":Env", "':Env' names no environment: expected MODULE:ENV"),
     ],
 )
 def test_what_cannot_be_checked_is_told_in_one_sentence(target, says):

@@ -63,7 +63,10 @@ def test_fewer_episodes_than_environments_leave_the_others_alone():
 def test_an_environment_that_cannot_start_ends_and_the_others_go_on():
     custom = villain("RaisesInReset", budget=3, harm_seed=10_001)
     ended, turns = play(["RaisesInReset"], counts=[3], custom=custom)
-    assert (ended[0].env_id, ended[0].error) == (1, "ValueError: no room for this seed")
+    assert ended[0].env_id == 1 and ended[0].error.startswith(
+        "ValueError: no room for this seed (villain_envs.py, line"
+    )
+    assert ended[0].num_actions == 0
     assert [each.error for each in ended[1:]] == [None, None]
     assert turns == [0, 2, 2, 2]
 
@@ -72,7 +75,8 @@ def test_an_environment_that_fails_on_its_way_says_why():
     custom = villain("RaisesInStep", budget=5, harm_seed=10_001)
     ended, _ = play(["RaisesInStep"], counts=[2], custom=custom)
     errors = {each.env_id: each.error for each in ended}
-    assert errors == {0: None, 1: "ZeroDivisionError: a villain divides by zero"}
+    assert errors[0] is None
+    assert errors[1].startswith("ZeroDivisionError: a villain divides by zero (villain_envs.py, line")
 
 
 @pytest.mark.xdist_group("system")

@@ -440,6 +440,93 @@ def test_the_main_process_stays_awake_only_while_it_waits_and_a_core_is_free(mon
 
 
 @pytest.mark.xdist_group("rollouts")
+def test_those_who_await_turns_sleep_until_theirs_is_taken(monkeypatch):
+    """(Waking each other, two of them once kept a core busy.)"""
+    waits = []
+    wait = asyncio.wait
+
+    async def counted(*arguments, **more):
+        waits.append(1)
+        return await wait(*arguments, **more)
+
+    monkeypatch.setattr(asyncio, "wait", counted)
+    config = settings(["Counting"], [4], 1, villain("Counting", seconds=0.2), use_multiprocessing=True, max_workers=2)
+
+    async def drive(manager):
+        return await asyncio.gather(*(manager.step_async(go([env_id], "a")) for env_id in range(4)))
+
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        assert [len(outputs) for outputs in asyncio.run(drive(manager))] == [1] * 4
+    assert len(waits) <= 12
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_a_loop_that_is_closed_with_turns_under_way_leaves_the_manager_whole():
+    config = settings(["Counting"], [2], 1, villain("Counting", seconds=0.3), use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        loop = asyncio.new_event_loop()
+        task = loop.create_task(manager.step_async(go([0], "a")))
+        loop.run_until_complete(asyncio.sleep(0.05))
+        task._log_destroy_pending = False
+        loop.close()
+        assert len(asyncio.run(manager.step_async(go([1], "a")))) == 1
+        manager.reset(seed=1)
+        pids = manager.worker_pids
+        again = asyncio.new_event_loop()
+        task = again.create_task(manager.step_async(go([0], "a")))
+        again.run_until_complete(asyncio.sleep(0.05))
+        task._log_destroy_pending = False
+        again.close()
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # noqa: PTH110
+
+
+@pytest.mark.xdist_group("rollouts")
+def test_an_error_reaches_all_who_await(monkeypatch):
+    config = settings(["Counting"], [2], 1, villain("Counting", seconds=0.1), use_multiprocessing=True, max_workers=2)
+
+    async def drive(manager):
+        tasks = [asyncio.create_task(manager.step_async(go([env_id], "a"))) for env_id in range(2)]
+        await asyncio.sleep(0)
+
+        def disagrees(wait_s):
+            raise RolloutError("they disagree.")
+
+        monkeypatch.setattr(manager._fleet, "hear", disagrees)
+        return await asyncio.gather(*tasks, return_exceptions=True)
+
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        assert [str(error) for error in asyncio.run(drive(manager))] == ["they disagree."] * 2
+
+
+@pytest.mark.parametrize("first", [False, "auto"])
+@pytest.mark.xdist_group("rollouts")
+def test_flips_are_verified_too(first):
+    config = settings(["FrozenLake"], [4], 1, use_multiprocessing=first, max_workers=2)
+    with EnvStateManager(config, verify=True) as manager:
+        for seed, turns_there in ((1, 3), (77, 0), (5, 2)):
+            manager.use_multiprocessing = False
+            manager.reset(seed=seed)
+            manager.step(go(range(4), "Left"))
+            for _ in range(turns_there):
+                manager.use_multiprocessing = True
+                going = [status["env_id"] for status in manager.statuses() if not status["terminated"]]
+                manager.step(go(going, "Up"))
+        manager.use_multiprocessing = True
+        manager.reset(seed=9)
+        manager.step(go(range(4), "Left"))
+        manager.use_multiprocessing = False
+        manager.reset(seed=10)
+        manager.step(go(range(4), "Left"))
+        manager.use_multiprocessing = True
+        going = [status["env_id"] for status in manager.statuses() if not status["terminated"]]
+        manager.step(go(going, "Up"))
+        assert manager.verified_turns > 0
+
+
+@pytest.mark.xdist_group("rollouts")
 def test_an_awaited_step_survives_the_death_of_a_worker():
     config = settings(["Counting"], [4], 1, villain("Counting", seconds=0.1), use_multiprocessing=True, max_workers=2)
 
@@ -465,7 +552,10 @@ def test_an_awaited_step_survives_the_death_of_a_worker():
         ({"n_groups": [3]}, r"n_groups \[3\] add up to 3, but env_groups is 2"),
         ({"n_groups": [1, 1]}, "1 tags but 2 n_groups"),
         ({"n_groups": [0, 2], "tags": ["Lake", "Lake"]}, "each tag needs at least one group"),
-        ({"tags": ["SimpleSokobann"], "n_groups": [2]}, "no tag 'SimpleSokobann'.*did you mean 'SimpleSokoban'"),
+        (
+            {"tags": ["SimpleSokobann"], "n_groups": [2]},
+            "no tag or .* 'SimpleSokobann': did you mean 'SimpleSokoban'",
+        ),
         ({"tags": ["Typo"], "n_groups": [2]}, "no environment type 'frozen_lak': did you mean 'frozen_lake'"),
         ({"tags": ["Bad"], "n_groups": [2]}, "env_config of the tag 'Bad': size is 1"),
     ],

@@ -4,6 +4,7 @@ import asyncio
 import copy
 import enum
 import importlib
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -385,7 +386,7 @@ def test_a_cancelled_step_can_be_received_and_disturbs_no_other():
 
 
 def test_an_awaited_step_returns_when_it_is_done_though_another_heard_of_it(monkeypatch):
-    monkeypatch.setattr("abreast.rollouts.manager.LOOK_S", 25.0)
+    monkeypatch.setattr("abreast.rollouts.awaiting.LOOK_S", 25.0)
     custom = {**villain("Counting", seconds=0.05), **CALM}
     config = workers(["Counting", "Calm"], [1, 1], custom)
 
@@ -599,6 +600,63 @@ def test_auto_does_without_workers_that_cannot_start(monkeypatch, caplog):
         manager.use_multiprocessing = True
         with pytest.raises(WorkerError, match="no more"):
             manager.step(go(range(2), "a"))
+
+
+def _step_in_a_pool(_):
+    config = settings(
+        ["Counting"], [2], 1, villain("Counting", seconds=0.02), use_multiprocessing="auto", max_workers=2
+    )
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        outputs = [manager.step(go(range(2), "a")) for _ in range(6)]
+        homes = {env.home for env in manager.envs}
+    return [len(each) for each in outputs], homes
+
+
+def test_auto_does_without_workers_where_none_may_be():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_step_in_a_pool, (0,)) == ([2] * 6, {-1})
+
+
+def test_managers_that_start_in_threads_leave_the_main_module_alone():
+    main = sys.modules["__main__"]
+
+    def start():
+        with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
+            manager.reset(seed=0)
+
+    for _ in range(3):
+        threads = [threading.Thread(target=start) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert sys.modules["__main__"] is main
+
+
+GUARDLESS = """
+import sys
+from abreast import EnvStateManager
+from abreast.rollouts import register
+from rollout_helpers import settings
+from villain_envs import Counting, CountingConfig
+
+@register("own", config=CountingConfig)
+class Own(Counting): pass
+
+config = settings(["Own"], [2], 1, {"Own": {"env_type": "own"}}, use_multiprocessing=True, max_workers=1)
+EnvStateManager(config).reset(seed=0)
+"""
+
+
+def test_a_script_without_a_guard_is_told_what_to_do(tmp_path):
+    (tmp_path / "script.py").write_text(GUARDLESS)
+    surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    done = subprocess.run(
+        [sys.executable, "script.py"], check=False, cwd=tmp_path, env=surroundings, capture_output=True, timeout=100
+    )
+    told = "rollout worker 0 could not start: exit code 1; it imports your script for what is defined there: put all"
+    assert told in done.stderr.decode().splitlines()[-1]
 
 
 def test_workers_that_are_replaced_leave_neither_sockets_nor_threads():

@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 
+from abreast.errors import RolloutError
 from abreast.processes.worker import Child
 from abreast.rollouts import EnvStateManager, register
 from rollout_helpers import go, kill, plain, settings, villain
@@ -78,6 +79,73 @@ def test_an_episode_that_cannot_begin_is_over(name, use, caplog):
         others = [0, *range(2, 8)]
         assert [cache["env_id"] for cache in manager.step(go(others, "a"))] == others
         assert f"environment 1 ({name}) cannot go on" in caplog.text
+
+
+@pytest.mark.parametrize("use", [True, False])
+@pytest.mark.xdist_group("rollouts")
+def test_one_that_takes_long_to_build_is_waited_for(use):
+    custom = villain("TakesLongToBuild", seconds=1.0)
+    config = settings(["TakesLongToBuild"], [2], 1, custom, use_multiprocessing=use, max_workers=2, step_timeout=0.5)
+    with EnvStateManager(config) as manager:
+        assert len(manager.reset(seed=0)) == 2
+        assert len(manager.step(go(range(2), "a"))) == 2
+        assert manager.get_rollout_states()["tags"]["TakesLongToBuild"]["timeouts"] == 0
+
+
+@pytest.mark.parametrize("use", [True, False])
+@pytest.mark.xdist_group("rollouts")
+def test_one_that_shows_pictures_shows_the_last_when_it_fails(use):
+    config = settings(["ShowsPictures"], [2], 1, villain("ShowsPictures", harm_seed=1), use_multiprocessing=use)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        manager.step(go(range(2), "a"))
+        manager.step(go(range(2), "a"))
+        *_, before, last = manager.caches[1]["history"]
+        assert "divides by zero" in before["info"]["error"]
+        assert last["state"] == "<images>" and [list(image.tobytes()) for image in last["images"]] == [[1] * 12]
+        assert len(manager.render()[1]) == 1
+
+
+@pytest.mark.parametrize("use", [True, False])
+@pytest.mark.xdist_group("rollouts")
+def test_what_can_neither_be_copied_nor_counted_does_no_harm(use):
+    config = settings(["TellsOfALock"], [2], 1, villain("TellsOfALock"), use_multiprocessing=use)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        assert len(manager.step(go(range(2), "a"))) == 2
+        assert all(cache["history"][0]["info"]["lock"] for cache in manager.caches)
+        assert "big" not in manager.get_rollout_states()["tags"]["TellsOfALock"]
+
+
+def test_if_none_can_begin_that_is_an_error():
+    with EnvStateManager(settings(["RaisesInReset"], [1], 2, villain("RaisesInReset"))) as manager:
+        assert manager.get_rollout_states()["tags"]["RaisesInReset"]["num_actions"] == 0
+        with pytest.raises(
+            RolloutError, match=r"no environment could begin, environment 0 \(RaisesInReset\) because of"
+        ):
+            manager.reset(seed=0)
+        assert [status["num_actions"] for status in manager.statuses()] == [0, 0]
+        assert len(manager.reset(seed=1)) == 2, "with another seed they can"
+
+
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), EOFError("unexpected EOF")])
+@pytest.mark.xdist_group("rollouts")
+def test_when_no_other_worker_can_start_environments_come_home(error, monkeypatch, caplog):
+    config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+
+        def fails(self):
+            raise error
+
+        monkeypatch.setattr("multiprocessing.context.ForkServerProcess.start", fails)
+        kill(*manager.worker_pids)
+        for _ in range(3):
+            assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
+        assert {env.home for env in manager.envs} == {-1}
+        assert f"could not start: {type(error).__name__}" in caplog.text
 
 
 def test_raising_here_is_the_same_as_raising_in_a_worker():
@@ -244,6 +312,6 @@ def test_a_picture_of_the_wrong_kind_ends_the_episode_with_that_reason(shape):
 
     register("misdrawn", config=CountingConfig)(Misdrawn)
     custom = {"Misdrawn": {"env_type": "misdrawn"}}
-    with EnvStateManager(settings(["Misdrawn"], custom=custom, use_multiprocessing=False)) as manager:
-        assert manager.reset(seed=0) == []
-        assert "expected text or pictures" in manager.caches[0]["history"][0]["info"]["error"]
+    config = settings(["Misdrawn"], custom=custom, use_multiprocessing=False)
+    with EnvStateManager(config) as manager, pytest.raises(RolloutError, match="expected text or pictures"):
+        manager.reset(seed=0)

@@ -5,12 +5,15 @@ Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps w
 
 import signal
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+import yaml
 from rich.console import Console
+from rich.table import Column, Table
 
 from abreast.errors import AbreastError
 
@@ -24,6 +27,14 @@ out = Console(highlight=False, soft_wrap=True, markup=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings.")]
 Output = Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.")]
+
+
+def settings_table(settings: Iterable[tuple[str, Any, str]]) -> Table:
+    """Key, value and meaning of settings. Keys are there to be typed: they are never cut."""
+    table = Table(Column("setting", overflow="fold"), Column("value", overflow="fold"), "meaning", box=None)
+    for key, value, meaning in settings:
+        table.add_row(key, yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0], meaning)
+    return table
 
 
 def main() -> None:

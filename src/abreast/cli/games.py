@@ -10,11 +10,10 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 from rich.live import Live
 from rich.table import Table
 
-from abreast.cli.app import ConfigFile, Output, app, out
+from abreast.cli.app import ConfigFile, Output, app, out, settings_table
 from abreast.errors import GameError, RunFolderError, WorkerError
 from abreast.settings import explain
 
@@ -117,10 +116,7 @@ def settings(game: GameName, overrides: Overrides = None, config: ConfigFile = N
     """List every setting of a game: its key, its value, what it means."""
     from abreast.games import find_game
 
-    table = Table("setting", "value", "meaning", box=None)
-    for key, value, meaning in explain(find_game(game).configure(config, overrides or [])):
-        table.add_row(key, yaml.safe_dump(value).splitlines()[0], meaning)
-    out.print(table)
+    out.print(settings_table(explain(find_game(game).configure(config, overrides or []))))
 
 
 def _at_random(game: "Game", config: "Config[Any, Any]", **experiment: Any) -> "Environment":

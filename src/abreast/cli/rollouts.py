@@ -1,24 +1,26 @@
 """The rollouts half of the command line: `abreast rollout`, `abreast envs`, `abreast check`. None of it needs torch."""
 
 import shlex
+import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
 
 import typer
-import yaml
 from rich.table import Column, Table
 
-from abreast.cli.app import ConfigFile, Output, app, out
-from abreast.errors import ConfigError, RolloutError, nearest
+from abreast.cli.app import ConfigFile, Output, app, out, settings_table
+from abreast.errors import AbreastError, ConfigError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
 from abreast.rollouts.drive import Played, make_policy, play_episodes
 from abreast.rollouts.progress import RolloutDisplay
+from abreast.rollouts.registry import Tag, tag_settings
 from abreast.rollouts.summary import Ended, pass_at_k, summary_of_tag
 from abreast.rollouts.trajectories import Trajectories
 from abreast.settings import apply_overrides, explain, read_yaml
@@ -31,7 +33,8 @@ Name = Annotated[
     str,
     typer.Argument(
         metavar="TAG_OR_ENV",
-        help="A tag (one that ships, or of custom_envs in FILE) or an environment type; `abreast envs` lists them.",
+        help="A tag (one that ships, or of custom_envs in FILE) or an environment type (`abreast envs` lists them, and"
+        " MODULE:ENV is one).",
     ),
 ]
 Overrides = Annotated[
@@ -39,7 +42,7 @@ Overrides = Annotated[
     typer.Argument(
         metavar="[SECTION.KEY=VALUE]...",
         help="Settings, e.g. es_manager.max_workers=4. Those of the environment itself are in the section env,"
-        " e.g. env.num_boxes=2; `abreast envs TYPE` lists them.",
+        " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them.",
     ),
 ]
 
@@ -67,8 +70,11 @@ def rollout(
     if episodes % group_size:
         raise ConfigError(f"--episodes {episodes} is not a multiple of --group-size {group_size}: make it one.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed.train={seed}"])]
+    _look_here()
     chosen = _configure(name, config, changes, episodes // group_size, group_size, max_actions)
-    player = make_policy(policy, find_tag(name, chosen.custom_envs), chosen.seed.train)
+    tag = find_tag(name, chosen.custom_envs)
+    player = make_policy(policy, tag, chosen.seed.train)
+    _try_to_make(tag)
     manager, folder = EnvStateManager(chosen, verify=verify), make_run_folder(name, output)
     again = ["abreast", "rollout", name, "--config", str(folder / "config.yaml"), "--policy", policy]
     again += ["--episodes", str(episodes), "--group-size", str(group_size)]
@@ -78,8 +84,9 @@ def rollout(
 
             def note(turns: int, over: list[Played]) -> None:
                 for played in over:
-                    kept.add(played)
-                    ended.append(played._replace(cache={}))  # which is kept, and need not be held
+                    with _uninterrupted():
+                        kept.add(played)
+                        ended.append(played._replace(cache={}))  # which is kept, and need not be held
                 display.show(turns, over)
 
             play_episodes(manager, player, note, episodes)
@@ -103,14 +110,14 @@ def rollout(
 
 @app.command()
 def envs(
-    name: Annotated[str | None, typer.Argument(metavar="[TYPE]", help="List the settings of this type.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="[TAG_OR_ENV]", help="List its settings.")] = None,
 ) -> None:
     """List the environment types, or the settings of one."""
+    _look_here()
     if name is not None:
-        table = Table("setting", "value", "meaning", box=None)
-        for key, value, meaning in explain(find_kind(name).config.parse({}), "env."):
-            table.add_row(key, yaml.safe_dump(value, default_flow_style=True).splitlines()[0], meaning)
-        out.print(table)
+        tag = find_tag(name, {})
+        budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
+        out.print(settings_table([budget, *explain(tag.config, "env.")]))
         return
     tags = shipped_tags()
     table = Table("type", "tags", "solver", "what it is", box=None)
@@ -136,8 +143,7 @@ def check(
     ],
 ) -> None:
     """Check whether an environment keeps the contract of rollouts, and say how to repair it if not."""
-    if str(Path.cwd()) not in sys.path:  # a module of one's own is often just a file here
-        sys.path.insert(0, str(Path.cwd()))
+    _look_here()
     wrong = 0
     for verdict in check_environment(target):
         wrong += verdict.outcome == "wrong"
@@ -152,12 +158,28 @@ def check(
 # ---- inside
 
 
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Let a Ctrl-C wait until this is done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _look_here() -> None:
+    """Let modules be found in this folder: one of one's own is often just a file here."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+
 def _configure(
     name: str, file: Path | None, overrides: Sequence[str], groups: int, group_size: int, max_actions: int | None
 ) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
     given = {key: value for key, value in (read_yaml(file) if file else {}).items() if value is not None}
-    plain = _tag(name, RolloutConfig.parse(given)).model_dump()
+    plain = tag_settings(name, RolloutConfig.parse(given).custom_envs).model_dump()
     own = [override for override in overrides if override.startswith("env.")]
     others = [override for override in overrides if not override.startswith("env.")]
     if any(override.startswith("es_manager.train") for override in others):
@@ -175,17 +197,16 @@ def _configure(
     return RolloutConfig.parse(values)
 
 
-def _tag(name: str, config: RolloutConfig) -> TagConfig:
-    """The tag of that name, or a plain one of the environment type of that name."""
-    shipped = shipped_tags()
-    tags, types = {**shipped, **config.custom_envs}, list_kinds()
-    if name in tags:
-        return tags[name]
-    if name not in types:
-        raise RolloutError(f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])}")
-    plain = TagConfig(env_type=name)
-    alike = next((tag for tag in shipped.values() if tag.env_type == name), plain)
-    return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
+def _try_to_make(tag: Tag) -> None:
+    """See whether there is one at all, before a run folder tells that there was none."""
+    try:
+        env = tag.kind.env(tag.config)
+    except AbreastError:
+        raise
+    except Exception as error:
+        raise RolloutError(f"{tag.name} cannot be made: it raised {words(error, Path(__file__).parent)}.") from error
+    if hasattr(env, "close"):
+        env.close()
 
 
 def _results(name: str, ended: Sequence[Played], group_size: int, turns_per_s: float) -> Table:

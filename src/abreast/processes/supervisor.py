@@ -56,7 +56,8 @@ class Supervisor:
         self._failures: dict[int, Failed] = {}
         self._early: dict[int, list[Any]] = {}
         """What workers have said in one breath with being ready."""
-        self._replaced_one = False
+        self.replaced = 0
+        """How many workers were replaced, or given up, so far."""
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
         self._looked_at = 0.0
         self.restarts = [0] * len(heartbeats)
@@ -126,7 +127,7 @@ class Supervisor:
     def receive(self, wait_s: float) -> list[tuple[int, Any]]:
         """What workers have said within `wait_s` seconds; returns as soon as there is something, or one was replaced."""
         end = time.monotonic() + wait_s
-        self._replaced_one = False
+        replaced = self.replaced
         while self._children:
             now = time.monotonic()
             ready = self._selector.select(0.0 if self._early else max(0.0, min(LOOK_S, end - now)))
@@ -138,7 +139,7 @@ class Supervisor:
             if now - self._looked_at >= LOOK_S or not ready:
                 self._looked_at = now
                 self._look_for_silence()
-            if self._replaced_one or time.monotonic() >= end:
+            if self.replaced != replaced or time.monotonic() >= end:
                 return []
         return []
 
@@ -173,7 +174,7 @@ class Supervisor:
         if said and isinstance(said[0], Failed):
             raise _error(f"{child.name} could not start: {said[0].error}.", said[0])
         if not said or not isinstance(said[0], Ready):
-            raise WorkerError(f"{child.name} could not start: {reason}.")
+            raise WorkerError(f"{child.name} could not start: {reason}{child.hint}.")
         if len(said) > 1:
             self._early[number] = said[1:]
 
@@ -212,12 +213,12 @@ class Supervisor:
 
     def _replace(self, number: int, why: str, failure: Failed | None = None, was_silent: bool = False) -> None:
         """Name the dead and start another in its place, again if that one dies too, until it is ready or given up."""
-        self._replaced_one = True
+        self.replaced += 1
         reason = why
+        child = self._dismiss(number)
+        who = f"{child.name} (pid {child.pid})" if child.pid else child.name
+        child.kill()
         while True:
-            child = self._dismiss(number)
-            who = f"{child.name} (pid {child.pid})" if child.pid else child.name
-            child.kill()
             if self.restarts[number] >= self._max_restarts:
                 text = f"{who} {why}, and was restarted {self.restarts[number]} times already: given up."
                 error = _error(text, failure)
@@ -228,12 +229,14 @@ class Supervisor:
                 self.restarts[number] = 0
             self.restarts[number] += 1
             log.warning("%s %s; restarted (%d of %d)", who, why, self.restarts[number], self._max_restarts)
-            self._adopt(number, self._make(number))
             try:
+                self._adopt(number, self._make(number))
                 self._await_ready(number)
                 break
             except WorkerError as error:
-                why, failure = f"died: {error}", None
+                who, why, failure = child.name, str(error).removeprefix(f"{child.name} ").rstrip("."), None
+                if number in self._children:
+                    self._dismiss(number).kill()
         if number in self._busy:
             self._busy[number] = time.monotonic()
         self._on_restart(number, Death(reason, was_silent))

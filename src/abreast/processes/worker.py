@@ -23,6 +23,7 @@ from multiprocessing import connection as connections
 from multiprocessing import reduction
 from typing import Any, Literal
 
+from abreast.errors import WorkerError
 from abreast.processes.line import Line
 
 Connection = connections.Connection
@@ -58,6 +59,12 @@ class RemoteTraceback(Exception):
         return f"\n\n{self.args[0]}"
 
 
+SCRIPT_HINT = (
+    '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
+    " move the definitions to a module"
+)
+
+
 class Child:
     """A worker: a process or, for `threads`, a thread that runs the same work.
 
@@ -75,6 +82,8 @@ class Child:
         start_method: StartMethod = "forkserver",
     ) -> None:
         self.name, self.as_thread = name, as_thread
+        self.hint = SCRIPT_HINT if needs_main else ""
+        """What may be the matter if it does not start."""
         ours, theirs = multiprocessing.Pipe()
         self.line = Line(ours)
         self._dump = _Dump()
@@ -86,9 +95,15 @@ class Child:
         process = context.Process(
             target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
         )
-        with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
-            process.start()
-        theirs.close()
+        try:
+            with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
+                process.start()
+        except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
+            self.line.close()
+            why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
+            raise WorkerError(f"{name} could not start: {why}{self.hint}.") from error
+        finally:
+            theirs.close()
         self._process = process
 
     @property
@@ -218,15 +233,20 @@ def _die_with_parent() -> None:
 
 def comes_from_main(*things: Any) -> bool:
     """Whether one of these classes, functions or objects was defined in the user's main script."""
-    return any(getattr(thing, "__module__", None) == "__main__" for thing in things)
+    return any(getattr(getattr(thing, "func", thing), "__module__", None) == "__main__" for thing in things)
 
 
 @contextmanager
 def _main_module_hidden() -> Iterator[None]:
     """Children import the user's main script again unless it is hidden, and a script without a guard would start anew."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = types.ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    with _hiding:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
+_hiding = threading.Lock()
+"""Two threads that hide it at once would bring back each other's stand-in."""

@@ -37,6 +37,11 @@ class FourTuple(gymnasium.Env[Any, Any]):
         if hasattr(self._env, "close"):
             self._env.close()
 
+    @property
+    def unwrapped(self) -> Any:
+        """The environment itself, whose random stream is the one that counts."""
+        return getattr(self._env, "unwrapped", self._env)
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # its own, or not there yet, while a pickle of this is being read
             raise AttributeError(name)

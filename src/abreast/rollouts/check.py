@@ -13,7 +13,8 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Literal, NamedTuple
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -68,7 +69,7 @@ def _leaves_global_random_state_alone(subject: Subject) -> None:
             _compare_states(before, moment.call)
 
 
-def _depends_on_its_seed(subject: Subject) -> None:
+def _depends_on_its_seed(subject: Subject) -> str | None:
     env = subject.make()
     first = subject.play(env, SEED)
     draw = "call super().reset(seed=seed) and draw all that is random from self.np_random."
@@ -76,7 +77,8 @@ def _depends_on_its_seed(subject: Subject) -> None:
     if place is not None:
         raise Fault(f"two episodes with the same seed and the same actions differ {place}: {draw}")
     others = [subject.play(env, seed) for seed in OTHER_SEEDS]
-    if all(_first_difference(first, other) is None for other in others):
+    shows_nothing = all(_first_difference(first, other) is None for other in others)
+    if shows_nothing and not _draws(env):
         raise Fault(f"{len(others) + 1} different seeds gave the same episode, so the seed changes nothing: {draw}")
     place = _first_difference(first, subject.play(env, SEED))
     if place is not None:
@@ -84,6 +86,38 @@ def _depends_on_its_seed(subject: Subject) -> None:
             f"reset(seed={SEED}) of an environment that has been played before gives another episode than that of a fresh"
             f" one, {place}: something is left over, set everything anew in reset."
         )
+    if shows_nothing:
+        return "it draws from its own stream, but nothing that was seen depends on it: so be it, if it keeps a secret"
+    return None
+
+
+def _shares_nothing(subject: Subject) -> None:
+    alone = [subject.play(subject.make(), seed) for seed in (SEED, SEED + 1)]
+    both = [subject.moments(subject.make(), seed) for seed in (SEED, SEED + 1)]
+    together: list[list[Moment]] = [[], []]
+    for pair in zip_longest(*both):
+        for episode, moment in zip(together, pair, strict=True):
+            episode += [moment] if moment is not None else []
+    places = [_first_difference(mine, theirs) for mine, theirs in zip(alone, together, strict=True)]
+    place = next((place for place in places if place is not None), None)
+    if place is not None:
+        raise Fault(
+            f"two of them, played by turns, come to something else than each alone, {place}: they share something, such as a"
+            " random stream or a list of the module or the class; keep everything in self."
+        )
+
+
+def _draws(env: Any) -> bool:
+    """Whether it draws from a stream of its own that follows its seed, be it that nothing shows it: a secret may be kept."""
+    states = []
+    for seed in OTHER_SEEDS:
+        begin(env, seed)
+        stream = getattr(getattr(env, "unwrapped", env), "_np_random", None)
+        if not isinstance(stream, np.random.Generator):
+            return False
+        fresh, _ = gymnasium.utils.seeding.np_random(seed)
+        states.append((str(stream.bit_generator.state), str(fresh.bit_generator.state)))
+    return len({state for state, _ in states}) == len(states) and all(state != fresh for state, fresh in states)
 
 
 def _is_a_gymnasium_environment(subject: Subject) -> None:
@@ -95,7 +129,20 @@ def _is_a_gymnasium_environment(subject: Subject) -> None:
         try:
             check_env(env, skip_render_check=True)
         except (AssertionError, TypeError, AttributeError, gymnasium.error.Error) as error:
-            raise Fault(f"Gymnasium's own check says: {str(error).rstrip('.')}.") from error
+            raise Fault(f"Gymnasium's own check says: {str(error).rstrip('.')}.{_about_text(env)}") from error
+
+
+def _about_text(env: Any) -> str:
+    """What is most often the matter with spaces of text."""
+    space = getattr(env, "observation_space", None)
+    text = begin(env, SEED)[0]
+    if not isinstance(space, gymnasium.spaces.Text) or not isinstance(text, str) or text in space:
+        return ""
+    strange = "".join(sorted(set(text) - space.character_set))
+    if strange:
+        return f" The charset of its observation_space, a space of text, lacks {short(strange)}: give charset=."
+    allowed = f"{space.min_length} to {space.max_length}"
+    return f" Its first observation has {len(text)} characters, its observation_space allows {allowed}."
 
 
 def _tells_what_it_should(subject: Subject) -> None:
@@ -176,7 +223,8 @@ class Check(NamedTuple):
 
     name: str
     claim: str
-    run: Callable[[Subject], None]
+    run: Callable[[Subject], str | None]
+    """Raises a `Fault`; may return what it found, if that is not just what is claimed."""
     needs: Sequence[str] = ()
 
 
@@ -186,6 +234,7 @@ CHECKS = (
     Check(PLAY, "can be made, reset, stepped and shown", _can_be_played),
     Check(GLOBAL, "left alone", _leaves_global_random_state_alone, [PLAY]),
     Check(SEEDED, "the same seed gives the same episode, others give others", _depends_on_its_seed, [PLAY, GLOBAL]),
+    Check("instances", "share nothing", _shares_nothing, SOUND),
     Check("gymnasium", "passes Gymnasium's own check", _is_a_gymnasium_environment, SOUND),
     Check("info", f"tells {', '.join(TOLD)}", _tells_what_it_should, [PLAY]),
     Check(RENDER, "gives text or RGB arrays", _shows_text_or_pictures, [PLAY]),
@@ -202,14 +251,14 @@ CHECKS = (
 def _judge(check: Check, subject: Subject) -> Verdict:
     try:
         try:
-            check.run(subject)
+            found = check.run(subject)
         finally:
             subject.close()
     except Fault as fault:
         return Verdict(check.name, "wrong", str(fault))
     except (Exception, SystemExit) as error:
         return Verdict(check.name, "wrong", f"it {raised(error)}.")
-    return Verdict(check.name, "ok", check.claim)
+    return Verdict(check.name, "ok", found or check.claim)
 
 
 def _first_difference(one: Sequence[Moment], two: Sequence[Moment]) -> str | None:

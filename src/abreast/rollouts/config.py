@@ -10,12 +10,25 @@ from pydantic import Field
 from abreast.processes.worker import StartMethod
 from abreast.settings import Section, read_yaml
 
+MOST_ENVS = 1_000_000
+"""Environments in one manager."""
+
 
 class EnvConfig(Section):
     """Settings every environment has; each environment's own class adds to them."""
 
     action_lookup: dict[int, str] | None = None
     """Actions by number. With it, the manager turns names into numbers and drops others; without, text goes through."""
+
+    @pydantic.model_validator(mode="after")
+    def _names_differ(self) -> Self:
+        names = [name.strip().casefold() for name in (self.action_lookup or {}).values()]
+        if len(set(names)) < len(names) or "" in names:
+            raise ValueError(
+                f"action_lookup is {self.action_lookup}: expected names that differ in more than upper and lower case and"
+                " blanks, since these are not told apart."
+            )
+        return self
 
     def knows(self, action: object) -> bool:
         """Whether something is the number of an action, whoever gave it."""
@@ -72,6 +85,11 @@ class GroupsConfig(Section):
             )
         if any(count < 1 for count in counts):
             raise ValueError(f"env_configs.n_groups is {counts}: each tag needs at least one group.")
+        if self.env_groups * self.group_size > MOST_ENVS:
+            raise ValueError(
+                f"env_groups is {self.env_groups} and group_size is {self.group_size}: expected {MOST_ENVS:,} environments"
+                " at most."
+            )
         if sum(counts) != self.env_groups:
             raise ValueError(
                 f"env_configs.n_groups {counts} add up to {sum(counts)}, but env_groups is {self.env_groups}:"
@@ -97,7 +115,7 @@ class ManagerConfig(Section):
     format_penalty: float = 0.1
     """By how much a turn with an unknown action, or with none, lowers the score, whichever sign is written."""
     step_timeout: float | None = Field(30.0, gt=0)
-    """Seconds one environment's turn may take in a worker before the worker is killed; none: any time."""
+    """Seconds one environment's turn may take before its worker is killed, or it is interrupted here; none: any time."""
     start_method: StartMethod = "forkserver"
     """How worker processes are started."""
     worker_memory_mb: int | None = Field(None, ge=1)

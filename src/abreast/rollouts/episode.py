@@ -8,17 +8,23 @@ import logging
 import pickle
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, words
 from abreast.rollouts.messages import Digest, State, Turn
 
 log = logging.getLogger("abreast")
 
+Beat = Callable[..., None]
+"""Called when a part of something longer begins, with `patience` if that may take so many seconds more than a turn."""
 ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
+BUILD_S = 600.0
+"""How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
 LONGEST_NAME = 1000
 """Texts longer than this are no action's name, and not worth looking at."""
 
@@ -26,7 +32,7 @@ LONGEST_NAME = 1000
 class Episode:
     """An environment with what is needed to rebuild it: how it was made, its seed, the actions executed since."""
 
-    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda patience=0.0: None) -> None:
         self._make, self._config, self._beat = make, config, beat
         self._env: Any = None
         self._names = config.action_lookup
@@ -107,7 +113,9 @@ class Episode:
 
     def _begin(self) -> dict[str, Any]:
         if self._env is None:
+            self._beat(patience=BUILD_S)
             self._env = self._make(self._config)
+            self._beat()
         observation, info = self._env.reset(seed=self._seed)
         for turns in range(len(self.executed) + 1):
             self._beat()  # playing again may take long, but goes on
@@ -125,7 +133,8 @@ class Episode:
         digest = blake2b(digest_size=16)
         for part in [self._state] if isinstance(self._state, str) else self._state:
             digest.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part.tobytes())
-        stream = getattr(getattr(self._env, "unwrapped", self._env), "_np_random", None)
+        inside = getattr(getattr(self._env, "unwrapped", self._env), "__dict__", {})
+        stream = inside.get("_np_random", inside.get("np_random"))
         if isinstance(stream, np.random.Generator):
             digest.update(pickle.dumps(stream.bit_generator.state))
         elif isinstance(stream, np.random.RandomState):  # of an environment of old
@@ -158,7 +167,7 @@ NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 
 
 
 def _words(error: Exception) -> str:
-    return str(error) if isinstance(error, RolloutError) else f"{type(error).__name__}: {error}"
+    return str(error) if isinstance(error, RolloutError) else words(error, Path(__file__).parent)
 
 
 def _seen(env: Any, observation: Any) -> State:
@@ -189,5 +198,6 @@ def _own(info: dict[str, Any]) -> dict[str, Any]:
     """A copy that the environment cannot change later, as one that has come from another process."""
     for key, value in info.items():
         if type(value) not in ATOMS:
-            info = {**info, key: copy.deepcopy(value)}
+            with suppress(Exception):  # what cannot be copied cannot be sent either, and stays in this process
+                info = {**info, key: copy.deepcopy(value)}
     return info

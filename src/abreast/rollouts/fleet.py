@@ -47,7 +47,8 @@ class Fleet:
         self.placement = Placement(workers)
         self.pool: WorkerPool | None = None
         self._episodes: dict[int, Episode] = {}
-        self._shadows: dict[int, Episode] = {}
+        self._shadows: dict[int, tuple[int, Episode]] = {}
+        """With `verify`: a copy of each environment, and of which of its episodes."""
         self._expected: dict[int, tuple[int, int]] = {}
         """Number of the turn under way, and the worker that takes it."""
         self._busy: dict[int, int] = {}
@@ -77,7 +78,7 @@ class Fleet:
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-        for episode in (*self._episodes.values(), *self._shadows.values()):
+        for episode in (*self._episodes.values(), *(shadow for _, shadow in self._shadows.values())):
             episode.close()
         self._episodes.clear()
         self._shadows.clear()
@@ -137,7 +138,7 @@ class Fleet:
         """What came of the turn, or the start, of an environment that lives here."""
         while True:
             try:
-                self._patience.at = env
+                self._patience.at, self._patience.extra_s = env, 0.0
                 return self._try_here(env)
             except TookTooLong:
                 self._patience.at = None
@@ -243,8 +244,9 @@ class Fleet:
 
     def _compare(self, env: EnvState, theirs: Turn) -> None:
         """Do the same here, and see whether it comes to the same."""
-        shadow = self._shadows.setdefault(env.env_id, Episode(env.tag.kind.env, env.tag.config))
-        if env.asked is None or len(shadow.executed) != len(env.executed):
+        serial, shadow = self._shadows.get(env.env_id) or (0, Episode(env.tag.kind.env, env.tag.config))
+        if serial != env.serial or env.asked is None or len(shadow.executed) != len(env.executed):
+            self._shadows[env.env_id] = (env.serial, shadow)
             ours = shadow.start(env.seed, env.executed)
         if env.asked is not None:
             ours = shadow.take(env.asked["actions"], env.actions_left)
@@ -358,10 +360,9 @@ def _are_same(a: Any, b: Any) -> bool:
 
 def _staying(envs: Sequence[EnvState], types: Sequence[str]) -> set[str]:
     """Tags that must not, or cannot, leave the main process."""
-    for name in types:
-        find_kind(name)
+    names = {find_kind(name).name for name in types}
     tags: dict[str, Tag] = {env.tag.name: env.tag for env in envs}
-    return {name for name, tag in tags.items() if tag.kind.name in types or not _can_be_sent(tag)}
+    return {name for name, tag in tags.items() if tag.kind.name in names or not _can_be_sent(tag)}
 
 
 def _can_be_sent(tag: Tag) -> bool:

@@ -6,23 +6,24 @@
   what a turn means        where it is taken                              or here, if that is faster
 """
 
-import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
+import numpy as np
+
 from abreast.errors import ConfigError, RolloutError, short
+from abreast.rollouts.awaiting import Awaiting
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.fleet import Fleet
 from abreast.rollouts.placement import Use
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.rollouts.state import Cache, EnvState
 from abreast.rollouts.summary import Ended, pass_at_k, summary_of_tag
-
-LOOK_S = 0.5
-"""How often an awaited step looks whether workers have fallen silent."""
+from abreast.settings import read_yaml
 
 
 class EnvStateManager:
@@ -34,13 +35,15 @@ class EnvStateManager:
                 outputs = manager.step([{"env_id": cache["env_id"], "actions": answer(cache)} for cache in outputs])
             print(manager.get_rollout_states())
 
-    `verify` keeps a copy of every environment here, steps it too, and raises if a worker ever says anything else.
+    The configuration is a mapping, or the name of a YAML file. `verify` keeps a copy of every environment here, steps it
+    too, and raises if a worker ever says anything else.
     """
 
     def __init__(self, config: object = None, mode: Literal["train", "val"] = "train", verify: bool = False) -> None:
         if mode not in ("train", "val"):
             raise ConfigError(f"mode is {mode!r}: expected train or val.")
-        self.config = RolloutConfig.parse({} if config is None else config)
+        given = read_yaml(Path(config)) if isinstance(config, str | Path) else config
+        self.config = RolloutConfig.parse({} if given is None else given)
         self.mode: Literal["train", "val"] = mode
         self.use_multiprocessing: Use = self.config.es_manager.use_multiprocessing
         self.envs = self._make_envs()
@@ -55,8 +58,7 @@ class EnvStateManager:
         self._is_closed = False
         self._turn_s: defaultdict[str, list[float]] = defaultdict(list)
         self._start_s: defaultdict[str, list[float]] = defaultdict(list)
-        self._waiters: list[asyncio.Future[None]] = []
-        self._watched: list[tuple[asyncio.AbstractEventLoop, int]] = []
+        self._awaiting = Awaiting(lambda: self._hear(0.0))
         self._episodes = 0
         """How often episodes were begun or abandoned: tells who awaits a turn whether it can still come."""
 
@@ -85,12 +87,18 @@ class EnvStateManager:
             self._abandon()
             for env in self.envs:
                 env.is_waiting = bool(env.history) and not env.terminated
-        return [env.cache for env in self.envs if env.is_waiting]
+        begun = [env.cache for env in self.envs if env.is_waiting]
+        if not begun:
+            reason = self.envs[0].history[-1]["info"]["error"].rstrip(".")
+            raise RolloutError(
+                f"no environment could begin, environment 0 ({self.envs[0].tag.name}) because of: {reason}."
+            )
+        return begun
 
     def step(self, all_env_inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """Take a turn in some environments; returns the caches of those not yet done, in the order of the inputs."""
         if self._begun:
-            raise RolloutError(f"step called while {len(self._begun)} turns are under way: recv them first.")
+            raise RolloutError(f"step called while {len(self._begun)} turns are under way: recv or await them first.")
         started = time.perf_counter()
         envs = self._send(all_env_inputs, together=True)
         self._wait_for(len(envs), None)
@@ -122,9 +130,13 @@ class EnvStateManager:
         self._check_whole()
         if not self._was_sent:
             raise RolloutError("recv called before send: there is nothing to wait for.")
-        if min_ready < 1:
+        if isinstance(min_ready, bool) or not isinstance(min_ready, int) or min_ready < 1:
             raise RolloutError(
-                f"min_ready is {min_ready}: expected 1 or more; timeout=0 is for a look without waiting."
+                f"min_ready is {short(min_ready)}: expected 1 or more; timeout=0 is for a look without waiting."
+            )
+        if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
+            raise RolloutError(
+                f"timeout is {short(timeout)}: expected seconds, 0 or more, or None to wait for any time."
             )
         self._wait_for(min_ready, timeout)
         ready = self._taken - self._awaited
@@ -137,12 +149,10 @@ class EnvStateManager:
         self._awaited.update(mine)
         try:
             self._hear(0.0)
-            while not self._taken.issuperset(mine):
-                await self._until_something_is_said()
-                self._check_open()
-                if episodes != self._episodes:
-                    raise RolloutError("the turn that was awaited belongs to an episode that a reset has ended.")
-                self._hear(0.0)
+            await self._awaiting.until_taken(mine.keys() - self._taken, self._fleet.pool)
+            self._check_open()
+            if episodes != self._episodes:
+                raise RolloutError("the turn that was awaited belongs to an episode that a reset has ended.")
         finally:  # if this was cancelled, `recv` can still ask for these turns
             if episodes == self._episodes:
                 self._awaited.difference_update(mine)
@@ -218,8 +228,10 @@ class EnvStateManager:
     def close(self) -> None:
         """End the workers and close the environments. Nothing can be asked of the manager afterwards."""
         self._is_closed = True
-        self._wake()
-        self._fleet.close()
+        try:
+            self._awaiting.wake_all()
+        finally:
+            self._fleet.close()
 
     def __enter__(self) -> "EnvStateManager":
         return self
@@ -240,13 +252,13 @@ class EnvStateManager:
                 envs.append(EnvState(len(envs), len(envs) // settings.group_size, tag))
         return envs
 
-    def _first_seed(self, seed: int | None) -> int:
+    def _first_seed(self, seed: Any) -> int:
         """The seed of the first group. In training, what was used once is never counted on to again."""
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int) or seed < 0):
+        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
             raise RolloutError(f"the seed is {short(seed)}: expected a whole number, 0 or more.")
         if self.mode == "val":
-            return self.config.seed.val if seed is None else seed
-        first = self._next_seed if seed is None else seed
+            return self.config.seed.val if seed is None else int(seed)
+        first = self._next_seed if seed is None else int(seed)
         self._next_seed = max(self._next_seed, first + self.envs[-1].group_id + 1)
         return first
 
@@ -270,6 +282,8 @@ class EnvStateManager:
                 env_id, actions = asked["env_id"], asked["actions"]
             except (TypeError, KeyError, IndexError):
                 raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
+            if type(env_id) is not int and isinstance(env_id, np.integer):
+                env_id = int(env_id)
             if type(env_id) is not int or not 0 <= env_id < len(self.envs):
                 raise RolloutError(f"env_id is {short(env_id)}: expected a number from 0 to {len(self.envs) - 1}.")
             if env_id in checked:
@@ -287,7 +301,7 @@ class EnvStateManager:
     def _why_not(self, env: EnvState) -> str:
         """Why an environment cannot be asked for a turn."""
         if env.env_id in self._begun:
-            return f"the turn of environment {env.env_id} is already under way: recv it first."
+            return f"the turn of environment {env.env_id} is already under way: recv or await it first."
         if not env.history:
             return f"environment {env.env_id} has no episode yet: call reset first."
         return f"the episode of environment {env.env_id} is over: leave it out, or call reset."
@@ -314,7 +328,7 @@ class EnvStateManager:
             self._begun, self._taken, self._awaited, self._was_sent = {}, set(), set(), False
             self._start_s.clear()
             self._episodes += 1
-        self._wake()
+        self._awaiting.wake_all()
 
     def _hear(self, wait_s: float) -> None:
         """Write down what came of the turns that are taken."""
@@ -331,8 +345,9 @@ class EnvStateManager:
                     env.stepped(turn, self._penalty)
                     if turn.failure is None:
                         self._turn_s[env.tag.name].append(turn.seconds)
+                if self._awaiting:
+                    self._awaiting.taken(env.env_id)
             self._fleet.finished.clear()
-        self._wake()  # somebody else may be waiting for one of these
 
     def _handed_out(self, envs: Iterable[EnvState], wall_s: float | None) -> list[Cache]:
         """Close the books on the turns of these environments; what they cost tells where such should live."""
@@ -350,27 +365,6 @@ class EnvStateManager:
         if self.use_multiprocessing == "auto" and turns:
             self._fleet.placement.note_batch(turns, wall_s, turns_so_far)
         return outputs
-
-    async def _until_something_is_said(self) -> None:
-        """Wait for a worker to speak or to die; all who wait are woken together."""
-        loop = asyncio.get_running_loop()
-        if not self._waiters and self._fleet.pool is not None:
-            for descriptor in self._fleet.pool.waitables:
-                loop.add_reader(descriptor, self._wake)
-                self._watched.append((loop, descriptor))
-        waiter = loop.create_future()
-        self._waiters.append(waiter)
-        await asyncio.wait([waiter], timeout=LOOK_S)
-        self._wake()
-
-    def _wake(self) -> None:
-        waiters, self._waiters = self._waiters, []
-        while self._watched:
-            loop, descriptor = self._watched.pop()
-            loop.remove_reader(descriptor)
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
 
 def _plain(asked: Mapping[str, Any]) -> Mapping[str, Any]:

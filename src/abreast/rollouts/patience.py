@@ -42,14 +42,16 @@ class Patience:
         self.seconds = seconds
         self.at: EnvState | None = None
         self._beats = 0
+        self.extra_s = 0.0
         self._late: Moment | None = None
         self._thread = 0
         self._is_over = threading.Event()
         self._is_watched = False
 
-    def beat(self) -> None:
-        """A turn of a longer story is over: that is no hang."""
+    def beat(self, patience: float = 0.0) -> None:
+        """Another part of a longer story begins: that is no hang. It may take so much longer than a turn."""
         self._beats += 1
+        self.extra_s = patience
 
     def watch(self) -> None:
         """Turns are about to be taken, by the thread that calls this."""
@@ -115,7 +117,7 @@ def _look(patience: "weakref.ref[Patience]", is_over: threading.Event, seconds: 
         moment, now = watched.moment(), time.monotonic()
         if moment != seen:
             seen, since = moment, now
-        elif moment is not None and now - since >= seconds:
+        elif moment is not None and now - since >= seconds + watched.extra_s:
             watched.interrupt(moment)
             since = now
         del watched

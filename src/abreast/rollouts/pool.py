@@ -64,6 +64,11 @@ class WorkerPool:
         return [answer for _, answers in heard for answer in answers]
 
     @property
+    def replaced(self) -> int:
+        """How many workers were replaced, or given up, so far."""
+        return self._supervisor.replaced
+
+    @property
     def waitables(self) -> list[int]:
         """File descriptors that are ready when a worker has said something or is gone."""
         return self._supervisor.waitables

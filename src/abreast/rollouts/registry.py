@@ -3,16 +3,20 @@
 A package exposes `KIND`, an `EnvKind`. An installed package adds its own with
 
     [project.entry-points."abreast.envs"]
-    myenv = "my_package.myenv:KIND"
+    myenv = "my_package.myenv:MyEnv"
 
-and a script with the decorator `register`.
+and a script with the decorator `register`. Any environment that can be imported is a type too, as MODULE:ENV.
 """
 
+import importlib
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from abreast.errors import ConfigError, RolloutError, nearest
+from abreast.errors import ConfigError, RolloutError, nearest, words
 from abreast.plugins import Plugins
 from abreast.rollouts.config import EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
 
@@ -54,7 +58,12 @@ _registered: dict[str, EnvKind] = {}
 
 
 def register(
-    name: str, *, config: type[EnvConfig] = OpenEnvConfig, summary: str = "", instruction: str = ""
+    name: str,
+    *,
+    config: type[EnvConfig] = OpenEnvConfig,
+    summary: str = "",
+    instruction: str = "",
+    solver: Solver | None = None,
 ) -> Callable[[T], T]:
     """Make an environment class (or a function) known by a name; it is called with its configuration.
 
@@ -63,10 +72,19 @@ def register(
     """
 
     def keep(env: T) -> T:
-        _registered[name] = EnvKind(name, summary, env, config, instruction)
+        taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else _registered.get(name)
+        if taken is not None and _name(taken.env) != _name(
+            env
+        ):  # else it is a new version, or its module a second time
+            raise RolloutError(f"the environment type {name!r} is taken, by {taken.env!r}: give {env!r} another name.")
+        _registered[name] = EnvKind(name, summary, env, config, instruction, solver)
         return env
 
     return keep
+
+
+def _name(env: Any) -> str:
+    return getattr(env, "__qualname__", repr(env))
 
 
 def list_kinds() -> list[str]:
@@ -75,28 +93,95 @@ def list_kinds() -> list[str]:
 
 
 def find_kind(name: str) -> EnvKind:
-    """The type of that name."""
+    """The type of that name, or the one that MODULE:ENV is."""
     if name in _registered:
         return _registered[name]
+    if ":" in name:
+        return _as_kind(name, _import(name))
     if name not in KINDS.names():
-        raise RolloutError(f"there is no environment type {name!r}: {nearest(name, list_kinds())}")
-    kind = KINDS.find(name)
-    if not isinstance(kind, EnvKind):
-        raise RolloutError(f"the environment type {name!r} is {kind!r}, expected an abreast.rollouts.EnvKind.")
-    return kind
+        raise RolloutError(
+            f"there is no environment type {name!r}: {nearest(name, list_kinds())} One of your own is known when the module"
+            " that registers it has been imported, or as MODULE:ENV."
+        )
+    return _as_kind(name, KINDS.find(name))
+
+
+def tag_settings(name: str, custom: Mapping[str, TagConfig]) -> TagConfig:
+    """The settings of a tag: the user's own, one that ships, or a plain one of the environment type of that name."""
+    shipped, types = shipped_tags(), list_kinds()
+    tags = {**shipped, **custom}
+    if name in tags:
+        return tags[name]
+    if name not in types and ":" not in name:
+        raise RolloutError(
+            f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
+            " custom_envs; an environment that can be imported is a type too, as MODULE:ENV."
+        )
+    plain = TagConfig(env_type=name)
+    alike = next((tag for tag in shipped.values() if tag.env_type == name), plain)
+    return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
 
 
 def find_tag(name: str, custom: Mapping[str, TagConfig]) -> Tag:
-    """The tag of that name: the user's own, or one that ships."""
-    known = {**shipped_tags(), **custom}
-    if name not in known:
-        raise RolloutError(
-            f"there is no tag {name!r} under custom_envs or among those that ship: {nearest(name, known)}"
-        )
-    settings = known[name]
+    """The tag of that name."""
+    settings = tag_settings(name, custom)
     kind = find_kind(settings.env_type)
     try:
         config = kind.config.parse(settings.env_config)
     except ConfigError as error:
         raise ConfigError(f"env_config of the tag {name!r}: {error}") from None
     return Tag(name, kind, config, settings.max_actions_per_traj, settings.env_instruction or kind.instruction)
+
+
+# ---- environments of anybody's
+
+
+def _import(target: str) -> Any:
+    name, _, attribute = target.partition(":")
+    if not name or not attribute:
+        raise RolloutError(f"{target!r} names no environment: expected MODULE:ENV, say my_module:MyEnv.")
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise RolloutError(f"importing {name} failed: {error}.") from None
+        raise RolloutError(
+            f"there is no module {error.name!r}: run this in the folder it lies in, or install it."
+        ) from None
+    except (Exception, SystemExit) as error:
+        raise RolloutError(f"importing {name!r} failed: it raised {words(error, Path(__file__).parent)}.") from error
+    if not hasattr(module, attribute):
+        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise RolloutError(f"the module {name} has no {attribute!r}: {nearest(attribute, own)}")
+    return getattr(module, attribute)
+
+
+def _as_kind(name: str, thing: Any) -> EnvKind:
+    """The type that a thing is, or is the environment of; else a plain one."""
+    if isinstance(thing, EnvKind):
+        return thing
+    shipped: list[EnvKind] = [KINDS.find(each) for each in KINDS.names() if KINDS.ships(each)]
+    for kind in (*_registered.values(), *shipped):
+        if kind.env is thing:
+            return kind
+    is_env = not inspect.isclass(thing) or (hasattr(thing, "reset") and hasattr(thing, "step"))
+    if not callable(thing) or not is_env:
+        raise RolloutError(
+            f"{name} is {thing!r}: expected an environment class, a factory of environments or an EnvKind."
+        )
+    make = thing if _takes_config(thing) else partial(_make_by_keywords, thing)
+    return EnvKind(name, next(iter((inspect.getdoc(thing) or "").splitlines()), ""), make, OpenEnvConfig, "")
+
+
+def _make_by_keywords(factory: Callable[..., Any], config: OpenEnvConfig) -> Any:
+    return factory(**(config.model_extra or {}))
+
+
+def _takes_config(factory: Callable[..., Any]) -> bool:
+    """Whether to call it with a configuration: when it needs an argument, or has one of that name. Else with keywords."""
+    try:
+        parameters = list(inspect.signature(factory).parameters.values())
+    except (ValueError, TypeError):
+        return False
+    by_place = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    return bool(by_place) and (by_place[0].default is inspect.Parameter.empty or by_place[0].name == "config")

@@ -54,6 +54,9 @@ class EnvState:
     terminated: bool = False
     truncated: bool = False
 
+    def __post_init__(self) -> None:
+        self.actions_left = self.tag.budget
+
     @property
     def num_actions(self) -> int:
         """How much of the budget is used."""
@@ -84,7 +87,7 @@ class EnvState:
         self._show(turn.state)
         if turn.failure is not None:
             self.terminated = self.truncated = True
-            self.actions_left = self.history[-1]["actions_left"] = 0
+            self.history[-1]["actions_left"] = 0
             self.history[-1]["info"] = {"success": False, "error": turn.failure}
 
     def stepped(self, turn: Turn, penalty: float) -> None:
@@ -97,7 +100,7 @@ class EnvState:
         self.executed.append(executed)
         self.actions_left -= used or 1  # a turn without a valid action costs too, or an episode might never end
         if failure is not None:
-            state, info = history[-1]["state"], {"success": False, "error": failure}
+            info = {"success": False, "error": failure}
             self.terminated = self.truncated = True
         elif dropped or not used:
             self.cache["penalty"] -= penalty
@@ -111,7 +114,11 @@ class EnvState:
         entry["info"] = info
         entry["llm_response"] = asked.get("llm_response", "")
         entry["llm_raw_response"] = asked.get("llm_raw_response", "")
-        self._show(state)
+        if failure is None:
+            self._show(state)
+        else:  # what was seen last
+            seen = {key: entry[key] for key in ("state", "images") if key in entry}
+            history.append({**seen, "actions_left": self.actions_left})
 
     def _show(self, state: State) -> None:
         """Add what is seen now to the history."""

@@ -1,15 +1,12 @@
 """An environment of anybody's, found by what was typed, and played to be checked."""
 
 import copy
-import importlib
-import inspect
 import json
 import os
 import pickle
 import subprocess
 import sys
 import tempfile
-import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from abreast.errors import RolloutError, nearest, short
-from abreast.rollouts.config import OpenEnvConfig
+from abreast.errors import short, words
 from abreast.rollouts.drive import listed_action
 from abreast.rollouts.episode import Episode
-from abreast.rollouts.registry import EnvKind, find_kind, list_kinds
+from abreast.rollouts.registry import find_kind
 
 SEED = 1
 STEPS = 12
@@ -46,6 +42,8 @@ class Moment(NamedTuple):
     info: Any = None
 
     def equals(self, other: "Moment") -> bool:
+        if self.reward != self.reward and other.reward != other.reward:  # NaN is not equal to itself
+            return self._replace(reward=0.0).equals(other._replace(reward=0.0))
         return all(
             data_equivalence(mine, theirs, exact=True) for mine, theirs in zip(self[1:-1], other[1:-1], strict=True)
         )
@@ -56,14 +54,13 @@ class Subject:
     """The environment that is checked."""
 
     target: str
-    factory: Callable[..., Any]
-    takes_config: bool
+    factory: Callable[[Any], Any]
     config: Any
     made: list[Any] = field(default_factory=list)
 
     def make(self, config: Any = None) -> Any:
         """A fresh environment; there is one configuration only."""
-        env = self.factory(self.config) if self.takes_config else self.factory()
+        env = self.factory(self.config)
         if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
             raise Fault(f"what is made is {short(env)}, without reset and step: make a gymnasium.Env.")
         self.made.append(env)
@@ -79,12 +76,13 @@ class Subject:
     def moments(self, env: Any, seed: int, actions: list[Any] | None = None) -> Iterator[Moment]:
         """Play an episode with random actions, the same for every seed; `actions` takes them in."""
         rng = np.random.default_rng(0)
-        if hasattr(env, "action_space"):
-            env.action_space.seed(0)
+        space = copy.deepcopy(getattr(env, "action_space", None))  # which several of them may have in common
+        if space is not None:
+            space.seed(0)
         observation, info = begin(env, seed)
         yield Moment("reset", copy.deepcopy(observation), _shown(env), info=info)
         for _ in range(STEPS):
-            action = self._choose(env, observation, info, rng)
+            action = self._choose(space, observation, info, rng)
             if actions is not None:
                 actions.append(action)
             observation, reward, terminated, truncated, info = step(env, action)
@@ -146,12 +144,14 @@ class Subject:
             digests: list[str] = json.loads((folder / "digests").read_text())
             return digests
 
-    def _choose(self, env: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
+    def _choose(self, space: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
         lookup = self.config.action_lookup
         if lookup:
             return sorted(lookup)[rng.integers(len(lookup))]
         listed = listed_action(info, str(observation), rng)
-        return env.action_space.sample() if listed is None else listed
+        if listed is None and space is None:
+            raise Fault("it has no action_space, and its info lists no available_actions: say what can be done.")
+        return space.sample() if listed is None else listed
 
 
 def write_digests(target: str, folder: str) -> None:
@@ -185,75 +185,12 @@ def _shown(env: Any) -> Any:
     return None if getattr(env, "render_mode", "text") is None else copy.deepcopy(env.render())
 
 
-# ---- finding it
-
-
 def find_subject(target: str) -> Subject:
     """The environment that MODULE:ENV, or the name of a type, means."""
-    if ":" in target:
-        thing = _import(target)
-    else:
-        try:
-            thing = find_kind(target)
-        except RolloutError as error:
-            raise RolloutError(f"{error} An environment of your own is given as MODULE:ENV.") from None
-    kind = thing if isinstance(thing, EnvKind) else _kind_with(thing)
-    if kind is not None:
-        return Subject(target, kind.env, True, kind.config.parse({}))
-    is_env = not inspect.isclass(thing) or (hasattr(thing, "reset") and hasattr(thing, "step"))
-    if not callable(thing) or not is_env:
-        raise RolloutError(
-            f"{target} is {thing!r}: expected an environment class, a factory of environments or an EnvKind."
-        )
-    return Subject(target, thing, _takes_config(thing), OpenEnvConfig())
-
-
-def _import(target: str) -> Any:
-    name, _, attribute = target.partition(":")
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise RolloutError(f"importing {name} failed: {error}.") from None
-        raise RolloutError(
-            f"there is no module {error.name!r}: run this in the folder it lies in, or install it."
-        ) from None
-    except (Exception, SystemExit) as error:
-        raise RolloutError(f"importing {name!r} failed: {raised(error)}.") from error
-    if not hasattr(module, attribute):
-        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise RolloutError(f"the module {name} has no {attribute!r}: {nearest(attribute, own)}")
-    return getattr(module, attribute)
-
-
-def _kind_with(thing: Any) -> EnvKind | None:
-    """The type whose environment this is, if it is known by a name."""
-    for name in list_kinds():
-        try:
-            kind = find_kind(name)
-        except RolloutError:  # an installed one that does not load
-            continue
-        if kind.env is thing:
-            return kind
-    return None
-
-
-def _takes_config(factory: Callable[..., Any]) -> bool:
-    """Whether to call it with a configuration: when it needs an argument, or has one of that name."""
-    try:
-        parameters = list(inspect.signature(factory).parameters.values())
-    except (ValueError, TypeError):
-        return False
-    by_place = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
-    return bool(by_place) and (by_place[0].default is inspect.Parameter.empty or by_place[0].name == "config")
-
-
-# ---- words
+    kind = find_kind(target)
+    return Subject(target, kind.env, kind.config.parse({}))
 
 
 def raised(error: BaseException) -> str:
     """What was raised, and where, if that was not in the code around it."""
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if Path(frame.filename).parent != Path(__file__).parent]
-    where = f" ({Path(outside[-1].filename).name}, line {outside[-1].lineno})" if outside else ""
-    return f"raised {type(error).__name__}: {error}{where}"
+    return f"raised {words(error, Path(__file__).parent)}"

@@ -46,7 +46,8 @@ class Ended(NamedTuple):
             for key, value in entry.get("info", {}).items():
                 if isinstance(value, bool | int | float | np.number | np.bool_):
                     with suppress(OverflowError, TypeError):  # whole numbers beyond all bounds, complex ones
-                        values.setdefault(str(key), []).append(float(value))
+                        number = float(value)
+                        values.setdefault(str(key), []).append(number)
         return {key: fmean(each) for key, each in values.items()}
 
 

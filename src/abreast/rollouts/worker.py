@@ -14,14 +14,12 @@ from typing import Any
 from abreast.processes.cores import LOOK_OUT_S, look_out
 from abreast.processes.memory import SharedBlock
 from abreast.processes.worker import Connection, Ready, Stop
-from abreast.rollouts.episode import Episode
+from abreast.rollouts.episode import BUILD_S, Episode
 from abreast.rollouts.messages import Answer, Orders, Turn
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""
 NOBODY = -1
-IMPORT_S = 60.0
-"""How much longer than a turn it may take to import what an environment needs."""
 DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
 """A digest takes 3 µs: of every turn of an environment that takes its time, of some turns of one that takes none."""
 
@@ -68,7 +66,7 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
     for env_id, recipe in orders.builds:
         if env_id in episodes:
             episodes.pop(env_id).close()
-        seat.turn_to(NOBODY, patience=IMPORT_S)
+        seat.turn_to(NOBODY, patience=BUILD_S)
         with suppress(Exception):  # whatever it is then asked, the answer will be that it cannot live here
             make, config = pickle.loads(recipe)
             episodes[env_id] = Episode(make, config, partial(seat.turn_to, env_id))
@@ -85,7 +83,7 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
             answers.append((env_id, serial, 0, None, None))
             continue
         if not orders.together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
-            _send(connection, answers)  # before a turn that may take long
+            connection.send_bytes(_packed(answers))  # before a turn that may take long
             answers, flushed = [], time.perf_counter()
         turn = do(episode, *what)
         if orders.verify or env_id in started:
@@ -93,19 +91,19 @@ def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: 
         elif turn.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
             due.append(episode)
         answers.append((env_id, serial, len(episode.executed), (*turn,), episode.known_digest))
+    data = _packed(answers)
+    seat.turn_to(NOBODY)  # before anybody hears of it: what kills this process from now on is no environment's fault
     if answers:
-        _send(connection, answers)
-    seat.turn_to(NOBODY)
+        connection.send_bytes(data)
     for episode in due:  # now that nobody waits for the answers; they go with the next ones
         episode.take_digest()
 
 
-def _send(connection: Connection, answers: list[Answer]) -> None:
+def _packed(answers: list[Answer]) -> bytes:
     try:
-        data = pickle.dumps(answers, pickle.HIGHEST_PROTOCOL)
+        return pickle.dumps(answers, pickle.HIGHEST_PROTOCOL)
     except Exception:
-        data = pickle.dumps([_sendable(answer) for answer in answers], pickle.HIGHEST_PROTOCOL)
-    connection.send_bytes(data)
+        return pickle.dumps([_sendable(answer) for answer in answers], pickle.HIGHEST_PROTOCOL)
 
 
 def _sendable(answer: Answer) -> Answer:

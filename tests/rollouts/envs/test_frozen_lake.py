@@ -386,7 +386,7 @@ def test_the_solver_says_what_it_cannot_read():
         ({"action_lookup": None}, "action_lookup is None"),
         ({"action_lookup": {1: "Left"}}, "four names"),
         ({"action_lookup": {0: "Left", 1: "Down", 2: "Right", 3: "Up"}}, "four names"),
-        ({"action_lookup": {1: "Left", 2: "left", 3: "Right", 4: "Up"}}, "four names"),
+        ({"action_lookup": {1: "Left", 2: "left", 3: "Right", 4: "Up"}}, "differ in more than upper and lower case"),
         ([], "expected a mapping"),
     ],
     ids=str,

@@ -809,8 +809,10 @@ def test_damaged_files_are_named(tmp_path, name, content, message):
 
 
 def test_missing_files_are_named(tmp_path):
-    with pytest.raises(ConfigError, match=r"where there is no items_shuffle\*\.json"):
+    with pytest.raises(ConfigError, match="nowhere, which is not there"):
         WebShopEnv({"data": tmp_path / "nowhere"})
+    with pytest.raises(ConfigError, match=r"where there is no items_shuffle\*\.json"):
+        WebShopEnv({"data": tmp_path})
     folder = write(tmp_path / "data", [KETTLE])
     with pytest.raises(ConfigError, match="expected a file called items_shuffle"):
         WebShopEnv({"data": folder / "items_ins_v2.json"})

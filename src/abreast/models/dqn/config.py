@@ -7,7 +7,7 @@ class DQNConfig(ValueConfig):
     """Settings of DQN."""
 
     algorithm: str = "dqn"
-    """This algorithm."""
+    """The algorithm: random, dqn, iqn or ppo."""
     double: bool = True
     """The online network picks the action whose value the target network gives, which lowers overestimation."""
     dueling: bool = True

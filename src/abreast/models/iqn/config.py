@@ -9,7 +9,7 @@ class IQNConfig(ValueConfig):
     """Settings of IQN; the defaults are the reference learner."""
 
     algorithm: str = "iqn"
-    """This algorithm."""
+    """The algorithm: random, dqn, iqn or ppo."""
     n_quantiles: int = Field(12, ge=1)
     """Quantiles per state, both in the loss and when choosing."""
     n_cosines: int = Field(64, ge=1)

@@ -25,7 +25,8 @@ _BOXED = re.compile(r"\\boxed\{(.*)\}", re.DOTALL)
 _DECIMAL = r"[-+]?(?:(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)(?:\.[0-9]*)?|\.[0-9]+)"
 _RATIO = re.compile(rf"({_DECIMAL})(?:/({_DECIMAL}))?")
 _MIXED = re.compile(r"([-+]?)\s*([0-9]+)\s+([0-9]+)\s*/\s*([0-9]+)")
-_FRACTION = re.compile(r"\\frac(?:\{([^{}]*)\}\{([^{}]*)\}|([0-9])([0-9]))")
+_PART = r"\s*(?:\{([^{}]*)\}|([0-9]))"
+_FRACTION = re.compile(rf"\\frac{_PART}{_PART}")
 
 
 @dataclass(frozen=True)
@@ -69,12 +70,12 @@ def _without_looks(text: str) -> str:
 
 
 def _number(text: str) -> Fraction | None:
-    text = _FRACTION.sub(r" \1\3/\2\4", text).strip()  # the space keeps the 2 of 2\frac{1}{2} apart
+    text = _FRACTION.sub(r" \1\2/\3\4", text).strip()  # the space keeps the 2 of 2\frac{1}{2} apart
     if mixed := _MIXED.fullmatch(text):
         sign, whole, top, bottom = mixed.groups()
         part = _quotient(top, bottom)
         return None if part is None else (int(whole) + part) * (-1 if sign == "-" else 1)
-    if ratio := _RATIO.fullmatch("".join(text.split())):
+    if ratio := _RATIO.fullmatch("".join(text.split()).removeprefix("--")):
         return _quotient(ratio[1], ratio[2] or "1")
     return None
 

@@ -41,6 +41,8 @@ def _products_file(data: Path) -> Path:
         if not data.name.startswith(PRODUCTS):
             raise ConfigError(f"data is {data}, expected a file called {PRODUCTS}*.json, or the folder it is in.")
         return data
+    if not data.is_dir():
+        raise ConfigError(f"data is {data}, which is not there: name the folder of the product files, or one of them.")
     found = sorted(data.glob(f"{PRODUCTS}*.json"))
     if not found:
         raise ConfigError(f"data is {data}, where there is no {PRODUCTS}*.json: name the folder of the product files.")
