@@ -6,8 +6,11 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from abreast.cli import run
+from abreast.rollouts import RolloutConfig
+from abreast.rollouts.config import ManagerConfig, TagConfig
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -44,8 +47,18 @@ def test_every_code_block_runs(page, tmp_path, monkeypatch):
                 run_shell_line(line)
         elif language == "toml":
             tomllib.loads(text)
+        elif language == "yaml":
+            RolloutConfig.parse(yaml.safe_load(text))
         else:
             pytest.fail(f"{page.name} has a block in {language!r}, which this test does not know how to check")
+
+
+def test_the_settings_of_rollouts_are_all_shown_as_they_are():
+    blocks = BLOCK.findall((ROOT / "docs" / "rollouts.md").read_text())
+    shown = yaml.safe_load(next(text for language, text in blocks if language == "yaml"))
+    assert set(shown["es_manager"]) == set(ManagerConfig.model_fields)
+    assert set(next(iter(shown.pop("custom_envs").values()))) == set(TagConfig.model_fields)
+    assert RolloutConfig.parse(shown) == RolloutConfig.parse({})
 
 
 @pytest.mark.parametrize(
