@@ -75,6 +75,20 @@ def test_what_cannot_be_interrupted_is_named(caplog):
     assert "for 0.3 s, and cannot be interrupted" in caplog.text and "time.sleep(self.config.seconds)" in caplog.text
 
 
+def test_who_was_first_used_in_a_thread_can_be_interrupted_in_the_main_one():
+    before = signal.signal(signal.SIGURG, signal.SIG_DFL)
+    try:
+        config = settings(["HangsInStep"], [2], 1, villain("HangsInStep"), use_multiprocessing=False, step_timeout=0.2)
+        with EnvStateManager(config) as manager:
+            thread = threading.Thread(target=manager.reset, kwargs={"seed": 0})
+            thread.start()
+            thread.join()
+            manager.step(go(range(2), "a"))
+            assert len(manager.step(go(range(2), "a"))) == 1
+    finally:
+        signal.signal(signal.SIGURG, before)
+
+
 def test_one_that_is_being_debugged_has_all_the_time_it_needs(caplog):
     config = settings(["IsDebugged"], [1], 1, villain("IsDebugged"), use_multiprocessing=False, step_timeout=0.2)
     with EnvStateManager(config) as manager:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import connection as connections
-from multiprocessing import reduction
+from multiprocessing import reduction, resource_tracker
 from typing import Any, Literal
 
 from abreast.errors import WorkerError
@@ -96,7 +96,8 @@ class Child:
             target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
         )
         try:
-            with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
+            hidden = nullcontext() if needs_main or start_method == "fork" else _main_module_hidden()
+            with hidden, _interrupts_held_back():
                 process.start()
         except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
             self.line.close()
@@ -234,6 +235,17 @@ def _die_with_parent() -> None:
 def comes_from_main(*things: Any) -> bool:
     """Whether one of these classes, functions or objects was defined in the user's main script."""
     return any(getattr(getattr(thing, "func", thing), "__module__", None) == "__main__" for thing in things)
+
+
+@contextmanager
+def _interrupts_held_back() -> Iterator[None]:
+    """Let a Ctrl-C wait. Processes started meanwhile, the fork server among them, are born deaf to it: it is not theirs."""
+    resource_tracker.ensure_running()  # which would let it through again
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

@@ -55,13 +55,15 @@ class Patience:
 
     def watch(self) -> None:
         """Turns are about to be taken, by the thread that calls this."""
-        self._thread = threading.get_ident()
-        if self.seconds is None or self._is_watched:
+        if self.seconds is None:
             return
-        self._is_watched = True
-        _watched.add(self)
-        _listen()
-        threading.Thread(target=_look, args=(weakref.ref(self), self._is_over, self.seconds), daemon=True).start()
+        if self._thread != threading.get_ident():
+            self._thread = threading.get_ident()
+            _listen()
+        if not self._is_watched:
+            self._is_watched = True
+            _watched.add(self)
+            threading.Thread(target=_look, args=(weakref.ref(self), self._is_over, self.seconds), daemon=True).start()
 
     def end(self) -> None:
         """No more turns will be taken."""
