@@ -13,7 +13,8 @@ MAY_IMPORT = {
     "files": {"errors"},
     "settings": {"errors"},
     "plugins": {"errors"},
-    "processes": {"errors"},
+    "interrupts": set(),
+    "processes": {"errors", "interrupts"},
     "replay": {"processes", "files", "errors"},
     "worlds": {"errors"},
     "models": {"replay", "settings", "files", "errors"},
@@ -21,7 +22,7 @@ MAY_IMPORT = {
     "training": {"agents", "models", "worlds", "replay", "processes", "settings", "files", "errors"},
     "rollouts": {"processes", "plugins", "settings", "files", "errors"},
     "games": {"training", "agents", "models", "worlds", "plugins", "settings", "errors"},
-    "cli": {"games", "rollouts", "training", "models", "settings", "files", "errors"},
+    "cli": {"games", "rollouts", "training", "models", "settings", "files", "interrupts", "errors"},
     "__init__": {"agents", "models", "replay", "rollouts", "training", "worlds"},
 }
 

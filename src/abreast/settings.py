@@ -162,13 +162,12 @@ def _nearest_key(cls: type[Section], path: str) -> str:
     known = list(_dotted_fields(cls))
     beside = [name for name in known if name.rpartition(".")[0] == section]
     elsewhere = [name for name in known if name.rpartition(".")[2] == key]
-    if not beside:  # of one of several sections under names of the user's own
-        above = section.rpartition(".")[0]
-        beside = [
-            f"{section}.{name.rpartition('.')[2]}" for name in known if above and name.rpartition(".")[0] == above
-        ]
-    elif elsewhere:
+    if elsewhere:
         return f"did you mean {elsewhere[0]!r}?"
+    if not beside:  # it may be in one of several sections under names of the user's own
+        above = section.rpartition(".")[0]
+        inside = [name.rpartition(".")[2] for name in known if above and name.rpartition(".")[0] == above]
+        beside = [f"{section}.{name}" for name in inside]
     return nearest(path, beside or known)
 
 

@@ -3,8 +3,7 @@
 import shlex
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Annotated
@@ -15,6 +14,7 @@ from rich.table import Column, Table
 from abreast.cli.app import ConfigFile, Output, app, out, settings_table
 from abreast.errors import AbreastError, ConfigError, RolloutError, words
 from abreast.files import make_run_folder
+from abreast.interrupts import held_back
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
@@ -84,7 +84,7 @@ def rollout(
 
             def note(turns: int, over: list[Played]) -> None:
                 for played in over:
-                    with _uninterrupted():
+                    with held_back(signal.SIGINT, signal.SIGTERM):
                         kept.add(played)
                         ended.append(played._replace(cache={}))  # which is kept, and need not be held
                 display.show(turns, over)
@@ -156,16 +156,6 @@ def check(
 
 
 # ---- inside
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[None]:
-    """Let a Ctrl-C wait until this is done."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def _look_here() -> None:

@@ -24,6 +24,7 @@ from multiprocessing import reduction, resource_tracker
 from typing import Any, Literal
 
 from abreast.errors import WorkerError
+from abreast.interrupts import held_back
 from abreast.processes.line import Line
 
 Connection = connections.Connection
@@ -96,8 +97,9 @@ class Child:
             target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
         )
         try:
+            resource_tracker.ensure_running()  # it comes first, because it would let signals through again
             hidden = nullcontext() if needs_main or start_method == "fork" else _main_module_hidden()
-            with hidden, _interrupts_held_back():
+            with hidden, held_back(signal.SIGINT):  # the fork server is not to hear a Ctrl-C, even while it imports
                 process.start()
         except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
             self.line.close()
@@ -235,17 +237,6 @@ def _die_with_parent() -> None:
 def comes_from_main(*things: Any) -> bool:
     """Whether one of these classes, functions or objects was defined in the user's main script."""
     return any(getattr(getattr(thing, "func", thing), "__module__", None) == "__main__" for thing in things)
-
-
-@contextmanager
-def _interrupts_held_back() -> Iterator[None]:
-    """Let a Ctrl-C wait. Processes started meanwhile, the fork server among them, are born deaf to it: it is not theirs."""
-    resource_tracker.ensure_running()  # which would let it through again
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

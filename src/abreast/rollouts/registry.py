@@ -73,9 +73,8 @@ def register(
 
     def keep(env: T) -> T:
         taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else _registered.get(name)
-        if taken is not None and _name(taken.env) != _name(
-            env
-        ):  # else it is a new version, or its module a second time
+        # One that is called the same is a new version of it, or comes from its module, imported a second time.
+        if taken is not None and _name(taken.env) != _name(env):
             raise RolloutError(f"the environment type {name!r} is taken, by {taken.env!r}: give {env!r} another name.")
         _registered[name] = EnvKind(name, summary, env, config, instruction, solver)
         return env
@@ -108,10 +107,11 @@ def find_kind(name: str) -> EnvKind:
 
 def tag_settings(name: str, custom: Mapping[str, TagConfig]) -> TagConfig:
     """The settings of a tag: the user's own, one that ships, or a plain one of the environment type of that name."""
-    shipped, types = shipped_tags(), list_kinds()
+    shipped = shipped_tags()
     tags = {**shipped, **custom}
     if name in tags:
         return tags[name]
+    types = list_kinds()
     if name not in types and ":" not in name:
         raise RolloutError(
             f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
