@@ -13,8 +13,7 @@ MAY_IMPORT = {
     "files": {"errors"},
     "settings": {"errors"},
     "plugins": {"errors"},
-    "interrupts": set(),
-    "processes": {"errors", "interrupts"},
+    "processes": {"errors"},
     "replay": {"processes", "files", "errors"},
     "worlds": {"errors"},
     "models": {"replay", "settings", "files", "errors"},
@@ -22,7 +21,7 @@ MAY_IMPORT = {
     "training": {"agents", "models", "worlds", "replay", "processes", "settings", "files", "errors"},
     "rollouts": {"processes", "plugins", "settings", "files", "errors"},
     "games": {"training", "agents", "models", "worlds", "plugins", "settings", "errors"},
-    "cli": {"games", "rollouts", "training", "models", "settings", "files", "interrupts", "errors"},
+    "cli": {"games", "rollouts", "training", "models", "settings", "files", "errors"},
     "__init__": {"agents", "models", "replay", "rollouts", "training", "worlds"},
 }
 

@@ -8,7 +8,7 @@ import time
 import gymnasium
 import numpy as np
 
-from abreast.rollouts import EnvConfig, register
+from abreast.rollouts import EnvConfig, EnvStateManager, register
 
 
 class CountingConfig(EnvConfig):
@@ -22,6 +22,8 @@ class CountingConfig(EnvConfig):
     """What a step takes."""
     reset_seconds: float = 0.0
     """What a reset takes."""
+    inner_timeout: float | None = None
+    """The timeout of a manager it uses."""
     padding: int = 0
     """How many characters more than needed it shows."""
     flag: str = ""
@@ -91,6 +93,28 @@ class ClingsToItsTurn(Counting):
             time.sleep(3600)
         except BaseException:
             time.sleep(3600)
+
+
+class SwallowsEverything(Counting):
+    """Takes the interrupt for an accident, and goes on."""
+
+    def strike(self):
+        try:
+            time.sleep(3600)
+        except BaseException:
+            self.total = -1
+
+
+class UsesAManager(Counting):
+    """Environments may use a manager themselves."""
+
+    def strike(self):
+        inner = {"Inner": {"env_type": "HangsInStep", "env_config": {"harm_at": 1}}}
+        train = {"env_groups": 1, "group_size": 1, "env_configs": {"tags": ["Inner"], "n_groups": [1]}}
+        manager = {"use_multiprocessing": False, "step_timeout": self.config.inner_timeout, "train": train}
+        with EnvStateManager({"custom_envs": inner, "es_manager": manager}) as mine:
+            mine.reset(seed=0)
+            mine.step([{"env_id": 0, "actions": ["a"]}])
 
 
 class IsDebugged(Counting):
@@ -209,7 +233,8 @@ class TellsWhenClosed(Counting):
 
 
 ALL = [
-    Counting, KillsItself, DiesOnce, HangsInStep, LoopsInStep, ClingsToItsTurn, RaisesInStep, RaisesOnce,
+    Counting, KillsItself, DiesOnce, HangsInStep, LoopsInStep, ClingsToItsTurn, SwallowsEverything, UsesAManager,
+    RaisesInStep, RaisesOnce,
     RaisesInReset, HangsInReset, IsDebugged, TakesLongToBuild, ShowsPictures, TellsOfALock,
     ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo, TellsMuch,
     RaisesInClose, TellsWhenClosed,

@@ -5,14 +5,18 @@ Each section of a configuration is a subclass of `Section`; every field is docum
 
 import copy
 import re
+import types
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal, Self, get_args, get_origin
+from typing import Any, Literal, Self, Union, get_args, get_origin
 
 import pydantic
 import yaml
 
 from abreast.errors import ConfigError, nearest, short
+
+ANY = "NAME"
+"""Stands for names that users give to sections."""
 
 
 class Section(pydantic.BaseModel):
@@ -127,53 +131,66 @@ def _some_keys(cls: type[Section]) -> str:
 
 def _sentence(cls: type[Section], error: pydantic.ValidationError) -> str:
     """The first fault, and how many more there are. Of a value that may be of several kinds, one fault for each is told."""
-    by_field: dict[tuple[Any, ...], list[Any]] = {}
+    by_place: dict[tuple[Any, ...], list[Any]] = {}
     for fault in error.errors():
-        is_key = fault["type"] in ("extra_forbidden", "missing")
-        by_field.setdefault(fault["loc"] if is_key else _field_of(cls, fault["loc"]), []).append(fault)
-    (place, faults), more = next(iter(by_field.items())), len(by_field) - 1
+        by_place.setdefault(_place(cls, fault["loc"]), []).append(fault)
+    (place, faults), more = next(iter(by_place.items())), len(by_place) - 1
     first, path = faults[0], ".".join(map(str, place)) or "the configuration"
+    said = (fault["msg"].removeprefix("Input should be ").removeprefix("Keys should be ") for fault in faults)
+    expected = " or ".join(said)
     if first["type"] == "extra_forbidden":
         text = f"unknown key {path}: {_nearest_key(cls, path)}"
-    elif first["type"] == "value_error":
-        text = str(first["ctx"]["error"])
     elif first["type"] == "missing":
         text = f"{path} is missing: give it a value."
+    elif first["type"] == "value_error":
+        text = f"{path + ': ' if place else ''}{first['ctx']['error']}"
+    elif first["loc"][-1:] == ("[key]",) or first["type"] == "invalid_key":
+        above = ".".join(map(str, place[:-1])) or "the configuration"
+        text = f"{above} has a key {short(first['input'])}: expected {expected}."
     else:
-        expected = [fault["msg"].removeprefix("Input should be ") for fault in faults]
-        text = f"{path} is {short(first['input'])}: expected {' or '.join(expected)}."
+        text = f"{path} is {short(first['input'])}: expected {expected}."
     return text + (f" ({more} more fault{'s' if more > 1 else ''} in this configuration.)" if more else "")
 
 
-def _field_of(cls: type[Section], place: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The setting that a fault is in; where it may be of several kinds, the name of the kind comes after it."""
-    names = set(_dotted_fields(cls))
-    if (
-        ".".join(map(str, place)) not in names
-        and ".".join(map(str, place[:-1])) in names
-        and isinstance(place[-1], str)
-    ):
-        return place[:-1]
-    return place
+def _place(cls: type[Section], location: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The setting that a fault is in, without what comes after it: what kind of value it was taken for, or [key]."""
+    kind: Any = cls
+    for depth, part in enumerate(location):
+        kinds = [each for each in get_args(kind) if each is not type(None)] if _is_union(kind) else [kind]
+        if len(kinds) > 1:
+            return location[:depth] if depth == len(location) - 1 else location
+        if isinstance(kinds[0], type) and issubclass(kinds[0], Section):
+            field = kinds[0].model_fields.get(str(part))
+            kind = None if field is None else field.annotation
+        else:
+            kind = (*get_args(kinds[0]), None)[1 if get_origin(kinds[0]) is dict else 0]
+    return location[:-1] if location[-1:] == ("[key]",) else location
+
+
+def _is_union(kind: Any) -> bool:
+    return get_origin(kind) in (Union, types.UnionType)
 
 
 def _nearest_key(cls: type[Section], path: str) -> str:
     section, _, key = path.rpartition(".")
-    known = list(_dotted_fields(cls))
+    known = [_under(name, section) for name in _dotted_fields(cls)]
     beside = [name for name in known if name.rpartition(".")[0] == section]
     elsewhere = [name for name in known if name.rpartition(".")[2] == key]
     if elsewhere:
         return f"did you mean {elsewhere[0]!r}?"
-    if not beside:  # it may be in one of several sections under names of the user's own
-        above = section.rpartition(".")[0]
-        inside = [name.rpartition(".")[2] for name in known if above and name.rpartition(".")[0] == above]
-        beside = [f"{section}.{name}" for name in inside]
     return nearest(path, beside or known)
+
+
+def _under(name: str, section: str) -> str:
+    """A key with the user's own name of the section it is in, where sections have such."""
+    above, _, _ = section.rpartition(".")
+    return name.replace(f"{above}.{ANY}.", f"{section}.", 1) if name.startswith(f"{above}.{ANY}.") else name
 
 
 def _dotted_fields(cls: type[Section], prefix: str = "") -> Iterable[str]:
     for name, field in cls.model_fields.items():
         yield prefix + name
+        inside = f"{prefix}{name}.{ANY}." if get_origin(field.annotation) is dict else f"{prefix}{name}."
         for inner in (field.annotation, *get_args(field.annotation)):
             if isinstance(inner, type) and issubclass(inner, Section):
-                yield from _dotted_fields(inner, f"{prefix}{name}.")
+                yield from _dotted_fields(inner, inside)

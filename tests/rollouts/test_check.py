@@ -121,7 +121,7 @@ def test_another_process_that_fails_is_reported(monkeypatch):
         ("unfit_envs:Fitt", "the module unfit_envs has no 'Fitt': did you mean 'Fit'?"),
         ("os:sep", "os:sep is '/': expected an environment class, a factory of environments or an EnvKind."),
         ("collections:OrderedDict", "expected an environment class"),
-        ("sokobann", "did you mean 'sokoban'? One of your own is known when"),
+        ("sokobann", "did you mean 'sokoban'? Tags of your own go under"),
         (":Env", "':Env' names no environment: expected MODULE:ENV"),
     ],
 )

@@ -483,6 +483,36 @@ def test_a_loop_that_is_closed_with_turns_under_way_leaves_the_manager_whole():
 
 
 @pytest.mark.xdist_group("rollouts")
+def test_who_awaits_is_not_disturbed_by_descriptors_that_others_get():
+    """The worker of a turn that is awaited dies, `recv` notices, and a pipe of the user's gets the number of its line."""
+    custom = {**villain("Counting", seconds=0.3), "Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
+    config = settings(["Counting", "Calm"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
+
+    async def drive(manager):
+        turn = asyncio.create_task(manager.step_async(go([0], "a")))
+        await asyncio.sleep(0.05)
+        kill(*manager.worker_pids)
+        manager.send(go([2, 3], "a"))
+        assert len(manager.recv(min_ready=2)) == 2
+        pipes = [os.pipe() for _ in range(8)]
+        loop, heard = asyncio.get_running_loop(), []
+        for reader, writer in pipes:
+            loop.add_reader(reader, heard.append, reader)
+            os.write(writer, b"x")
+        outputs = await turn
+        for reader, writer in pipes:
+            assert reader in heard
+            loop.remove_reader(reader)
+            os.close(reader)
+            os.close(writer)
+        return outputs
+
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        assert len(asyncio.run(drive(manager))) == 1
+
+
+@pytest.mark.xdist_group("rollouts")
 def test_an_error_reaches_all_who_await(monkeypatch):
     config = settings(["Counting"], [2], 1, villain("Counting", seconds=0.1), use_multiprocessing=True, max_workers=2)
 

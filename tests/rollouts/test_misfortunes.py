@@ -634,25 +634,6 @@ def test_managers_that_start_in_threads_leave_the_main_module_alone():
     assert sys.modules["__main__"] is main
 
 
-BLOCKED = """
-import signal
-from multiprocessing import forkserver
-from pathlib import Path
-from abreast import EnvStateManager
-
-with EnvStateManager({"es_manager": {"use_multiprocessing": True}}) as manager:
-    manager.reset(seed=0)
-    status = Path(f"/proc/{forkserver._forkserver._forkserver_pid}/status").read_text()
-    blocked = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("SigBlk"))
-    print(bool(blocked >> (signal.SIGINT - 1) & 1), signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ()))
-"""
-
-
-def test_the_fork_server_does_not_hear_an_interrupt_even_while_it_imports():
-    done = subprocess.run([sys.executable, "-c", BLOCKED], check=True, capture_output=True, text=True, timeout=100)
-    assert done.stdout.split() == ["True", "False"]
-
-
 GUARDLESS = """
 import sys
 from abreast import EnvStateManager

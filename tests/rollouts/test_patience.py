@@ -15,7 +15,7 @@ CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
 
 
 @pytest.mark.parametrize("use", ["auto", False])
-@pytest.mark.parametrize("name", ["HangsInStep", "LoopsInStep", "ClingsToItsTurn"])
+@pytest.mark.parametrize("name", ["HangsInStep", "LoopsInStep", "ClingsToItsTurn", "SwallowsEverything"])
 def test_one_that_hangs_here_ends_alone(name, use, caplog):
     custom = {**CALM, **villain(name, harm_seed=1)}
     config = settings(["Calm", name, "Calm"], [1, 1, 2], 1, custom, use_multiprocessing=use, step_timeout=0.2)
@@ -35,6 +35,17 @@ def test_one_that_hangs_here_ends_alone(name, use, caplog):
         assert f"environment 1 ({name}) has been at one turn in the main process for 0.2 s" in caplog.text
         assert len(manager.reset(seed=100)) == 4, "the manager goes on"
         assert len(manager.step(go(range(4), "a"))) == 4
+
+
+@pytest.mark.parametrize("inner_timeout", [None, 20.0])
+def test_one_that_uses_a_manager_itself_is_interrupted_as_a_whole(inner_timeout):
+    custom = villain("UsesAManager", inner_timeout=inner_timeout)
+    config = settings(["UsesAManager"], [2], 1, custom, use_multiprocessing=False, step_timeout=0.3)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        manager.step(go(range(2), "a"))
+        assert [cache["env_id"] for cache in manager.step(go(range(2), "a"))] == [1]
+        assert manager.caches[0]["history"][1]["info"]["error"] == "its turn took longer than 0.3 s"
 
 
 def test_playing_a_long_episode_again_is_no_hang():

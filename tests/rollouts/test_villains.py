@@ -128,19 +128,21 @@ def test_if_none_can_begin_that_is_an_error():
         assert len(manager.reset(seed=1)) == 2, "with another seed they can"
 
 
+@pytest.mark.parametrize("place", ["multiprocessing.Pipe", "multiprocessing.context.ForkServerProcess.start"])
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), EOFError("unexpected EOF")])
 @pytest.mark.xdist_group("rollouts")
-def test_when_no_other_worker_can_start_environments_come_home(error, monkeypatch, caplog):
+def test_when_no_other_worker_can_start_environments_come_home(error, place, monkeypatch, caplog):
     config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)
     loop = plain(config)
     loop.reset(0)
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
 
-        def fails(self):
+        def fails(*arguments):
             raise error
 
-        monkeypatch.setattr("multiprocessing.context.ForkServerProcess.start", fails)
+        monkeypatch.setattr("abreast.processes.supervisor.RETRY_S", 0.0)
+        monkeypatch.setattr(place, fails)
         kill(*manager.worker_pids)
         for _ in range(3):
             assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))

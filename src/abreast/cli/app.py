@@ -5,7 +5,8 @@ Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps w
 
 import signal
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -27,6 +28,16 @@ out = Console(highlight=False, soft_wrap=True, markup=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings.")]
 Output = Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.")]
+
+
+@contextmanager
+def held_back(*signals: signal.Signals) -> Iterator[None]:
+    """Let signals wait until this is done."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def settings_table(settings: Iterable[tuple[str, Any, str]]) -> Table:

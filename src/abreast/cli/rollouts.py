@@ -11,10 +11,9 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from abreast.cli.app import ConfigFile, Output, app, out, settings_table
+from abreast.cli.app import ConfigFile, Output, app, held_back, out, settings_table
 from abreast.errors import AbreastError, ConfigError, RolloutError, words
 from abreast.files import make_run_folder
-from abreast.interrupts import held_back
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags

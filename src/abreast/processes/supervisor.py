@@ -28,6 +28,10 @@ LOOK_S = 0.5
 """How often heartbeats are looked at while waiting."""
 
 
+RETRY_S = 0.1
+"""How long to wait after a start that failed; longer after each."""
+
+
 class Death(NamedTuple):
     """How a worker ended that has been replaced."""
 
@@ -56,7 +60,7 @@ class Supervisor:
         self._failures: dict[int, Failed] = {}
         self._early: dict[int, list[Any]] = {}
         """What workers have said in one breath with being ready."""
-        self.replaced = 0
+        self._replaced = 0
         """How many workers were replaced, or given up, so far."""
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
         self._looked_at = 0.0
@@ -95,10 +99,9 @@ class Supervisor:
         """Process ids by worker number."""
         return {number: child.pid for number, child in self._children.items()}
 
-    @property
-    def waitables(self) -> list[int]:
-        """File descriptors that are ready when a worker has said something or is gone."""
-        return [key.fd for key in self._selector.get_map().values()]
+    def fileno(self) -> int:
+        """A file descriptor that is ready when a worker has said something or is gone, whoever is replaced meanwhile."""
+        return self._selector.fileno()
 
     def send(self, number: int, message: Any) -> None:
         """Give a worker something to do. If it is gone, it gets it again when it is restarted (`on_restart`)."""
@@ -127,7 +130,7 @@ class Supervisor:
     def receive(self, wait_s: float) -> list[tuple[int, Any]]:
         """What workers have said within `wait_s` seconds; returns as soon as there is something, or one was replaced."""
         end = time.monotonic() + wait_s
-        replaced = self.replaced
+        replaced = self._replaced
         while self._children:
             now = time.monotonic()
             ready = self._selector.select(0.0 if self._early else max(0.0, min(LOOK_S, end - now)))
@@ -139,7 +142,7 @@ class Supervisor:
             if now - self._looked_at >= LOOK_S or not ready:
                 self._looked_at = now
                 self._look_for_silence()
-            if self.replaced != replaced or time.monotonic() >= end:
+            if self._replaced != replaced or time.monotonic() >= end:
                 return []
         return []
 
@@ -213,7 +216,7 @@ class Supervisor:
 
     def _replace(self, number: int, why: str, failure: Failed | None = None, was_silent: bool = False) -> None:
         """Name the dead and start another in its place, again if that one dies too, until it is ready or given up."""
-        self.replaced += 1
+        self._replaced += 1
         reason = why
         child = self._dismiss(number)
         who = f"{child.name} (pid {child.pid})" if child.pid else child.name
@@ -237,6 +240,7 @@ class Supervisor:
                 who, why, failure = child.name, str(error).removeprefix(f"{child.name} ").rstrip("."), None
                 if number in self._children:
                     self._dismiss(number).kill()
+                time.sleep(RETRY_S * self.restarts[number])  # what is lacking may be there in a moment
         if number in self._busy:
             self._busy[number] = time.monotonic()
         self._on_restart(number, Death(reason, was_silent))

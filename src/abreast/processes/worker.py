@@ -17,14 +17,13 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import connection as connections
-from multiprocessing import reduction, resource_tracker
+from multiprocessing import reduction
 from typing import Any, Literal
 
 from abreast.errors import WorkerError
-from abreast.interrupts import held_back
 from abreast.processes.line import Line
 
 Connection = connections.Connection
@@ -85,29 +84,34 @@ class Child:
         self.name, self.as_thread = name, as_thread
         self.hint = SCRIPT_HINT if needs_main else ""
         """What may be the matter if it does not start."""
-        ours, theirs = multiprocessing.Pipe()
-        self.line = Line(ours)
-        self._dump = _Dump()
-        if as_thread:
-            self._thread = threading.Thread(target=_run, args=(theirs, work, arguments), name=name, daemon=True)
-            self._thread.start()
-            return
-        context: Any = multiprocessing.get_context(start_method)
-        process = context.Process(
-            target=_child_main, args=(theirs, self._dump, work, tuple(arguments)), name=name, daemon=True
-        )
         try:
-            resource_tracker.ensure_running()  # it comes first, because it would let signals through again
-            hidden = nullcontext() if needs_main or start_method == "fork" else _main_module_hidden()
-            with hidden, held_back(signal.SIGINT):  # the fork server is not to hear a Ctrl-C, even while it imports
-                process.start()
+            self._start(work, tuple(arguments), needs_main, start_method)
         except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
-            self.line.close()
             why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
             raise WorkerError(f"{name} could not start: {why}{self.hint}.") from error
-        finally:
-            theirs.close()
-        self._process = process
+
+    def _start(self, work: Work, arguments: tuple[Any, ...], needs_main: bool, start_method: StartMethod) -> None:
+        with ExitStack() as undo:
+            ours, theirs = multiprocessing.Pipe()
+            if not self.as_thread:
+                undo.callback(theirs.close)
+            self.line = Line(ours)
+            if self.as_thread:
+                self._thread = threading.Thread(
+                    target=_run, args=(theirs, work, arguments), name=self.name, daemon=True
+                )
+                self._thread.start()
+                return
+            close_line = undo.enter_context(ExitStack())
+            close_line.callback(self.line.close)
+            self._dump = _Dump()
+            context: Any = multiprocessing.get_context(start_method)
+            self._process = context.Process(
+                target=_child_main, args=(theirs, self._dump, work, arguments), name=self.name, daemon=True
+            )
+            with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
+                self._process.start()
+            close_line.pop_all()
 
     @property
     def pid(self) -> int | None:
@@ -178,6 +182,8 @@ def start_server(preload: Sequence[str]) -> None:
 class _Dump:
     """An anonymous file into which faulthandler writes a child's stacks."""
 
+    _descriptor = -1
+
     def __init__(self) -> None:
         self._descriptor = os.memfd_create("abreast-stacks") if hasattr(os, "memfd_create") else os.dup(2)
 
@@ -196,7 +202,8 @@ class _Dump:
         self._descriptor = handle.detach()
 
     def __del__(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
 
 
 def _child_main(connection: Connection, dump: _Dump, work: Work, arguments: tuple[Any, ...]) -> None:
@@ -236,7 +243,8 @@ def _die_with_parent() -> None:
 
 def comes_from_main(*things: Any) -> bool:
     """Whether one of these classes, functions or objects was defined in the user's main script."""
-    return any(getattr(getattr(thing, "func", thing), "__module__", None) == "__main__" for thing in things)
+    parts = [part for thing in things for part in (thing, getattr(thing, "func", None), *getattr(thing, "args", ()))]
+    return any(getattr(part, "__module__", None) == "__main__" for part in parts)
 
 
 @contextmanager

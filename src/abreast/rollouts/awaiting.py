@@ -27,22 +27,13 @@ class Awaited(NamedTuple):
             self.future.set_exception(error)
 
 
-class Listening(NamedTuple):
-    """What an event loop looks at."""
-
-    loop: asyncio.AbstractEventLoop
-    descriptors: list[int]
-    replaced: int
-    """How many workers had been replaced then: those in their place have other descriptors."""
-
-
 class Awaiting:
     """Who awaits the turn of which environment. `hear` takes in what has been said; it tells of turns by `taken`."""
 
     def __init__(self, hear: Callable[[], None]) -> None:
         self._hear = hear
         self._waiting: dict[int, Awaited] = {}
-        self._listening: Listening | None = None
+        self._listening: tuple[asyncio.AbstractEventLoop, int] | None = None
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -84,25 +75,19 @@ class Awaiting:
             awaited.wake(error)
 
     def _listen(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool) -> None:
-        """Have the event loop look at the workers there are now."""
-        now = self._listening
-        if now is None or now.loop is not loop or now.replaced != pool.replaced:
+        if self._listening != (loop, pool.fileno()):
             self._stop_listening()
-            self._listening = Listening(loop, pool.waitables, pool.replaced)
-            for descriptor in self._listening.descriptors:
-                loop.add_reader(descriptor, self._hear_for_all, loop, pool)
+            self._listening = (loop, pool.fileno())
+            loop.add_reader(pool, self._hear_for_all)
 
     def _stop_listening(self) -> None:
         now, self._listening = self._listening, None
-        if now is not None and not now.loop.is_closed():
-            for descriptor in now.descriptors:
-                now.loop.remove_reader(descriptor)
+        if now is not None and not now[0].is_closed():
+            now[0].remove_reader(now[1])
 
-    def _hear_for_all(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool) -> None:
+    def _hear_for_all(self) -> None:
         """Called by the event loop: a worker has said something, or is gone."""
         try:
             self._hear()
         except Exception as error:  # nobody called this, so all who wait are told
             self.wake_all(error)
-        if self._waiting:
-            self._listen(loop, pool)

@@ -78,7 +78,7 @@ def _depends_on_its_seed(subject: Subject) -> str | None:
         raise Fault(f"two episodes with the same seed and the same actions differ {place}: {draw}")
     others = [subject.play(env, seed) for seed in OTHER_SEEDS]
     shows_nothing = all(_first_difference(first, other) is None for other in others)
-    if shows_nothing and not _draws(env):
+    if shows_nothing and not _draws(subject, env):
         raise Fault(f"{len(others) + 1} different seeds gave the same episode, so the seed changes nothing: {draw}")
     place = _first_difference(first, subject.play(env, SEED))
     if place is not None:
@@ -107,11 +107,11 @@ def _shares_nothing(subject: Subject) -> None:
         )
 
 
-def _draws(env: Any) -> bool:
+def _draws(subject: Subject, env: Any) -> bool:
     """Whether it draws from a stream of its own that follows its seed, be it that nothing shows it: a secret may be kept."""
     states = []
     for seed in OTHER_SEEDS:
-        begin(env, seed)
+        subject.play(env, seed)
         stream = getattr(getattr(env, "unwrapped", env), "_np_random", None)
         if not isinstance(stream, np.random.Generator):
             return False

@@ -145,6 +145,11 @@ class RolloutConfig(Section):
     custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
     """Environments under names of one's own; they come before those that ship."""
 
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _skips_empty_headings(cls, given: Any) -> Any:
+        return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
+
 
 def shipped_tags() -> dict[str, TagConfig]:
     """The tags that come with abreast, by name."""

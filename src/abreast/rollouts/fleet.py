@@ -105,21 +105,14 @@ class Fleet:
 
     def hear(self, wait_s: float) -> None:
         """Take the turns that are to be taken here; else wait for those of workers. Those taken are then in `finished`."""
-        if self._here:
-            self._patience.watch()
-        while self._here:
-            env = self._here[0]
-            turn = self._take_here(env)  # if this is interrupted, the turn is still to be taken
-            with self.whole:
-                self.finished.append((env, turn))
-                self._here.popleft()
-                env.is_there = True
+        self._take_all_here()
         if self._expected:
             if not self.finished:
                 self._workers().wait(wait_s, looking_out=len(self._busy) < self._cores)
             with self.whole:
                 for answer in self._workers().receive():
                     self._note(answer)
+            self._take_all_here()  # those who have lost their worker for good
         if self._disagreement is not None:
             disagreement, self._disagreement = self._disagreement, None
             raise disagreement
@@ -134,17 +127,34 @@ class Fleet:
         self._here.clear()
         self.finished.clear()
 
+    def _take_all_here(self) -> None:
+        if self._here:
+            self._patience.watch()
+        while self._here:
+            env = self._here[0]
+            turn = self._take_here(env)  # if this is interrupted, the turn is still to be taken
+            with self.whole:
+                self.finished.append((env, turn))
+                self._here.popleft()
+                env.is_there = True
+
     def _take_here(self, env: EnvState) -> Turn:
         """What came of the turn, or the start, of an environment that lives here."""
         while True:
             try:
-                self._patience.at, self._patience.extra_s = env, 0.0
-                return self._try_here(env)
-            except TookTooLong:
+                self._patience.has_raised, self._patience.extra_s = False, 0.0
+                self._patience.at = env
+                turn = self._try_here(env)
+                self._patience.at = None  # no call, in which that might still be raised
+                if not self._patience.has_raised:  # it may have been caught by the environment
+                    return turn
+            except TookTooLong as error:
                 self._patience.at = None
-                self._was_late(env)
+                if self._patience not in error.args:
+                    raise  # it is about an environment that uses a manager of its own: this one
             finally:
-                self._patience.at = None  # no call, in which that might be raised yet
+                self._patience.at = None
+            self._was_late(env)
 
     def _was_late(self, env: EnvState) -> None:
         """Forget the state it is in; it may try the turn again, as in a worker."""
@@ -238,6 +248,7 @@ class Fleet:
         log.warning("environment %d (%s): %s", env.env_id, env.tag.name, reason)
         self._staying.add(env.tag.name)
         self._move(env, MAIN)
+        self._patience.watch()
         turn = self._take_here(env)
         env.is_there = True
         self._finish(env, turn._replace(info={**turn.info, "moved": reason}))

@@ -69,6 +69,7 @@ class EnvStateManager:
         self._check_open()
         first = self._first_seed(seed)
         if self._fleet.whole.is_torn:
+            self._awaiting.wake_all()
             self._fleet.start_over()
         self._abandon()
         with self._fleet.whole:

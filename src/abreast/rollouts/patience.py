@@ -32,7 +32,7 @@ Moment = tuple[int, int, int, int]
 
 
 class TookTooLong(BaseException):
-    """A turn took longer than it may. Not an Exception, since environments may catch those."""
+    """Turns took longer than they may, those watched by its arguments. Not an Exception: environments may catch those."""
 
 
 class Patience:
@@ -41,6 +41,8 @@ class Patience:
     def __init__(self, seconds: float | None) -> None:
         self.seconds = seconds
         self.at: EnvState | None = None
+        self.has_raised = False
+        """Whether the turn under way was interrupted; whoever sets `at` sets this back."""
         self._beats = 0
         self.extra_s = 0.0
         self._late: Moment | None = None
@@ -94,7 +96,9 @@ class Patience:
     def is_late(self) -> bool:
         """Whether the turn that was to be interrupted is still under way; asked in the thread that takes it."""
         late, self._late = self._late, None
-        return late is not None and late == self.moment()
+        is_it = late is not None and late == self.moment()
+        self.has_raised |= is_it
+        return is_it
 
 
 _watched: "weakref.WeakSet[Patience]" = weakref.WeakSet()
@@ -108,14 +112,16 @@ def _listen() -> None:
 
 
 def _raise_if_late(number: int, frame: FrameType | None) -> None:
-    if any(patience.is_late() for patience in list(_watched)):
-        raise TookTooLong
+    late = [patience for patience in list(_watched) if patience.is_late()]
+    if late:
+        raise TookTooLong(*late)
 
 
 def _look(patience: "weakref.ref[Patience]", is_over: threading.Event, seconds: float) -> None:
     """Look at it now and then, until it is over or gone."""
     seen, since = None, 0.0
-    while not is_over.wait(seconds / LOOKS) and (watched := patience()) is not None:
+    pause = min(max(seconds / LOOKS, 0.01), 10.0)
+    while not is_over.wait(pause) and (watched := patience()) is not None:
         moment, now = watched.moment(), time.monotonic()
         if moment != seen:
             seen, since = moment, now

@@ -63,15 +63,9 @@ class WorkerPool:
             self._idle_deaths[worker] = self._supervisor.restarts[worker] = 0
         return [answer for _, answers in heard for answer in answers]
 
-    @property
-    def replaced(self) -> int:
-        """How many workers were replaced, or given up, so far."""
-        return self._supervisor.replaced
-
-    @property
-    def waitables(self) -> list[int]:
-        """File descriptors that are ready when a worker has said something or is gone."""
-        return self._supervisor.waitables
+    def fileno(self) -> int:
+        """A file descriptor that is ready when a worker has said something or is gone."""
+        return self._supervisor.fileno()
 
     def close(self) -> None:
         """End all workers."""

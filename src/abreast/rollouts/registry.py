@@ -73,8 +73,7 @@ def register(
 
     def keep(env: T) -> T:
         taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else _registered.get(name)
-        # One that is called the same is a new version of it, or comes from its module, imported a second time.
-        if taken is not None and _name(taken.env) != _name(env):
+        if taken is not None and not _is_new_version(env, taken.env):
             raise RolloutError(f"the environment type {name!r} is taken, by {taken.env!r}: give {env!r} another name.")
         _registered[name] = EnvKind(name, summary, env, config, instruction, solver)
         return env
@@ -82,8 +81,13 @@ def register(
     return keep
 
 
-def _name(env: Any) -> str:
-    return getattr(env, "__qualname__", repr(env))
+def _is_new_version(env: Any, old: Any) -> bool:
+    """Whether it is of the same name in the same module, which was changed, or imported a second time."""
+    mine, its = (
+        (str(each.__module__).replace("__mp_main__", "__main__"), getattr(each, "__qualname__", each))
+        for each in (env, old)
+    )
+    return mine == its
 
 
 def list_kinds() -> list[str]:

@@ -18,7 +18,7 @@ from gymnasium.utils.env_checker import data_equivalence
 from abreast.errors import short, words
 from abreast.rollouts.drive import listed_action
 from abreast.rollouts.episode import Episode
-from abreast.rollouts.registry import find_kind
+from abreast.rollouts.registry import find_tag
 
 SEED = 1
 STEPS = 12
@@ -186,9 +186,9 @@ def _shown(env: Any) -> Any:
 
 
 def find_subject(target: str) -> Subject:
-    """The environment that MODULE:ENV, or the name of a type, means."""
-    kind = find_kind(target)
-    return Subject(target, kind.env, kind.config.parse({}))
+    """The environment that MODULE:ENV, or the name of a type or a tag, means."""
+    tag = find_tag(target, {})
+    return Subject(target, tag.kind.env, tag.config)
 
 
 def raised(error: BaseException) -> str:
