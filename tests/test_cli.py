@@ -148,12 +148,12 @@ MISTAKES = [
     ("missing file of a rollout", ["rollout", "Bandit", "--config", "none.yaml"], "cannot read the configuration file"),
     ("file of a game", ["rollout", "Bandit", "--config", "number.yaml"], "unknown key experiment"),
     ("tag of an unknown type", ["rollout", "Mine", "--config", "tag.yaml"],
-     "there is no tag or environment type 'sokobann': did you mean 'sokoban'?"),
+     "there is no environment type 'sokobann': did you mean 'sokoban'?"),
     ("settings of an unknown type", ["envs", "sokobann"], "did you mean 'sokoban'?"),
     ("check of an unknown module", ["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
     ("check of an unknown name", ["check", "abreast.rollouts.envs.bandit:BanditEvn"], "did you mean 'BanditEnv'?"),
     ("check of what is no environment", ["check", "os:sep"], "os:sep is '/': expected an environment class"),
-    ("check of an unknown type", ["check", "bandt"], "there is no environment type 'bandt': did you mean 'bandit'?"),
+    ("check of an unknown type", ["check", "bandt"], "there is no tag or environment type 'bandt': did you mean 'bandit'?"),
     ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
 ]  # fmt: skip
 
