@@ -534,10 +534,12 @@ def test_ctrl_c_in_a_command_that_keeps_nothing_is_no_traceback(monkeypatch):
     assert run(["envs"]) == 130
 
 
+@pytest.mark.parametrize("unbuffered", ["", "1"])
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_one_sentence():
-    code = "import sys; from abreast.cli import run; sys.exit(run(['envs']))"
+def test_a_full_disk_is_one_sentence(unbuffered):
+    command = [sys.executable, "-c", "import sys; from abreast.cli import run; sys.exit(run(['envs']))"]
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("w") as full:
-        done = subprocess.run([sys.executable, "-c", code], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=surroundings)
     assert done.returncode == 2
     assert done.stderr == "abreast: No space left on device: what was written until now is kept.\n"

@@ -3,6 +3,7 @@
 Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps what is there and exits with 130.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Iterable, Iterator
@@ -67,11 +68,20 @@ def run(arguments: list[str]) -> int:
         return _complain(str(error))
     except OSError as error:  # a full disk, a folder that may not be written to
         where = f" ({error.filename})" if error.filename else ""
+        _close_if_full()
         return _complain(f"{error.strerror or error}{where}: what was written until now is kept.")
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
             return _complain(f"{error.format_message()} `abreast --help` shows what there is.")
         raise
+
+
+def _close_if_full() -> None:
+    """If nothing more can be printed, do not let Python try again at its end, and complain of it in its own words."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _complain(text: str) -> int:
