@@ -651,7 +651,7 @@ EnvStateManager(config).reset(seed=0)
 
 def test_a_script_without_a_guard_is_told_what_to_do(tmp_path):
     (tmp_path / "script.py").write_text(GUARDLESS)
-    surroundings = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
+    surroundings = {**os.environ, "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])}
     done = subprocess.run(
         [sys.executable, "script.py"], check=False, cwd=tmp_path, env=surroundings, capture_output=True, timeout=100
     )
