@@ -17,7 +17,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import connection as connections
 from multiprocessing import reduction
@@ -91,19 +91,13 @@ class Child:
             raise WorkerError(f"{name} could not start: {why}{self.hint}.") from error
 
     def _start(self, work: Work, arguments: tuple[Any, ...], needs_main: bool, start_method: StartMethod) -> None:
-        with ExitStack() as undo:
-            ours, theirs = multiprocessing.Pipe()
-            if not self.as_thread:
-                undo.callback(theirs.close)
-            self.line = Line(ours)
-            if self.as_thread:
-                self._thread = threading.Thread(
-                    target=_run, args=(theirs, work, arguments), name=self.name, daemon=True
-                )
-                self._thread.start()
-                return
-            close_line = undo.enter_context(ExitStack())
-            close_line.callback(self.line.close)
+        ours, theirs = multiprocessing.Pipe()
+        self.line = Line(ours)
+        if self.as_thread:
+            self._thread = threading.Thread(target=_run, args=(theirs, work, arguments), name=self.name, daemon=True)
+            self._thread.start()
+            return
+        try:
             self._dump = _Dump()
             context: Any = multiprocessing.get_context(start_method)
             self._process = context.Process(
@@ -111,7 +105,11 @@ class Child:
             )
             with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
                 self._process.start()
-            close_line.pop_all()
+        except BaseException:
+            self.line.close()
+            raise
+        finally:
+            theirs.close()
 
     @property
     def pid(self) -> int | None:
