@@ -489,13 +489,16 @@ def test_who_awaits_is_not_disturbed_by_descriptors_that_others_get():
     config = settings(["Counting", "Calm"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
 
     async def drive(manager):
+        loop, heard = asyncio.get_running_loop(), []
+        before = set(loop._selector.get_map())
         turn = asyncio.create_task(manager.step_async(go([0], "a")))
         await asyncio.sleep(0.05)
         kill(*manager.worker_pids)
         manager.send(go([2, 3], "a"))
         assert len(manager.recv(min_ready=2)) == 2
+        looked_at = set(loop._selector.get_map()) - before
+        assert looked_at == {manager._fleet.pool.fileno()}, "it does not go away with a worker"
         pipes = [os.pipe() for _ in range(8)]
-        loop, heard = asyncio.get_running_loop(), []
         for reader, writer in pipes:
             loop.add_reader(reader, heard.append, reader)
             os.write(writer, b"x")
