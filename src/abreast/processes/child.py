@@ -1,0 +1,39 @@
+"""What runs in a child, whatever it is: make the work, then obey orders until told to stop."""
+
+import traceback
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from abreast.processes.backend import STOP, ChildContext, Failed, Ready, Work
+
+NO_ORDER = object()
+"""What is received when the time to wait is over."""
+
+
+class Replaced(BaseException):
+    """Raised in a child that its parent has replaced but cannot kill. Not an Exception: users' code catches those."""
+
+
+class Inbox(Protocol):
+    """Where a child's orders arrive."""
+
+    def __call__(self, wait_s: float | None) -> Any:
+        """The next message, or NO_ORDER after `wait_s` seconds; None: wait for any time."""
+
+
+def serve(
+    context: ChildContext, receive: Inbox, send: Callable[[Any], None], make: Callable[..., Work], arguments: Any
+) -> None:
+    """The whole life of a child. What its work raises becomes its last message."""
+    try:
+        work = make(context, *arguments)
+        context.beat()
+        send(Ready())
+        while (message := receive(work.idle())) is not STOP:
+            if message is not NO_ORDER:
+                work.obey(*message)
+        work.close()
+    except (Replaced, EOFError, ConnectionError):
+        pass  # the parent is gone, or has given this child up
+    except Exception as error:
+        send(Failed(f"{type(error).__name__}: {error}", traceback.format_exc()))

@@ -1,0 +1,308 @@
+"""Children as processes of this machine, which share memory with their parent.
+
+parent                                         child
+  start ───── forkserver, imports done ───────▶ own the signals, die with the parent
+  ─ what to make, as the first message ───────▶ serve (child.py)
+  ◀─ shared memory: signs of life ─────────────
+"""
+
+import faulthandler
+import gc
+import io
+import multiprocessing
+import os
+import pickle
+import select
+import signal
+import sys
+import threading
+import time
+import types
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import partial
+from multiprocessing import connection as connections
+from multiprocessing import reduction
+from typing import Any, Literal
+
+import numpy as np
+
+from abreast.errors import WorkerError
+from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
+from abreast.processes.channel import PipeChannel
+from abreast.processes.child import NO_ORDER, serve
+from abreast.processes.cores import LOOK_OUT_S, look_out
+from abreast.processes.memory import SharedBlock
+
+Connection = connections.Connection
+StartMethod = Literal["forkserver", "spawn", "fork"]
+
+SCRIPT_HINT = (
+    '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
+    " move the definitions to a module"
+)
+MILLI = 1000
+"""Seconds are shared as whole milliseconds."""
+
+
+class ProcessBackend:
+    """Starts processes. `preload` names modules that the process they are forked from imports once for all of them.
+
+    Preloading has to be asked for before the first child of this program starts; later ones import what is missing.
+    """
+
+    may_spin = True
+
+    def __init__(self, start_method: StartMethod = "forkserver", preload: Sequence[str] = ()) -> None:
+        self._start_method = start_method
+        preload_modules(preload)
+
+    def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> "ProcessChild":
+        hint = SCRIPT_HINT if spec.needs_main else ""
+        try:
+            return ProcessChild(number, spec, self._start_method, hint)
+        except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
+            why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
+            raise WorkerError(f"{spec.name} could not start: {why}{hint}.") from error
+
+
+_preload: list[str] = []
+
+
+def preload_modules(names: Sequence[str]) -> None:
+    """Have the fork server import these modules, beside those named before."""
+    _preload.extend(name for name in names if name not in _preload)
+    multiprocessing.get_context("forkserver").set_forkserver_preload(_preload)
+
+
+class ProcessChild:
+    """A process."""
+
+    def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
+        self.name, self.hint = spec.name, hint
+        packed, blocks = _pack((spec.make, spec.arguments))
+        self._life, self._dump = _Life(), _StackDump()
+        ours, theirs = multiprocessing.Pipe()
+        self._channel = PipeChannel(ours)
+        try:
+            context: Any = multiprocessing.get_context(start_method)
+            self._process = context.Process(
+                target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
+            )
+            with nullcontext() if spec.needs_main or start_method == "fork" else _main_module_hidden():
+                self._process.start()
+        except BaseException:
+            self._channel.close()
+            raise
+        finally:
+            theirs.close()
+        # Not an argument of the process: to write more than a pipe holds, `start` would wait for the child's imports.
+        with suppress(OSError):  # it is gone already, which `receive` reports
+            self._channel.send_bytes(packed)
+        self.fds = (self._channel.fileno(), self._process.sentinel)
+        self.send, self.receive = self._channel.send, self._channel.receive
+
+    @property
+    def pid(self) -> int | None:
+        return self._process.pid  # type: ignore[no-any-return]
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()  # type: ignore[no-any-return]
+
+    def sign_of_life(self) -> SignOfLife:
+        return self._life.read()
+
+    def cause_of_death(self) -> str:
+        self._process.join(5)
+        code = self._process.exitcode
+        if code is not None and code < 0:
+            try:
+                name = signal.Signals(-code).name
+            except ValueError:  # real-time signals have none
+                name = f"signal {-code}"
+            return f"{name}, often out of memory" if name == "SIGKILL" else name
+        return f"exit code {code}"
+
+    def stack(self) -> str:
+        if self.pid is None or not hasattr(signal, "SIGUSR1"):
+            return ""
+        with suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGUSR1)
+        self._process.join(0.3)
+        return self._dump.read()
+
+    def kill(self) -> None:
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join(5)
+        self._channel.close()
+
+
+class ProcessContext:
+    """The child's side."""
+
+    def __init__(self, number: int, life: "_Life", connection: Connection) -> None:
+        self.number = number
+        self.beat = life.beat
+        self._send = connection.send_bytes
+
+    def answer(self, key: Hashable, value: Any, last: bool = True) -> None:
+        """Answer an order. What cannot be pickled raises here, before anything is sent."""
+        self._send(pickle.dumps((key, value, last), pickle.HIGHEST_PROTOCOL))
+
+
+class _Life:
+    """Signs of life in shared memory: beats so far, the item being worked on, milliseconds allowed."""
+
+    def __init__(self) -> None:
+        self._attach(SharedBlock({"life": ((3,), np.int64)}))
+        self._shared[:] = 0, NOWHERE, 0
+
+    def _attach(self, block: SharedBlock) -> None:
+        self._block, self._shared, self._beats = block, block["life"], 0
+        self._cells = self._shared.data  # a memoryview: half the time of an array
+
+    def beat(self, at: int = NOWHERE, allow_s: float = 0.0) -> None:
+        cells = self._cells
+        self._beats += 1
+        cells[1] = at
+        cells[2] = int(allow_s * MILLI)
+        cells[0] = self._beats
+
+    def read(self) -> SignOfLife:
+        beats, at, allowed = self._shared.tolist()
+        return SignOfLife(beats, at, allowed / MILLI)
+
+    def __getstate__(self) -> SharedBlock:
+        return self._block
+
+    def __setstate__(self, block: SharedBlock) -> None:
+        self._attach(block)
+
+
+class _StackDump:
+    """An anonymous file into which faulthandler writes a child's stacks."""
+
+    _descriptor = -1
+
+    def __init__(self) -> None:
+        self._descriptor = os.memfd_create("abreast-stacks") if hasattr(os, "memfd_create") else os.dup(2)
+
+    def register(self) -> None:
+        if hasattr(signal, "SIGUSR1"):
+            faulthandler.register(signal.SIGUSR1, file=self._descriptor)
+
+    def read(self) -> str:
+        size = os.fstat(self._descriptor).st_size
+        return os.pread(self._descriptor, size, 0).decode(errors="replace")
+
+    def __getstate__(self) -> Any:
+        return reduction.DupFd(self._descriptor)
+
+    def __setstate__(self, handle: Any) -> None:
+        self._descriptor = handle.detach()
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+
+class _Packer(pickle.Pickler):
+    """Pickles arguments, with the shared memory in them left out: it can only be handed over when a process starts."""
+
+    blocks: list[SharedBlock]
+
+    def persistent_id(self, value: Any) -> int | None:
+        if not isinstance(value, SharedBlock):
+            return None
+        if value not in self.blocks:
+            self.blocks.append(value)
+        return self.blocks.index(value)
+
+
+def _pack(value: Any) -> tuple[bytes, list[SharedBlock]]:
+    data = io.BytesIO()
+    packer = _Packer(data, pickle.HIGHEST_PROTOCOL)
+    packer.blocks = []
+    packer.dump(value)
+    return data.getvalue(), packer.blocks
+
+
+def _unpack(data: bytes, blocks: Sequence[SharedBlock]) -> Any:
+    unpickler: Any = pickle.Unpickler(io.BytesIO(data))
+    unpickler.persistent_load = blocks.__getitem__
+    return unpickler.load()
+
+
+# ---- in the child
+
+
+def _child_main(connection: Connection, life: _Life, dump: _StackDump, number: int, blocks: list[SharedBlock]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of the terminal; the parent decides
+    dump.register()
+    gc.freeze()  # what was imported is never garbage: not to look at it saves time, and memory that is shared so far
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+
+    def make(context: ProcessContext) -> Any:
+        work, arguments = _unpack(connection.recv_bytes(), blocks)
+        return work(context, *arguments)
+
+    try:
+        serve(ProcessContext(number, life, connection), _PipeInbox(connection), connection.send, make, ())
+    finally:
+        connection.close()
+
+
+class _PipeInbox:
+    """Receives orders. After an order that took little time the next is expected soon: it first waits without sleeping."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        poller = select.poll()
+        poller.register(connection, select.POLLIN)
+        self._has_message = partial(poller.poll, 0)
+        self._received = 0.0
+
+    def __call__(self, wait_s: float | None) -> Any:
+        if wait_s is not None and not self._connection.poll(wait_s):
+            return NO_ORDER
+        if time.perf_counter() - self._received < LOOK_OUT_S:
+            look_out(self._has_message)
+        message = self._connection.recv()
+        self._received = time.perf_counter()
+        return message
+
+
+def _die_with_parent() -> None:
+    """End with the parent, in the middle of whatever this process is doing.
+
+    (The kernel could do it, but it tells children of a fork server of the end of that server, which waits for theirs, and
+    others of the end of the thread that started them.)
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def comes_from_main(*things: Any) -> bool:
+    """Whether one of these classes, functions or objects was defined in the user's main script."""
+    parts = [part for thing in things for part in (thing, getattr(thing, "func", None), *getattr(thing, "args", ()))]
+    return any(getattr(part, "__module__", None) == "__main__" for part in parts)
+
+
+@contextmanager
+def _main_module_hidden() -> Iterator[None]:
+    """Children import the user's main script again unless it is hidden, and a script without a guard would start anew."""
+    with _hiding:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = types.ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main
+
+
+_hiding = threading.Lock()
+"""Two threads that hide it at once would restore each other's stand-in."""

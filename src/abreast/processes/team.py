@@ -1,0 +1,398 @@
+"""A team of workers: orders outstanding, answers, deaths, restarts.
+
+    while …:
+        team.submit(worker, key, order)
+        team.wait(seconds)
+        for event in team.events():        Answered, Died or Lost
+
+What happened is told as events, in order; nothing is called back, and a restart is a condition of a worker, not a wait:
+
+    STARTING ──ready──▶ UP          a worker that dies is PAUSED for a moment and started again by a later `events`;
+       ▲                 │          one that keeps dying without an answer in between, at no item, is LOST.
+       └── PAUSED ◀─death┘
+
+Invariants:
+1. An order is outstanding until its last answer, `forget`, or its return in `Died.keys`. The team never sends it again: its
+   owner does, once it has dealt with the death (rewound rows, rebuilt environments).
+2. Answers to orders that are not outstanding are dropped, here and nowhere else.
+3. A worker's messages come before its death.
+4. A worker is silent if it has outstanding orders and has shown no new sign of life for the time allowed.
+5. The successor starts in the next call of `events`, so it is made from what its owner knows by then.
+6. Deaths at an item (`Died.at`) are counted by the owner, who knows when the item made progress; the others here.
+7. After an exception inside `submit` or `events` (an interrupt, say), only `kill` may be called.
+"""
+
+import logging
+import selectors
+import socket
+import threading
+import time
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, NamedTuple
+
+from abreast.errors import WorkerError
+from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
+from abreast.processes.cores import LOOK_OUT_S, look_out
+
+log = logging.getLogger("abreast")
+
+LOOK_S = 0.5
+"""How often signs of life are looked at while waiting; more often where silence is found after less than four of these."""
+RETRY_S = 0.1
+"""Pause after a start that failed, times the number of deaths: what is lacking may be there a moment later."""
+
+
+class Answered(NamedTuple):
+    """A worker has answered an order."""
+
+    worker: int
+    key: Hashable
+    value: Any
+    last: bool
+
+
+class Died(NamedTuple):
+    """A worker has died, failed or fallen silent; it will be replaced."""
+
+    worker: int
+    cause: str
+    at: int
+    """The item it was at (`ChildContext.beat`), or NOWHERE."""
+    silent: bool
+    keys: tuple[Hashable, ...]
+    """Orders it had not finished."""
+    error: WorkerError
+    """The same for users, with the worker's stack as its cause, if it had one."""
+
+
+class Lost(Died):
+    """A worker has died once too often; it will not be replaced."""
+
+
+Event = Answered | Died
+
+
+@dataclass(frozen=True)
+class RestartPolicy:
+    """When a worker is taken for dead, and how often it is replaced."""
+
+    limit: int
+    """Deaths in a row, without an answer and at no item, that are followed by a restart."""
+    silence_s: float
+    """Seconds without a sign of life after which a worker with outstanding orders is killed."""
+    start_s: float = 120.0
+    """Seconds within which a worker has to be ready; imports can be slow."""
+
+
+class Condition(Enum):
+    """Of a worker."""
+
+    PAUSED = "paused"
+    STARTING = "starting"
+    UP = "up"
+    LOST = "lost"
+
+
+PAUSED, STARTING, UP, LOST = Condition  # a look-up of a global takes 13 ns, of a member of an enum 85
+
+
+@dataclass
+class _Worker:
+    condition: Condition = PAUSED
+    child: Child | None = None
+    outstanding: dict[Hashable, None] = field(default_factory=dict)
+    kept: list[tuple[Hashable, Any]] = field(default_factory=list)
+    """Orders that arrived while it was paused."""
+    incarnation: int = 0
+    deaths: int = 0
+    since: float = 0.0
+    """When it last showed a sign of life, or became busy; while paused: when it may start."""
+    beats: int = 0
+
+
+class Team:
+    """Workers by number. `spec(number)` says what to start; it must not call back. Owned by one thread at a time."""
+
+    def __init__(self, backend: Backend, spec: Callable[[int], ChildSpec], size: int, policy: RestartPolicy) -> None:
+        self._backend, self._spec, self._policy = backend, spec, policy
+        self._workers = [_Worker() for _ in range(size)]
+        self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
+        self._alarm = _Alarm()
+        self._selector.register(self._alarm, selectors.EVENT_READ, None)
+        self._without_fds: set[int] = set()
+        self._paused: set[int] = set()
+        self._look_s = min(LOOK_S, policy.silence_s / 4)
+        self._looked = 0.0
+
+    # ---- start and stop
+
+    def start(self) -> None:
+        """Start all workers together; returns when each is ready. If one cannot start, raises its error."""
+        try:
+            for number in range(len(self._workers)):
+                self._start(number)
+            while any(worker.condition is STARTING for worker in self._workers):
+                self.wait(LOOK_S)
+                for event in self.events():
+                    if isinstance(event, Died):
+                        raise event.error
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self, grace_s: float = 3.0) -> None:
+        """Tell every worker to stop and wait for it; those that have not ended by then are killed."""
+        end = time.monotonic() + grace_s
+        for worker in self._workers:
+            if worker.child is not None:
+                with suppress(OSError):
+                    worker.child.send(STOP)
+        for worker in self._workers:
+            while worker.child is not None and worker.child.is_alive and time.monotonic() < end:
+                self._selector.select(0.02)
+                with suppress(EOFError, OSError):
+                    worker.child.receive()  # a child that writes a long message cannot end before it is read
+        self.kill()
+
+    def kill(self) -> None:
+        """End every worker at once. Nothing can be asked of the team afterwards."""
+        for number, worker in enumerate(self._workers):
+            self._dismiss(number)
+            worker.condition = LOST
+        self._paused.clear()
+        self._alarm.close()
+        self._selector.close()
+
+    # ---- orders
+
+    def submit(self, worker: int, key: Hashable, order: Any) -> None:
+        """Give a worker something to do. If it dies before the last answer, the key is in `Died.keys`."""
+        it = self._workers[worker]
+        if it.condition is LOST:
+            raise WorkerError(f"worker {worker} is lost: it cannot be given orders.")
+        if not it.outstanding:
+            it.since = max(it.since, time.monotonic())
+        it.outstanding[key] = None
+        if it.child is None:
+            it.kept.append((key, order))
+        else:
+            with suppress(OSError):  # it is gone, which `events` will tell
+                it.child.send((key, order))
+
+    def forget(self, worker: int, key: Hashable) -> None:
+        """The answer to an order is not wanted any more."""
+        it = self._workers[worker]
+        it.outstanding.pop(key, None)
+        it.kept = [(other, order) for other, order in it.kept if other != key]
+
+    # ---- events
+
+    def wait(self, wait_s: float, spin: bool = False) -> None:
+        """Wait until there may be events, for `wait_s` seconds at most. Changes nothing, so it may be interrupted.
+
+        `spin`: at first without sleeping, since a core is free; to be woken takes 50 µs.
+        """
+        wait_s = min(wait_s, self._look_s)
+        for number in self._paused:
+            wait_s = min(wait_s, self._workers[number].since - time.monotonic())
+        if wait_s <= 0:
+            return
+        if not (spin and self._backend.may_spin and wait_s >= LOOK_OUT_S and look_out(self._is_ready)):
+            self._selector.select(wait_s)
+
+    def _is_ready(self) -> bool:
+        return bool(self._selector.select(0.0))
+
+    def events(self) -> list[Event]:
+        """What has happened since the last call; never blocks."""
+        events: list[Event] = []
+        now = time.monotonic()
+        for number in sorted(self._paused):
+            if self._workers[number].since <= now:
+                try:
+                    self._start(number)
+                except WorkerError as error:
+                    died = Died(number, str(error), NOWHERE, False, (), error)
+                    events.append(self._replace_later(died, was_starting=True))
+        heard = {key.data for key, _ in self._selector.select(0.0)}
+        if None in heard:
+            heard.discard(None)
+            self._alarm.reset()
+        for number in sorted(heard | self._without_fds):
+            self._hear(number, events)
+        if not events or now - self._looked >= self._look_s:
+            self._looked = now
+            for number, worker in enumerate(self._workers):
+                if worker.child is not None and (worker.outstanding or worker.condition is STARTING):
+                    self._look_at(number, now, events)
+        return events
+
+    def incarnation(self, worker: int) -> int:
+        """How often this worker was started."""
+        return self._workers[worker].incarnation
+
+    @property
+    def restarts(self) -> int:
+        """How often workers were replaced so far."""
+        return sum(max(0, worker.incarnation - 1) for worker in self._workers)
+
+    @property
+    def busy(self) -> int:
+        """How many workers have outstanding orders."""
+        return sum(1 for worker in self._workers if worker.outstanding)
+
+    @property
+    def lost(self) -> list[int]:
+        """Workers that are not replaced any more."""
+        return [number for number, worker in enumerate(self._workers) if worker.condition is LOST]
+
+    @property
+    def pids(self) -> dict[int, int]:
+        """Process ids of the workers that are processes, by number."""
+        children = {number: worker.child for number, worker in enumerate(self._workers)}
+        return {number: child.pid for number, child in children.items() if child is not None and child.pid is not None}
+
+    def fileno(self) -> int:
+        """A file descriptor that is readable when there may be events; restarts aside, which take a look now and then."""
+        return self._selector.fileno()
+
+    # ---- inside
+
+    def _start(self, number: int) -> None:
+        worker = self._workers[number]
+        worker.incarnation += 1
+        child = self._backend.start(number, self._spec(number), self._alarm.ring)
+        self._paused.discard(number)
+        if worker.incarnation > 1:
+            log.warning("%s is restarted (restart %d)", child.name, worker.incarnation - 1)
+        worker.child, worker.condition = child, STARTING
+        worker.since, worker.beats = time.monotonic(), 0
+        for fd in child.fds:
+            self._selector.register(fd, selectors.EVENT_READ, number)
+        if not child.fds:
+            self._without_fds.add(number)
+        kept, worker.kept = worker.kept, []
+        for message in kept:
+            with suppress(OSError):
+                child.send(message)
+
+    def _hear(self, number: int, events: list[Event]) -> None:
+        """Take in the messages of a worker, then its end, if it has ended."""
+        worker = self._workers[number]
+        child = worker.child
+        assert child is not None
+        try:
+            messages = child.receive()
+        except (EOFError, OSError):
+            events.append(self._child_died(number, f"died: {child.cause_of_death()}"))
+            return
+        for message in messages:
+            worker.since = time.monotonic()
+            if type(message) is tuple:
+                key, value, last = message
+                if key in worker.outstanding:
+                    worker.deaths = 0
+                    if last:
+                        del worker.outstanding[key]
+                    events.append(Answered(number, key, value, last))
+            elif isinstance(message, Failed):
+                events.append(self._child_died(number, f"failed: {message.error}", failure=message))
+                return
+            else:
+                worker.condition = UP
+        if not messages and not child.is_alive:
+            events.append(self._child_died(number, f"died: {child.cause_of_death()}"))
+
+    def _look_at(self, number: int, now: float, events: list[Event]) -> None:
+        """Tell a worker that is silent from one that takes its time."""
+        worker = self._workers[number]
+        assert worker.child is not None
+        sign = worker.child.sign_of_life()
+        if sign.beats != worker.beats:
+            worker.beats, worker.since = sign.beats, max(now, worker.since)
+        starts = worker.condition is STARTING
+        allowed = self._policy.start_s if starts else self._policy.silence_s
+        if now - worker.since > allowed + sign.allow_s:
+            what = f"did not answer within {allowed:g} s" if starts else f"did nothing for {allowed:g} s"
+            stack = worker.child.stack() or "(no stack)"
+            events.append(self._child_died(number, f"{what}; it was at:\n{stack}", silent=True))
+
+    def _child_died(self, number: int, cause: str, silent: bool = False, failure: Failed | None = None) -> Died:
+        """The event for a child that has ended, or has to."""
+        worker = self._workers[number]
+        child, was_starting = worker.child, worker.condition is STARTING
+        assert child is not None
+        at, pid = child.sign_of_life().at, child.pid
+        self._dismiss(number)
+        if was_starting:
+            cause = f"could not start: {cause.removeprefix('failed: ').removeprefix('died: ')}{child.hint}"
+        who = f"{child.name} (pid {pid})" if pid is not None and not was_starting else child.name
+        error = WorkerError(f"{who} {cause.rstrip('.')}.")
+        if failure is not None:
+            error.__cause__ = RemoteTraceback(failure.traceback)
+        return self._replace_later(Died(number, cause, at, silent, (), error), was_starting)
+
+    def _replace_later(self, died: Died, was_starting: bool) -> Died:
+        """Decide what becomes of a worker without a child, and complete the event."""
+        worker = self._workers[died.worker]
+        died = died._replace(keys=tuple(worker.outstanding))
+        worker.outstanding, worker.kept = {}, []
+        if died.at == NOWHERE:
+            worker.deaths += 1
+        text = str(died.error).rstrip(".")
+        if worker.deaths > self._policy.limit:
+            worker.condition = LOST
+            self._paused.discard(died.worker)
+            log.error("%s; not restarted again after %d deaths without an answer", text, worker.deaths)
+            return Lost(*died)
+        worker.condition = PAUSED
+        worker.since = time.monotonic() + (RETRY_S * worker.deaths if was_starting else 0.0)
+        self._paused.add(died.worker)
+        log.warning("%s", text)
+        return died
+
+    def _dismiss(self, number: int) -> None:
+        worker = self._workers[number]
+        child, worker.child = worker.child, None
+        self._without_fds.discard(number)
+        if child is not None:
+            for fd in child.fds:
+                self._selector.unregister(fd)
+            child.kill()
+
+
+class RemoteTraceback(Exception):
+    """The stack of a child, as the cause of the error the parent raises."""
+
+    def __str__(self) -> str:
+        return f"\n\n{self.args[0]}"
+
+
+class _Alarm:
+    """Wakes a selector from any thread, for children without file descriptors."""
+
+    def __init__(self) -> None:
+        self._here, self._there = socket.socketpair()
+        self._here.setblocking(False)
+        self._there.setblocking(False)
+        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        return self._here.fileno()
+
+    def ring(self) -> None:
+        with self._lock, suppress(OSError):  # full: it is ringing already; closed: the team is gone
+            self._there.send(b"\0")
+
+    def reset(self) -> None:
+        with suppress(BlockingIOError):
+            while self._here.recv(4096):
+                pass
+
+    def close(self) -> None:
+        with self._lock:
+            self._here.close()
+            self._there.close()
