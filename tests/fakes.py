@@ -1,16 +1,14 @@
 """Small stand-ins shared by the tests."""
 
 from collections.abc import Callable
-from multiprocessing import connection as connections
 from typing import Any
 
 import numpy as np
 
 from abreast.games import find_game
 from abreast.models import BaseModel, algorithm
-from abreast.processes.worker import Child
-from abreast.training import Environment
-from abreast.training.environment import RunResult
+from abreast.state import join
+from abreast.training import Environment, RunResult
 
 
 class TinyObservation:
@@ -64,16 +62,7 @@ def outcome(env: Environment, run: Callable[..., RunResult]) -> Any:
     epochs = timeless(run(animate=False, logging=False).epochs)
     learned = []
     for agent in env.agents:
-        facts, arrays = agent.model.learned()
+        facts, arrays, _ = join(learning=agent.model.learning_state(), acting=agent.model.acting_state())
         rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
-        learned.append((facts, [array.tobytes() for array in arrays], rows.states.tobytes(), agent.model.epsilon))
+        learned.append((facts, {name: array.tobytes() for name, array in arrays.items()}, rows.states.tobytes()))
     return epochs, learned
-
-
-def hear(child: Child, count: int = 1) -> list[Any]:
-    """The first things a child says."""
-    said: list[Any] = []
-    while len(said) < count:
-        assert connections.wait([child.line.fileno()], 30), "nothing is said"
-        said += child.line.receive()
-    return said

@@ -48,7 +48,7 @@ class Unpicklable(DQN):
 
 @contextlib.contextmanager
 def harm(host, how, every_s, times):
-    """Do harm to the processes that the newest instance of a class supervises, one after the other, while something runs."""
+    """Do harm to the workers (`pids`) of the newest instance of a class, one after the other, while something runs."""
     hosts, stop = [], threading.Event()
     original = host.__init__
 
@@ -60,7 +60,7 @@ def harm(host, how, every_s, times):
         chance = random.Random(1)
         done = 0
         while not stop.wait(every_s * chance.uniform(0.5, 1.5)) and done < times:
-            pids = [pid for pid in (hosts[-1]._supervisor.pids.values() if hosts else []) if pid]
+            pids = [pid for pid in (hosts[-1].pids if hosts else []) if pid]
             if pids:
                 with contextlib.suppress(ProcessLookupError):
                     how(chance.choice(pids))

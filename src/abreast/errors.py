@@ -26,6 +26,10 @@ class ReplayError(AbreastError):
     """A row does not fit the replay buffer, or the buffer is used against its contract."""
 
 
+class StateError(AbreastError):
+    """A state does not fit the part it is given to."""
+
+
 class ModelFileError(AbreastError):
     """A model file is missing, damaged, or belongs to another kind of model."""
 

@@ -11,7 +11,7 @@ from abreast import ActionSpec, Environment, Gridworld, MovingAgent, OneHotObser
 from abreast.errors import ConfigError, RunFolderError
 from abreast.games import list_games
 from abreast.replay import Buffer
-from abreast.training.learner import compute_threads
+from abreast.training.devices import compute_threads
 from abreast.worlds import EmptyEntity, Entity
 from fakes import small_game, timeless
 

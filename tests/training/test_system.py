@@ -18,12 +18,12 @@ import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.training import parse_config
-from abreast.training.actor import collect_pass
+from abreast.training.collect import collect_pass
 from abreast.training.config import MPConfig
-from abreast.training.learner import Trained
-from abreast.training.progress import ProgressDisplay
-from abreast.training.system import HostedLearners, MARLMultiprocessingSystem
-from fakes import hear, outcome, small_game, timeless
+from abreast.training.learners.hosted import HostedLearners
+from abreast.training.run.display import ProgressDisplay
+from abreast.training.system import MARLMultiprocessingSystem
+from fakes import outcome, small_game, timeless
 
 EPOCHS = 20
 BASE = (f"experiment.epochs={EPOCHS}", "experiment.num_agents=5")
@@ -252,7 +252,7 @@ def test_metrics_tell_the_ratio_of_updates_to_steps():
 
 @pytest.mark.xdist_group("system")
 def test_weights_that_never_move_are_named(monkeypatch, caplog):
-    monkeypatch.setattr("abreast.training.system.STALE_S", 0.3)
+    monkeypatch.setattr("abreast.training.learners.free.STALE_S", 0.3)
     env = small_game(
         "model.algorithm=dqn", "experiment.epochs=400", "multiprocessing.num_workers=2", "multiprocessing.schedule=free",
         "multiprocessing.publish_interval=1", "multiprocessing.learner_timeout=60",
@@ -489,15 +489,16 @@ def test_two_rounds_that_were_done_but_not_heard_of_are_told_apart_after_a_kill(
     def results(workers):
         env = small_game("model.algorithm=dqn", f"multiprocessing.workers={workers}", "multiprocessing.num_workers=2")
         with MARLMultiprocessingSystem(env, env.agents, env.config) as system:
-            learners = system._learners
+            learners = system.learners
             for number in range(2):
-                collect_pass(env.lanes, number)
-                collect_pass(env.lanes, number)
+                collect_pass(env.game, number)
+                collect_pass(env.game, number)
                 learners.submit(number, 1)
             if workers == "processes":
-                for child in learners._supervisor._children.values():
-                    assert {type(said) for said in hear(child, 2)} == {Trained}  # heard by nobody who would tell
-                    child._process.kill()
+                while any(place.version < 2 for place in learners.published):
+                    time.sleep(0.01)  # both rounds are done, and nobody has asked for their results
+                for pid in learners.pids:
+                    os.kill(pid, signal.SIGKILL)
             return [learners.finish(number) for number in range(2)]
 
     first, second = results("inline")

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from abreast.models.base import BaseModel
+from abreast.state import State
 from abreast.worlds import ActionSpec, Entity, Gridworld, Location, ObservationSpec, Sprite
 
 
@@ -68,10 +69,6 @@ class Agent(Entity):
         else:
             self.model.remember(state, action, reward, done)
 
-    def conclude(self, world: Gridworld) -> None:
-        """The epoch is over; another agent may have ended it for this one too, after its last step."""
-        self.model.memory.end_episode(self.lane, self.is_done(world))
-
     def transition(self, world: Gridworld) -> None:
         """One turn of this agent."""
         state = self.pov(world)
@@ -79,11 +76,23 @@ class Agent(Entity):
 
     def perform(self, world: Gridworld, state: NDArray[Any], action: int) -> None:
         """The second half of a turn: act on a choice made in `state`, and remember it."""
+        reward = self.act_for_reward(world, action)
+        self.add_memory(state, action, reward, self.is_done(world))
+
+    def act_for_reward(self, world: Gridworld, action: int) -> float:
+        """Act, and take what it earns and what was given since the last step into score and total."""
         reward = self.act(world, action) + self._pending_reward
         self._pending_reward = 0.0
         world.total_reward += reward
         self.score += reward
-        self.add_memory(state, action, reward, self.is_done(world))
+        return reward
+
+    def state(self) -> State:
+        """What outlives `reset`; nothing, unless a subclass keeps something."""
+        return State()
+
+    def set_state(self, state: State) -> None:
+        """Go on from where `state` was."""
 
 
 class MovingAgent(Agent):

@@ -81,7 +81,7 @@ def play(
     """Watch trained agents (of a run folder) or random ones in the terminal."""
     from abreast.games import find_game
     from abreast.games.view import terminal_view
-    from abreast.training.actor import collect_pass
+    from abreast.training.collect import collect_pass
 
     chosen, changes = find_game(game), overrides or []
     env = _trained(chosen, run_folder, changes) if run_folder else _at_random(chosen, chosen.configure(None, changes))
@@ -94,7 +94,7 @@ def play(
                 time.sleep(1 / turns_per_second)
 
         for epoch in range(epochs):
-            collect_pass([env], epoch, show)
+            collect_pass(env.game, epoch, on_turn=show)
 
 
 @app.command()

@@ -1,7 +1,8 @@
 """The contract between an agent and the model that chooses and learns for it."""
 
+import copy
 import pickle
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
@@ -13,6 +14,7 @@ from pydantic import Field
 
 from abreast.replay import Buffer
 from abreast.settings import Section
+from abreast.state import Opaque, State
 
 
 class ModelConfig(Section):
@@ -68,7 +70,7 @@ class ObservationShape(Protocol):
     def input_size(self) -> tuple[int, ...]: ...
 
 
-@dataclass(frozen=True)
+@dataclass
 class PlainObservation:
     """The shape of an observation and nothing more, to build a model in another process."""
 
@@ -89,12 +91,15 @@ class BaseModel:
 
     Choosing and learning draw from separate random streams, because in a parallel run they happen in separate processes
     and the result must be the same. Several copies of the environment may be played side by side, each in a lane of its
-    own: `lane` says which one a state comes from. Subclasses that override the epoch actions call the inherited ones.
+    own: `lane` says which one a state comes from. Subclasses make what they need in `setup`; those that override the epoch
+    actions call the inherited ones.
     """
 
     Config: ClassVar[type[ModelConfig]] = ModelConfig
-    CHOOSING: ClassVar[frozenset[str]] = frozenset({"memory", "choosing_rng", "epsilon"})
-    """Attributes that belong to the one who chooses."""
+    CHOOSES_WITH: ClassVar[tuple[str, ...]] = ()
+    """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
+    OWNED_BY_ACTOR: ClassVar[frozenset[str]] = frozenset({"memory", "choosing_rng", "epsilon"})
+    """Attributes that learning does not change."""
 
     def __init__(
         self,
@@ -105,8 +110,8 @@ class BaseModel:
         lanes: int = 1,
         device: str = "cpu",
     ) -> None:
-        self.observation, self.n_actions, self.config = observation, n_actions, config
-        choosing, remembering, self._learning_seed = seed.spawn(3)
+        self.observation, self.n_actions, self.config, self.device = observation, n_actions, config, device
+        choosing, remembering, learning = seed.spawn(3)
         self.choosing_rng = np.random.default_rng(choosing)
         self.epsilon = config.epsilon
         self.updates = 0
@@ -120,22 +125,20 @@ class BaseModel:
             seed=remembering,
             **self.memory_options(),
         )
+        self.setup(learning, seed)
+
+    def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
+        """Make what else the model needs. `learning` seeds what learning draws; `more` may be spawned for other streams."""
 
     def memory_options(self) -> dict[str, Any]:
         """How this model's replay differs from the plain one: `n_step`, `extras`."""
         return {}
 
+    # ---- choosing
+
     def choose_from(self, seed: np.random.SeedSequence) -> None:
         """Draw choices from another random stream."""
         self.choosing_rng = np.random.default_rng(seed)
-
-    def choosing(self) -> dict[str, Any]:
-        """Where the random streams of choosing are, to go on from there (`set_choosing`)."""
-        return {"rng": self.choosing_rng.bit_generator.state}
-
-    def set_choosing(self, state: dict[str, Any]) -> None:
-        """Choose on from where `choosing` was."""
-        self.choosing_rng.bit_generator.state = state["rng"]
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         """The number of the action chosen in a state (one frame; models that stack frames remember the last ones)."""
@@ -143,7 +146,15 @@ class BaseModel:
 
     def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
         """The actions chosen in the states of several lanes; models that can, choose them all at once."""
-        return [self.take_action(state, lane) for state, lane in zip(states, lanes, strict=True)]
+        return [
+            self.take_action(state, lane) if lane else self.take_action(state)
+            for state, lane in zip(states, lanes, strict=True)
+        ]
+
+    @property
+    def stack_key(self) -> Hashable | None:
+        """Models with the same key can be computed in one stacked product; None: only alone."""
+        return None
 
     def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
         """Put the step just lived into memory."""
@@ -152,10 +163,6 @@ class BaseModel:
     def row_extras(self, lane: int) -> dict[str, Any]:
         """What else this model keeps of the step just lived; the fields named by `memory_options`."""
         return {}
-
-    def train_step(self) -> float | None:
-        """One update from memory; returns its loss, or None while there is not yet enough to learn from."""
-        raise NotImplementedError
 
     def start_epoch_action(self, *, epoch: int) -> None:
         """Called before the first turn of an epoch; whatever an interrupted one left behind ends here."""
@@ -173,24 +180,61 @@ class BaseModel:
         """Explore less: epsilon loses the share `rate`, down to `epsilon_min`."""
         self.epsilon = max(self.epsilon * (1 - rate), min(self.epsilon, self.config.epsilon_min))
 
-    # ---- what moves between the one who learns and the one who chooses
+    # ---- learning
 
-    def learned(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-        """Everything that learning changes: facts that fit into JSON, and arrays, of which the first is what choosing
-        needs. Choosing changes none of it. Models without a network of ours are pickled, their memory left out.
+    def train_step(self) -> float | None:
+        """One update from memory; returns its loss, or None while there is not yet enough to learn from."""
+        raise NotImplementedError
+
+    @property
+    def can_learn(self) -> bool:
+        """Whether there is enough in memory for an update, as far as is known."""
+        return False
+
+    @property
+    def has_no_gradient(self) -> bool:
+        """Whether the last update had a gradient of zero: it has stopped learning."""
+        return False
+
+    # ---- state
+
+    def learning_state(self) -> State:
+        """Everything that learning changes; choosing changes none of it. Models of yours are pickled, memory left out."""
+        kept = {name: value for name, value in self.__dict__.items() if name not in self.OWNED_BY_ACTOR}
+        return State({"sampling": self._sampling()}, opaque={"model": Opaque("pickle", pickle.dumps(kept))})
+
+    def set_learning_state(self, state: State) -> None:
+        """Learn on from where `learning_state` was."""
+        self.memory.rng.bit_generator.state = state.facts["sampling"]
+        self.adopt(state)
+
+    def adopt(self, state: State) -> None:
+        """Choose, from the next epoch on, with what another model has learned. The state stays valid until the next call;
+        it may lack what `CHOOSES_WITH` does not name.
         """
-        kept = {name: value for name, value in self.__dict__.items() if name not in self.CHOOSING}
-        data = pickle.dumps(kept)
-        return {"bytes": len(data), "memory_rng": self.memory.rng.bit_generator.state}, [np.frombuffer(data, np.uint8)]
+        self.__dict__.update(pickle.loads(state.opaque["model"].data))
 
-    def set_learned(self, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
-        """Take over what `learned` said elsewhere."""
-        self.memory.rng.bit_generator.state = facts["memory_rng"]
-        self.__dict__.update(pickle.loads(arrays[0][: facts["bytes"]].tobytes()))
+    def acting_state(self) -> State:
+        """Everything that choosing changes, between two epochs."""
+        return State({"choosing": self.choosing_rng.bit_generator.state, "epsilon": self.epsilon})
 
-    def adopt(self, facts: dict[str, Any], weights: NDArray[Any]) -> None:
-        """Choose with these weights from the next epoch on; they stay valid until the next call."""
-        self.__dict__.update(pickle.loads(weights[: facts["bytes"]].tobytes()))
+    def set_acting_state(self, state: State) -> None:
+        """Choose on from where `acting_state` was."""
+        self.choosing_rng.bit_generator.state = state.facts["choosing"]
+        self.epsilon = state.facts["epsilon"]
+
+    def _sampling(self) -> dict[str, Any]:
+        """Where the random stream of sampling is: the learner draws from it, so it is part of what it knows."""
+        return dict(self.memory.rng.bit_generator.state)
+
+    def recipe(self) -> "Recipe":
+        """How to have this model in another process. One of yours is pickled; raises if that is impossible."""
+        twin = copy.copy(self)
+        del twin.memory
+        if not isinstance(self.memory, Buffer):
+            kind = type(self.memory)
+            raise TypeError(f"its memory is a {kind.__module__}.{kind.__qualname__}, not a buffer of abreast")
+        return PickledModel(type(self), pickle.dumps(twin))
 
     def save(self, path: Path) -> None:
         """Write everything learned to a safetensors file."""
@@ -201,19 +245,58 @@ class BaseModel:
         raise NotImplementedError
 
 
+class Recipe(Protocol):
+    """How to build a model in another process."""
+
+    @property
+    def kind(self) -> type[BaseModel]: ...
+
+    def build(self, memory: Buffer) -> BaseModel:
+        """The model, with this memory; what it has learned is not in it yet."""
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model by its configuration."""
+
+    kind: type[BaseModel]
+    observation: PlainObservation
+    n_actions: int
+    config: ModelConfig
+    lanes: int
+    device: str
+
+    def build(self, memory: Buffer) -> BaseModel:
+        seed = np.random.SeedSequence(0)  # all it would decide comes with the state
+        model = self.kind(self.observation, self.n_actions, self.config, seed, self.lanes, self.device)
+        model.memory = memory
+        return model
+
+
+@dataclass(frozen=True)
+class PickledModel:
+    """A model of the user's own."""
+
+    kind: type[BaseModel]
+    pickled: bytes
+
+    def build(self, memory: Buffer) -> BaseModel:
+        model: BaseModel = pickle.loads(self.pickled)
+        model.memory = memory
+        return model
+
+
+def spec_of(model: BaseModel) -> ModelSpec:
+    """The recipe of a model that its configuration describes completely."""
+    seen = model.observation
+    plain = PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale)
+    return ModelSpec(type(model), plain, model.n_actions, model.config, model.memory.lanes, model.device)
+
+
 class RandomModel(BaseModel):
     """Chooses every action with the same chance and learns nothing: the baseline."""
 
-    def __init__(
-        self,
-        observation: ObservationShape,
-        n_actions: int,
-        config: ModelConfig,
-        seed: np.random.SeedSequence,
-        lanes: int = 1,
-        device: str = "cpu",
-    ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes, device)
+    def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         self.epsilon = 1.0
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
@@ -224,6 +307,15 @@ class RandomModel(BaseModel):
 
     def epsilon_decay(self, rate: float) -> None:
         """Always random."""
+
+    def learning_state(self) -> State:
+        return State({"sampling": self._sampling()})
+
+    def adopt(self, state: State) -> None:
+        """There is nothing to adopt."""
+
+    def recipe(self) -> Recipe:
+        return spec_of(self)
 
     def save(self, path: Path) -> None:
         """There is nothing to write."""

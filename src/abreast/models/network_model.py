@@ -5,51 +5,40 @@ policy   chooses, on the CPU; a copy of `online` taken when an epoch starts, so 
 """
 
 import copy
-import json
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
-import safetensors
-import safetensors.torch
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from abreast.errors import ConfigError, ModelFileError
-from abreast.files import write_whole
-from abreast.models.base import BaseModel, ModelConfig, ObservationShape
+from abreast.errors import ConfigError
+from abreast.models.base import BaseModel, Recipe, spec_of
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.frames import FrameStack
-
-FORMAT = 1
+from abreast.models.model_file import read_model_file, write_model_file
+from abreast.state import State, part_of
 
 
 class NetworkModel(BaseModel):
     """A model that chooses with one copy of its network and learns with another."""
 
-    def __init__(
-        self,
-        observation: ObservationShape,
-        n_actions: int,
-        config: ModelConfig,
-        seed: np.random.SeedSequence,
-        lanes: int = 1,
-        device: str = "cpu",
-    ) -> None:
+    CHOOSES_WITH = ("online",)
+
+    def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
+        config, observation, lanes = self.config, self.observation, self.memory.lanes
         if np.dtype(observation.dtype).kind not in "uif":
             raise ConfigError(
                 f"model.algorithm {config.algorithm} needs numbers to learn from, but the observation is made of"
                 f" {np.dtype(observation.dtype)}: use one-hot or RGB observations."
             )
-        super().__init__(observation, n_actions, config, seed, lanes, device)
         self.input_size = config.n_frames * int(np.prod(observation.input_size))
-        self.device = device
-        self.learning_generator = generator_from(self._learning_seed, device)
+        self.learning_generator = generator_from(learning, self.device)
         self.frames = FrameStack(lanes, config.n_frames, observation.input_size, observation.scale)
-        self.online, self.online_block = self._flat_network(learns=True, device=device)
+        self.online, self.online_block = self._flat_network(learns=True, device=self.device)
         self.policy, self.policy_block = self._flat_network(learns=False, device="cpu")
         self.initialise(self.online)
         self.optimiser = Adam(self.online_block, config.learning_rate)
@@ -118,29 +107,41 @@ class NetworkModel(BaseModel):
         network = self.make_network()
         return network, FlatParameters(network, learns, device)
 
-    # ---- what moves between the one who learns and the one who chooses
+    @property
+    def stack_key(self) -> Hashable:
+        return type(self), self.config, self.input_size, self.n_actions
 
-    def learned(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-        facts = {**self.counters(), "memory_rng": self.memory.rng.bit_generator.state}
-        blocks = [block.cpu().numpy() for block in self.blocks().values()]
-        return facts, [*blocks, self.learning_generator.get_state().numpy()]
+    @property
+    def can_learn(self) -> bool:
+        return len(self.memory) >= self.config.batch_size
 
-    def set_learned(self, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
-        *blocks, generator = arrays
-        for mine, theirs in zip(self.blocks().values(), blocks, strict=True):
-            mine.copy_(torch.from_numpy(theirs))
-        self.learning_generator.set_state(torch.from_numpy(generator.copy()))
-        self.memory.rng.bit_generator.state = facts["memory_rng"]
-        self.set_counters(facts)
+    @property
+    def has_no_gradient(self) -> bool:
+        return not bool(self.online_block.gradients.any())
+
+    # ---- state
+
+    def learning_state(self) -> State:
+        arrays = {name: block.cpu().numpy() for name, block in self.blocks().items()}
+        arrays["generator"] = self.learning_generator.get_state().numpy()
+        return State({**self.counters(), "sampling": self._sampling()}, arrays)
+
+    def set_learning_state(self, state: State) -> None:
+        for name, block in self.blocks().items():
+            block.copy_(torch.from_numpy(state.arrays[name]))
+        self.learning_generator.set_state(torch.from_numpy(state.arrays["generator"].copy()))
+        self.memory.rng.bit_generator.state = state.facts["sampling"]
+        self.set_counters(state.facts)
         self._adopted = None
 
-    def adopt(self, facts: dict[str, Any], weights: NDArray[Any]) -> None:
-        self._adopted = torch.from_numpy(weights)
+    def adopt(self, state: State) -> None:
+        self._adopted = torch.from_numpy(state.arrays["online"])
 
-    # ---- files
+    def recipe(self) -> Recipe:
+        return spec_of(self)
 
     def blocks(self) -> dict[str, Tensor]:
-        """Everything learned, as blocks of the network's layout, by name."""
+        """Everything learned, as blocks of the network's layout, by name; first what choosing needs."""
         return {
             "online": self.online_block.values.data,
             "adam_mean": self.optimiser.mean,
@@ -157,55 +158,30 @@ class NetworkModel(BaseModel):
         self.optimiser.steps = int(counters["gradient_steps"])
 
     def save(self, path: Path) -> None:
-        tensors = {name: view.cpu().contiguous() for name, view in self._parts().items()}
-        about = {"format": FORMAT, "algorithm": self.config.algorithm, "epsilon": self.epsilon, **self.counters()}
-        write_whole(path, safetensors.torch.save(tensors, metadata={"abreast": json.dumps(about)}))
+        learning, acting = self.learning_state(), self.acting_state()
+        by_parameter = State(learning.facts, self._by_parameter(learning.arrays))
+        write_model_file(path, self.config.algorithm, by_parameter, acting)
 
     def load(self, path: Path) -> None:
-        about, tensors = _read(path)
-        if about.get("algorithm") != self.config.algorithm or about.get("format") != FORMAT:
-            raise ModelFileError(
-                f"{path} holds a model of algorithm {about.get('algorithm')!r} in format {about.get('format')!r},"
-                f" expected {self.config.algorithm!r} in format {FORMAT}: set model.algorithm to match."
-            )
-        places = self._parts()
-        expected = {name: tuple(view.shape) for name, view in places.items()}
-        found = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
-        if found != expected:
-            wrong = next(
-                name for name in sorted(found.keys() | expected.keys()) if found.get(name) != expected.get(name)
-            )
-            raise ModelFileError(
-                f"{path} does not fit this model: {wrong} is {found.get(wrong, 'missing')}, expected"
-                f" {expected.get(wrong, 'no such tensor')}; the agent's view, actions or model settings differ."
-            )
-        for name, place in places.items():
-            place.copy_(tensors[name])
-        self.epsilon = about["epsilon"]
-        self.set_counters(about)
+        learning, acting = self.learning_state(), self.acting_state()
+        for state in (learning, acting):
+            state.arrays.update({name: array.copy() for name, array in state.arrays.items()})
+        places = self._by_parameter(learning.arrays) | acting.arrays
+        facts = read_model_file(path, self.config.algorithm, places)
+        learning.facts.update(part_of(facts, "learning").facts)
+        acting.facts.update(part_of(facts, "acting").facts)
+        self.set_learning_state(learning)
+        self.set_acting_state(acting)
 
-    def _parts(self) -> dict[str, Tensor]:
-        """Everything learned, tensor by tensor, by dotted name."""
-        return {
-            f"{name}.{part}": view
-            for name, block in self.blocks().items()
-            for part, view in self.online_block.views(block).items()
-        }
+    def _by_parameter(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Views of the same arrays, with each block split into its parameters."""
+        views = {name: array for name, array in arrays.items() if name not in self.blocks()}
+        for name in self.blocks():
+            parts = self.online_block.views(torch.from_numpy(arrays[name]))
+            views |= {f"{name}.{part}": view.numpy() for part, view in parts.items()}
+        return views
 
 
 def generator_from(seed: np.random.SeedSequence, device: str = "cpu") -> torch.Generator:
     """A torch generator seeded from a NumPy seed."""
     return torch.Generator(device).manual_seed(int(seed.generate_state(1, np.uint64)[0]))
-
-
-def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    try:
-        with safetensors.safe_open(str(path), framework="pt") as file:
-            about = json.loads((file.metadata() or {})["abreast"])
-            about = {**about, "epsilon": float(about["epsilon"]), "updates": int(about["updates"]),
-                     "gradient_steps": int(about["gradient_steps"])}  # fmt: skip
-            return about, {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise ModelFileError(f"there is no model file {path}: give the folder of a finished run.") from None
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None

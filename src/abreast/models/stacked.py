@@ -35,14 +35,9 @@ class StackedChoice:
 
 
 def can_be_stacked(models: Sequence[BaseModel]) -> bool:
-    """Whether models are of one kind and shape."""
-    return len(models) > 1 and all(
-        isinstance(model, NetworkModel)
-        and type(model) is type(models[0])
-        and model.config == models[0].config
-        and (model.input_size, model.n_actions) == (models[0].input_size, models[0].n_actions)
-        for model in models
-    )
+    """Whether there are several models, of one kind and shape."""
+    keys = {model.stack_key for model in models}
+    return len(models) > 1 and len(keys) == 1 and None not in keys
 
 
 def stack_layers(network: nn.Module, networks: Sequence[nn.Module]) -> None:

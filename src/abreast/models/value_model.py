@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
-from abreast.models.base import ModelConfig, ObservationShape
+from abreast.models.base import ModelConfig
 from abreast.models.network_model import NetworkModel
 from abreast.replay import Batch
 
@@ -43,17 +43,9 @@ class ValueModel(NetworkModel):
 
     config: ValueConfig
 
-    def __init__(
-        self,
-        observation: ObservationShape,
-        n_actions: int,
-        config: ValueConfig,
-        seed: np.random.SeedSequence,
-        lanes: int = 1,
-        device: str = "cpu",
-    ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes, device)
-        self.target, self.target_block = self._flat_network(learns=False, device=device)
+    def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
+        super().setup(learning, more)
+        self.target, self.target_block = self._flat_network(learns=False, device=self.device)
         self.target_block.values.copy_(self.online_block.values.data)
 
     @abstractmethod

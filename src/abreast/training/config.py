@@ -9,8 +9,8 @@ from pydantic import Field
 from abreast.errors import ConfigError, nearest
 from abreast.models import ModelConfig, algorithm
 from abreast.settings import OpenSection, Section
-from abreast.training.schedule import ScheduleName
 
+ScheduleName = Literal["lockstep", "pipelined", "free"]
 M = TypeVar("M", bound=ModelConfig)
 W = TypeVar("W", bound=Section)
 

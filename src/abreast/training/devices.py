@@ -1,6 +1,8 @@
-"""Which device an agent's learner computes on."""
+"""Which device an agent's learner computes on, and with how many threads."""
 
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -31,3 +33,17 @@ def device_for(agent: int, config: MPConfig) -> str:
             f"multiprocessing.device is {name!r}, but of GPUs that torch can use {there}: set it to cpu or auto."
         )
     return f"cuda:{number}"
+
+
+@contextmanager
+def compute_threads(count: int) -> Iterator[None]:
+    """Do arithmetic on `count` threads inside, and on as many as before afterwards.
+
+    More than one is a choice, never a default: it changes rounding, and small products are slower for it.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

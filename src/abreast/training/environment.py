@@ -1,43 +1,22 @@
-"""An environment: a world, the agents in it, and the experiment that lets them learn.
-
-run_experiment, run_experiment_mp   play_and_learn (schedule.py)   who waits for whom
-  for each pass over the lanes        collect_pass (actor.py)      reset, then turn after turn
-                                      train_round (learner.py)     each agent from its own memory
-                                      RunRecord (record.py)        metrics, progress, animations, models
-"""
+"""An environment: a world, the agents in it, and what a game says about both. How it is run: `experiment.py`."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, NamedTuple
+from functools import cached_property
+from typing import Any, ClassVar
 
 import numpy as np
 
 from abreast.agents import Agent
 from abreast.errors import ConfigError
 from abreast.models import BaseModel, ModelConfig, ObservationShape, algorithm
-from abreast.replay import Buffer
 from abreast.settings import OpenSection, Section
-from abreast.training.actor import collect_pass, take_turn
+from abreast.state import State, join, part_of
 from abreast.training.config import Config, parse_config
-from abreast.training.crew import Crew
 from abreast.training.devices import device_for
-from abreast.training.learner import compute_threads
-from abreast.training.record import EpochRecord, Logger, RunRecord
-from abreast.training.schedule import LAGS, InlineLearners, play_and_learn
-from abreast.training.system import MARLMultiprocessingSystem
+from abreast.training.experiment import Experiment
+from abreast.training.lanes import GridworldLanes
 from abreast.worlds import Gridworld
-
-
-class RunResult(NamedTuple):
-    """What a run came to."""
-
-    epochs: list[EpochRecord]
-    folder: Path | None
-    """Where it was written, if it was."""
-    given_up: Mapping[int, Exception] = MappingProxyType({})
-    """Agents whose learner failed once too often, and why; they have stopped learning, the others have not."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +31,7 @@ class Blueprint:
         return self.kind(self.world.copy(), self.config)
 
 
-class Environment:
+class Environment(Experiment):
     """A world with learning agents in it.
 
     A game says in `setup_agents` who they are and in `populate_environment` where everything stands; the rest is here.
@@ -71,7 +50,6 @@ class Environment:
         self.config = parse_config(config, self.world_section)
         self.world = world
         self.turn = 0
-        self.epochs_played = 0
         self.agents = []
         self.world.reseed(self._seed(0))
         self.world.create_world()
@@ -81,6 +59,15 @@ class Environment:
         self.setup_agents()
         self._check_independence()
         self.populate_environment()
+
+    @property
+    def name(self) -> str:
+        return type(self).__name__
+
+    @cached_property
+    def game(self) -> GridworldLanes:  # type: ignore[override]
+        """This environment and its lanes, as training sees them."""
+        return GridworldLanes(self)
 
     # ---- what a game says
 
@@ -131,8 +118,20 @@ class Environment:
         self.populate_environment()
 
     def take_turn(self) -> None:
-        """One turn: the world changes by itself, then each agent in order sees, chooses, acts and remembers."""
-        take_turn([self])
+        """One turn: the world changes by itself, then each agent in order sees, chooses, acts and remembers.
+
+        (Runs do the same for all lanes at once, in `lanes.py`.)
+        """
+        self.turn += 1
+        self.world.transition()
+        if self.config.experiment.turn_order == "sequential":
+            for agent in self.agents:
+                agent.transition(self.world)
+            return
+        states = [agent.pov(self.world) for agent in self.agents]
+        actions = [agent.get_action(state) for agent, state in zip(self.agents, states, strict=True)]
+        for agent, state, action in zip(self.agents, states, actions, strict=True):
+            agent.perform(self.world, state, action)
 
     @property
     def is_playing(self) -> bool:
@@ -179,69 +178,15 @@ class Environment:
             agent.model, agent.lane = own.model, lane
         return twin
 
-    # ---- experiments
+    # ---- state
 
-    def run_experiment(
-        self,
-        animate: bool = True,
-        logging: bool = True,
-        logger: Logger | None = None,
-        output_dir: Path | str | None = None,
-    ) -> RunResult:
-        """Play and learn for `experiment.epochs` epochs.
+    def state(self) -> State:
+        """What outlives `reset`, of this lane."""
+        agents = {f"agent{number}": agent.state() for number, agent in enumerate(self.agents)}
+        return join(world=self.world.state(), **agents)
 
-        animate: record an animation every `experiment.record_period` epochs.
-        logging: show progress and keep metrics, configuration, log and models.
-        logger: shown every epoch instead of the progress display; `record_epoch(epoch, loss, reward, epsilon, **more)`.
-        output_dir: the run folder, which must not hold another run; left out, a new one under `runs/` in the current
-            folder. Without `animate` and `logging` nothing is written.
-        """
-        threads = compute_threads(self.config.experiment.compute_threads)
-        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
-            learners = InlineLearners([agent.model for agent in self.agents])
-            play_and_learn(self, Crew(self), learners, LAGS["lockstep"], record)
-        return RunResult(record.epochs, record.folder)
-
-    def run_experiment_mp(
-        self,
-        animate: bool = True,
-        logging: bool = True,
-        logger: Logger | None = None,
-        output_dir: Path | str | None = None,
-    ) -> RunResult:
-        """Play here and learn in worker processes, as `config.multiprocessing` says; the arguments of `run_experiment`.
-
-        When it returns, the agents hold what they learned, as after `run_experiment`.
-        """
-        threads = compute_threads(self.config.experiment.compute_threads)
-        system = MARLMultiprocessingSystem(self, self.agents, self.config)  # refuses what cannot work, before all else
-        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
-            with system:
-                system.run(record)
-            return RunResult(record.epochs, record.folder, system.given_up)
-
-    def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
-        """Play games without learning and return what each agent experienced, every row of it.
-
-        The agents' own memories stay as they are. With an `output_dir`, each buffer is also written to
-        `memories/agent_<i>.npz` there.
-        """
-        models = [agent.model for agent in self.agents]
-        own = [model.memory for model in models]
-        rows = num_games * self.config.experiment.max_turns
-        with compute_threads(self.config.experiment.compute_threads):
-            try:
-                for model in models:
-                    model.memory = model.memory.empty_copy(max(rows, model.memory.capacity))
-                for game in range(num_games):
-                    collect_pass([self], game)
-                memories = [model.memory for model in models]
-            finally:
-                for model, memory in zip(models, own, strict=True):
-                    model.memory = memory
-        if output_dir is not None:
-            folder = Path(output_dir) / "memories"
-            folder.mkdir(parents=True, exist_ok=True)
-            for index, memory in enumerate(memories):
-                memory.save(folder / f"agent_{index}.npz")
-        return memories
+    def set_state(self, state: State) -> None:
+        """Play on from where `state` was."""
+        self.world.set_state(part_of(state, "world"))
+        for number, agent in enumerate(self.agents):
+            agent.set_state(part_of(state, f"agent{number}"))

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import WorldError
+from abreast.state import State
 from abreast.worlds.cells import CellPool
 from abreast.worlds.entity import Entity, Location
 
@@ -77,6 +78,14 @@ class Gridworld:
         twin.rng = copy.deepcopy(self.rng)
         twin.create_world()
         return twin
+
+    def state(self) -> State:
+        """What outlives `create_world`: where the random stream is. Worlds that keep more add it."""
+        return State({"stream": self.rng.bit_generator.state})
+
+    def set_state(self, state: State) -> None:
+        """Go on from where `state` was."""
+        self.rng.bit_generator.state = state.facts["stream"]
 
     # ---- reading
 

@@ -1,19 +1,19 @@
 """IQN: how it chooses and what it descends."""
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abreast.models.base import ObservationShape
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
 from abreast.models.network_model import generator_from
 from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
+from abreast.state import State
 
 
 class IQN(ValueModel):
@@ -30,19 +30,11 @@ class IQN(ValueModel):
     target: IQNNetwork
     policy: IQNNetwork
 
-    def __init__(
-        self,
-        observation: ObservationShape,
-        n_actions: int,
-        config: IQNConfig,
-        seed: np.random.SeedSequence,
-        lanes: int = 1,
-        device: str = "cpu",
-    ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes, device)
-        self.choosing_generator = generator_from(seed.spawn(1)[0])
-        self.midpoints = (torch.arange(config.n_quantiles) + 0.5) / config.n_quantiles
-        self._midpoints_there = self.midpoints.to(device)
+    def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
+        super().setup(learning, more)
+        self.choosing_generator = generator_from(more.spawn(1)[0])
+        self.midpoints = (torch.arange(self.config.n_quantiles) + 0.5) / self.config.n_quantiles
+        self._midpoints_there = self.midpoints.to(self.device)
         self._embedded_midpoints: Tensor | None = None
 
     def make_network(self) -> IQNNetwork:
@@ -56,12 +48,14 @@ class IQN(ValueModel):
         super().choose_from(seed)
         self.choosing_generator = generator_from(seed.spawn(1)[0])
 
-    def choosing(self) -> dict[str, Any]:
-        return {**super().choosing(), "generator": self.choosing_generator.get_state().numpy()}
+    def acting_state(self) -> State:
+        return (
+            super().acting_state()._replace(arrays={"choosing_generator": self.choosing_generator.get_state().numpy()})
+        )
 
-    def set_choosing(self, state: dict[str, Any]) -> None:
-        super().set_choosing(state)
-        self.choosing_generator.set_state(torch.from_numpy(state["generator"].copy()))
+    def set_acting_state(self, state: State) -> None:
+        super().set_acting_state(state)
+        self.choosing_generator.set_state(torch.from_numpy(state.arrays["choosing_generator"].copy()))
 
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)

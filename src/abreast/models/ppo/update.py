@@ -5,10 +5,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
-from abreast.models.base import ObservationShape
 from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
 from abreast.models.ppo.loss import advantages_of, clipped_loss
@@ -35,19 +33,12 @@ class PPO(NetworkModel):
     online: PPONetwork
     policy: PPONetwork
 
-    def __init__(
-        self,
-        observation: ObservationShape,
-        n_actions: int,
-        config: PPOConfig,
-        seed: np.random.SeedSequence,
-        lanes: int = 1,
-        device: str = "cpu",
-    ) -> None:
-        super().__init__(observation, n_actions, config, seed, lanes, device)
+    def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
+        super().setup(learning, more)
         self.epsilon = 0.0
-        self._log_chances = np.full(lanes, np.nan, dtype=np.float32)
-        self._learned = np.zeros(lanes, dtype=np.int64)
+        self._log_chances = np.full(self.memory.lanes, np.nan, dtype=np.float32)
+        self._learned = np.zeros(self.memory.lanes, dtype=np.int64)
+        """Rows of each lane that were learned from, counted from the first ever written."""
 
     def memory_options(self) -> dict[str, Any]:
         return {"extras": {"log_chance": np.float32}}
@@ -78,13 +69,15 @@ class PPO(NetworkModel):
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
 
-    def learned(self) -> tuple[dict[str, Any], list[NDArray[Any]]]:
-        facts, arrays = super().learned()
-        return {**facts, "rows_learned_from": self._learned.tolist()}, arrays
+    def counters(self) -> dict[str, Any]:
+        return {**super().counters(), "rows_learned_from": self._learned.tolist()}
 
-    def set_learned(self, facts: dict[str, Any], arrays: Sequence[NDArray[Any]]) -> None:
-        super().set_learned(facts, arrays)
-        self._learned[:] = facts["rows_learned_from"]
+    def set_counters(self, counters: dict[str, Any]) -> None:
+        """Go on counting from there. A file may come from a run with other lanes, or without the rows it counted."""
+        super().set_counters(counters)
+        written = self.memory.written
+        learned = np.array(counters.get("rows_learned_from", written))
+        self._learned[:] = np.minimum(learned, written) if learned.shape == written.shape else written
 
     def train_step(self) -> float | None:
         rows = self._new_rows()
@@ -110,6 +103,7 @@ class PPO(NetworkModel):
         parts = []
         for lane in range(self.memory.lanes):
             trajectory = self.memory.trajectory(lane, int(self._learned[lane]))
+            self._learned[lane] += len(trajectory.actions)
             states = self.as_input(trajectory.states)
             with torch.no_grad():
                 values_N = self.online.values(states).cpu().numpy()
@@ -124,7 +118,6 @@ class PPO(NetworkModel):
             parts.append(
                 _Rows(states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns))
             )
-        self._learned[:] = self.memory.written
         rows = _Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
         spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)
         return rows._replace(advantages=(rows.advantages - rows.advantages.mean()) / (spread + 1e-8))

@@ -10,9 +10,11 @@ import torch
 
 import villains
 from abreast.errors import ConfigError, WorkerError
-from abreast.processes.worker import RemoteTraceback
+from abreast.processes.team import RemoteTraceback
+from abreast.training.actors.base import actor_state, build_game, set_actor_state
+from abreast.training.actors.process import ProcessActors
+from abreast.training.collect import collect_pass
 from abreast.training.config import MPConfig
-from abreast.training.crew import HostedCrew
 from abreast.training.devices import device_for
 from abreast.training.environment import Blueprint
 from fakes import outcome, small_game
@@ -62,7 +64,7 @@ def test_actors_killed_at_random_change_nothing(schedule, caplog):
     settings = ("experiment.epochs=300", f"multiprocessing.schedule={schedule}")
     calm = inline(*settings)
     env = small_game(*ACTORS, *settings, "multiprocessing.max_restarts=1000")
-    with villains.harm(HostedCrew, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=10):
+    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=10):
         assert outcome(env, env.run_experiment_mp) == calm
     assert caplog.text.count("SIGKILL, often out of memory") >= 3
 
@@ -70,7 +72,7 @@ def test_actors_killed_at_random_change_nothing(schedule, caplog):
 @pytest.mark.xdist_group("system")
 def test_a_killed_actor_in_free_leaves_whole_episodes():
     env = small_game(*ACTORS, "experiment.epochs=200", "multiprocessing.schedule=free", "model.buffer_capacity=20000")
-    with villains.harm(HostedCrew, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=3):
+    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=3):
         env.run_experiment_mp(animate=False, logging=False)
     for agent in env.agents:
         for lane in range(6):
@@ -86,7 +88,7 @@ def test_a_frozen_actor_is_killed_and_replaced(caplog):
     settings = ("experiment.epochs=60", "multiprocessing.schedule=lockstep")
     calm = inline(*settings)
     env = small_game(*ACTORS, *settings, "multiprocessing.actor_timeout=1.0")
-    with villains.harm(HostedCrew, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
+    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
         assert outcome(env, env.run_experiment_mp) == calm
     assert "did nothing for 1 s" in caplog.text
 
@@ -205,16 +207,13 @@ def test_what_an_interrupted_pass_wrote_is_forgotten():
 
 
 def test_an_actor_goes_on_from_where_another_was():
-    """The streams told after a pass are all there is to know: a second actor plays the next pass as the first would."""
-    from abreast.training.actor import collect_pass
-    from abreast.training.crew import _build_actor, _set_streams, _streams
-
+    """The state told after a pass is all there is to know: a second actor plays the next pass as the first would."""
     env = small_game(*ACTORS, "model.algorithm=iqn")
-    first, second = _build_actor(env.factory, 1), _build_actor(env.factory, 1)
-    collect_pass(first.lanes, 0)
-    _set_streams(second, _streams(first))
-    assert collect_pass(second.lanes, 2) == collect_pass(first.lanes, 2)
-    assert collect_pass(_build_actor(env.factory, 2).lanes, 2) != collect_pass(first.lanes, 2)
+    first, second = build_game(env.factory, 1), build_game(env.factory, 1)
+    collect_pass(first, 0, 2)
+    set_actor_state(second, actor_state(first))
+    assert collect_pass(second, 2, 2) == collect_pass(first, 2, 2)
+    assert collect_pass(build_game(env.factory, 2), 2, 2) != collect_pass(first, 2, 2)
 
 
 # ---- devices

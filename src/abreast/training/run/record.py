@@ -3,7 +3,6 @@
 <run folder>/  config.yaml   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/agent_0.safetensors
 """
 
-import io
 import json
 import logging as standard_logging
 import math
@@ -14,18 +13,16 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypedDict
 
 import yaml
-from PIL import Image
 
 from abreast.errors import ConfigError
 from abreast.files import logged_to, make_run_folder, write_whole
-from abreast.training.actor import Played
-from abreast.training.learner import Round
-from abreast.training.progress import ProgressDisplay
-from abreast.worlds.sprites import Painter
+from abreast.training.learners.base import RoundResult
+from abreast.training.run.camera import Camera
+from abreast.training.run.display import ProgressDisplay
+from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
-    from abreast.training.environment import Environment
-
+    from abreast.training.experiment import Experiment
 
 log = standard_logging.getLogger("abreast")
 
@@ -56,20 +53,26 @@ class RunRecord:
     """Keeps the record of one run; used as a context, so that whatever happens, what was learned is kept."""
 
     def __init__(
-        self, env: "Environment", animate: bool, logging: bool, logger: Logger | None, output_dir: Path | str | None
+        self,
+        experiment: "Experiment",
+        animate: bool,
+        logging: bool,
+        logger: Logger | None = None,
+        output_dir: Path | str | None = None,
     ) -> None:
         self.epochs: list[EpochRecord] = []
-        self._config = _as_yaml(env)
-        name = type(env).__name__.removesuffix("Env")
+        self._config = _as_yaml(experiment)
+        name = experiment.name.removesuffix("Env")
         self.folder = make_run_folder(name, output_dir) if animate or logging else None
-        self._env, self._animate = env, animate
+        self._experiment, self._animate = experiment, animate
+        self._models = [player.model for player in experiment.game.players]
         self._writes = self.folder is not None and logging
-        self._display = ProgressDisplay(env.config.experiment.epochs) if logging and logger is None else None
+        self._display = ProgressDisplay(experiment.config.experiment.epochs) if logging and logger is None else None
         self._logger = logger if logging else None
         self._cameras: dict[int, Camera] = {}
         self._warned: set[tuple[int, str]] = set()
         self._agent_steps = 0
-        self._updates_before = sum(agent.model.updates for agent in env.agents)
+        self._updates_before = sum(model.updates for model in self._models)
         self._seconds = 0.0
 
     def __enter__(self) -> "RunRecord":
@@ -78,7 +81,7 @@ class RunRecord:
             self._metrics = (self.folder / "metrics.jsonl").open("a", encoding="utf-8")
             self._logged = logged_to(self.folder / "log.txt")
             self._logged.__enter__()
-            log.info("%s: %d agents, %s", type(self._env).__name__, len(self._env.agents), _about(self._env))
+            log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
         if self._display is not None:
             self._display.start()
         self._started = time.perf_counter()
@@ -86,15 +89,15 @@ class RunRecord:
 
     def camera(self, epoch: int) -> "Camera | None":
         """What films the first lane of the pass that begins with this epoch, if it is to be filmed."""
-        period = self._env.config.experiment.record_period
-        lanes = self._env.config.multiprocessing.lanes
+        period = self._experiment.config.experiment.record_period
+        lanes = self._experiment.config.multiprocessing.lanes
         if not self._animate or self.folder is None or -epoch % period >= lanes:  # a multiple of it is in this pass
             return None
-        self._cameras[epoch] = Camera(self._env, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
+        self._cameras[epoch] = Camera(self._experiment.game, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
         return self._cameras[epoch]
 
     def epoch(
-        self, epoch: int, played: Played, trained: Sequence[Round], epsilon: float, timing: dict[str, Any]
+        self, epoch: int, played: Played, trained: Sequence[RoundResult], epsilon: float, timing: dict[str, Any]
     ) -> None:
         """Keep and show what an epoch, and the round of training that its pass ended with, came to.
 
@@ -152,8 +155,8 @@ class RunRecord:
         try:
             folder = self.folder / "checkpoints"
             folder.mkdir(exist_ok=True)
-            for index, agent in enumerate(self._env.agents):
-                agent.model.save(folder / f"agent_{index}.safetensors")
+            for index, model in enumerate(self._models):
+                model.save(folder / f"agent_{index}.safetensors")
             if error is None:
                 log.info("finished after %d epochs", len(self.epochs))
             else:
@@ -163,34 +166,9 @@ class RunRecord:
             self._metrics.close()
 
 
-class Camera:
-    """Films one epoch into an animated GIF."""
-
-    LARGEST_TILE, LARGEST_PICTURE = 24, 480
-    MILLISECONDS_A_TURN = 120
-
-    def __init__(self, env: "Environment", path: Path) -> None:
-        self._world, self._path = env.world, path
-        longest = max(env.world.height, env.world.width)
-        self._painter = Painter(max(1, min(self.LARGEST_TILE, self.LARGEST_PICTURE // longest)))
-        self._pictures: list[Image.Image] = []
-
-    def __call__(self) -> None:
-        world = self._world
-        self._pictures.append(Image.fromarray(self._painter.draw(world, 0, 0, world.height, world.width)))
-
-    def save(self) -> None:
-        """Write the film."""
-        first, *others = self._pictures
-        film = io.BytesIO()
-        first.save(film, "GIF", save_all=True, append_images=others, duration=self.MILLISECONDS_A_TURN, loop=0)
-        self._path.parent.mkdir(exist_ok=True)
-        write_whole(self._path, film.getvalue())
-
-
-def _as_yaml(env: "Environment") -> bytes:
+def _as_yaml(experiment: "Experiment") -> bytes:
     try:
-        return yaml.safe_dump(env.config.model_dump(), sort_keys=False).encode()
+        return yaml.safe_dump(experiment.config.model_dump(), sort_keys=False).encode()
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"the configuration cannot be kept as YAML: {reason}. Use plain numbers and text.") from None
@@ -201,9 +179,6 @@ def _finite(loss: float | None) -> float | None:
     return loss if loss is not None and math.isfinite(loss) else None
 
 
-def _about(env: "Environment") -> str:
-    config = env.config
+def _about(experiment: "Experiment") -> str:
+    config = experiment.config
     return f"algorithm {config.model.algorithm}, {config.experiment.epochs} epochs, seed {config.experiment.seed}"
-
-
-__all__ = ["Camera", "EpochRecord", "Logger", "RunRecord"]

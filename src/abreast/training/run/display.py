@@ -11,7 +11,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 if TYPE_CHECKING:
-    from abreast.training.record import EpochRecord
+    from abreast.training.run.record import EpochRecord
 
 SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
@@ -80,6 +80,8 @@ class ProgressDisplay:
             lags = " ".join(str(lag) for lag in health["lag_per_agent"])
             restarts = health["restarts"] + health.get("actor_restarts", 0)
             ratio = f"{record['updates_per_agent_step']:.3f} updates a step"
-            waits = f"waits: actor {health['train_s']:.2f} s, learners {max(health['learner_idle_s']):.2f} s"
+            waits = f"waits: actor {health['train_s']:.2f} s"
+            if "learner_idle_s" in health:
+                waits += f", learners {max(health['learner_idle_s']):.2f} s"
             table.add_row("learners", f"{restarts} restarts", f"versions behind: {lags}", ratio, waits)
         return table

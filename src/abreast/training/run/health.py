@@ -3,7 +3,6 @@
 import math
 
 from abreast.models import BaseModel
-from abreast.models.network_model import NetworkModel
 
 LOOKED_AT = 64
 """Newest rows of a replay that are looked at, per lane."""
@@ -16,7 +15,7 @@ def symptoms(model: BaseModel, loss: float | None) -> list[str]:
         return found
     if not math.isfinite(loss):
         found.append(f"its loss is {loss}: lower model.learning_rate")
-    if isinstance(model, NetworkModel) and not model.online_block.gradients.any():
+    if model.has_no_gradient:
         found.append("its gradient is zero: it has stopped learning")
     newest = model.memory.newest_states(LOOKED_AT)
     if len(newest) >= LOOKED_AT and not newest.any():

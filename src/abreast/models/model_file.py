@@ -1,0 +1,75 @@
+"""Model files: safetensors with the state of a model, its blocks written parameter by parameter, and the facts as JSON.
+
+Format 2 holds random streams and all counters. Format 1 held blocks, epsilon and two counters; it is still read.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+from numpy.typing import NDArray
+
+from abreast.errors import ModelFileError
+from abreast.files import write_whole
+from abreast.state import State, join
+
+FORMAT = 2
+
+
+def write_model_file(path: Path, algorithm: str, learning: State, acting: State) -> None:
+    """Write the two halves of a model's state."""
+    about = {"format": FORMAT, "algorithm": algorithm, "learning": learning.facts, "acting": acting.facts}
+    arrays = {name: np.ascontiguousarray(array) for name, array in (learning.arrays | acting.arrays).items()}
+    write_whole(path, safetensors.numpy.save(arrays, metadata={"abreast": json.dumps(about)}))
+
+
+def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]) -> State:
+    """The facts of both halves, joined; the arrays are copied to their places, if all of them fit.
+
+    A random stream that is not in the file, or is that of another device, stays as it is.
+    """
+    try:
+        with safetensors.safe_open(str(path), framework="numpy") as file:
+            about = json.loads((file.metadata() or {})["abreast"])
+            found = about.get("algorithm"), about.get("format")
+            if found[0] == algorithm and found[1] in READERS:
+                facts = READERS[found[1]](about)
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
+    except FileNotFoundError:
+        raise ModelFileError(f"there is no model file {path}: give the folder of a finished run.") from None
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None
+    if found[0] != algorithm or found[1] not in READERS:
+        raise ModelFileError(
+            f"{path} holds a model of algorithm {found[0]!r} in format {found[1]!r}, expected {algorithm!r} in format"
+            f" {' or '.join(map(str, READERS))}: set model.algorithm to match."
+        )
+    shapes = {name: place.shape for name, place in places.items() if not name.endswith("generator")}
+    given = {name: array.shape for name, array in arrays.items() if not name.endswith("generator")}
+    if given != shapes:
+        wrong = next(name for name in sorted(given.keys() | shapes.keys()) if given.get(name) != shapes.get(name))
+        raise ModelFileError(
+            f"{path} does not fit this model: {wrong} is {given.get(wrong, 'missing')}, expected"
+            f" {shapes.get(wrong, 'no such tensor')}; the agent's view, actions or model settings differ."
+        )
+    for name, place in places.items():
+        if name in arrays and arrays[name].shape == place.shape:
+            np.copyto(place, arrays[name])
+    return facts
+
+
+def _read_1(about: dict[str, Any]) -> State:
+    counters = {"updates": int(about["updates"]), "gradient_steps": int(about["gradient_steps"])}
+    return join(learning=State(counters), acting=State({"epsilon": float(about["epsilon"])}))
+
+
+def _read_2(about: dict[str, Any]) -> State:
+    int(about["learning"]["updates"]), float(about["acting"]["epsilon"])  # a file without them is damaged
+    return join(learning=State(about["learning"]), acting=State(about["acting"]))
+
+
+READERS: dict[int, Callable[[dict[str, Any]], State]] = {1: _read_1, 2: _read_2}

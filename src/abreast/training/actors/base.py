@@ -1,0 +1,73 @@
+"""What a loop asks of its actors.
+
+    here        ┌ actor 0: lanes 0 … L-1 ┐  the agents that learn belong to this one
+    elsewhere   ┌ actor 1: lanes L … 2L-1┐  agents of its own, which choose with the weights they are told to read
+                …
+
+Every actor has worlds, bodies and random streams of its own, so it does not matter where it plays: one after the other
+(inline), or all at once (process), with the same result.
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from abreast.models import BaseModel
+from abreast.state import State, join, part_of
+from abreast.worlds.playable import Playable, Played
+
+if TYPE_CHECKING:
+    from abreast.training.experiment import Experiment
+
+Factory = Callable[[], "Experiment"]
+"""Builds another experiment like the first, for another actor."""
+
+
+class Play(NamedTuple):
+    """An order: play a pass."""
+
+    number: int
+    epoch: int
+    """The first of its epochs."""
+    lanes: int
+    """How many of them, each in a lane of its own."""
+    version: int | None
+    """Which published weights to choose with; None: the newest."""
+    epsilons: list[float]
+
+
+class Actors(Protocol):
+    """Those who play, wherever they live."""
+
+    def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
+        """Play a pass. `on_turn` is called before each turn of the very first lane and at its end."""
+
+    def health(self) -> dict[str, Any]:
+        """How they are, for the record."""
+
+    def close(self) -> None:
+        """End; what an unfinished pass wrote is forgotten."""
+
+
+def build_game(factory: Factory, number: int) -> Playable:
+    """The game of another actor."""
+    game = factory().game
+    game.become_actor(number)
+    return game
+
+
+def models_of(game: Playable) -> list[BaseModel]:
+    """The models of its players."""
+    return [player.model for player in game.players]
+
+
+def actor_state(game: Playable) -> State:
+    """All that an actor cannot get again, between two passes: worlds, and where choosing is."""
+    models = {f"player{number}": model.acting_state() for number, model in enumerate(models_of(game))}
+    return join(game=game.state(), **models)
+
+
+def set_actor_state(game: Playable, state: State) -> None:
+    """Play on from where another actor was."""
+    game.set_state(part_of(state, "game"))
+    for number, model in enumerate(models_of(game)):
+        model.set_acting_state(part_of(state, f"player{number}"))

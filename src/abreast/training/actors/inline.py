@@ -1,0 +1,46 @@
+"""All actors in this thread, one after the other."""
+
+from collections.abc import Callable
+from typing import Any
+
+from abreast.models import BaseModel
+from abreast.training.actors.base import Factory, Play, build_game, models_of
+from abreast.training.collect import collect_pass
+from abreast.worlds.playable import Playable, Played
+
+
+class InlineActors:
+    """`lanes` are those of one actor; `count` actors share a pass."""
+
+    def __init__(self, game: Playable, factory: Factory | None, lanes: int, count: int) -> None:
+        self._lanes = lanes
+        self._games = [game]
+        if factory is not None:
+            self._games += [build_game(factory, number) for number in range(1, count)]
+
+    def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
+        played: list[Played] = []
+        first = self._games[0]
+        for game in self._games:
+            lanes = min(self._lanes, order.lanes - len(played))
+            if lanes <= 0:
+                break
+            if game is not first:
+                on_turn = None
+                for own, model in zip(models_of(first), models_of(game), strict=True):
+                    _follow(model, own)
+            played += collect_pass(game, order.epoch + len(played), lanes, on_turn=on_turn)
+        return played
+
+    def health(self) -> dict[str, Any]:
+        return {}
+
+    def close(self) -> None:
+        pass
+
+
+def _follow(model: BaseModel, leader: BaseModel) -> None:
+    """Choose with what another model, in this process, has learned, and remember where it does."""
+    model.adopt(leader.learning_state())
+    model.epsilon = leader.epsilon
+    model.memory.share_rows(leader.memory)

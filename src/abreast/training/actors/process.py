@@ -1,0 +1,179 @@
+"""The first actor here, each of the others in a process or thread of its own.
+
+An actor keeps nothing that it cannot get again: a pass starts with fresh worlds, from the state that it told after the pass
+before. One that dies is replaced, its half pass is forgotten, and its successor plays the pass again.
+"""
+
+import pickle
+import time
+from collections.abc import Callable, Hashable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+
+from abreast.errors import ConfigError, WorkerError
+from abreast.processes.backend import ChildContext, ChildSpec
+from abreast.processes.memory import SharedBlock
+from abreast.processes.process import comes_from_main
+from abreast.processes.ring import Ring
+from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
+from abreast.state import State
+from abreast.training.actors.base import Factory, Play, actor_state, build_game, models_of, set_actor_state
+from abreast.training.collect import collect_pass
+from abreast.training.learners.hosted import HostedLearners, make_backend
+from abreast.training.published import Published, adopt_published
+from abreast.worlds.playable import Played
+
+if TYPE_CHECKING:
+    from abreast.training.experiment import Experiment
+
+WAIT_S = 3600.0
+"""Any long time: a wait ends with every event."""
+
+
+class Passed(NamedTuple):
+    """An answer: a pass is played and remembered, and where that leaves the actor."""
+
+    played: list[Played]
+    state: State
+
+
+class ActorProcess:
+    """The work of an actor in a process (or thread) of its own."""
+
+    def __init__(
+        self,
+        context: ChildContext,
+        factory: Factory,
+        block: SharedBlock,
+        published: Sequence[Published],
+        compute_threads: int,
+        state: State | None,
+    ) -> None:
+        """`state` says where to go on, if it replaces another."""
+        torch.set_num_threads(compute_threads)
+        self._context, self._published = context, published
+        self._game = build_game(factory, context.number + 1)
+        self._models = models_of(self._game)
+        if len(self._models) != len(published):
+            raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
+        for agent, model in enumerate(self._models):
+            model.memory.attach(Ring(block.part(f"replay{agent}.")))
+        if state is not None:
+            set_actor_state(self._game, state)
+
+    def obey(self, key: Hashable, order: Play) -> None:
+        """Play a pass."""
+        for model, published, epsilon in zip(self._models, self._published, order.epsilons, strict=True):
+            adopt_published(model, published, order.version)
+            model.epsilon = epsilon
+        played = collect_pass(self._game, order.epoch, order.lanes, beat=self._context.beat)
+        self._context.answer(key, Passed(played, actor_state(self._game)))
+
+    def idle(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class ProcessActors:
+    """Plays actor 0 in this thread while the others play elsewhere."""
+
+    def __init__(self, experiment: "Experiment", learners: HostedLearners) -> None:
+        self._experiment, self._learners = experiment, learners
+        self._config = experiment.config.multiprocessing
+        self._memories = [model.memory for model in models_of(experiment.game)]
+        self._states: dict[int, State] = {}
+        self._orders: dict[int, Play] = {}
+        """Passes under way, by worker; worker w is actor w + 1."""
+        self._deaths = [0] * (self._config.num_actors - 1)
+        self._written_before: list[list[int]] = []
+        self._waited_s = 0.0
+        policy = RestartPolicy(self._config.max_restarts, self._config.actor_timeout)
+        self._team = Team(make_backend(self._config), self._spec, self._config.num_actors - 1, policy)
+        self._team.start()
+
+    def _spec(self, worker: int) -> ChildSpec:
+        factory = self._experiment.factory
+        published = [place.for_reader(worker + 1) for place in self._learners.published]
+        threads = self._experiment.config.experiment.compute_threads
+        arguments = (factory, self._learners.block, published, threads, self._states.get(worker))
+        return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, _needs_main(factory))
+
+    def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
+        self._written_before = [memory.written.tolist() for memory in self._memories]
+        lanes = self._config.num_envs
+        for worker, first in enumerate(range(lanes, order.lanes, lanes)):
+            theirs = order._replace(epoch=order.epoch + first, lanes=min(lanes, order.lanes - first))
+            self._orders[worker] = theirs
+            self._team.submit(worker, order.number, theirs)
+        played = collect_pass(self._experiment.game, order.epoch, min(lanes, order.lanes), on_turn=on_turn)
+        started = time.perf_counter()
+        others: dict[int, list[Played]] = {}
+        while self._orders:
+            self._team.wait(WAIT_S)
+            for event in self._team.events():
+                if isinstance(event, Answered):
+                    others[event.worker], self._states[event.worker] = event.value
+                    del self._orders[event.worker]
+                    self._deaths[event.worker] = 0
+                else:
+                    self._handle_death(event)
+        self._waited_s = time.perf_counter() - started
+        return played + [each for worker in sorted(others) for each in others[worker]]
+
+    def _handle_death(self, died: Died) -> None:
+        """Have the pass played again, from rows as they were before it."""
+        self._deaths[died.worker] += 1
+        if isinstance(died, Lost) or self._deaths[died.worker] > self._config.max_restarts:
+            error = WorkerError(
+                f"{str(died.error).rstrip('.')}, and was restarted {self._config.max_restarts} times already: given up."
+            )
+            raise error from died.error.__cause__
+        if died.worker in self._orders:
+            self._forget_half_a_pass(died.worker)
+            self._team.submit(died.worker, self._orders[died.worker].number, self._orders[died.worker])
+
+    def _forget_half_a_pass(self, worker: int) -> None:
+        lanes = self._config.num_envs
+        for memory, before in zip(self._memories, self._written_before, strict=True):
+            for lane in range((worker + 1) * lanes, (worker + 2) * lanes):
+                if self._learners.keeps_to_windows:
+                    memory.rewind(lane, before[lane])
+                else:  # learners may be looking at these rows
+                    memory.cut(lane)
+
+    def health(self) -> dict[str, Any]:
+        """Restarts of actors so far, and how long the first waited for the others."""
+        return {"actor_restarts": self._team.restarts, "waited_for_actors_s": self._waited_s}
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the other actors."""
+        return list(self._team.pids.values())
+
+    def close(self) -> None:
+        if self._orders:
+            self._team.kill()
+            for worker in self._orders:
+                self._forget_half_a_pass(worker)
+        else:
+            self._team.stop()
+
+
+def check_factory(experiment: "Experiment") -> None:
+    """Refuse, before anything starts, what actors in other processes could not build."""
+    try:
+        pickle.dumps(experiment.factory)
+    except Exception as error:
+        raise ConfigError(
+            f"multiprocessing.num_actors is {experiment.config.multiprocessing.num_actors}, but {experiment.name} cannot be"
+            f" built in another process: {error}. Set env.factory to a function of a module that builds it, or num_actors"
+            " to 1: the first actor plays here, and nothing is pickled."
+        ) from error
+
+
+def _needs_main(factory: Any) -> bool:
+    """Whether the factory, or what a `Blueprint` is made of, comes from the user's main script."""
+    return comes_from_main(factory, getattr(factory, "kind", None), getattr(factory, "world", None))

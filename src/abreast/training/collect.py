@@ -1,0 +1,91 @@
+"""Collecting: play an epoch in every lane and remember it. Every run, sequential or parallel, calls `collect_pass`."""
+
+from collections.abc import Callable, Sequence
+
+from abreast.models import BaseModel
+from abreast.models.stacked import StackedChoice, can_be_stacked
+from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
+
+
+def collect_pass(
+    game: Playable,
+    epoch: int,
+    lanes: int = 1,
+    *,
+    beat: Callable[[], None] | None = None,
+    on_turn: Callable[[], None] | None = None,
+) -> list[Played]:
+    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them.
+
+    `beat` is called at every decision, in whatever lane. `on_turn` is called before each turn of the first lane and once
+    more at its end (to record it, say).
+    """
+    models: list[BaseModel] = [player.model for player in game.players]
+    game.reset(lanes)
+    for model in models:
+        model.start_epoch_action(epoch=epoch)
+    chooser = _Chooser(models)
+    seen = -1
+    while True:
+        if on_turn is not None and game.turns != seen:
+            seen = game.turns
+            on_turn()
+        decisions = game.decisions()
+        if not decisions:
+            break
+        if beat is not None:
+            beat()
+        actions = chooser.choose(decisions)
+        outcomes, late = game.step(actions)
+        for decision, chosen, outcome in zip(decisions, actions, outcomes, strict=True):
+            _remember(models[decision.agent], decision, chosen, outcome)
+        for each in late:
+            _amend(models, each)
+    played, late = game.finish()
+    for each in late:
+        _amend(models, each)
+    for model in models:
+        model.end_epoch_action(epoch=epoch)
+    return played
+
+
+class _Chooser:
+    """Asks models for actions: all agents in one stacked product, where they choose at once and are alike."""
+
+    def __init__(self, models: Sequence[BaseModel]) -> None:
+        self._models = models
+        self._stacked: StackedChoice | None = None
+
+    def choose(self, decisions: Sequence[Decision]) -> list[list[int]]:
+        if len(decisions) == 1:
+            agent, lanes, states = decisions[0]
+            return [self._models[agent].take_actions(states, lanes)]
+        if self._are_alike(decisions):
+            if self._stacked is None:  # with the weights of this epoch
+                self._stacked = StackedChoice(self._models)  # type: ignore[arg-type]
+            return self._stacked.take_actions([each.states for each in decisions], decisions[0].lanes)
+        return [self._models[agent].take_actions(states, lanes) for agent, lanes, states in decisions]
+
+    def _are_alike(self, decisions: Sequence[Decision]) -> bool:
+        """Whether every agent chooses, in the same lanes, with a network of the same shape."""
+        if len(decisions) != len(self._models) or any(each.lanes != decisions[0].lanes for each in decisions):
+            return False
+        return self._stacked is not None or can_be_stacked(self._models)
+
+
+def _remember(model: BaseModel, decision: Decision, actions: Sequence[int], outcome: Outcome) -> None:
+    _, lanes, states = decision
+    rewards, terminated = outcome
+    for index, lane in enumerate(lanes):
+        if lane:
+            model.remember(states[index], actions[index], rewards[index], terminated[index], lane)
+        else:
+            model.remember(states[index], actions[index], rewards[index], terminated[index])
+
+
+def _amend(models: Sequence[BaseModel], late: Late) -> None:
+    memory = models[late.agent].memory
+    if late.reward:
+        memory.amend(late.lane, late.reward)
+    if late.terminated:
+        memory.end_episode(late.lane, done=True)

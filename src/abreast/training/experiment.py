@@ -1,0 +1,127 @@
+"""An experiment: a game that is played and learned from, in this thread or in workers.
+
+run_experiment, run_experiment_mp   Loop (loop.py)                 who waits for whom
+  for each pass over the lanes        collect_pass (collect.py)    reset, then decision after decision
+                                      train_round (learners/)      each agent from its own memory
+                                      RunRecord (run/record.py)    metrics, display, animations, models
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, NamedTuple
+
+from abreast.errors import WorkerError
+from abreast.replay import Buffer
+from abreast.training.actors.base import Factory, models_of
+from abreast.training.actors.inline import InlineActors
+from abreast.training.collect import collect_pass
+from abreast.training.config import Config, parse_config
+from abreast.training.devices import compute_threads
+from abreast.training.learners.inline import InlineLearners
+from abreast.training.loop import LAGS, Loop
+from abreast.training.run.record import EpochRecord, Logger, RunRecord
+from abreast.training.system import MARLMultiprocessingSystem
+from abreast.worlds.playable import Playable
+
+
+class RunResult(NamedTuple):
+    """What a run came to."""
+
+    epochs: list[EpochRecord]
+    folder: Path | None
+    """Where it was written, if it was."""
+    given_up: Mapping[int, WorkerError] = MappingProxyType({})
+    """Agents whose learner failed once too often, and why; they have stopped learning, the others have not."""
+
+
+class Experiment:
+    """Trains the players of a game. Anything that keeps the protocol `Playable` can be its game.
+
+    `factory` builds another experiment like this one; it is needed only for several actors.
+    """
+
+    game: Playable
+    config: Config[Any, Any]
+    factory: Factory | None = None
+    epochs_played = 0
+
+    def __init__(
+        self, game: Playable, config: Mapping[str, Any] | Config[Any, Any], factory: Factory | None = None
+    ) -> None:
+        self.game, self.config, self.factory = game, parse_config(config), factory
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages and folders."""
+        return type(self.game).__name__
+
+    def run_experiment(
+        self,
+        animate: bool = True,
+        logging: bool = True,
+        logger: Logger | None = None,
+        output_dir: Path | str | None = None,
+    ) -> RunResult:
+        """Play and learn for `experiment.epochs` epochs.
+
+        animate: record an animation every `experiment.record_period` epochs.
+        logging: show progress and keep metrics, configuration, log and models.
+        logger: shown every epoch instead of the progress display; `record_epoch(epoch, loss, reward, epsilon, **more)`.
+        output_dir: the run folder, which must not hold another run; left out, a new one under `runs/` in the current
+            folder. Without `animate` and `logging` nothing is written.
+        """
+        threads = compute_threads(self.config.experiment.compute_threads)
+        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
+            learners = InlineLearners(models_of(self.game))
+            loop = Loop(self, self.inline_actors(), learners, LAGS["lockstep"], record)
+            loop.run(self.epochs_played + self.config.experiment.epochs)
+        return RunResult(record.epochs, record.folder)
+
+    def run_experiment_mp(
+        self,
+        animate: bool = True,
+        logging: bool = True,
+        logger: Logger | None = None,
+        output_dir: Path | str | None = None,
+    ) -> RunResult:
+        """Play here and learn in worker processes, as `config.multiprocessing` says; the arguments of `run_experiment`.
+
+        When it returns, the agents hold what they learned, as after `run_experiment`.
+        """
+        threads = compute_threads(self.config.experiment.compute_threads)
+        system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
+        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
+            with system:
+                system.run(record)
+            return RunResult(record.epochs, record.folder, system.given_up)
+
+    def inline_actors(self) -> InlineActors:
+        """All actors in this thread."""
+        parallel = self.config.multiprocessing
+        factory = self.factory if parallel.num_actors > 1 else None
+        return InlineActors(self.game, factory, parallel.num_envs, parallel.num_actors)
+
+    def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
+        """Play games without learning and return what each agent experienced, every row of it.
+
+        The agents' own memories stay as they are. With an `output_dir`, each buffer is also written to
+        `memories/agent_<i>.npz` there.
+        """
+        own = [model.memory for model in models_of(self.game)]
+        rows = num_games * self.config.experiment.max_turns
+        memories = [memory.empty_copy(max(rows, memory.capacity)) for memory in own]
+        rings = [memory.use(other.make_ring(0)) for memory, other in zip(own, memories, strict=True)]
+        with compute_threads(self.config.experiment.compute_threads):
+            try:
+                for game in range(num_games):
+                    collect_pass(self.game, game)
+            finally:
+                for memory, other, ring in zip(own, memories, rings, strict=True):
+                    other.attach(memory.use(ring))
+        if output_dir is not None:
+            folder = Path(output_dir) / "memories"
+            folder.mkdir(parents=True, exist_ok=True)
+            for index, memory in enumerate(memories):
+                memory.save(folder / f"agent_{index}.npz")
+        return memories

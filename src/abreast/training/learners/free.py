@@ -1,0 +1,61 @@
+"""Learners in workers that wait for nothing: they train on what is there, and a pass plays with the newest weights."""
+
+import time
+from typing import Any
+
+from abreast.processes.team import Answered
+from abreast.training.learners.base import RoundResult
+from abreast.training.learners.hosted import HostedLearners
+from abreast.training.learners.process import TrainFreely, results_in
+from abreast.training.published import adopt_published
+
+STALE_S = 5.0
+"""Seconds after which weights that have not moved are worth a warning."""
+ORDER = "train freely"
+"""The key of the one order each worker has."""
+
+
+class FreeLearners(HostedLearners):
+    """Results depend on who is how fast."""
+
+    trains_freely = True
+    keeps_to_windows = False
+    acting_version = None
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._versions = [0] * len(self._models)
+        self._moved = [time.monotonic()] * len(self._models)
+        for worker in range(len(self._agents_of)):
+            self._order(worker)
+
+    def _order(self, worker: int) -> None:
+        order = TrainFreely(self._config.publish_interval, self._config.max_updates_per_step)
+        self._team.submit(worker, ORDER, order)
+
+    def submit(self, number: int, updates: int) -> None:
+        """They do not have to be told."""
+
+    def finish(self, number: int) -> list[RoundResult]:
+        for event in self._team.events():
+            if isinstance(event, Answered):
+                self._deaths[event.value] = 0
+            elif self._handle_death(event) and event.keys:
+                self._order(event.worker)
+        self._check_any_left()
+        for agent, model in enumerate(self._models):
+            version, facts = adopt_published(model, self.published[agent], None)
+            self._lags[agent], self._versions[agent] = version - self._versions[agent], version
+            newest = [*results_in(facts).values()][-1:] or [RoundResult(None, model.updates)]
+            self._results[agent] = self._checked(agent, newest[0])
+        return list(self._results)
+
+    def _checked(self, agent: int, result: RoundResult) -> RoundResult:
+        """The result, with a symptom if the weights have not moved for long although there is enough to learn from."""
+        now = time.monotonic()
+        if self._lags[agent] or agent in self.given_up or not self._models[agent].can_learn:
+            self._moved[agent] = now
+        if now - self._moved[agent] < STALE_S:
+            return result
+        stale = f"its weights have stayed at version {self._versions[agent]} for {STALE_S:g} s: is its learner at work?"
+        return result._replace(symptoms=[*result.symptoms, stale])

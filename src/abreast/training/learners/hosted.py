@@ -1,0 +1,158 @@
+"""What learners in workers have in common: shared memory, the team of workers, agents that are given up."""
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from abreast.errors import ConfigError, WorkerError
+from abreast.models import BaseModel
+from abreast.models.base import Recipe
+from abreast.processes.backend import Backend, ChildSpec
+from abreast.processes.cores import cores
+from abreast.processes.memory import SharedBlock
+from abreast.processes.process import ProcessBackend, comes_from_main
+from abreast.processes.ring import Ring
+from abreast.processes.team import Died, Lost, RestartPolicy, Team
+from abreast.processes.threads import ThreadBackend
+from abreast.replay import SharedReplayBuffer
+from abreast.training.config import MPConfig
+from abreast.training.learners.base import RoundResult
+from abreast.training.learners.process import Job, learner_process
+from abreast.training.published import create_shared_models, publish_model, restore_published
+
+log = logging.getLogger("abreast")
+
+
+class HostedLearners:
+    """Learners in worker processes or threads. Subclasses say when they train.
+
+    The replay of each agent is moved into shared memory, and back in the end; so is what its learner knows, published.
+    """
+
+    trains_freely = False
+    keeps_to_windows = True
+
+    def __init__(self, models: Sequence[BaseModel], config: MPConfig, slack: int, compute_threads: int) -> None:
+        self._models, self._config, self._compute_threads = models, config, compute_threads
+        self._recipes = [recipe_of(index, model) for index, model in enumerate(models)]
+        self.given_up: dict[int, WorkerError] = {}
+        self._slack = slack
+        self.published = create_shared_models(models, config.mode, readers=config.num_actors)
+        self.block = self._make_block()
+        self._own_rings: list[Ring] = []
+        for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
+            place.attach(self.block)
+            publish_model(model, place, 0, updates=model.updates, results=[])
+            self._own_rings.append(model.memory.move_rows(self.ring(index)))
+        self._results = [RoundResult(None, model.updates) for model in models]
+        self._lags = [0] * len(models)
+        self._deaths = [0] * len(models)
+        workers = config.num_workers or sensible_workers(models)
+        self._agents_of = [list(range(worker, len(models), workers)) for worker in range(workers)]
+        self._team = Team(
+            make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
+        )
+        try:
+            self._team.start()
+        except BaseException:
+            self._restore_rings()
+            raise
+
+    def ring(self, agent: int) -> Ring:
+        """The shared rows of an agent."""
+        return Ring(self.block.part(f"replay{agent}."))
+
+    def _make_block(self) -> SharedBlock:
+        layout: dict[str, Any] = {}
+        for index, (model, place) in enumerate(zip(self._models, self.published, strict=True)):
+            rows = model.memory.layout(self._slack)
+            layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
+        return SharedBlock(layout)
+
+    # ---- workers
+
+    def _spec(self, worker: int) -> ChildSpec:
+        agents = self._agents_of[worker]
+        jobs = [self._job(agent) for agent in agents]
+        name = f"learner of agent {', '.join(map(str, agents))}"
+        needs_main = any(comes_from_main(job.recipe.kind) for job in jobs)
+        return ChildSpec(name, learner_process, (jobs, self._compute_threads, self.trains_freely), needs_main)
+
+    def _job(self, agent: int) -> Job:
+        memory = SharedReplayBuffer.like(self._models[agent].memory, self._slack, self.block, f"replay{agent}.")
+        return Job(agent, self._recipes[agent], memory, self.published[agent].for_reader(0))
+
+    def _handle_death(self, died: Died) -> bool:
+        """Give up the agent that has cost too many deaths, or all of a lost worker; returns whether any is left there."""
+        agents = self._agents_of[died.worker]
+        gone: list[int] = []
+        if isinstance(died, Lost):
+            gone = list(agents)
+        elif died.at in agents:
+            self._deaths[died.at] += 1
+            gone = [died.at] if self._deaths[died.at] > self._config.max_restarts else []
+        for agent in gone:
+            self.given_up[agent] = error = WorkerError(
+                f"{str(died.error).rstrip('.')}, and was restarted {self._config.max_restarts} times already: given up."
+            )
+            error.__cause__ = died.error.__cause__
+            log.error("agent %d is not trained any more: %s", agent, error)
+            agents.remove(agent)
+        for agent in agents:
+            log.info("learner of agent %d goes on from update %s", agent, f"{self._updates_of(agent):,}")
+        return bool(agents)
+
+    def _updates_of(self, agent: int) -> int:
+        _, state = self.published[agent].read_whole()
+        return int(state.facts["learner.updates"])
+
+    def _check_any_left(self) -> None:
+        if not any(self._agents_of):
+            raise WorkerError("every learner has been given up.") from next(iter(self.given_up.values()))
+
+    def health(self) -> dict[str, Any]:
+        """Restarts of workers so far, and by how many versions each agent's play was behind."""
+        return {"restarts": self._team.restarts, "lag_per_agent": list(self._lags)}
+
+    @property
+    def pids(self) -> list[int]:
+        """Process ids of the workers."""
+        return list(self._team.pids.values())
+
+    # ---- the end
+
+    def close(self) -> None:
+        """End the workers; the models take over what was learned and remembered."""
+        self._team.stop(min(3.0, self._config.learner_timeout))
+        for model, place in zip(self._models, self.published, strict=True):
+            restore_published(model, place)
+        self._restore_rings()
+
+    def _restore_rings(self) -> None:
+        for model, ring in zip(self._models, self._own_rings, strict=True):
+            model.memory.move_rows(ring)
+
+
+def recipe_of(agent: int, model: BaseModel) -> Recipe:
+    """How a worker gets this model."""
+    try:
+        return model.recipe()
+    except Exception as error:
+        raise ConfigError(
+            f"the model of agent {agent} ({type(model).__name__}) cannot be sent to a learner process: {error}."
+            " Make it picklable, or set multiprocessing.workers to inline."
+        ) from error
+
+
+def make_backend(config: MPConfig) -> Backend:
+    """Where workers live."""
+    return ThreadBackend() if config.workers == "threads" else ProcessBackend(preload=["abreast.training"])
+
+
+def sensible_workers(models: Sequence[BaseModel]) -> int:
+    """One for each agent, but not more than there are cores, nor than two for each GPU: more get in each other's way.
+
+    (One H200, 5 agents, times the sequential run: 1 worker 1.1, 2 workers 1.4, 5 workers 0.9.)
+    """
+    gpus = {model.device for model in models if model.device != "cpu"}
+    return min(len(models), cores(), 2 * len(gpus) or len(models))

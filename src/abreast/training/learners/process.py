@@ -1,0 +1,172 @@
+"""A learner in a worker: some agents, each with a model of its own, its shared replay, and a place to publish its state.
+
+It starts from what is published there, so a restart is the same as a start; a round that was finished before a death is not
+done again but reported from there.
+"""
+
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+
+from abreast.models import BaseModel
+from abreast.models.base import Recipe
+from abreast.processes.backend import ChildContext
+from abreast.replay import SharedReplayBuffer
+from abreast.state import State
+from abreast.training.learners.base import RoundResult, train_round
+from abreast.training.published import Published, publish_model, restore_published
+from abreast.training.run.health import symptoms
+
+RESULTS_KEPT = 3
+"""Results published with the state. In `pipelined` two rounds may be done without their answers having been received."""
+IDLE_S = 0.005
+"""How long a free learner waits for rows when there is nothing to learn from."""
+
+
+@dataclass
+class Job:
+    """An agent's part of a learner's work."""
+
+    agent: int
+    recipe: Recipe
+    memory: SharedReplayBuffer
+    published: Published
+    results: dict[int, RoundResult] = field(default_factory=dict)
+    """What the last rounds came to, by number."""
+    version: int = 0
+    """What was published last, by this worker or the one before it."""
+
+    def build(self) -> BaseModel:
+        """The model, as it was last published, with the agent's shared replay as its memory."""
+        model = self.recipe.build(self.memory)
+        self.version, facts = restore_published(model, self.published)
+        self.results = results_in(facts)
+        return model
+
+    def publish(self, model: BaseModel, version: int, number: int, result: RoundResult) -> None:
+        """Publish what the model has learned up to a round, and what that round and those just before it came to."""
+        self.results[number] = result
+        self.results = dict(list(self.results.items())[-RESULTS_KEPT:])
+        publish_model(model, self.published, version, updates=result.updates, results=list(self.results.items()))
+        self.version = version
+
+
+def results_in(facts: State) -> dict[int, RoundResult]:
+    """The results of the last rounds, as they were published."""
+    return {number: RoundResult(*result) for number, result in facts.facts["results"]}
+
+
+class Train(NamedTuple):
+    """An order: train on the rows written so far (per agent and lane) and no later ones."""
+
+    updates: int
+    written: dict[int, list[int]]
+
+
+class Trained(NamedTuple):
+    """An answer: an agent's round is done and published."""
+
+    agent: int
+    result: RoundResult
+    idle_s: float
+    """How long its worker had waited for the order."""
+
+
+class RoundWork:
+    """Trains a round when it is ordered; the number of the round is the key of the order."""
+
+    def __init__(self, context: ChildContext, jobs: list[Job], compute_threads: int) -> None:
+        torch.set_num_threads(compute_threads)
+        self._context, self._jobs = context, jobs
+        self._models = {job.agent: job.build() for job in jobs}
+        self._idle_since = time.perf_counter()
+
+    def obey(self, number: Hashable, order: Train) -> None:
+        assert isinstance(number, int)
+        idle_s = time.perf_counter() - self._idle_since
+        for job in self._jobs:
+            result = self._train(job, number, order)
+            self._context.beat()  # what ends this worker from now on is not this agent's fault
+            self._context.answer(number, Trained(job.agent, result, idle_s), last=job is self._jobs[-1])
+        self._idle_since = time.perf_counter()
+
+    def _train(self, job: Job, number: int, order: Train) -> RoundResult:
+        if number in job.results:  # done before a restart, but the answer may have been lost
+            return job.results[number]
+        model = self._models[job.agent]
+        model.memory.fix_window(order.written[job.agent])
+        result = train_round({job.agent: model}, order.updates, self._context.beat)[job.agent]
+        model.memory.fix_window(None)
+        job.publish(model, number + 1, number, result)
+        return result
+
+    def idle(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        pass
+
+
+class TrainFreely(NamedTuple):
+    """An order: train without being told, and publish every so many updates; at most so many updates per agent-step."""
+
+    publish_interval: int
+    max_updates_per_step: float | None
+
+
+class FreeWork:
+    """Trains whenever there is something to learn from. Its one order stays outstanding; every publish answers it."""
+
+    def __init__(self, context: ChildContext, jobs: list[Job], compute_threads: int) -> None:
+        torch.set_num_threads(compute_threads)
+        self._context = context
+        self._jobs = {job.agent: job for job in jobs}
+        self._models = {job.agent: job.build() for job in jobs}
+        self._losses: dict[int, list[float]] = {agent: [] for agent in self._jobs}
+        self._key: Hashable = None
+        self._rule: TrainFreely | None = None
+
+    def obey(self, key: Hashable, order: TrainFreely) -> None:
+        self._key, self._rule = key, order
+
+    def idle(self) -> float | None:
+        if self._rule is None:
+            return None
+        learned = [self._train(agent, model, self._rule) for agent, model in self._models.items()]
+        self._context.beat()
+        return 0.0 if any(learned) else IDLE_S
+
+    def _train(self, agent: int, model: BaseModel, rule: TrainFreely) -> bool:
+        """One update, if there is something to learn from."""
+        steps = int(model.memory.written.sum())
+        if rule.max_updates_per_step is not None and model.updates >= rule.max_updates_per_step * steps:
+            return False
+        self._context.beat(agent)
+        loss = model.train_step()
+        if loss is None:
+            return False
+        self._losses[agent].append(loss)
+        if len(self._losses[agent]) >= rule.publish_interval:
+            self._publish(agent)
+        return True
+
+    def _publish(self, agent: int) -> None:
+        model, losses, job = self._models[agent], self._losses[agent], self._jobs[agent]
+        loss = sum(losses) / len(losses) if losses else None
+        result = RoundResult(loss, model.updates, symptoms(model, loss))
+        self._context.beat(agent)
+        job.publish(model, job.version + 1, job.version, result)
+        self._context.answer(self._key, agent, last=False)
+        losses.clear()
+
+    def close(self) -> None:
+        for agent in self._models:
+            self._publish(agent)
+
+
+def learner_process(context: ChildContext, jobs: list[Job], compute_threads: int, freely: bool = False) -> Any:
+    """The work of a learner process (or thread)."""
+    return (FreeWork if freely else RoundWork)(context, jobs, compute_threads)

@@ -1,0 +1,118 @@
+"""Who waits for whom. One loop for every run; `lag` says how many rounds may be unfinished when a pass begins.
+
+    lockstep    lag 1    play 0 │ train 0 │ play 1 │ train 1 │ play 2 …         bit-identical to the sequential run
+    pipelined   lag 2    play 0 │ play 1  │ play 2  │ play 3  …                 pass k plays with the weights of round k-2
+                                │ train 0 │ train 1 │ train 2 …
+    free        lag 1    learners that do not wait finish a round at once, with the newest weights there are
+
+Round k trains on everything up to pass k. What a pass played and what its round learned are recorded together, when the
+round is finished.
+"""
+
+import time
+from collections import deque
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from abreast.state import State
+from abreast.training.actors.base import Actors, Play, models_of
+from abreast.training.config import ScheduleName
+from abreast.training.learners.base import Learners
+from abreast.worlds.playable import Played
+
+if TYPE_CHECKING:
+    from abreast.training.experiment import Experiment
+    from abreast.training.run.record import RunRecord
+
+LAGS: dict[ScheduleName, int] = {"lockstep": 1, "pipelined": 2, "free": 1}
+
+
+@dataclass
+class Pass:
+    """A pass that was played and whose round is not finished."""
+
+    number: int
+    epoch: int
+    played: list[Played]
+    epsilons: list[float]
+    """Of each epoch, in the mean of all agents."""
+    updates: int
+    """Of each agent in its round."""
+    collect_s: float
+
+
+class Loop:
+    """Plays passes, trains a round after each, and keeps the record."""
+
+    def __init__(
+        self, experiment: "Experiment", actors: Actors, learners: Learners, lag: int, record: "RunRecord"
+    ) -> None:
+        self._experiment, self._actors, self._learners = experiment, actors, learners
+        self._lag, self._record = lag, record
+        self._models = models_of(experiment.game)
+        self.passes = 0
+        """How many were begun: the number of the next."""
+        self.unfinished: deque[Pass] = deque()
+
+    def run(self, until: int) -> None:
+        """Play until so many epochs are played, and finish all rounds."""
+        while self._experiment.epochs_played < until:
+            while len(self.unfinished) >= self._lag:
+                self._finish_oldest()
+            self._play(until)
+        while self.unfinished:
+            self._finish_oldest()
+
+    def _play(self, until: int) -> None:
+        """Play a pass and order its round."""
+        experiment, settings = self._experiment, self._experiment.config
+        epoch = experiment.epochs_played
+        lanes = min(settings.multiprocessing.lanes, until - epoch)
+        epsilons = [model.epsilon for model in self._models]
+        order = Play(self.passes, epoch, lanes, self._learners.acting_version, epsilons)
+        started = time.perf_counter()
+        played = self._actors.play(order, self._record.camera(epoch))
+        collect_s = time.perf_counter() - started
+        experiment.epochs_played += lanes
+        interval = settings.experiment.train_interval
+        due = experiment.epochs_played // interval - epoch // interval
+        self.unfinished.append(Pass(self.passes, epoch, played, self._decay(lanes), due, collect_s))
+        self._learners.submit(self.passes, due)
+        self.passes += 1
+
+    def _finish_oldest(self) -> None:
+        """Wait for the oldest round, and record its pass with it."""
+        done = self.unfinished.popleft()
+        started = time.perf_counter()
+        results = self._learners.finish(done.number)
+        waited = time.perf_counter() - started
+        share = 1 / len(done.played)
+        timing = {"collect_s": done.collect_s * share, "train_s": waited * share}
+        timing |= {**self._actors.health(), **self._learners.health()}
+        for offset, (played, epsilon) in enumerate(zip(done.played, done.epsilons, strict=True)):
+            self._record.epoch(done.epoch + offset, played, results, epsilon, timing)
+
+    def _decay(self, epochs: int) -> list[float]:
+        """Let epsilon fall once an epoch; returns what it was in each, in the mean of all agents."""
+        means = []
+        for _ in range(epochs):
+            means.append(sum(model.epsilon for model in self._models) / len(self._models))
+            for model in self._models:
+                model.epsilon_decay(self._experiment.config.model.epsilon_decay)
+        return means
+
+    def state(self) -> State:
+        """Where the loop is, between two passes."""
+        facts: dict[str, Any] = {"epochs_played": self._experiment.epochs_played, "passes": self.passes}
+        return State({**facts, "unfinished": [asdict(each) for each in self.unfinished]})
+
+    def set_state(self, state: State) -> None:
+        """Go on from there: rounds that were not finished are ordered again."""
+        self._experiment.epochs_played, self.passes = state.facts["epochs_played"], state.facts["passes"]
+        passes = (
+            Pass(**{**each, "played": [Played(*epoch) for epoch in each["played"]]})
+            for each in state.facts["unfinished"]
+        )
+        self.unfinished = deque(passes)
+        for each in self.unfinished:
+            self._learners.submit(each.number, each.updates)

@@ -1,0 +1,155 @@
+"""What a learner knows, published into shared memory: for those who act, and for its own restart.
+
+one value of a `Latest`:   │ header (JSON): facts, where each array is │ weights │ target, moments, random streams … │
+                            └──────────────── read by those who act ───────────┘
+                            └────────────── read when a learner starts, and when a run ends ────────────────────────┘
+"""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.errors import WorkerError
+from abreast.models import BaseModel
+from abreast.processes.latest import Latest, Mode, latest_layout
+from abreast.processes.memory import SharedBlock
+from abreast.state import Opaque, State, join, part_of
+
+HEADER_BYTES = 16_384
+GROWTH = 4
+"""How much larger than at the start the opaque state of a user's model may become, beside a megabyte."""
+
+
+class Published:
+    """Where the state of one agent's learner is published. Pickled into a child, it is the same place."""
+
+    def __init__(
+        self, prefix: str, state: State, chooses_with: Sequence[str] = (), mode: Mode = "snapshot", readers: int = 1
+    ) -> None:
+        self._prefix, self._mode, self._readers, self._reader = prefix, mode, readers, 0
+        self._size = HEADER_BYTES + sum(_padded(array.nbytes) for array in state.arrays.values())
+        self._size += sum(GROWTH * len(each.data) + 1_000_000 for each in state.opaque.values())
+        needed = [_padded(state.arrays[name].nbytes) for name in chooses_with]
+        self._acting_size = HEADER_BYTES + sum(needed) if needed else self._size
+        self._block: SharedBlock | None = None
+
+    def layout(self) -> dict[str, Any]:
+        """The arrays it needs in a shared block."""
+        return latest_layout(self._prefix, self._size, self._readers)
+
+    def attach(self, block: SharedBlock) -> "Published":
+        """Take its place in the block."""
+        return self._attached(block, self._reader)
+
+    def for_reader(self, reader: int) -> "Published":
+        """The same place through a handle of its own, as one of its readers (or as the writer)."""
+        assert self._block is not None, "attach comes first"
+        twin = Published.__new__(Published)
+        twin.__dict__.update(self.__dict__)
+        return twin._attached(self._block, reader)
+
+    def _attached(self, block: SharedBlock, reader: int) -> "Published":
+        self._block, self._reader = block, reader
+        self._latest = Latest(block, self._prefix, self._mode, reader)
+        self._whole = Latest(block, self._prefix, "snapshot", reader)
+        return self
+
+    def publish(self, version: int, state: State) -> None:
+        """Make this the newest state. An older version than the newest is refused: its writer was replaced."""
+        if version <= self.version:
+            raise WorkerError(f"version {version} was not published: version {self.version} is there already.")
+        header: dict[str, Any] = {"facts": state.facts, "arrays": [], "opaque": []}
+        parts: list[NDArray[Any]] = []
+        offset = HEADER_BYTES
+        for name, array in state.arrays.items():
+            header["arrays"].append((name, array.dtype.str, array.shape, offset))
+            parts.append(array)
+            offset += _padded(array.nbytes)
+        for name, (kind, data) in state.opaque.items():
+            header["opaque"].append((name, kind, len(data), offset))
+            parts.append(np.frombuffer(data, np.uint8))
+            offset += _padded(len(data))
+        text = json.dumps(header).encode()
+        if len(text) > HEADER_BYTES or offset > self._size:
+            raise WorkerError(
+                f"the state of a model has outgrown its shared memory: {len(text)} bytes of facts and"
+                f" {offset - HEADER_BYTES} of arrays do not fit into {HEADER_BYTES} and {self._size - HEADER_BYTES}."
+            )
+        start = np.zeros(HEADER_BYTES, dtype=np.uint8)
+        start[: len(text)] = np.frombuffer(text, np.uint8)
+        self._latest.publish(version, start, *parts)
+
+    @property
+    def version(self) -> int:
+        """The newest version; -1 before the first."""
+        return self._whole.version
+
+    def read(self, version: int | None = None) -> tuple[int, State]:
+        """What choosing needs, of the newest version or of a given one; valid until the next call."""
+        value = self._latest.read(version, self._acting_size)
+        return value.version, _parsed(value.data)
+
+    def read_whole(self) -> tuple[int, State]:
+        """Everything of the newest version; valid until the next call."""
+        value = self._whole.read()
+        return value.version, _parsed(value.data)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_latest", "_whole")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if self._block is not None:
+            self.attach(self._block)
+
+
+def _parsed(data: NDArray[np.uint8]) -> State:
+    """The state in the bytes of a slot, as far as they go."""
+    header = json.loads(data[:HEADER_BYTES].tobytes().rstrip(b"\0"))
+    arrays = {}
+    for name, kind, shape, start in header["arrays"]:
+        dtype = np.dtype(kind)
+        end = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+        if end <= len(data):
+            arrays[name] = data[start:end].view(dtype).reshape(shape)
+    opaque = {name: Opaque(kind, data[start : start + size].tobytes()) for name, kind, size, start in header["opaque"]}
+    return State(header["facts"], arrays, opaque)
+
+
+def _padded(size: int) -> int:
+    return -(-size // 64) * 64
+
+
+def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", readers: int = 1) -> list[Published]:
+    """A place for what each model learns; their `layout`s go into one shared block, which they then `attach`."""
+    places = []
+    for index, model in enumerate(models):
+        state, named = _state_of(model, {}), [f"model.{name}" for name in model.CHOOSES_WITH]
+        places.append(Published(f"model{index}.", state, named, mode, readers))
+    return places
+
+
+def publish_model(model: BaseModel, published: Published, version: int, **facts: Any) -> None:
+    """Publish all that a model has learned, and what else is to be known about it."""
+    published.publish(version, _state_of(model, facts))
+
+
+def _state_of(model: BaseModel, facts: dict[str, Any]) -> State:
+    return join(model=model.learning_state(), learner=State(facts))
+
+
+def adopt_published(model: BaseModel, published: Published, version: int | None) -> tuple[int, State]:
+    """Let a model choose with a published version, or the newest; returns its number and the learner's facts."""
+    found, state = published.read(version)
+    model.adopt(part_of(state, "model"))
+    return found, part_of(state, "learner")
+
+
+def restore_published(model: BaseModel, published: Published) -> tuple[int, State]:
+    """Let a model learn on from the newest version; returns its number and the learner's facts."""
+    version, state = published.read_whole()
+    model.set_learning_state(part_of(state, "model"))
+    return version, part_of(state, "learner")

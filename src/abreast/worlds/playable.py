@@ -1,0 +1,96 @@
+"""What training needs of a game, whatever it is made of.
+
+    game.reset(lanes)
+    while decisions := game.decisions():           who acts now, and what each sees
+        outcomes, late = game.step(choose(decisions))
+    played, late = game.finish()
+
+A game holds its lanes (copies played side by side), so that agents can choose for all of them at once. Agents that act in
+turn are decisions of one agent each; agents that act at once are several decisions in one list; an agent that is dead, or
+not there yet, does not appear. `training/lanes.py` is the implementation for gridworlds.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol
+
+from numpy.typing import NDArray
+from PIL import Image
+
+from abreast.state import State
+
+
+class Player(Protocol):
+    """Who decides."""
+
+    @property
+    def model(self) -> Any:
+        """A `BaseModel` of its own."""
+
+
+class Decision(NamedTuple):
+    """A player is to choose, in some lanes."""
+
+    agent: int
+    """Its position among `players`."""
+    lanes: Sequence[int]
+    states: Sequence[NDArray[Any]]
+    """What it sees, per lane."""
+
+
+class Outcome(NamedTuple):
+    """What came of a decision, per lane."""
+
+    rewards: Sequence[float]
+    terminated: Sequence[bool]
+    """Whether the episode has ended for good for this player (not merely been cut)."""
+
+
+class Late(NamedTuple):
+    """What a player learns of a lane after its last step there: a reward, or that the episode has ended for good."""
+
+    agent: int
+    lane: int
+    reward: float = 0.0
+    terminated: bool = False
+
+
+class Played(NamedTuple):
+    """What an epoch, in one lane, came to."""
+
+    turns: int
+    reward_per_agent: list[float]
+
+
+class Playable(Protocol):
+    """A game in several lanes."""
+
+    @property
+    def players(self) -> Sequence[Player]: ...
+
+    @property
+    def turns(self) -> int:
+        """Turns completed in the first lane since `reset`."""
+
+    def become_actor(self, number: int) -> None:
+        """Play as actor `number` of several: with lanes and random streams of its own."""
+
+    def reset(self, lanes: int) -> None:
+        """Begin an epoch in this many lanes."""
+
+    def decisions(self) -> Sequence[Decision]:
+        """Let the game go on until players have to choose, and say which; none: all lanes are over."""
+
+    def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
+        """Carry out the actions chosen for the last `decisions`, per decision and lane."""
+
+    def finish(self) -> tuple[list[Played], Sequence[Late]]:
+        """The epoch is over: what it came to in each lane, and what players do not know yet."""
+
+    def picture(self) -> Image.Image | None:
+        """The first lane as it looks now, if it looks like anything."""
+
+    def state(self) -> State:
+        """What outlives `reset`, between two epochs: random streams, mostly."""
+
+    def set_state(self, state: State) -> None:
+        """Play on from where `state` was."""
