@@ -1,4 +1,4 @@
-"""Shared memory: anonymous, poisoned, aligned, the same in a child."""
+"""Shared memory: anonymous, poisoned, aligned. (That it is the same in a child: test_team.py.)"""
 
 from pathlib import Path
 
@@ -6,16 +6,8 @@ import numpy as np
 import pytest
 
 from abreast.processes.memory import SharedBlock
-from abreast.processes.worker import Child, Ready
-from fakes import hear
 
 LAYOUT = {"floats": ((3, 5), np.float32), "counts": ((7,), np.int64), "bytes": ((2, 2), np.uint8)}
-
-
-def add_one(connection, block):
-    connection.send(Ready())
-    block["counts"][:] += 1
-    connection.send("done")
 
 
 def test_fresh_memory_is_poisoned_and_aligned():
@@ -24,15 +16,6 @@ def test_fresh_memory_is_poisoned_and_aligned():
     for name in LAYOUT:
         assert block[name].ctypes.data % 64 == 0
         assert block[name].shape == LAYOUT[name][0]
-
-
-def test_a_child_gets_the_same_memory():
-    block = SharedBlock(LAYOUT)
-    block["counts"][:] = 41
-    child = Child("adder", add_one, [block])
-    assert hear(child, 2) == [Ready(), "done"]
-    child.end(5)
-    assert (block["counts"] == 42).all()
 
 
 @pytest.mark.skipif(not Path("/dev/shm").is_dir(), reason="no /dev/shm here")

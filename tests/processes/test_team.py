@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from workers import Obedient, RemoteBackend, Restless
 
 from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, ChildSpec
@@ -18,6 +17,7 @@ from abreast.processes.memory import SharedBlock
 from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
+from processes.workers import Obedient, RemoteBackend, Restless
 
 BACKENDS = {"process": ProcessBackend, "thread": ThreadBackend, "remote": RemoteBackend}
 

@@ -9,16 +9,39 @@ import time
 import numpy as np
 import pytest
 
+from abreast.processes.backend import ChildSpec
 from abreast.processes.latest import Latest, latest_layout
 from abreast.processes.memory import SharedBlock
+from abreast.processes.process import ProcessBackend
 from abreast.processes.ring import Ring, ring_layout
-from abreast.processes.worker import Child, Ready
-from fakes import hear
 
 FULL = bool(os.environ.get("ABREAST_CHAOS"))
 ROWS = 5_000_000 if FULL else 60_000
 PUBLISHES = 100_000 if FULL else 4_000
 WIDTH = 64
+
+
+class Writer:
+    """A child that writes when it is told to."""
+
+    def __init__(self, context, write, *arguments):
+        self._context, self._write, self._arguments = context, write, arguments
+
+    def obey(self, key, order):
+        self._write(*self._arguments)
+        self._context.answer(key, "written")
+
+    def idle(self):
+        return None
+
+    def close(self):
+        pass
+
+
+def start_writing(*arguments):
+    child = ProcessBackend().start(0, ChildSpec("writer", Writer, arguments), lambda: None)
+    child.send(("all", None))
+    return child
 
 
 # ---- rows
@@ -37,17 +60,15 @@ class HastyRing(Ring):
             self.fields[name][at] = value
 
 
-def write_rows(connection, block, kind, count, consumed_name="consumed"):
+def write_rows(block, kind, count):
     """Every element of row r holds r. The writer keeps half a ring ahead of the reader at most."""
-    ring, consumed = kind(block.part("ring.")), block[consumed_name]
-    connection.send(Ready())
+    ring, consumed = kind(block.part("ring.")), block["consumed"]
     row = np.empty(WIDTH, dtype=np.int64)
     for number in range(count):
         while number - consumed[0] >= ring.rows // 2:
             time.sleep(0)
         row[:] = number
         ring.write(0, {"data": row, "check": -number})
-    connection.recv()
 
 
 def read_rows(kind, count):
@@ -57,8 +78,7 @@ def read_rows(kind, count):
     block["consumed"][0] = 0
     ring = Ring(block.part("ring."))
     ring.start()
-    child = Child("writer", write_rows, [block, kind, count], needs_main=False)
-    assert isinstance(hear(child)[0], Ready)
+    child = start_writing(write_rows, block, kind, count)
     seen = torn = 0
     while seen < count:
         assert child.is_alive, child.cause_of_death()
@@ -69,8 +89,7 @@ def read_rows(kind, count):
             torn += not whole
         seen = written
         block["consumed"][0] = seen
-    child.line.send("end")
-    child.end(5)
+    child.kill()
     return torn, seen
 
 
@@ -102,29 +121,25 @@ class HastyLatest(Latest):
         super().publish(version, value)
 
 
-def publish_values(connection, block, kind, count):
+def publish_values(block, kind, count):
     """Every element of version v holds v."""
     latest = kind(block, "latest.")
-    connection.send(Ready())
     value = np.empty(20_000, dtype=np.int64)
     for version in range(count):
         value[:] = version
         latest.publish(version, value)
-    connection.send("all published")
-    connection.recv()
 
 
 def read_values(mode, kind, count):
     """Read newest values as they come; returns (torn, gone back, how many different ones were seen, the last one)."""
     block = SharedBlock(latest_layout("latest.", 160_000))
     latest = Latest(block, "latest.", mode)
-    child = Child("publisher", publish_values, [block, kind, count])
-    assert isinstance(hear(child)[0], Ready)
+    child = start_writing(publish_values, block, kind, count)
     torn = back = different = 0
     last = -1
-    said = []
-    while not (said and last == latest.version):
-        said += child.line.receive()
+    messages = []
+    while not (len(messages) == 2 and last == latest.version):  # ready, written
+        messages += child.receive()
         assert child.is_alive, child.cause_of_death()
         if latest.version < 0:
             continue
@@ -134,8 +149,7 @@ def read_values(mode, kind, count):
         back += version < last
         different += version != last
         last = version
-    child.line.send("end")
-    child.end(5)
+    child.kill()
     return torn, back, different, last
 
 

@@ -11,7 +11,6 @@ from abreast import ActionSpec, Environment, Gridworld, MovingAgent, OneHotObser
 from abreast.errors import ConfigError, RunFolderError
 from abreast.games import list_games
 from abreast.replay import Buffer
-from abreast.training.devices import compute_threads
 from abreast.worlds import EmptyEntity, Entity
 from fakes import small_game, timeless
 
@@ -216,18 +215,6 @@ def test_generated_memories_hold_every_step_and_leave_the_agents_alone(tmp_path)
     assert rows.valid.sum() == 12 * 9  # the last row of each game has no successor
     back = memories[1].empty_copy(120).load(tmp_path / "memories" / "agent_1.npz")
     assert isinstance(back, Buffer) and np.array_equal(back.trajectory(0, 0).states, rows.states)
-
-
-def test_compute_threads_are_set_for_the_run_and_given_back():
-    before = torch.get_num_threads()
-    with compute_threads(2):
-        assert torch.get_num_threads() == 2
-    assert torch.get_num_threads() == before
-    seen = []
-    env = small_game("experiment.compute_threads=2", "experiment.epochs=1")
-    env.world.transition = lambda: seen.append(torch.get_num_threads())
-    env.run_experiment(animate=False, logging=False)
-    assert set(seen) == {2}
 
 
 def test_a_game_that_forgets_its_agents_is_told_what_is_missing():

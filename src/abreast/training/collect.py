@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
-from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
+from abreast.worlds.playable import Decision, Late, Playable, Played
 
 
 def collect_pass(
@@ -24,8 +24,7 @@ def collect_pass(
     game.reset(lanes)
     for model in models:
         model.start_epoch_action(epoch=epoch)
-    chooser = _Chooser(models)
-    seen = -1
+    choose, seen = _Chooser(models).choose, -1
     while True:
         if on_turn is not None and game.turns != seen:
             seen = game.turns
@@ -35,10 +34,15 @@ def collect_pass(
             break
         if beat is not None:
             beat()
-        actions = chooser.choose(decisions)
+        actions = choose(decisions)
         outcomes, late = game.step(actions)
-        for decision, chosen, outcome in zip(decisions, actions, outcomes, strict=True):
-            _remember(models[decision.agent], decision, chosen, outcome)
+        for (agent, numbers, states), chosen, outcome in zip(decisions, actions, outcomes, strict=True):
+            remember, (rewards, terminated) = models[agent].remember, outcome
+            for index, lane in enumerate(numbers):
+                if lane:
+                    remember(states[index], chosen[index], rewards[index], terminated[index], lane)
+                else:  # a model for one lane need not know of lanes
+                    remember(states[index], chosen[index], rewards[index], terminated[index])
         for each in late:
             _amend(models, each)
     played, late = game.finish()
@@ -71,16 +75,6 @@ class _Chooser:
         if len(decisions) != len(self._models) or any(each.lanes != decisions[0].lanes for each in decisions):
             return False
         return self._stacked is not None or can_be_stacked(self._models)
-
-
-def _remember(model: BaseModel, decision: Decision, actions: Sequence[int], outcome: Outcome) -> None:
-    _, lanes, states = decision
-    rewards, terminated = outcome
-    for index, lane in enumerate(lanes):
-        if lane:
-            model.remember(states[index], actions[index], rewards[index], terminated[index], lane)
-        else:
-            model.remember(states[index], actions[index], rewards[index], terminated[index])
 
 
 def _amend(models: Sequence[BaseModel], late: Late) -> None:

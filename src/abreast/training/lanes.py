@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from numpy.typing import NDArray
@@ -9,6 +10,7 @@ from PIL import Image
 
 from abreast.agents import Agent
 from abreast.state import State, join, part_of
+from abreast.worlds import Gridworld
 from abreast.worlds.playable import Decision, Late, Outcome, Played
 from abreast.worlds.sprites import Painter
 
@@ -30,14 +32,6 @@ class GridworldLanes:
 
     def __init__(self, env: "Environment") -> None:
         self._env = env
-        self._lanes: list[Environment] = []
-        self._playing: list[Environment] = []
-        self._next_agent = 0
-        """Whose turn it is, where agents act one after the other."""
-        self._lane_numbers: list[int] = []
-        self._decided: list[Decision] = []
-        self._own_choices: dict[int, list[tuple[NDArray[Any], int]]] = {}
-        """What agents that choose by themselves saw and chose, where all choose before any acts."""
         self.turns = 0
 
     @property
@@ -51,86 +45,71 @@ class GridworldLanes:
         self._lanes = self._env.lanes[:lanes]
         for env in self._lanes:
             env.reset()
-        self._is_sequential = self._env.config.experiment.turn_order == "sequential"
         bodies = zip(*(env.agents for env in self._lanes), strict=True)  # per agent, in all lanes
         self._acts_itself = [any(map(_acts_itself, each)) for each in bodies]
-        self._playing, self._next_agent, self.turns = [], 0, 0
-
-    # ---- turns
+        agents = list(range(len(self._acts_itself)))
+        in_turn = self._env.config.experiment.turn_order == "sequential"
+        self._groups = [[agent] for agent in agents] if in_turn else [agents]
+        """Agents that see and choose before any of them acts, in the order of their turns."""
+        self._group = 0
+        self._own_choices: dict[int, list[tuple[NDArray[Any], int]]] = {}
+        """What agents that act by themselves saw and chose, where others choose before they act."""
+        self._lane_numbers: list[int] = []
+        self.turns = 0
 
     def decisions(self) -> Sequence[Decision]:
-        if self._is_sequential:
-            return self._next_decision()
-        while self._begin_turn():
-            self._decided = []
-            for number in range(len(self._acts_itself)):
-                states = [env.agents[number].pov(env.world) for env in self._playing]
-                if self._acts_itself[number]:
-                    bodies = [env.agents[number] for env in self._playing]
-                    chosen = [body.get_action(state) for body, state in zip(bodies, states, strict=True)]
-                    self._own_choices[number] = list(zip(states, chosen, strict=True))
-                else:
-                    self._decided.append(Decision(number, self._lane_numbers, states))
-            if self._decided:
-                return self._decided
-            self.step([])  # all of them choose by themselves
-        return ()
-
-    def _next_decision(self) -> Sequence[Decision]:
-        """The next agent that is to choose, here or in the turns to come."""
-        while self._next_agent or self._begin_turn():
-            number = self._next_agent
-            if not self._acts_itself[number]:
-                states = [env.agents[number].pov(env.world) for env in self._playing]
-                self._decided = [Decision(number, self._lane_numbers, states)]
-                return self._decided
-            for env in self._playing:
-                env.agents[number].transition(env.world)
-            self._agent_has_acted()
+        while self._group or self._begin_turn():
+            decided, group = [], self._groups[self._group]
+            for number in group:
+                bodies = self._bodies[number]
+                if not self._acts_itself[number]:
+                    states = [agent.pov(world) for agent, world in bodies]
+                    decided.append(Decision(number, self._lane_numbers, states))
+                elif len(group) > 1:
+                    self._own_choices[number] = [_see_and_choose(agent, world) for agent, world in bodies]
+            if decided:
+                return decided
+            self.step(())
         return ()
 
     def _begin_turn(self) -> bool:
         """Let the worlds that are still played change by themselves; False if there are none."""
         playing = [env for env in self._lanes if env.is_playing]
-        if len(playing) != len(self._playing):
-            self._playing, self._lane_numbers = playing, [env.agents[0].lane for env in playing]
         for env in playing:
             env.turn += 1
             env.world.transition()
+        self._bodies = [
+            [(env.agents[number], env.world) for env in playing] for number in range(len(self._acts_itself))
+        ]
+        if len(playing) != len(self._lane_numbers):
+            self._lane_numbers = [env.agents[0].lane for env in playing]
+        self._is_first_playing = bool(playing) and playing[0] is self._lanes[0]
         return bool(playing)
 
     def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
-        if self._is_sequential:
-            outcomes = [self._act(self._next_agent, actions[0])]
-            self._agent_has_acted()
-            return outcomes, ()
-        chosen = {decision.agent: each for decision, each in zip(self._decided, actions, strict=True)}
-        outcomes = []
-        for number, acts_itself in enumerate(self._acts_itself):
-            if not acts_itself:
-                outcomes.append(self._act(number, chosen[number]))
+        outcomes, chosen = [], iter(actions)
+        for number in self._groups[self._group]:
+            if self._acts_itself[number]:
+                self._let_act(number)
                 continue
-            for env, (state, action) in zip(self._playing, self._own_choices[number], strict=True):
-                env.agents[number].perform(env.world, state, action)
-        self._turn_is_over()
+            rewards, terminated = [], []
+            for (agent, world), action in zip(self._bodies[number], next(chosen), strict=True):
+                rewards.append(agent.act_for_reward(world, action))
+                terminated.append(agent.is_done(world))
+            outcomes.append(Outcome(rewards, terminated))
+        self._group += 1
+        if self._group == len(self._groups):
+            self._group = 0
+            self.turns += self._is_first_playing
         return outcomes, ()
 
-    def _act(self, number: int, actions: Sequence[int]) -> Outcome:
-        rewards, terminated = [], []
-        for env, action in zip(self._playing, actions, strict=True):
-            agent, world = env.agents[number], env.world
-            rewards.append(agent.act_for_reward(world, action))
-            terminated.append(agent.is_done(world))
-        return Outcome(rewards, terminated)
-
-    def _agent_has_acted(self) -> None:
-        self._next_agent = (self._next_agent + 1) % len(self._acts_itself)
-        if not self._next_agent:
-            self._turn_is_over()
-
-    def _turn_is_over(self) -> None:
-        if self._playing and self._playing[0] is self._lanes[0]:
-            self.turns += 1
+    def _let_act(self, number: int) -> None:
+        """Let an agent with a turn of its own take it, in every lane."""
+        for (agent, world), choice in zip_longest(self._bodies[number], self._own_choices.pop(number, ())):
+            if choice is None:
+                agent.transition(world)
+            else:
+                agent.perform(world, *choice)
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
         played = [Played(env.turn, [agent.score for agent in env.agents]) for env in self._lanes]
@@ -159,6 +138,11 @@ class GridworldLanes:
     def set_state(self, state: State) -> None:
         for number, env in enumerate(self._env.lanes):
             env.set_state(part_of(state, f"lane{number}"))
+
+
+def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:
+    state = agent.pov(world)
+    return state, agent.get_action(state)
 
 
 def _acts_itself(agent: Agent) -> bool:

@@ -38,6 +38,8 @@ class Pass:
     """Of each epoch, in the mean of all agents."""
     updates: int
     """Of each agent in its round."""
+    written: list[list[int]]
+    """Rows its round looks at, per agent and lane."""
     collect_s: float
 
 
@@ -76,8 +78,9 @@ class Loop:
         experiment.epochs_played += lanes
         interval = settings.experiment.train_interval
         due = experiment.epochs_played // interval - epoch // interval
-        self.unfinished.append(Pass(self.passes, epoch, played, self._decay(lanes), due, collect_s))
-        self._learners.submit(self.passes, due)
+        written = [model.memory.written.tolist() for model in self._models]
+        self.unfinished.append(Pass(self.passes, epoch, played, self._decay(lanes), due, written, collect_s))
+        self._learners.submit(self.passes, due, written)
         self.passes += 1
 
     def _finish_oldest(self) -> None:
@@ -115,4 +118,4 @@ class Loop:
         )
         self.unfinished = deque(passes)
         for each in self.unfinished:
-            self._learners.submit(each.number, each.updates)
+            self._learners.submit(each.number, each.updates, each.written)

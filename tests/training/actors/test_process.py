@@ -6,7 +6,6 @@ import signal
 import time
 
 import pytest
-import torch
 
 import villains
 from abreast.errors import ConfigError, WorkerError
@@ -14,8 +13,6 @@ from abreast.processes.team import RemoteTraceback
 from abreast.training.actors.base import actor_state, build_game, set_actor_state
 from abreast.training.actors.process import ProcessActors
 from abreast.training.collect import collect_pass
-from abreast.training.config import MPConfig
-from abreast.training.devices import device_for
 from abreast.training.environment import Blueprint
 from fakes import outcome, small_game
 
@@ -214,40 +211,3 @@ def test_an_actor_goes_on_from_where_another_was():
     set_actor_state(second, actor_state(first))
     assert collect_pass(second, 2, 2) == collect_pass(first, 2, 2)
     assert collect_pass(build_game(env.factory, 2), 2, 2) != collect_pass(first, 2, 2)
-
-
-# ---- devices
-
-
-@pytest.mark.parametrize(
-    ("settings", "says"),
-    [
-        (["multiprocessing.device=gpu"], "multiprocessing.device is 'gpu': expected auto, cpu, cuda or cuda:<number>"),
-        (["multiprocessing.device=cuda:99"], "'cuda:99', but of GPUs that torch can use there"),
-        (["multiprocessing.device=cuda:0", "multiprocessing.device_per_agent=true"], "one GPU, but device_per_agent"),
-    ],
-)
-def test_a_device_that_does_not_exist_is_refused(settings, says):
-    with pytest.raises(ConfigError, match=says):
-        small_game(*settings)
-
-
-def test_agents_are_dealt_out_to_all_gpus_in_turn_or_all_use_the_first(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-    for settings, expected in (
-        ({"device": "auto"}, ["cuda:0"] * 3),
-        ({"device": "cuda:1"}, ["cuda:1"] * 3),
-        ({"device": "cuda", "device_per_agent": True}, ["cuda:0", "cuda:1", "cuda:0"]),
-        ({"device": "cpu", "device_per_agent": True}, ["cpu"] * 3),
-    ):
-        assert [device_for(agent, MPConfig.parse(settings)) for agent in range(3)] == expected
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
-def test_learners_on_a_gpu_learn_the_same_in_lockstep_as_in_sequence(algorithm):
-    settings = ("experiment.epochs=20", f"model.algorithm={algorithm}", "multiprocessing.device=cuda")
-    alone = small_game(*settings)
-    env = small_game(*settings, "multiprocessing.schedule=lockstep", "multiprocessing.num_workers=2")
-    assert alone.agents[0].model.online_block.values.is_cuda
-    assert outcome(env, env.run_experiment_mp) == outcome(alone, alone.run_experiment)

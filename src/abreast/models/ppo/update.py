@@ -1,6 +1,7 @@
 """PPO: how it chooses and what it descends."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,11 +74,15 @@ class PPO(NetworkModel):
         return {**super().counters(), "rows_learned_from": self._learned.tolist()}
 
     def set_counters(self, counters: dict[str, Any]) -> None:
-        """Go on counting from there. A file may come from a run with other lanes, or without the rows it counted."""
         super().set_counters(counters)
+        self._learned = np.array(counters["rows_learned_from"], dtype=np.int64)
+
+    def load(self, path: Path) -> None:
+        """Take over what a file holds, but for rows: those it counted, in perhaps other lanes, are not in this memory."""
+        super().load(path)
         written = self.memory.written
-        learned = np.array(counters.get("rows_learned_from", written))
-        self._learned[:] = np.minimum(learned, written) if learned.shape == written.shape else written
+        fits = self._learned.shape == written.shape
+        self._learned = np.minimum(self._learned, written) if fits else written.copy()
 
     def train_step(self) -> float | None:
         rows = self._new_rows()

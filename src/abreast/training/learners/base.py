@@ -30,8 +30,8 @@ class Learners(Protocol):
     def acting_version(self) -> int | None:
         """Which published version a pass that begins now plays with; None: the newest."""
 
-    def submit(self, number: int, updates: int) -> None:
-        """Begin round `number`: so many updates of each agent, from everything remembered so far."""
+    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
+        """Begin round `number`: so many updates of each agent, from the rows written so far (per agent and lane)."""
 
     def finish(self, number: int) -> list[RoundResult]:
         """Wait for a round; from then on the models choose with what it learned."""

@@ -1,6 +1,7 @@
 """Learners in workers that wait for nothing: they train on what is there, and a pass plays with the newest weights."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from abreast.processes.team import Answered
@@ -33,7 +34,7 @@ class FreeLearners(HostedLearners):
         order = TrainFreely(self._config.publish_interval, self._config.max_updates_per_step)
         self._team.submit(worker, ORDER, order)
 
-    def submit(self, number: int, updates: int) -> None:
+    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         """They do not have to be told."""
 
     def finish(self, number: int) -> list[RoundResult]:

@@ -18,11 +18,11 @@ class InlineLearners:
 
     def __init__(self, models: Sequence[BaseModel], slack: int = 0) -> None:
         self._models = dict(enumerate(models))
-        self._orders: dict[int, tuple[int, list[list[int]]]] = {}
+        self._orders: dict[int, tuple[int, Sequence[list[int]]]] = {}
         self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
 
-    def submit(self, number: int, updates: int) -> None:
-        self._orders[number] = (updates, [model.memory.written.tolist() for model in self._models.values()])
+    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
+        self._orders[number] = updates, written
 
     def finish(self, number: int) -> list[RoundResult]:
         updates, written = self._orders.pop(number)

@@ -5,7 +5,7 @@ done again but reported from there.
 """
 
 import time
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -63,7 +63,7 @@ class Train(NamedTuple):
     """An order: train on the rows written so far (per agent and lane) and no later ones."""
 
     updates: int
-    written: dict[int, list[int]]
+    written: Sequence[list[int]]
 
 
 class Trained(NamedTuple):

@@ -1,5 +1,6 @@
 """Learners in workers that train in rounds: each looks at the rows that were there when it was ordered."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from abreast.processes.team import Answered, Event
@@ -27,8 +28,7 @@ class RoundLearners(HostedLearners):
     def acting_version(self) -> int:
         return self._finished
 
-    def submit(self, number: int, updates: int) -> None:
-        written = {agent: model.memory.written.tolist() for agent, model in enumerate(self._models)}
+    def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         self._orders[number], self._answers[number] = Train(updates, written), {}
         for worker, agents in enumerate(self._agents_of):
             if agents:

@@ -1,4 +1,4 @@
-"""The parent's end of a line: whole messages in order, and no waiting."""
+"""The parent's end of a pipe: whole messages in order, and no waiting."""
 
 import multiprocessing
 import threading
@@ -7,64 +7,64 @@ from multiprocessing.connection import wait
 
 import pytest
 
-from abreast.processes.line import Line
+from abreast.processes.channel import PipeChannel
 
 
 @pytest.fixture
 def ends():
     ours, theirs = multiprocessing.Pipe()
-    line = Line(ours)
-    yield line, theirs
-    line.close()
+    channel = PipeChannel(ours)
+    yield channel, theirs
+    channel.close()
     theirs.close()
 
 
-def all_of(line, count):
-    said = []
-    while len(said) < count:
-        assert wait([line.fileno()], 10)
-        said += line.receive()
-    return said
+def all_of(channel, count):
+    received = []
+    while len(received) < count:
+        assert wait([channel.fileno()], 10)
+        received += channel.receive()
+    return received
 
 
 def test_messages_come_whole_and_in_order_whatever_their_length(ends):
-    line, theirs = ends
+    channel, theirs = ends
     messages = ["short", "x" * 3_000_000, 7, b"", ["y" * 100_000] * 3]
     thread = threading.Thread(target=lambda: [theirs.send(message) for message in messages])
     thread.start()
-    assert all_of(line, len(messages)) == messages
+    assert all_of(channel, len(messages)) == messages
     thread.join()
 
 
 def test_half_a_message_is_kept_until_the_rest_is_there(ends):
-    line, theirs = ends
-    assert line.receive() == []
+    channel, theirs = ends
+    assert channel.receive() == []
     big = "z" * 50_000_000
     thread = threading.Thread(target=theirs.send, args=(big,))
     thread.start()
     time.sleep(0.1)
-    assert line.receive() == []
-    assert all_of(line, 1) == [big]
+    assert channel.receive() == []
+    assert all_of(channel, 1) == [big]
     thread.join()
 
 
-def test_nobody_waits_for_one_who_does_not_read(ends):
-    line, theirs = ends
+def test_sending_does_not_wait_for_a_child_that_does_not_read(ends):
+    channel, theirs = ends
     started = time.monotonic()
     messages = ["x" * 5_000_000, *range(100), "y" * 5_000_000, "last"]
     for message in messages:
-        line.send(message)
+        channel.send(message)
     assert time.monotonic() - started < 5
     assert [theirs.recv() for _ in messages] == messages
 
 
-def test_the_end_comes_after_the_last_words(ends):
-    line, theirs = ends
-    theirs.send("last words")
+def test_the_end_comes_after_the_last_message(ends):
+    channel, theirs = ends
+    theirs.send("last message")
     theirs.close()
-    assert line.receive() == ["last words"]
+    assert channel.receive() == ["last message"]
     with pytest.raises(EOFError):
-        line.receive()
+        channel.receive()
     with pytest.raises(OSError):
         for _ in range(3):
-            line.send("is anybody there?")
+            channel.send("too late")

@@ -1,0 +1,89 @@
+"""A game that is no gridworld: two players choose at once, and a matrix says what each gets. The test of `Playable`."""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from abreast.models import algorithm
+from abreast.models.base import PlainObservation
+from abreast.state import State
+from abreast.training import Experiment, parse_config
+from abreast.worlds.playable import Decision, Late, Outcome, Played
+
+PAYOFFS = np.array([[(3.0, 3.0), (0.0, 5.0)], [(5.0, 0.0), (1.0, 1.0)]])  # cooperate, defect
+
+
+class PrisonersDilemma:
+    """Each player sees what both did last. The last turn pays both a bonus, which comes late."""
+
+    def __init__(self, config):
+        self.turn_limit, self.seed, self.turns = config.experiment.max_turns, config.experiment.seed, 0
+        kind, seen = algorithm(config.model.algorithm), PlainObservation((4,), np.uint8, 1.0)
+        seeds = [np.random.SeedSequence(self.seed, spawn_key=(1, number)) for number in range(2)]
+        lanes = config.multiprocessing.lanes
+        self.players = [SimpleNamespace(model=kind(seen, 2, config.model, seed, lanes)) for seed in seeds]
+        self.first_lane, self.lanes_each = 0, config.multiprocessing.num_envs
+        self.rng = np.random.default_rng(self.seed)
+
+    def become_actor(self, number):
+        self.first_lane, self.rng = number * self.lanes_each, np.random.default_rng([self.seed, number])
+        for index, player in enumerate(self.players):
+            player.model.choose_from(np.random.SeedSequence(self.seed, spawn_key=(2, index, number)))
+
+    def reset(self, lanes):
+        self.lanes, self.turns = list(range(self.first_lane, self.first_lane + lanes)), 0
+        self.seen = [self.rng.integers(0, 2, 4).astype(np.uint8) for _ in self.lanes]
+        self.scores = np.zeros((lanes, 2))
+
+    def decisions(self):
+        return [Decision(agent, self.lanes, self.seen) for agent in range(2)] if self.turns < self.turn_limit else ()
+
+    def step(self, actions):
+        self.turns += 1
+        rewards = np.array([PAYOFFS[one, two] for one, two in zip(*actions, strict=True)])
+        self.scores += rewards
+        self.seen = [np.array([one, 1 - one, two, 1 - two], np.uint8) for one, two in zip(*actions, strict=True)]
+        return [Outcome(rewards[:, agent].tolist(), [False] * len(self.lanes)) for agent in range(2)], ()
+
+    def finish(self):
+        self.scores += 0.5
+        played = [Played(self.turns, scores.tolist()) for scores in self.scores]
+        return played, [Late(agent, lane, 0.5, terminated=True) for agent in range(2) for lane in self.lanes]
+
+    def picture(self):
+        return None
+
+    def state(self):
+        return State({"stream": self.rng.bit_generator.state})
+
+    def set_state(self, state):
+        self.rng.bit_generator.state = state.facts["stream"]
+
+
+def build(**settings):
+    """An experiment with it; `settings` are those of the section multiprocessing."""
+    config = parse_config(
+        {
+            "experiment": {"epochs": 24, "max_turns": 8, "num_agents": 2},
+            "model": {
+                "algorithm": settings.pop("algorithm", "dqn"),
+                "hidden_size": 16,
+                "batch_size": 8,
+                "n_frames": 1,
+                "learning_rate": 0.01,
+                "gamma": settings.pop("gamma", 0.9),
+            },
+            "multiprocessing": settings,
+        }
+    )
+    return Experiment(PrisonersDilemma(config), config, Factory({**settings, "algorithm": config.model.algorithm}))
+
+
+class Factory:
+    """Builds it again, in another process too."""
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def __call__(self):
+        return build(**self.settings)

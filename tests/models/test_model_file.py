@@ -1,0 +1,61 @@
+"""Model files: everything is in them, and files of before are still read."""
+
+import json
+
+import numpy as np
+import pytest
+import safetensors
+import safetensors.numpy
+import torch
+
+from fakes import live, make_model
+
+
+@pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
+def test_random_streams_and_counters_are_kept(name, tmp_path):
+    """Loaded into a fresh model, with the same rows, it chooses and learns on bit for bit."""
+    model, other = make_model(name), make_model(name, seed=5)
+    live(model, epochs=3)
+    model.train_step()
+    model.epsilon = 0.25
+    model.save(tmp_path / "m.safetensors")
+    other.memory.set_state(model.memory.state())
+    other.load(tmp_path / "m.safetensors")
+    assert live(model, seed=3) == live(other, seed=3)
+    assert [model.train_step() for _ in range(2)] == [other.train_step() for _ in range(2)]
+    assert (other.epsilon, other.updates) == (model.epsilon, model.updates)
+
+
+def in_format_1(path):
+    """The file as version 0.1 wrote it: blocks, epsilon, two counters."""
+    with safetensors.safe_open(str(path), framework="numpy") as file:
+        about = json.loads(file.metadata()["abreast"])
+        arrays = {name: file.get_tensor(name) for name in file.keys() if not name.endswith("generator")}  # noqa: SIM118
+    counters = {key: about["learning"][key] for key in ("updates", "gradient_steps")}
+    old = {"format": 1, "algorithm": about["algorithm"], "epsilon": about["acting"]["epsilon"], **counters}
+    path.write_bytes(safetensors.numpy.save(arrays, metadata={"abreast": json.dumps(old)}))
+
+
+@pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
+def test_files_of_format_1_are_read(name, tmp_path):
+    model, other = make_model(name), make_model(name, seed=5)
+    live(model, epochs=3)
+    model.train_step()
+    model.save(tmp_path / "m.safetensors")
+    in_format_1(tmp_path / "m.safetensors")
+    other.load(tmp_path / "m.safetensors")
+    assert torch.equal(other.online_block.values, model.online_block.values)
+    assert (other.updates, other.optimiser.steps) == (model.updates, model.optimiser.steps)
+    live(other, epochs=3)
+    assert other.train_step() is not None
+
+
+def test_ppo_learns_on_with_other_rows_and_other_lanes_than_the_file_counted(tmp_path):
+    model, other = make_model("ppo"), make_model("ppo", seed=5)
+    live(model, epochs=3)
+    model.train_step()
+    model.save(tmp_path / "m.safetensors")
+    other.load(tmp_path / "m.safetensors")  # its memory is empty
+    live(other)
+    assert other.train_step() is not None, "it waits for rows that were counted in another run"
+    np.testing.assert_array_equal(other.counters()["rows_learned_from"], other.memory.written)

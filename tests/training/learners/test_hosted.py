@@ -1,0 +1,130 @@
+"""Learners in workers: villains are given up alone, users' own models learn the same."""
+
+import os
+
+import numpy as np
+import pytest
+
+import villains
+from abreast.errors import ConfigError, WorkerError
+from abreast.models import BaseModel
+from fakes import small_game, timeless
+
+
+def with_villain(kind, *overrides):
+    env = small_game("model.algorithm=dqn", "experiment.epochs=8", "experiment.num_agents=3", *overrides)
+    agent = env.agents[1]
+    agent.model = kind(agent.observation_spec, 4, env.config.model, env.agent_seed(1))
+    return env
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
+@pytest.mark.parametrize("kind", [villains.RaisesInTraining, villains.KillsItself], ids=lambda kind: kind.__name__)
+@pytest.mark.xdist_group("system")
+def test_a_villain_is_given_up_and_the_others_finish(kind, schedule, caplog):
+    env = with_villain(
+        kind, "multiprocessing.max_restarts=2", "multiprocessing.num_workers=3", f"multiprocessing.schedule={schedule}",
+        "experiment.epochs=400" if schedule == "free" else "experiment.epochs=8", "multiprocessing.publish_interval=1",
+    )  # fmt: skip
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert list(result.given_up) == [1]
+    assert "was restarted 2 times already: given up" in str(result.given_up[1])
+    assert env.agents[0].model.updates > 2 and env.agents[2].model.updates > 2
+    assert env.agents[1].model.updates <= 2
+    if kind is villains.RaisesInTraining:
+        assert "a villain divides by zero" in str(result.given_up[1].__cause__)
+
+
+@pytest.mark.xdist_group("system")
+def test_a_villain_among_others_in_one_process_is_given_up_alone():
+    env = with_villain(
+        villains.RaisesInTraining,
+        "multiprocessing.num_workers=1",
+        "multiprocessing.schedule=lockstep",
+        "multiprocessing.max_restarts=1",
+    )
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert list(result.given_up) == [1]
+    assert [agent.model.updates for agent in env.agents] == [7, 2, 7]
+
+
+@pytest.mark.xdist_group("system")
+def test_a_hanging_villain_shows_where_it_hangs(caplog):
+    env = with_villain(
+        villains.HangsInTraining, "multiprocessing.learner_timeout=0.7", "multiprocessing.max_restarts=0",
+        "multiprocessing.num_workers=3", "multiprocessing.schedule=lockstep",
+    )  # fmt: skip
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert "villains.py" in str(result.given_up[1]) and "train_step" in str(result.given_up[1])
+
+
+@pytest.mark.xdist_group("system")
+def test_when_every_learner_is_given_up_the_run_says_so():
+    env = with_villain(villains.RaisesInTraining, "experiment.num_agents=2", "multiprocessing.max_restarts=0")
+    env.agents[0].model = villains.RaisesInTraining(
+        env.agents[0].observation_spec, 4, env.config.model, env.agent_seed(0)
+    )
+    with pytest.raises(WorkerError, match="every learner has been given up"):
+        env.run_experiment_mp(animate=False, logging=False)
+
+
+# ---- what cannot be pickled
+
+
+@pytest.mark.xdist_group("system")
+def test_worlds_and_agents_with_lambdas_and_open_files_work():
+    env = with_villain(villains.Unpicklable, "multiprocessing.schedule=lockstep")
+    env.world.secret = lambda: None
+    env.agents[0].file = open(os.devnull)  # noqa: SIM115, PTH123
+    env.run_experiment_mp(animate=False, logging=False)
+    assert env.agents[1].model.updates > 2
+
+
+class Tabular(BaseModel):
+    """A foreign model: no network of ours; learns how often it was rewarded."""
+
+    def __init__(self, *args, **kwargs):
+        super().__init__(*args, **kwargs)
+        self.values = np.zeros(self.n_actions)
+
+    def take_action(self, state, lane=0):
+        return int(self.values.argmax()) if self.choosing_rng.random() > 0.3 else int(self.choosing_rng.integers(4))
+
+    def train_step(self):
+        batch = self.memory.sample(8)
+        np.add.at(self.values, batch.actions, batch.rewards)
+        self.updates += 1
+        return float(batch.rewards.mean())
+
+    def save(self, path):
+        """Nothing to keep."""
+
+
+def with_foreign(kind, *overrides):
+    env = small_game("model.algorithm=dqn", *overrides)
+    for index, agent in enumerate(env.agents):
+        agent.model = kind(agent.observation_spec, 4, env.config.model, env.agent_seed(index))
+    return env
+
+
+@pytest.mark.parametrize("workers", ["inline", "threads", "processes"])
+@pytest.mark.xdist_group("system")
+def test_a_foreign_model_learns_elsewhere_with_the_same_result(workers):
+    def result(run_name):
+        env = with_foreign(Tabular, "multiprocessing.schedule=lockstep", f"multiprocessing.workers={workers}")
+        epochs = timeless(getattr(env, run_name)(animate=False, logging=False).epochs)
+        return epochs, [agent.model.values.tolist() for agent in env.agents]
+
+    assert result("run_experiment_mp") == result("run_experiment")
+
+
+def test_a_foreign_model_that_cannot_be_sent_is_refused_before_anything_starts(tmp_path):
+    class Secretive(Tabular):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.secret = lambda: None
+
+    env = with_foreign(Secretive)
+    with pytest.raises(ConfigError, match=r"the model of agent 0 \(Secretive\) cannot be sent to a learner process"):
+        env.run_experiment_mp(output_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,33 @@
+"""Silent faults are named."""
+
+import numpy as np
+import pytest
+
+from fakes import small_game
+
+
+def blind(env):
+    """Nothing reaches the memory of agent 1 but zeros: a buffer that was copied instead of shared."""
+    remember = env.agents[1].model.remember
+    env.agents[1].model.remember = lambda state, *rest: remember(np.zeros_like(state), *rest)
+
+
+def deaf(env):
+    """Agent 1 gets no reward for anything, from a network that says zero to everything."""
+    model = env.agents[1].model
+    for block in model.blocks().values():
+        block.zero_()
+    remember = model.remember
+    model.remember = lambda state, action, reward, *rest: remember(state, action, 0.0, *rest)
+
+
+@pytest.mark.parametrize("workers", ["inline", "threads"])
+@pytest.mark.parametrize(
+    ("harm", "says"), [(blind, "states in its memory are all zero"), (deaf, "its gradient is zero")]
+)
+def test_silent_faults_are_named_once_and_only_where_they_are(harm, says, workers, caplog):
+    env = small_game("model.algorithm=dqn", "experiment.epochs=15", f"multiprocessing.workers={workers}")
+    harm(env)
+    env.run_experiment_mp(animate=False, logging=False)
+    assert caplog.text.count(says) == 1 and "agent 1, epoch" in caplog.text
+    assert "agent 0, epoch" not in caplog.text

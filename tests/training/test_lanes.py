@@ -1,0 +1,117 @@
+"""Lanes of a gridworld: the same as turns taken one by one, also for agents with a turn of their own."""
+
+import pytest
+
+from abreast.agents import Agent
+from abreast.games.treasurehunt.agents import TreasurehuntAgent
+from abreast.training.actors.base import models_of
+from abreast.training.collect import collect_pass
+from fakes import small_game
+
+
+def lived(env, play):
+    """What every agent remembers after an epoch."""
+    play(env)
+    return [agent.model.memory.trajectory(0, 0) for agent in env.agents]
+
+
+def turn_by_turn(env):
+    env.reset()
+    for model in models_of(env.game):
+        model.start_epoch_action(epoch=0)
+    while env.is_playing:
+        env.take_turn()
+
+
+def equal(one, two):
+    return all(
+        mine.states.tobytes() == theirs.states.tobytes()
+        and mine.actions.tolist() == theirs.actions.tolist()
+        and mine.rewards.tolist() == theirs.rewards.tolist()
+        for mine, theirs in zip(one, two, strict=True)
+    )
+
+
+@pytest.mark.parametrize("order", ["sequential", "simultaneous"])
+@pytest.mark.parametrize("game", ["treasurehunt", "tag", "cleanup", "staghunt"])
+def test_a_lane_is_a_loop_of_turns(game, order):
+    envs = [small_game("model.algorithm=dqn", f"experiment.turn_order={order}", game=game) for _ in range(2)]
+    assert equal(lived(envs[0], turn_by_turn), lived(envs[1], lambda env: collect_pass(env.game, 0)))
+
+
+class Stubborn(TreasurehuntAgent):
+    """Chooses for itself."""
+
+    kind = "TreasurehuntAgent"
+
+    def get_action(self, state):
+        return 1
+
+
+class Twofold(TreasurehuntAgent):
+    """Takes two steps a turn."""
+
+    kind = "TreasurehuntAgent"
+
+    def transition(self, world):
+        Agent.transition(self, world)
+        Agent.transition(self, world)
+
+
+class Forgetful(TreasurehuntAgent):
+    """Remembers only rewards."""
+
+    kind = "TreasurehuntAgent"
+
+    def add_memory(self, state, action, reward, done):
+        super().add_memory(state, 0, reward, done)
+
+
+@pytest.mark.parametrize("order", ["sequential", "simultaneous"])
+@pytest.mark.parametrize("kind", [Stubborn, Twofold, Forgetful])
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_an_agent_with_a_turn_of_its_own_takes_it_in_every_lane(kind, order, lanes):
+    env = small_game(
+        "model.algorithm=dqn", f"experiment.turn_order={order}", f"multiprocessing.num_envs={lanes}", "experiment.epochs=4"
+    )  # fmt: skip
+    for lane in env.lanes:
+        lane.agents[0].__class__ = kind
+    env.run_experiment(animate=False, logging=False)
+    own, other = (agent.model.memory for agent in env.agents)
+    steps = 2 if kind is Twofold and order == "sequential" else 1
+    assert own.written.tolist() == [40 // lanes * steps] * lanes
+    assert other.written.tolist() == [40 // lanes] * lanes
+    if kind is not Twofold:
+        expected = {1} if kind is Stubborn else {0}
+        assert {int(action) for lane in range(lanes) for action in own.trajectory(lane, 0).actions} == expected
+
+
+def test_a_part_of_a_turn_replaced_on_one_agent_counts_too():
+    env = small_game("model.algorithm=dqn")
+    env.agents[0].get_action = lambda state: 3
+    env.run_experiment(animate=False, logging=False)
+    assert set(env.agents[0].model.memory.trajectory(0, 0).actions.tolist()) == {3}
+
+
+def test_the_camera_sees_each_turn_of_the_first_lane_once_and_its_end():
+    env = small_game("multiprocessing.num_envs=2", "model.algorithm=random")
+    turns = []
+    transition = env.world.transition
+
+    def until_turn_4():
+        transition()
+        env.world.is_done = env.turn == 4
+
+    env.world.transition = until_turn_4
+    collect_pass(env.game, 0, 2, on_turn=lambda: turns.append(env.turn))
+    assert turns == [0, 1, 2, 3, 4]
+    assert env.lanes[1].turn == 10
+
+
+def test_every_decision_in_whatever_lane_is_a_sign_of_life():
+    """An actor whose first lane ends early used to fall silent while it played on in the others."""
+    env = small_game("multiprocessing.num_envs=2", "model.algorithm=random")
+    env.world.transition = lambda: setattr(env.world, "is_done", True)
+    beats = []
+    collect_pass(env.game, 0, 2, beat=lambda: beats.append(env.lanes[1].turn))
+    assert {*beats} == set(range(1, 11))
