@@ -1,0 +1,126 @@
+"""Faults that the first version of the actor–learner system had; each of these tests failed on it.
+
+(a), rows paired with successors of another lap: tests/replay/test_shared.py. These use public names only.
+"""
+
+import multiprocessing
+import os
+import shutil
+import signal
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from abreast.games import find_game
+from abreast.models import DQN
+
+SMALL = ["experiment.max_turns=10", "experiment.num_agents=2", "model.hidden_size=16", "model.batch_size=16",
+         "model.n_frames=2", "model.algorithm=dqn"]  # fmt: skip
+
+
+def build(*overrides):
+    game = find_game("treasurehunt")
+    return game.build(game.configure(None, [*SMALL, *overrides]))
+
+
+class Uneven:
+    """Builds environments for other actors whose first lane ends at once, and whose second takes its time."""
+
+    def __call__(self):
+        env = build(*UNEVEN)
+        first, second = env.lanes
+        first.world.transition = lambda: setattr(first.world, "is_done", True)
+        second.world.transition = lambda: time.sleep(0.15)
+        return env
+
+
+UNEVEN = (
+    "experiment.epochs=4",
+    "multiprocessing.num_envs=2",
+    "multiprocessing.num_actors=2",
+    "multiprocessing.actor_timeout=0.8",
+)
+
+
+@pytest.mark.xdist_group("system")
+def test_b_an_actor_that_plays_on_in_its_second_lane_is_not_silent(caplog):
+    env = build(*UNEVEN, "multiprocessing.max_restarts=0")
+    env.factory = Uneven()
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert len(result.epochs) == 4 and result.epochs[-1]["time"]["actor_restarts"] == 0
+
+
+def deaths_of(pid):
+    """Where the learners of a process leave a mark when they die. (Children do not see variables set after the first.)"""
+    return Path(tempfile.gettempdir(), f"abreast-deaths-{pid}")
+
+
+class DiesNowAndThen(DQN):
+    """Its process is killed before every third update, once each."""
+
+    def train_step(self):
+        flag = deaths_of(multiprocessing.parent_process().pid) / str(self.updates)
+        if self.updates % 3 == 2 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().train_step()
+
+
+@pytest.mark.xdist_group("system")
+def test_c_a_learner_that_makes_progress_between_its_deaths_is_not_given_up():
+    deaths = deaths_of(os.getpid())
+    shutil.rmtree(deaths, ignore_errors=True)
+    deaths.mkdir()
+    env = build(
+        "experiment.epochs=20",
+        "experiment.num_agents=1",
+        "multiprocessing.max_restarts=2",
+        "multiprocessing.schedule=lockstep",
+    )
+    agent = env.agents[0]
+    agent.model = DiesNowAndThen(agent.observation_spec, 4, env.config.model, env.agent_seed(0))
+    result = env.run_experiment_mp(animate=False, logging=False)
+    restarts = [epoch["time"]["restarts"] for epoch in result.epochs]
+    assert not result.given_up and agent.model.updates == 19
+    assert restarts == sorted(restarts) and restarts[-1] == len(list(deaths.iterdir())) >= 5
+    shutil.rmtree(deaths)
+
+
+class HangsOnce(DQN):
+    """In its third update one instance waits for a signal, in the middle of its work."""
+
+    released = threading.Event()
+    waiting = threading.Event()
+    went_on = threading.Event()
+
+    def train_step(self):
+        if self.updates == 2 and not self.waiting.is_set():
+            self.waiting.set()
+            self.released.wait(60)
+            loss = super().train_step()
+            self.went_on.set()
+            return loss
+        return super().train_step()
+
+
+class Releases:
+    """A logger that lets the hanging thread go on when the last round is finished."""
+
+    def record_epoch(self, epoch, *rest, **more):
+        if epoch == 29:
+            HangsOnce.released.set()
+            assert HangsOnce.went_on.wait(30)
+            time.sleep(0.2)  # it would publish now
+
+
+@pytest.mark.xdist_group("system")
+def test_d_a_learner_thread_that_was_replaced_publishes_nothing_any_more(tmp_path):
+    settings = ("experiment.epochs=30", "experiment.num_agents=1", "multiprocessing.schedule=lockstep")
+    env = build(*settings, "multiprocessing.workers=threads", "multiprocessing.learner_timeout=0.5")
+    agent = env.agents[0]
+    agent.model = HangsOnce(agent.observation_spec, 4, env.config.model, env.agent_seed(0))
+    env.run_experiment_mp(animate=False, logger=Releases(), output_dir=tmp_path / "run")
+    assert agent.model.updates == 29, "the state of a thread that was replaced at its third update was taken over"
