@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from abreast.errors import ReplayError
-from abreast.processes.process import ProcessBackend  # noqa: F401 (pickling blocks needs a process being started)
 from abreast.replay import Buffer, SharedReplayBuffer
 
 
