@@ -21,7 +21,7 @@ class Opaque(NamedTuple):
 
 
 class State(NamedTuple):
-    """Facts and arrays. The arrays may be views of what they describe: whoever keeps a state copies it."""
+    """Facts and arrays. The arrays may be views of what they describe: a receiver that keeps a state copies it."""
 
     facts: dict[str, Any] = {}  # noqa: RUF012 (never changed)
     arrays: dict[str, NDArray[Any]] = {}  # noqa: RUF012

@@ -36,7 +36,7 @@ def test_trajectory_boundary_clear_and_empty_copy():
     assert (twin.n_frames, twin.n_step, twin.gamma, twin.lanes, twin.capacity) == (2, 3, 0.5, 1, 30)
     buffer.clear()
     buffer.add(np.ones(1), 0, 0.0, False, x=0.0)
-    assert buffer.trajectory(0, 0).states[0, 0, 0] == 0 and buffer._ring.fields["age"][0, 0] == 0
+    assert buffer.trajectory(0, 0).states[0, 0, 0] == 0 and buffer.ring.fields["age"][0, 0] == 0
 
 
 def test_value_weights_leave_out_rows_without_an_outcome():

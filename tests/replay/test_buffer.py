@@ -144,7 +144,7 @@ def test_storage_keeps_the_observations_own_type():
 
 
 def test_unwritten_rows_shout():
-    assert np.isnan(Buffer(8, (2,), extras={"log_chance": np.float32})._ring.fields["rewards"]).all()
+    assert np.isnan(Buffer(8, (2,), extras={"log_chance": np.float32}).ring.fields["rewards"]).all()
 
 
 def test_extras_travel_with_their_rows_and_are_neither_forgotten_nor_invented():

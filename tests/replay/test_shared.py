@@ -32,7 +32,7 @@ def test_another_handle_on_the_same_block_sees_the_same_rows():
     fill(other, 5, start=20)
     assert buffer.trajectory(0, 18).actions.tolist() == [18, 19, 20, 21, 22, 23, 24]
     state = buffer.__getstate__()
-    assert "_ring" not in state and state["block"] is buffer.block  # what is pickled is the way to the memory
+    assert "ring" not in state and state["block"] is buffer.block  # what is pickled is the way to the memory
 
 
 def test_a_private_buffer_pickles_with_its_rows():
@@ -51,7 +51,7 @@ class WritesMeanwhile:
     def integers(self, *arguments, **options):
         if self._left:
             self._left -= 1
-            fill(self._buffer, self._rows, int(self._buffer._ring.written()[0]))
+            fill(self._buffer, self._rows, int(self._buffer.ring.written()[0]))
         return self._rng.integers(*arguments, **options)
 
 

@@ -46,7 +46,7 @@ def test_agents_learn_from_their_own_memory_alone():
         env = small_game("model.algorithm=dqn")
         env.run_experiment(animate=False, logging=False)
         if spoil:
-            env.agents[1].model.memory._ring.fields["rewards"][:] = 1e3
+            env.agents[1].model.memory.ring.fields["rewards"][:] = 1e3
         env.agents[0].model.train_step()
         env.agents[1].model.train_step()
         return env.agents[0].model.online_block.values.detach()
@@ -267,7 +267,7 @@ def test_an_interrupted_epoch_does_not_run_into_the_next_one():
     env.world.transition = transition
     env.run_experiment(animate=False, logging=False)
     memory = env.agents[0].model.memory
-    assert memory._ring.fields["age"][0, :13].tolist() == [0, 1, 2, *range(10)]
+    assert memory.ring.fields["age"][0, :13].tolist() == [0, 1, 2, *range(10)]
 
 
 def test_a_run_that_diverges_says_so_and_keeps_valid_metrics(tmp_path):

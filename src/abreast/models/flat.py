@@ -1,6 +1,6 @@
 """All parameters of a network in one block of memory.
 
-One block makes the operations on whole networks single calls: copying weights to the one who acts, blending them into a
+One block makes the operations on whole networks single calls: copying weights to the actor, blending them into a
 target, the norm of the gradient, a step of Adam. Each tensor starts at a multiple of 64 bytes, because the rounding of a
 matrix product depends on how its operands are aligned, and results must not.
 """

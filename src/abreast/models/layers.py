@@ -37,7 +37,7 @@ class Linear(nn.Module):
 class NoisyLinear(nn.Module):
     """A linear layer with independent Gaussian noise of learned size on every weight, for exploration.
 
-    Noise is drawn by `draw_noise`, not by `forward`: whoever uses the layer decides how long one draw lasts. (A draw for
+    Noise is drawn by `draw_noise`, not by `forward`: the caller decides how long one draw lasts. (A draw for
     a 250x250 layer takes 0.2 ms; one in every forward pass was two thirds of the time of an action.)
     """
 

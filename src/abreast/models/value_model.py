@@ -57,7 +57,7 @@ class ValueModel(NetworkModel):
 
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
         random = self._random_choices(len(lanes))
-        if None not in random:  # nobody asks the network
+        if None not in random:  # the network is not needed
             return random  # type: ignore[return-value]
         with torch.inference_mode():
             return _filled(random, self.evaluate(frames))

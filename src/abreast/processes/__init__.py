@@ -1,1 +1,1 @@
-"""Processes: shared memory, one-writer rings, newest-value slots, workers and their supervisor. No torch, no learning."""
+"""Processes: shared memory, one-writer rings, newest-value slots, children and teams of them. No torch, no learning."""

@@ -109,7 +109,7 @@ class Child(Protocol):
     def sign_of_life(self) -> SignOfLife: ...
 
     def cause_of_death(self) -> str:
-        """What ended the child, in words."""
+        """Why the child ended, as part of a sentence."""
 
     def stack(self) -> str:
         """Where the child is now, if it can tell; for one that has stopped answering."""

@@ -5,8 +5,8 @@
 
 One slot holds the newest value, one may be held by each reader, one is free: so a publish never waits. The two
 modes differ in how a value is read: `snapshot` copies it and looks afterwards whether it was whole; `double_buffer` pins
-its slot, which the writer then leaves alone, and reads in place. Nobody takes a lock, so nobody who is killed can hold one:
-half a value written by a writer that died is never the newest.
+its slot, which the writer then leaves alone, and reads in place. There are no locks, so a process that is
+killed cannot hold one: half a value written by a writer that died is never the newest.
 """
 
 from typing import Any, Literal, NamedTuple

@@ -29,7 +29,7 @@ def fence() -> None:
 
     A lock taken and given back is an acquire followed by a release. Once is not enough on ARM64 (what comes before may
     sink into it, what comes after may rise into it); twice puts a release before an acquire, which no access passes.
-    The lock belongs to this process alone, so nobody who is killed can leave it locked. Costs 0.15 µs.
+    The lock belongs to this process alone, so a process that is killed cannot leave it locked for others. Costs 0.15 µs.
     """
     with _fence:
         pass

@@ -31,11 +31,11 @@ class Ring:
         self.lanes, self.rows = next(iter(self.fields.values())).shape[:2]
 
     def start(self, written: NDArray[np.int64] | int = 0) -> None:
-        """Begin, or begin again, with this many rows in each lane; for the writer, while nobody reads."""
+        """Begin, or begin again, with this many rows in each lane; for the writer, while there are no readers."""
         self._cursors[:] = written
 
     def rewind(self, lane: int, written: int) -> None:
-        """Go on with this row of a lane; for the writer, while nobody reads the rows from there on."""
+        """Go on with this row of a lane; for the writer, while no reader looks at the rows from there on."""
         self._cursors[lane] = written
 
     def write(self, lane: int, row: Mapping[str, Any]) -> None:

@@ -217,12 +217,12 @@ class Team:
                 except WorkerError as error:
                     died = Died(number, str(error), NOWHERE, False, (), error)
                     events.append(self._replace_later(died, was_starting=True))
-        heard = {key.data for key, _ in self._selector.select(0.0)}
-        if None in heard:
-            heard.discard(None)
+        ready = {key.data for key, _ in self._selector.select(0.0)}
+        if None in ready:
+            ready.discard(None)
             self._alarm.reset()
-        for number in sorted(heard | self._without_fds):
-            self._hear(number, events)
+        for number in sorted(ready | self._without_fds):
+            self._receive(number, events)
         if not events or now - self._looked >= self._look_s:
             self._looked = now
             for number, worker in enumerate(self._workers):
@@ -279,7 +279,7 @@ class Team:
             with suppress(OSError):
                 child.send(message)
 
-    def _hear(self, number: int, events: list[Event]) -> None:
+    def _receive(self, number: int, events: list[Event]) -> None:
         """Take in the messages of a worker, then its end, if it has ended."""
         worker = self._workers[number]
         child = worker.child

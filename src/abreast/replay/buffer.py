@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -24,38 +24,10 @@ from abreast.errors import ReplayError, StateError
 from abreast.files import write_whole
 from abreast.processes.memory import fence, poison
 from abreast.processes.ring import Ring, ring_layout
+from abreast.replay.batch import Batch, Trajectory
 from abreast.state import State, fit
 
 Rows = NDArray[np.int64]
-
-
-class Batch(NamedTuple):
-    """What an off-policy update needs. `target = rewards + discounts * value(next_states)`, where `valid`."""
-
-    states: NDArray[Any]
-    """(B, T, …) stacked frames, oldest first; frames before the start of the episode are zero."""
-    actions: NDArray[np.int64]
-    rewards: NDArray[np.float32]
-    """True n-step returns: discounted sums of the next rewards, up to n of them, fewer where the episode ends."""
-    next_states: NDArray[Any]
-    """(B, T, …) the state to bootstrap from."""
-    discounts: NDArray[np.float32]
-    """Discount per sample to the power of the steps summed; 0 where the episode ended for good."""
-    valid: NDArray[np.bool_]
-    """False where a row has no successor (its episode was cut, or it is the newest): leave it out of the loss."""
-
-
-class Trajectory(NamedTuple):
-    """Consecutive rows of one lane, for on-policy updates."""
-
-    states: NDArray[Any]
-    actions: NDArray[np.int64]
-    rewards: NDArray[np.float32]
-    dones: NDArray[np.bool_]
-    """The episode ended for good after this row."""
-    valid: NDArray[np.bool_]
-    """The row is `done`, or the next row goes on from it."""
-    extras: dict[str, NDArray[Any]]
 
 
 class Buffer:
@@ -108,7 +80,7 @@ class Buffer:
         }
 
     @cached_property
-    def _ring(self) -> Ring:
+    def ring(self) -> Ring:
         """Made when it is first used: a buffer whose rows lie elsewhere (`use`) never makes one."""
         return self.make_ring(self.slack)
 
@@ -125,22 +97,20 @@ class Buffer:
         ring.start()
         return ring
 
-    def use(self, ring: Ring) -> Ring:
-        """Keep rows in this ring from now on; returns the one before."""
-        before, self._ring = self._ring, ring
+    def use(self, ring: Ring | None) -> Ring | None:
+        """Keep rows in this ring from now on (None: in one made when it is needed); returns the one before, if any.
+
+        For a time between episodes: none is open in the other ring.
+        """
+        before: Ring | None = self.__dict__.pop("ring", None)
+        self._age[:] = 0
+        if ring is not None:
+            self.ring = ring
         return before
-
-    def attach(self, ring: Ring) -> None:
-        """As `use`, for a buffer that has no rows yet: no ring of its own is made for nothing."""
-        self._ring = ring
-
-    def share_rows(self, other: "Buffer") -> None:
-        """Keep rows where another buffer keeps them, in lanes that it does not write."""
-        self._ring = other._ring
 
     def move_rows(self, ring: Ring) -> Ring:
         """As `use`, with the newest rows taken along."""
-        before = self.use(ring)
+        before, self.ring = self.ring, ring
         ends = before.written()
         for lane, end in enumerate(ends.tolist()):
             rows = np.arange(max(0, end - min(ring.rows, before.rows)), end)
@@ -157,7 +127,7 @@ class Buffer:
             raise ReplayError(f"a row came with extras {sorted(extras)}, expected {sorted(self.extras_dtypes)}.")
         age = self._age[lane]
         row = {"states": state, "actions": action, "rewards": reward, "dones": done, "last": done, "age": age, **extras}
-        self._ring.write(lane, row)
+        self.ring.write(lane, row)
         self._age[lane] = 0 if done else age + 1
 
     def end_episode(self, lane: int = 0, done: bool = False) -> None:
@@ -167,26 +137,26 @@ class Buffer:
         self._age[lane] = 0
 
     def cut(self, lane: int, done: bool = False) -> None:
-        """The newest row of this lane, whoever wrote it, is the last of its episode."""
-        at = lane, (int(self._ring.written()[lane]) - 1) % self._ring.rows
+        """The newest row of this lane is the last of its episode, also if another process wrote it."""
+        at = lane, (int(self.ring.written()[lane]) - 1) % self.ring.rows
         # Readers may see the row already, but not a next one, so they take its episode for unfinished until then.
-        self._ring.fields["dones"][at] = done
-        self._ring.fields["last"][at] = True
+        self.ring.fields["dones"][at] = done
+        self.ring.fields["last"][at] = True
 
     def amend(self, lane: int, reward: float) -> None:
         """Add a reward that came late to the newest row. Readers use a row only once it is followed or done."""
-        self._ring.fields["rewards"][lane, (int(self._ring.written()[lane]) - 1) % self._ring.rows] += reward
+        self.ring.fields["rewards"][lane, (int(self.ring.written()[lane]) - 1) % self.ring.rows] += reward
 
     def rewind(self, lane: int, written: int) -> None:
-        """Forget the newest rows of a lane, down to this many ever written; while nobody looks at them."""
-        self._ring.rewind(lane, written)
+        """Forget the newest rows of a lane, down to this many ever written; while no reader looks at them."""
+        self.ring.rewind(lane, written)
         self._age[lane] = 0
 
     def clear(self) -> None:
         """Forget everything."""
-        for array in self._ring.fields.values():
+        for array in self.ring.fields.values():
             poison(array)
-        self._ring.start()
+        self.ring.start()
         self._age[:] = 0
 
     # ---- reading
@@ -194,7 +164,7 @@ class Buffer:
     @property
     def written(self) -> NDArray[np.int64]:
         """Rows ever written, per lane, as far as this buffer looks."""
-        return self._ring.written() if self._window_end is None else self._window_end
+        return self.ring.written() if self._window_end is None else self._window_end
 
     def fix_window(self, written: Sequence[int] | None) -> None:
         """Look no further than these many rows per lane, whatever is written meanwhile; None: at everything again."""
@@ -229,10 +199,10 @@ class Buffer:
         while True:
             written = self.written
             end = int(written[lane])
-            oldest = max(0, end - self._ring.rows)
+            oldest = max(0, end - self.ring.rows)
             needed = start
             if oldest <= start < end:  # the first stack reaches back into the rows before it
-                needed -= min(int(self._ring.fields["age"][lane, start % self._ring.rows]), self.n_frames - 1)
+                needed -= min(int(self.ring.fields["age"][lane, start % self.ring.rows]), self.n_frames - 1)
             if needed < oldest:
                 raise ReplayError(
                     f"rows {needed} to {oldest - 1} of lane {lane} are overwritten: a replay of {self.rows_per_lane} rows a"
@@ -244,8 +214,8 @@ class Buffer:
 
     def _trajectory(self, lane: int, row: Rows, written: Rows) -> Trajectory:
         lanes = np.full_like(row, lane)
-        at = (lanes, row % self._ring.rows)
-        fields = self._ring.fields
+        at = (lanes, row % self.ring.rows)
+        fields = self.ring.fields
         return Trajectory(
             states=self._stack(lanes, row),
             actions=fields["actions"][at],
@@ -261,20 +231,20 @@ class Buffer:
         (Costs 4 of the 119 µs of a batch.)
         """
         fence()  # the rows were read before the cursors
-        now = self._ring.written()[lane : lane + len(written)]
-        overtaken = (now > written) & (now - self._ring.rows >= oldest)
+        now = self.ring.written()[lane : lane + len(written)]
+        overtaken = (now > written) & (now - self.ring.rows >= oldest)
         if self._window_end is not None and overtaken.any():
             raise ReplayError(
                 f"rows of a fixed window were overwritten while they were read: {int((now - written).max())} rows came"
-                f" meanwhile, but there is slack for {self._ring.rows - self.rows_per_lane}."
+                f" meanwhile, but there is slack for {self.ring.rows - self.rows_per_lane}."
             )
         return bool(overtaken.any())
 
     def newest_states(self, count: int) -> NDArray[Any]:
         """Single frames of the newest rows, up to `count` of each lane."""
         ends = self.written.tolist()
-        rows = [np.arange(max(0, end - min(count, self.rows_per_lane)), end) % self._ring.rows for end in ends]
-        return np.concatenate([self._ring.fields["states"][lane, at] for lane, at in enumerate(rows)])
+        rows = [np.arange(max(0, end - min(count, self.rows_per_lane)), end) % self.ring.rows for end in ends]
+        return np.concatenate([self.ring.fields["states"][lane, at] for lane, at in enumerate(rows)])
 
     def _window(self, written: Rows) -> tuple[Rows, Rows]:
         """First row number and count of the rows that may be drawn, per lane."""
@@ -283,13 +253,13 @@ class Buffer:
         return first, written - first
 
     def _batch(self, lane: Rows, row: Rows, written: Rows) -> Batch:
-        fields = self._ring.fields
+        fields = self.ring.fields
         rewards = np.zeros(len(row), dtype=np.float64)
         steps = np.zeros(len(row), dtype=np.int64)
         ended = np.zeros(len(row), dtype=np.bool_)
         going = np.ones(len(row), dtype=np.bool_)
         for k in range(self.n_step):
-            at = (lane, (row + k) % self._ring.rows)
+            at = (lane, (row + k) % self.ring.rows)
             going &= self._usable(lane, row + k, written)
             rewards += np.where(going, fields["rewards"][at] * self._discount_K[k], 0.0)
             steps += going
@@ -297,7 +267,7 @@ class Buffer:
             going &= ~ended
         return Batch(
             states=self._stack(lane, row),
-            actions=fields["actions"][lane, row % self._ring.rows],
+            actions=fields["actions"][lane, row % self.ring.rows],
             rewards=rewards.astype(np.float32),
             next_states=self._stack(lane, np.where(ended, row, row + steps)),
             discounts=np.where(ended, 0.0, self._discount_K[steps]).astype(np.float32),
@@ -310,17 +280,17 @@ class Buffer:
         `written` is one look at the cursors for the whole read: a row that was the newest then has no successor, even if
         one, perhaps of another episode, has been written since.
         """
-        at = (lane, row % self._ring.rows)
-        followed = ~self._ring.fields["last"][at] & (row + 1 < written[lane])
-        known: NDArray[np.bool_] = self._ring.fields["dones"][at] | followed
+        at = (lane, row % self.ring.rows)
+        followed = ~self.ring.fields["last"][at] & (row + 1 < written[lane])
+        known: NDArray[np.bool_] = self.ring.fields["dones"][at] | followed
         return known & (row < written[lane])
 
     def _stack(self, lane: Rows, row: Rows) -> NDArray[Any]:
         """The frames of each row and of the rows before it, oldest first; zero before the start of the episode."""
         back = np.arange(self.n_frames - 1, -1, -1)
         wanted = row[:, None] - back
-        frames: NDArray[Any] = self._ring.fields["states"][lane[:, None], wanted % self._ring.rows]
-        missing = back > self._ring.fields["age"][lane, row % self._ring.rows][:, None]
+        frames: NDArray[Any] = self.ring.fields["states"][lane[:, None], wanted % self.ring.rows]
+        missing = back > self.ring.fields["age"][lane, row % self.ring.rows][:, None]
         frames[missing] = 0
         return frames
 
@@ -343,14 +313,14 @@ class Buffer:
 
     def state(self) -> State:
         """Rows, cursors, episodes under way, and where the random stream of sampling is."""
-        arrays = {"written": self._ring.written(), "open": self._age, **self._ring.fields}
+        arrays = {"written": self.ring.written(), "open": self._age, **self.ring.fields}
         return State({"sampling": self.rng.bit_generator.state}, arrays)
 
     def set_state(self, state: State) -> None:
         """Hold what another buffer of the same shape held, and go on as it would."""
-        written = self._ring.written()
-        fit({"written": written, "open": self._age, **self._ring.fields}, state, "the replay")
-        self._ring.start(written)
+        written = self.ring.written()
+        fit({"written": written, "open": self._age, **self.ring.fields}, state, "the replay")
+        self.ring.start(written)
         if "sampling" in state.facts:  # files of before have none
             self.rng.bit_generator.state = state.facts["sampling"]
 

@@ -29,7 +29,7 @@ class SharedReplayBuffer(Buffer):
         self._prefix = prefix
         self.block = block or SharedBlock({prefix + name: what for name, what in self.layout(self.slack).items()})
         if block is None:
-            self._ring.start()
+            self.ring.start()
 
     @classmethod
     def like(cls, buffer: Buffer, slack: int, block: SharedBlock, prefix: str) -> "SharedReplayBuffer":
@@ -37,8 +37,8 @@ class SharedReplayBuffer(Buffer):
         return cls(buffer.capacity, buffer.obs_shape, block=block, prefix=prefix, slack=slack, **buffer.options())
 
     @cached_property
-    def _ring(self) -> Ring:
+    def ring(self) -> Ring:
         return Ring(self.block.part(self._prefix))
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in self.__dict__.items() if name != "_ring"}
+        return {name: value for name, value in self.__dict__.items() if name != "ring"}

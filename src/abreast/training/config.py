@@ -74,7 +74,7 @@ class MPConfig(Section):
     actor_timeout: float = Field(30.0, gt=0)
     """Seconds without a sign of life after which an actor process is killed and restarted."""
     max_restarts: int = Field(3, ge=0)
-    """How often a learner or actor process is restarted before it is given up."""
+    """Restarts of a learner or an actor without progress in between before it is given up."""
 
     @property
     def lanes(self) -> int:

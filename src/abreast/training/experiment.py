@@ -26,7 +26,7 @@ from abreast.worlds.playable import Playable
 
 
 class RunResult(NamedTuple):
-    """What a run came to."""
+    """The result of a run."""
 
     epochs: list[EpochRecord]
     folder: Path | None
@@ -111,14 +111,14 @@ class Experiment:
         own = [model.memory for model in models_of(self.game)]
         rows = num_games * self.config.experiment.max_turns
         memories = [memory.empty_copy(max(rows, memory.capacity)) for memory in own]
-        rings = [memory.use(other.make_ring(0)) for memory, other in zip(own, memories, strict=True)]
+        rings = [memory.use(other.ring) for memory, other in zip(own, memories, strict=True)]
         with compute_threads(self.config.experiment.compute_threads):
             try:
                 for game in range(num_games):
                     collect_pass(self.game, game)
             finally:
-                for memory, other, ring in zip(own, memories, rings, strict=True):
-                    other.attach(memory.use(ring))
+                for memory, ring in zip(own, rings, strict=True):
+                    memory.use(ring)
         if output_dir is not None:
             folder = Path(output_dir) / "memories"
             folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""What a learner knows, published into shared memory: for those who act, and for its own restart.
+"""What a learner knows, published into shared memory: for actors, and for its own restart.
 
 one value of a `Latest`:   │ header (JSON): facts, where each array is │ weights │ target, moments, random streams … │
-                            └──────────────── read by those who act ───────────┘
+                            └──────────────── read by actors ──────────────────┘
                             └────────────── read when a learner starts, and when a run ends ────────────────────────┘
 """
 

@@ -74,7 +74,7 @@ class MARLMultiprocessingSystem:
             raise
 
     def run(self, record: RunRecord | None = None) -> list[EpochRecord]:
-        """Play and learn for `experiment.epochs` epochs; returns what each came to. Without a `record`, writes nothing."""
+        """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `record`, writes nothing."""
         if record is None:
             with RunRecord(self.env, animate=False, logging=False) as record:
                 return self.run(record)

@@ -55,7 +55,7 @@ class Late(NamedTuple):
 
 
 class Played(NamedTuple):
-    """What an epoch, in one lane, came to."""
+    """The result of an epoch in one lane."""
 
     turns: int
     reward_per_agent: list[float]
@@ -84,7 +84,7 @@ class Playable(Protocol):
         """Carry out the actions chosen for the last `decisions`, per decision and lane."""
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        """The epoch is over: what it came to in each lane, and what players do not know yet."""
+        """The epoch is over: its result in each lane, and what players do not know yet."""
 
     def picture(self) -> Image.Image | None:
         """The first lane as it looks now, if it looks like anything."""

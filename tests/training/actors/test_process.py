@@ -73,8 +73,8 @@ def test_a_killed_actor_in_free_leaves_whole_episodes():
         env.run_experiment_mp(animate=False, logging=False)
     for agent in env.agents:
         for lane in range(6):
-            ages = agent.model.memory._ring.fields["age"][lane]
-            last = agent.model.memory._ring.fields["last"][lane]
+            ages = agent.model.memory.ring.fields["age"][lane]
+            last = agent.model.memory.ring.fields["last"][lane]
             written = int(agent.model.memory.written[lane])
             starts = [row for row in range(1, written) if ages[row] == 0]
             assert starts and all(last[row - 1] for row in starts)

@@ -36,7 +36,7 @@ class Play(NamedTuple):
 
 
 class Actors(Protocol):
-    """Those who play, wherever they live."""
+    """They play, wherever they live."""
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         """Play a pass. `on_turn` is called before each turn of the very first lane and at its end."""

@@ -43,4 +43,4 @@ def _follow(model: BaseModel, leader: BaseModel) -> None:
     """Choose with what another model, in this process, has learned, and remember where it does."""
     model.adopt(leader.learning_state())
     model.epsilon = leader.epsilon
-    model.memory.share_rows(leader.memory)
+    model.memory.use(leader.memory.ring)

@@ -58,7 +58,7 @@ class ActorProcess:
         if len(self._models) != len(published):
             raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
         for agent, model in enumerate(self._models):
-            model.memory.attach(Ring(block.part(f"replay{agent}.")))
+            model.memory.use(Ring(block.part(f"replay{agent}.")))
         if state is not None:
             set_actor_state(self._game, state)
 

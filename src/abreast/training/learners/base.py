@@ -9,7 +9,7 @@ from abreast.training.run.health import symptoms
 
 
 class RoundResult(NamedTuple):
-    """What a round of training came to for one agent."""
+    """The result of a round of training for one agent."""
 
     loss: float | None
     updates: int
@@ -19,7 +19,7 @@ class RoundResult(NamedTuple):
 
 
 class Learners(Protocol):
-    """Those who train, wherever they live."""
+    """They train, wherever they live."""
 
     given_up: Mapping[int, WorkerError]
     """Agents that are not trained any more, and why."""

@@ -17,7 +17,7 @@ ORDER = "train freely"
 
 
 class FreeLearners(HostedLearners):
-    """Results depend on who is how fast."""
+    """Results depend on how fast each part is."""
 
     trains_freely = True
     keeps_to_windows = False
@@ -35,7 +35,7 @@ class FreeLearners(HostedLearners):
         self._team.submit(worker, ORDER, order)
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        """They do not have to be told."""
+        """Nothing to do: they train without orders."""
 
     def finish(self, number: int) -> list[RoundResult]:
         for event in self._team.events():

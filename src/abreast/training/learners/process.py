@@ -35,7 +35,7 @@ class Job:
     memory: SharedReplayBuffer
     published: Published
     results: dict[int, RoundResult] = field(default_factory=dict)
-    """What the last rounds came to, by number."""
+    """Results of the last rounds, by number."""
     version: int = 0
     """What was published last, by this worker or the one before it."""
 
@@ -47,7 +47,7 @@ class Job:
         return model
 
     def publish(self, model: BaseModel, version: int, number: int, result: RoundResult) -> None:
-        """Publish what the model has learned up to a round, and what that round and those just before it came to."""
+        """Publish what the model has learned up to a round, with the results of that round and those just before it."""
         self.results[number] = result
         self.results = dict(list(self.results.items())[-RESULTS_KEPT:])
         publish_model(model, self.published, version, updates=result.updates, results=list(self.results.items()))

@@ -9,7 +9,7 @@ LOOKED_AT = 64
 
 
 def symptoms(model: BaseModel, loss: float | None) -> list[str]:
-    """What is wrong with a model that has just been trained, in words; nothing, usually."""
+    """Faults of a model that has just been trained, as sentences; usually none."""
     found: list[str] = []
     if loss is None:
         return found

@@ -1,4 +1,4 @@
-"""What a run leaves behind, and what it shows while it runs.
+"""The record of a run: what is kept in its folder, and what is shown meanwhile.
 
 <run folder>/  config.yaml   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/agent_0.safetensors
 """
@@ -44,7 +44,7 @@ class EpochRecord(TypedDict):
 
 
 class Logger(Protocol):
-    """Anything that wants to hear of every epoch."""
+    """Anything that is to be told of every epoch."""
 
     def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None: ...
 
@@ -99,7 +99,7 @@ class RunRecord:
     def epoch(
         self, epoch: int, played: Played, trained: Sequence[RoundResult], epsilon: float, timing: dict[str, Any]
     ) -> None:
-        """Keep and show what an epoch, and the round of training that its pass ended with, came to.
+        """Keep and show the results of an epoch and of the round of training that its pass ended with.
 
         `timing` has the seconds spent (`collect_s`, `train_s`) and the health of the learners, if it depends on the clock.
         """

@@ -1,0 +1,35 @@
+"""What learning asks of a replay."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class Batch(NamedTuple):
+    """What an off-policy update needs. `target = rewards + discounts * value(next_states)`, where `valid`."""
+
+    states: NDArray[Any]
+    """(B, T, …) stacked frames, oldest first; frames before the start of the episode are zero."""
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    """True n-step returns: discounted sums of the next rewards, up to n of them, fewer where the episode ends."""
+    next_states: NDArray[Any]
+    """(B, T, …) the state to bootstrap from."""
+    discounts: NDArray[np.float32]
+    """Discount per sample to the power of the steps summed; 0 where the episode ended for good."""
+    valid: NDArray[np.bool_]
+    """False where a row has no successor (its episode was cut, or it is the newest): leave it out of the loss."""
+
+
+class Trajectory(NamedTuple):
+    """Consecutive rows of one lane, for on-policy updates."""
+
+    states: NDArray[Any]
+    actions: NDArray[np.int64]
+    rewards: NDArray[np.float32]
+    dones: NDArray[np.bool_]
+    """The episode ended for good after this row."""
+    valid: NDArray[np.bool_]
+    """The row is `done`, or the next row goes on from it."""
+    extras: dict[str, NDArray[Any]]
