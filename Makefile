@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint types bench chaos format clean
+.PHONY: help setup demo test quick lint types bench chaos format clean
 
 help:  ## Explain each verb.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,9 +40,13 @@ bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/R
 	@$(BIN)/python benchmarks/learning.py
 
 chaos: setup  ## The stress tests at full length: millions of rows, 5,000 generated rollouts, kills over and over.
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes/test_whole.py tests/rollouts/test_equal.py --timeout 3600
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/rollouts/test_misfortunes.py -k interrupt
-	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training/test_system.py tests/training/test_crew.py -k "identical or killed or wherever" || exit 1; done
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes tests/rollouts/test_equal.py --timeout 3600
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/rollouts -k interrupt --timeout 3600
+	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training -k "identical or killed or wherever" || exit 1; done
+
+quick: setup lint  ## A minute of tests while you work: all but runs in workers and the text environments.
+	@$(BIN)/python -m pytest tests/test_layers.py tests/test_walks.py tests/test_state.py tests/test_files.py tests/processes \
+		tests/replay tests/worlds tests/agents tests/models tests/training/test_loop.py tests/training/test_lanes.py
 
 format: setup  ## Rewrite the code in the house style.
 	@$(BIN)/ruff check --fix .

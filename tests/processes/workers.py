@@ -7,8 +7,9 @@ import signal
 import threading
 import time
 
-from abreast.processes.backend import NOWHERE, SignOfLife
+from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
 from abreast.processes.child import NO_ORDER, serve
+from abreast.processes.process import ProcessBackend
 
 
 class Obedient:
@@ -162,3 +163,26 @@ class RemoteChild:
     def kill(self):
         self._cut_off = True
         self._orders.put(pickle.dumps(None))
+
+
+class Writer:
+    """A child that writes when it is told to."""
+
+    def __init__(self, context, write, *arguments):
+        self._context, self._write, self._arguments = context, write, arguments
+
+    def obey(self, key, order):
+        self._write(*self._arguments)
+        self._context.answer(key, "written")
+
+    def idle(self):
+        return None
+
+    def close(self):
+        pass
+
+
+def start_writing(*arguments):
+    child = ProcessBackend().start(0, ChildSpec("writer", Writer, arguments), lambda: None)
+    child.send(("all", None))
+    return child
