@@ -114,9 +114,11 @@ class ProcessChild:
         return self._life.read()
 
     def cause_of_death(self) -> str:
-        self._process.join(5)
+        self._process.join(0.5)
         code = self._process.exitcode
-        if code is not None and code < 0:
+        if code is None:
+            return "it closed its end of the pipe"
+        if code < 0:
             try:
                 name = signal.Signals(-code).name
             except ValueError:  # real-time signals have none

@@ -24,18 +24,18 @@ Invariants:
 
 import logging
 import selectors
-import socket
-import threading
 import time
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any
 
 from abreast.errors import WorkerError
+from abreast.processes.alarm import Alarm
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
 from abreast.processes.cores import LOOK_OUT_S, look_out
+from abreast.processes.events import Answered, Died, Event, Lost, RemoteTraceback, RestartPolicy
 
 log = logging.getLogger("abreast")
 
@@ -43,48 +43,6 @@ LOOK_S = 0.5
 """How often signs of life are looked at while waiting; more often where silence is found after less than four of these."""
 RETRY_S = 0.1
 """Pause after a start that failed, times the number of deaths: what is lacking may be there a moment later."""
-
-
-class Answered(NamedTuple):
-    """A worker has answered an order."""
-
-    worker: int
-    key: Hashable
-    value: Any
-    last: bool
-
-
-class Died(NamedTuple):
-    """A worker has died, failed or fallen silent; it will be replaced."""
-
-    worker: int
-    cause: str
-    at: int
-    """The item it was at (`ChildContext.beat`), or NOWHERE."""
-    silent: bool
-    keys: tuple[Hashable, ...]
-    """Orders it had not finished."""
-    error: WorkerError
-    """The same for users, with the worker's stack as its cause, if it had one."""
-
-
-class Lost(Died):
-    """A worker has died once too often; it will not be replaced."""
-
-
-Event = Answered | Died
-
-
-@dataclass(frozen=True)
-class RestartPolicy:
-    """When a worker is taken for dead, and how often it is replaced."""
-
-    limit: int
-    """Deaths in a row, without an answer and at no item, that are followed by a restart."""
-    silence_s: float
-    """Seconds without a sign of life after which a worker with outstanding orders is killed."""
-    start_s: float = 120.0
-    """Seconds within which a worker has to be ready; imports can be slow."""
 
 
 class Condition(Enum):
@@ -120,7 +78,7 @@ class Team:
         self._backend, self._spec, self._policy = backend, spec, policy
         self._workers = [_Worker() for _ in range(size)]
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
-        self._alarm = _Alarm()
+        self._alarm = Alarm()
         self._selector.register(self._alarm, selectors.EVENT_READ, None)
         self._without_fds: set[int] = set()
         self._paused: set[int] = set()
@@ -153,8 +111,8 @@ class Team:
         for worker in self._workers:
             while worker.child is not None and worker.child.is_alive and time.monotonic() < end:
                 self._selector.select(0.02)
-                with suppress(EOFError, OSError):
-                    worker.child.receive()  # a child that writes a long message cannot end before it is read
+                with suppress(Exception):  # a child that writes a long message cannot end before it is read;
+                    worker.child.receive()  # what it says is not wanted any more, nor whole, if a call was interrupted
         self.kill()
 
     def kill(self) -> None:
@@ -195,9 +153,7 @@ class Team:
 
         `spin`: at first without sleeping, since a core is free; to be woken takes 50 µs.
         """
-        wait_s = min(wait_s, self._look_s)
-        for number in self._paused:
-            wait_s = min(wait_s, self._workers[number].since - time.monotonic())
+        wait_s = min(wait_s, self.due_s)
         if wait_s <= 0:
             return
         if not (spin and self._backend.may_spin and wait_s >= LOOK_OUT_S and look_out(self._is_ready)):
@@ -230,9 +186,18 @@ class Team:
                     self._look_at(number, now, events)
         return events
 
+    @property
+    def due_s(self) -> float:
+        """Seconds until `events` should be called though nothing is readable: for a restart, or to look for silence."""
+        due_s = self._look_s
+        for number in self._paused:
+            due_s = min(due_s, self._workers[number].since - time.monotonic())
+        return max(due_s, 0.0)
+
     def incarnation(self, worker: int) -> int:
-        """How often this worker was started."""
-        return self._workers[worker].incarnation
+        """Which child of this worker the next order will reach, counted from 1: it grows with every death."""
+        it = self._workers[worker]
+        return it.incarnation + (it.child is None)
 
     @property
     def restarts(self) -> int:
@@ -256,7 +221,7 @@ class Team:
         return {number: child.pid for number, child in children.items() if child is not None and child.pid is not None}
 
     def fileno(self) -> int:
-        """A file descriptor that is readable when there may be events; restarts aside, which take a look now and then."""
+        """A file descriptor that is readable when there may be events; restarts and silence aside (see `due_s`)."""
         return self._selector.fileno()
 
     # ---- inside
@@ -364,35 +329,4 @@ class Team:
             child.kill()
 
 
-class RemoteTraceback(Exception):
-    """The stack of a child, as the cause of the error the parent raises."""
-
-    def __str__(self) -> str:
-        return f"\n\n{self.args[0]}"
-
-
-class _Alarm:
-    """Wakes a selector from any thread, for children without file descriptors."""
-
-    def __init__(self) -> None:
-        self._here, self._there = socket.socketpair()
-        self._here.setblocking(False)
-        self._there.setblocking(False)
-        self._lock = threading.Lock()
-
-    def fileno(self) -> int:
-        return self._here.fileno()
-
-    def ring(self) -> None:
-        with self._lock, suppress(OSError):  # full: it is ringing already; closed: the team is gone
-            self._there.send(b"\0")
-
-    def reset(self) -> None:
-        with suppress(BlockingIOError):
-            while self._here.recv(4096):
-                pass
-
-    def close(self) -> None:
-        with self._lock:
-            self._here.close()
-            self._there.close()
+__all__ = ["Answered", "Died", "Event", "Lost", "RemoteTraceback", "RestartPolicy", "Team"]

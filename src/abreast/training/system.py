@@ -85,9 +85,12 @@ class MARLMultiprocessingSystem:
 
     def stop(self) -> None:
         """End actors and learners in order; the agents hold what was learned."""
-        for part in (self.actors, self.learners):
-            if part is not None:
-                part.close()
+        try:
+            if self.actors is not None:
+                self.actors.close()
+        finally:
+            if self.learners is not None:
+                self.learners.close()
 
     @property
     def given_up(self) -> Mapping[int, WorkerError]:

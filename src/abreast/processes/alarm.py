@@ -1,0 +1,32 @@
+"""Waking a selector from any thread."""
+
+import socket
+import threading
+from contextlib import suppress
+
+
+class Alarm:
+    """Wakes a selector from any thread, for children without file descriptors."""
+
+    def __init__(self) -> None:
+        self._here, self._there = socket.socketpair()
+        self._here.setblocking(False)
+        self._there.setblocking(False)
+        self._lock = threading.Lock()
+
+    def fileno(self) -> int:
+        return self._here.fileno()
+
+    def ring(self) -> None:
+        with self._lock, suppress(OSError):  # full: it is ringing already; closed: the team is gone
+            self._there.send(b"\0")
+
+    def reset(self) -> None:
+        with suppress(BlockingIOError):
+            while self._here.recv(4096):
+                pass
+
+    def close(self) -> None:
+        with self._lock:
+            self._here.close()
+            self._there.close()
