@@ -36,7 +36,7 @@ class PrisonersDilemma:
         self.scores = np.zeros((lanes, 2))
 
     def decisions(self):
-        return [Decision(agent, self.lanes, self.seen) for agent in range(2)] if self.turns < self.turn_limit else ()
+        return [Decision(agent, self.lanes, self.seen) for agent in range(2)] if self.turns < self.turn_limit else None
 
     def step(self, actions):
         self.turns += 1

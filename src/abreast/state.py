@@ -28,6 +28,11 @@ class State(NamedTuple):
     opaque: dict[str, Opaque] = {}  # noqa: RUF012
 
 
+def copied(state: State) -> State:
+    """The state as it is now, whatever becomes of what it describes."""
+    return State(dict(state.facts), {name: array.copy() for name, array in state.arrays.items()}, dict(state.opaque))
+
+
 def join(**parts: State) -> State:
     """Several states as one; what was called `rows` in the part `replay` is then called `replay.rows`."""
 

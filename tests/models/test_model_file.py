@@ -8,6 +8,7 @@ import safetensors
 import safetensors.numpy
 import torch
 
+from abreast.errors import ModelFileError
 from fakes import live, make_model
 
 
@@ -59,3 +60,39 @@ def test_ppo_learns_on_with_other_rows_and_other_lanes_than_the_file_counted(tmp
     live(other)
     assert other.train_step() is not None, "it waits for rows that were counted in another run"
     np.testing.assert_array_equal(other.counters()["rows_learned_from"], other.memory.written)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda about: about["learning"].update(sampling={"bit_generator": "PCG64"}),
+        lambda about: about["learning"].update(sampling=7),
+        lambda about: about["acting"].update(choosing={}),
+        lambda about: about["acting"].update(epsilon=float("nan")),
+        lambda about: about["learning"].update(gradient_steps="many"),
+        lambda about: about.pop("acting"),
+    ],
+)
+def test_a_file_with_damaged_facts_changes_nothing(damage, tmp_path):
+    model, path = make_model("dqn"), tmp_path / "m.safetensors"
+    make_model("dqn", seed=5).save(path)
+    with safetensors.safe_open(str(path), framework="numpy") as file:
+        about = json.loads(file.metadata()["abreast"])
+        arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    damage(about)
+    path.write_bytes(safetensors.numpy.save(arrays, metadata={"abreast": json.dumps(about)}))
+    weights, streams = model.online_block.values.detach().clone(), model.acting_state().facts
+    with pytest.raises(ModelFileError, match="damaged or not one of abreast's"):
+        model.load(path)
+    assert torch.equal(model.online_block.values, weights) and model.acting_state().facts == streams
+
+
+def test_weights_of_another_type_are_refused(tmp_path):
+    path = tmp_path / "m.safetensors"
+    make_model("dqn").save(path)
+    with safetensors.safe_open(str(path), framework="numpy") as file:
+        about, arrays = file.metadata(), {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    arrays = {name: array.astype(np.int64) if name.startswith("online") else array for name, array in arrays.items()}
+    path.write_bytes(safetensors.numpy.save(arrays, metadata=about))
+    with pytest.raises(ModelFileError, match="of int64, expected"):
+        make_model("dqn").load(path)

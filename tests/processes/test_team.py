@@ -141,3 +141,19 @@ class TestEveryBackend:
         team.submit(0, "k", ("echo", 1))
         team.stop()
         assert team.pids == {}
+
+    def test_a_worker_that_was_idle_for_long_is_not_silent_when_it_gets_an_order(self, make_team, backend):
+        team = make_team(backend, silence_s=0.3)
+        for _ in range(3):
+            time.sleep(0.5)
+            team.submit(0, "k", ("sleep", 0.05))
+            assert collect(team) == [Answered(0, "k", "awake", True)]
+
+    def test_a_worker_that_is_retired_is_not_replaced(self, make_team, backend):
+        team = make_team(backend, size=2)
+        team.submit(0, "k", ("raise", "x"))
+        collect(team)
+        team.retire(0)
+        team.submit(1, "k", ("echo", 1))
+        assert collect(team) == [Answered(1, "k", 1, True)]
+        assert team.lost == [0] and team.restarts == 0

@@ -216,3 +216,16 @@ def test_any_damage_to_a_replay_file_is_one_kind_of_error(content, tmp_path):
     path.write_bytes(content)
     with pytest.raises(ReplayError, match="cannot read the replay file"):
         Buffer(8, (1,)).load(path)
+
+
+def test_a_replay_file_with_a_damaged_stream_changes_nothing(tmp_path):
+    buffer, path = lived([(0, "goes on")] * 5)[0], tmp_path / "rows.npz"
+    buffer.save(path)
+    with np.load(path) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    arrays["facts"] = np.frombuffer(b'{"sampling": {"bit_generator": "PCG64"}}', np.uint8)
+    np.savez(path, **arrays)
+    other = Buffer(40, (3,), lanes=2, gamma=GAMMA, seed=0)
+    with pytest.raises(ReplayError, match="cannot read the replay file"):
+        other.load(path)
+    assert len(other) == 0

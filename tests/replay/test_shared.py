@@ -73,20 +73,24 @@ def test_a_writer_within_the_slack_changes_nothing_for_a_fixed_window():
     buffer, calm = (SharedReplayBuffer(100, (1,), dtype=np.int64, slack=20) for _ in range(2))
     for each in (buffer, calm):
         fill(each, 300)
-        each.fix_window([300])
         each.rng = np.random.default_rng(0)
     buffer.rng = WritesMeanwhile(buffer, 19, times=1)
-    for mine, theirs in zip(buffer.sample(64), calm.sample(64), strict=True):
-        assert np.array_equal(mine, theirs)
+    with buffer.window([300]), calm.window([300]):
+        for mine, theirs in zip(buffer.sample(64), calm.sample(64), strict=True):
+            assert np.array_equal(mine, theirs)
+    assert buffer.written.tolist() == [319]
 
 
 def test_a_fixed_window_that_is_overwritten_is_an_error_not_a_wrong_batch():
     buffer = SharedReplayBuffer(100, (1,), dtype=np.int64, slack=20)
     fill(buffer, 300)
-    buffer.fix_window([300])
     buffer.rng = WritesMeanwhile(buffer, 60, times=1)
-    with pytest.raises(ReplayError, match="60 rows came meanwhile, but there is slack for 20"):
+    with (
+        pytest.raises(ReplayError, match="60 rows came meanwhile, but there is slack for 20"),
+        buffer.window([300]),
+    ):
         buffer.sample(64)
+    assert buffer.written.tolist() == [360], "the window outlives an error"
 
 
 def test_the_newest_row_has_no_successor_even_if_another_episode_begins_meanwhile():
@@ -109,3 +113,23 @@ def test_a_late_reward_is_added_to_the_newest_row():
     fill(buffer, 30)
     buffer.amend(0, 0.25)
     assert buffer.trajectory(0, 28).rewards.tolist() == [28.0, 29.25]
+
+
+@pytest.mark.parametrize(("old", "new"), [(0, 13), (13, 0), (5, 5)])
+@pytest.mark.parametrize("rows", [7, 40, 53, 1000])
+def test_moved_rows_are_the_newest_and_stand_where_they_should(rows, old, new):
+    buffer = Buffer(40, (1,), dtype=np.int64, slack=old, seed=0)
+    fill(buffer, rows)
+    before = buffer.move_rows(buffer.make_ring(new))
+    assert buffer.written.tolist() == [rows] == before.written().tolist()
+    kept = min(rows, 40)
+    assert buffer.trajectory(0, rows - kept).actions.tolist() == list(range(rows - kept, rows))
+    fill(buffer, 5, start=rows)
+    assert buffer.trajectory(0, rows).states[:, -1, 0].tolist() == list(range(rows, rows + 5))
+
+
+def test_a_real_end_is_not_undone_by_a_cut():
+    buffer = Buffer(20, (1,), dtype=np.int64)
+    buffer.add(np.array([0]), 0, 0.0, True)
+    buffer.cut(0)
+    assert buffer.trajectory(0, 0).dones.tolist() == [True]

@@ -270,6 +270,47 @@ def test_an_interrupted_epoch_does_not_run_into_the_next_one():
     assert memory.ring.fields["age"][0, :13].tolist() == [0, 1, 2, *range(10)]
 
 
+@pytest.mark.parametrize("settings", [(), ("multiprocessing.num_actors=2",)])
+def test_training_that_is_interrupted_leaves_an_environment_that_can_be_run_again(settings):
+    env = small_game("model.algorithm=dqn", "experiment.epochs=8", "model.buffer_capacity=100", *settings)
+    train_step = env.agents[1].model.train_step
+
+    def interrupt():
+        raise KeyboardInterrupt
+
+    env.agents[1].model.train_step = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        env.run_experiment(animate=False, logging=False)
+    env.agents[1].model.train_step = train_step
+    for run in (env.run_experiment, env.run_experiment_mp):
+        assert run(animate=False, logging=False).epochs[-1]["updates"] > 0
+
+
+def test_an_interrupted_episode_of_another_actor_is_cut():
+    env = small_game("model.algorithm=dqn", "multiprocessing.num_actors=2", "experiment.epochs=2")
+    build = env.factory
+
+    def factory():
+        other = build()
+        transition = other.world.transition
+
+        def interrupt():
+            transition()
+            if other.turn == 5 and not interrupted:
+                interrupted.append(True)
+                raise KeyboardInterrupt
+
+        other.world.transition = interrupt
+        return other
+
+    interrupted, env.factory = [], factory
+    with pytest.raises(KeyboardInterrupt):
+        env.run_experiment(animate=False, logging=False)
+    env.run_experiment(animate=False, logging=False)
+    fields = env.agents[0].model.memory.ring.fields
+    assert fields["age"][1, 3:5].tolist() == [3, 0] and bool(fields["last"][1, 3])
+
+
 def test_a_run_that_diverges_says_so_and_keeps_valid_metrics(tmp_path):
     env = small_game("model.algorithm=dqn", "model.learning_rate=1e30", "experiment.epochs=6")
     env.run_experiment(animate=False, output_dir=tmp_path)
@@ -293,6 +334,11 @@ def test_a_log_handler_does_not_outlive_its_run(tmp_path):
     before = list(logger.handlers), logger.level
     small_game().run_experiment(animate=False, output_dir=tmp_path)
     assert (list(logger.handlers), logger.level) == before
+
+
+def test_generated_memories_hold_every_step_with_lanes_too():
+    env = small_game("multiprocessing.num_envs=4", "model.buffer_capacity=100", "model.algorithm=dqn")
+    assert [len(memory) for memory in env.generate_memories(20)] == [200, 200]
 
 
 def test_memories_are_given_back_when_generating_them_fails():

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import matrix_game
+from abreast.errors import ConfigError
 from fakes import timeless
 
 
@@ -51,3 +52,11 @@ def test_a_game_without_pictures_leaves_no_film(tmp_path):
     matrix_game.build().run_experiment(output_dir=tmp_path / "run")
     assert not (tmp_path / "run" / "replays").exists()
     assert (tmp_path / "run" / "checkpoints" / "agent_1.safetensors").exists()
+
+
+def test_several_actors_without_a_factory_are_refused():
+    experiment = matrix_game.build(num_actors=2)
+    experiment.factory = None
+    for run in (experiment.run_experiment, experiment.run_experiment_mp):
+        with pytest.raises(ConfigError, match="num_actors is 2, but PrisonersDilemma has no factory"):
+            run(animate=False, logging=False)

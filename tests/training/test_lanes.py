@@ -115,3 +115,27 @@ def test_every_decision_in_whatever_lane_is_a_sign_of_life():
     beats = []
     collect_pass(env.game, 0, 2, beat=lambda: beats.append(env.lanes[1].turn))
     assert {*beats} == set(range(1, 11))
+
+
+def test_agents_with_turns_of_their_own_are_filmed_and_show_signs_of_life():
+    env = small_game("model.algorithm=random")
+    for agent in env.agents:
+        agent.__class__ = Forgetful
+    turns, beats = [], []
+    collect_pass(env.game, 0, on_turn=lambda: turns.append(env.turn), beat=lambda: beats.append(env.turn))
+    assert turns == list(range(11)) and set(beats) == set(range(1, 11))
+
+
+def test_agents_that_are_made_anew_in_reset_keep_to_their_lane():
+    env = small_game("multiprocessing.num_envs=2", "model.algorithm=random")
+    for lane in env.lanes:
+        reset = lane.reset
+
+        def anew(lane=lane, reset=reset):
+            for number, agent in enumerate(lane.agents):
+                lane.agents[number] = type(agent)(agent.observation_spec, agent.action_spec, agent.model, number)
+            reset()
+
+        lane.reset = anew
+    collect_pass(env.game, 0, 2)
+    assert env.agents[0].model.memory.written.tolist() == [10, 10]

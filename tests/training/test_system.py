@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from abreast.errors import ConfigError
+from abreast.training.config import MPConfig
 from abreast.training.system import MARLMultiprocessingSystem
 from fakes import outcome, small_game, timeless
 
@@ -218,6 +219,25 @@ def test_a_system_can_be_run_by_hand():
     system.stop()
     other = small_game("model.algorithm=dqn")
     assert timeless(epochs) == timeless(other.run_experiment(animate=False, logging=False).epochs)
+
+
+def test_a_system_may_run_twice():
+    def halves(run):
+        return [record["loss"] for _ in range(2) for record in run()]
+
+    env = small_game("model.algorithm=dqn", "multiprocessing.schedule=lockstep", "multiprocessing.workers=threads")
+    with MARLMultiprocessingSystem(env, env.agents, env.config) as system:
+        twice = halves(system.run)
+    other = small_game("model.algorithm=dqn")
+    assert twice == halves(lambda: other.run_experiment(animate=False, logging=False).epochs)
+
+
+def test_a_configuration_with_other_lanes_than_the_environment_was_made_for_is_refused():
+    env = small_game()
+    with pytest.raises(
+        ConfigError, match="given 2 actors with 1 lanes each, but the environment was made for 1 with 1"
+    ):
+        MARLMultiprocessingSystem(env, env.agents, MPConfig(num_actors=2))
 
 
 MAIN_SCRIPT = """

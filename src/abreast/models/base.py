@@ -172,6 +172,10 @@ class BaseModel:
         """Called after the last turn of an epoch: what comes next, in every lane, is another episode."""
         self._end_episodes()
 
+    def end_episode(self, lane: int, done: bool = False) -> None:
+        """The episode in a lane is over: for good (`done`), or cut."""
+        self.memory.end_episode(lane, done)
+
     def _end_episodes(self) -> None:
         for lane in range(self.memory.lanes):
             self.memory.end_episode(lane)
@@ -231,9 +235,6 @@ class BaseModel:
         """How to have this model in another process. One of yours is pickled; raises if that is impossible."""
         twin = copy.copy(self)
         del twin.memory
-        if not isinstance(self.memory, Buffer):
-            kind = type(self.memory)
-            raise TypeError(f"its memory is a {kind.__module__}.{kind.__qualname__}, not a buffer of abreast")
         return PickledModel(type(self), pickle.dumps(twin))
 
     def save(self, path: Path) -> None:

@@ -48,18 +48,26 @@ def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any
             f"{path} holds a model of algorithm {found[0]!r} in format {found[1]!r}, expected {algorithm!r} in format"
             f" {' or '.join(map(str, READERS))}: set model.algorithm to match."
         )
-    shapes = {name: place.shape for name, place in places.items() if not name.endswith("generator")}
-    given = {name: array.shape for name, array in arrays.items() if not name.endswith("generator")}
+    shapes = {name: (place.shape, place.dtype) for name, place in places.items() if not name.endswith("generator")}
+    given = {name: (array.shape, array.dtype) for name, array in arrays.items() if not name.endswith("generator")}
     if given != shapes:
         wrong = next(name for name in sorted(given.keys() | shapes.keys()) if given.get(name) != shapes.get(name))
         raise ModelFileError(
-            f"{path} does not fit this model: {wrong} is {given.get(wrong, 'missing')}, expected"
-            f" {shapes.get(wrong, 'no such tensor')}; the agent's view, actions or model settings differ."
+            f"{path} does not fit this model: {wrong} is {_told(given.get(wrong), 'missing')}, expected"
+            f" {_told(shapes.get(wrong), 'no such tensor')}; the agent's view, actions or model settings differ."
         )
     for name, place in places.items():
-        if name in arrays and arrays[name].shape == place.shape:
+        if name in arrays and (arrays[name].shape, arrays[name].dtype) == (place.shape, place.dtype):
             np.copyto(place, arrays[name])
     return facts
+
+
+def _told(found: tuple[tuple[int, ...], np.dtype[Any]] | None, otherwise: str) -> str:
+    """A shape, with its type where that is unusual."""
+    if found is None:
+        return otherwise
+    shape, dtype = found
+    return str(shape) if dtype == np.float32 else f"{shape} of {dtype}"
 
 
 def _read_1(about: dict[str, Any]) -> State:
@@ -68,7 +76,8 @@ def _read_1(about: dict[str, Any]) -> State:
 
 
 def _read_2(about: dict[str, Any]) -> State:
-    int(about["learning"]["updates"]), float(about["acting"]["epsilon"])  # a file without them is damaged
+    if not 0 <= about["acting"]["epsilon"] <= 1 or about["learning"]["updates"] < 0:
+        raise ValueError(f"epsilon is {about['acting']['epsilon']} after {about['learning']['updates']} updates")
     return join(learning=State(about["learning"]), acting=State(about["acting"]))
 
 

@@ -15,12 +15,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, ModelFileError
 from abreast.models.base import BaseModel, Recipe, spec_of
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.frames import FrameStack
 from abreast.models.model_file import read_model_file, write_model_file
-from abreast.state import State, part_of
+from abreast.state import State, copied, part_of
 
 
 class NetworkModel(BaseModel):
@@ -81,6 +81,10 @@ class NetworkModel(BaseModel):
         super().remember(state, action, reward, done, lane)
         if done:
             self.frames.clear(lane)  # what comes next is another episode, for the replay's stacks too
+
+    def end_episode(self, lane: int, done: bool = False) -> None:
+        super().end_episode(lane, done)
+        self.frames.clear(lane)
 
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
@@ -163,15 +167,19 @@ class NetworkModel(BaseModel):
         write_model_file(path, self.config.algorithm, by_parameter, acting)
 
     def load(self, path: Path) -> None:
-        learning, acting = self.learning_state(), self.acting_state()
-        for state in (learning, acting):
-            state.arrays.update({name: array.copy() for name, array in state.arrays.items()})
+        before = copied(self.learning_state()), copied(self.acting_state())
+        learning, acting = map(copied, before)
         places = self._by_parameter(learning.arrays) | acting.arrays
         facts = read_model_file(path, self.config.algorithm, places)
         learning.facts.update(part_of(facts, "learning").facts)
         acting.facts.update(part_of(facts, "acting").facts)
-        self.set_learning_state(learning)
-        self.set_acting_state(acting)
+        try:
+            self.set_learning_state(learning)
+            self.set_acting_state(acting)
+        except Exception as error:
+            self.set_learning_state(before[0])
+            self.set_acting_state(before[1])
+            raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error!r}.") from None
 
     def _by_parameter(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Views of the same arrays, with each block split into its parameters."""

@@ -2,6 +2,7 @@
 
 import traceback
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, Protocol
 
 from abreast.processes.backend import STOP, ChildContext, Failed, Ready, Work
@@ -11,7 +12,9 @@ NO_ORDER = object()
 
 
 class Replaced(BaseException):
-    """Raised in a child that its parent has replaced but cannot kill. Not an Exception: users' code catches those."""
+    """Raised in a child whose parent is gone, or has replaced it but cannot kill it. Not an Exception: users' code catches
+    those.
+    """
 
 
 class Inbox(Protocol):
@@ -25,15 +28,14 @@ def serve(
     context: ChildContext, receive: Inbox, send: Callable[[Any], None], make: Callable[..., Work], arguments: Any
 ) -> None:
     """The whole life of a child. What its work raises becomes its last message."""
-    try:
-        work = make(context, *arguments)
-        context.beat()
-        send(Ready())
-        while (message := receive(work.idle())) is not STOP:
-            if message is not NO_ORDER:
-                work.obey(*message)
-        work.close()
-    except (Replaced, EOFError, ConnectionError):
-        pass  # the parent is gone, or has given this child up
-    except Exception as error:
-        send(Failed(f"{type(error).__name__}: {error}", traceback.format_exc()))
+    with suppress(Replaced):
+        try:
+            work = make(context, *arguments)
+            context.beat()
+            send(Ready())
+            while (message := receive(work.idle())) is not STOP:
+                if message is not NO_ORDER:
+                    work.obey(*message)
+            work.close()
+        except Exception as error:
+            send(Failed(f"{type(error).__name__}: {error}", traceback.format_exc()))

@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.processes.memory import SharedBlock, fence
+from abreast.processes.memory import SharedBlock, fence, padded
 
 Mode = Literal["snapshot", "double_buffer"]
 NONE = -1
@@ -32,7 +32,7 @@ def latest_layout(prefix: str, size: int, readers: int = 1) -> dict[str, Any]:
     """The arrays of a `Latest` for values of `size` bytes. Fresh integers are -1: no version, no newest, no pin."""
     slots = readers + 2
     return {
-        f"{prefix}slots": ((slots, -(-size // 64) * 64), np.uint8),
+        f"{prefix}slots": ((slots, padded(size)), np.uint8),
         f"{prefix}versions": ((slots,), np.int64),
         f"{prefix}newest": ((1,), np.int64),
         f"{prefix}pinned": ((readers,), np.int64),
@@ -63,7 +63,7 @@ class Latest:
         for part in parts:
             data = part.reshape(-1).view(np.uint8)
             target[offset : offset + len(data)] = data
-            offset += -(-len(data) // 64) * 64
+            offset += padded(len(data))
         fence()
         self._versions[slot] = version
         fence()

@@ -1,7 +1,7 @@
 """Named arrays in one anonymous block of memory that child processes attach to.
 
 The block is a file without a name (`memfd_create`; elsewhere a temporary file, unlinked at once), handed to children as a
-file descriptor. The kernel frees it with its last user, so nothing is left behind however everybody dies.
+file descriptor. The kernel frees it with its last user, so nothing is left behind, whichever processes are killed.
 """
 
 import mmap
@@ -53,7 +53,7 @@ class SharedBlock:
         for name, (shape, dtype) in layout.items():
             count = int(np.prod(shape, dtype=np.int64))
             self._arrays[name] = np.frombuffer(self._map, np.dtype(dtype), count, offset).reshape(shape)
-            offset += _padded(count * np.dtype(dtype).itemsize)
+            offset += padded(count * np.dtype(dtype).itemsize)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._arrays[name]
@@ -91,8 +91,9 @@ def _anonymous_file(size: int) -> int:
 
 def _size_of(layout: Layout) -> int:
     sizes = (int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize for shape, dtype in layout.values())
-    return max(sum(map(_padded, sizes)), ALIGNMENT)
+    return max(sum(map(padded, sizes)), ALIGNMENT)
 
 
-def _padded(size: int) -> int:
+def padded(size: int) -> int:
+    """The next multiple of ALIGNMENT."""
     return -(-size // ALIGNMENT) * ALIGNMENT

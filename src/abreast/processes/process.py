@@ -30,7 +30,7 @@ import numpy as np
 from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
 from abreast.processes.channel import PipeChannel
-from abreast.processes.child import NO_ORDER, serve
+from abreast.processes.child import NO_ORDER, Replaced, serve
 from abreast.processes.cores import LOOK_OUT_S, look_out
 from abreast.processes.memory import SharedBlock
 
@@ -145,13 +145,18 @@ class ProcessContext:
     """The child's side."""
 
     def __init__(self, number: int, life: "_Life", connection: Connection) -> None:
-        self.number = number
-        self.beat = life.beat
-        self._send = connection.send_bytes
+        self.number, self.beat, self._connection = number, life.beat, connection
 
     def answer(self, key: Hashable, value: Any, last: bool = True) -> None:
         """Answer an order. What cannot be pickled raises here, before anything is sent."""
-        self._send(pickle.dumps((key, value, last), pickle.HIGHEST_PROTOCOL))
+        self.send((key, value, last))
+
+    def send(self, message: Any) -> None:
+        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        try:
+            self._connection.send_bytes(data)
+        except OSError:
+            raise Replaced from None
 
 
 class _Life:
@@ -250,8 +255,9 @@ def _child_main(connection: Connection, life: _Life, dump: _StackDump, number: i
         work, arguments = _unpack(connection.recv_bytes(), blocks)
         return work(context, *arguments)
 
+    context = ProcessContext(number, life, connection)
     try:
-        serve(ProcessContext(number, life, connection), _PipeInbox(connection), connection.send, make, ())
+        serve(context, _PipeInbox(connection), context.send, make, ())
     finally:
         connection.close()
 
@@ -267,11 +273,14 @@ class _PipeInbox:
         self._received = 0.0
 
     def __call__(self, wait_s: float | None) -> Any:
-        if wait_s is not None and not self._connection.poll(wait_s):
-            return NO_ORDER
-        if time.perf_counter() - self._received < LOOK_OUT_S:
-            look_out(self._has_message)
-        message = self._connection.recv()
+        try:
+            if wait_s is not None and not self._connection.poll(wait_s):
+                return NO_ORDER
+            if time.perf_counter() - self._received < LOOK_OUT_S:
+                look_out(self._has_message)
+            message = self._connection.recv()
+        except (EOFError, OSError):
+            raise Replaced from None
         self._received = time.perf_counter()
         return message
 

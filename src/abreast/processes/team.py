@@ -110,17 +110,21 @@ class Team:
                     worker.child.send(STOP)
         for worker in self._workers:
             while worker.child is not None and worker.child.is_alive and time.monotonic() < end:
-                self._selector.select(0.02)
+                time.sleep(0.005)  # not `select`: what is ready is not read here
                 with suppress(Exception):  # a child that writes a long message cannot end before it is read;
                     worker.child.receive()  # what it says is not wanted any more, nor whole, if a call was interrupted
         self.kill()
 
+    def retire(self, worker: int) -> None:
+        """Do without a worker from now on: it is ended and not replaced."""
+        self._dismiss(worker)
+        self._paused.discard(worker)
+        self._workers[worker] = _Worker(LOST, incarnation=self._workers[worker].incarnation)
+
     def kill(self) -> None:
         """End every worker at once. Nothing can be asked of the team afterwards."""
-        for number, worker in enumerate(self._workers):
-            self._dismiss(number)
-            worker.condition = LOST
-        self._paused.clear()
+        for number in range(len(self._workers)):
+            self.retire(number)
         self._alarm.close()
         self._selector.close()
 
@@ -148,7 +152,7 @@ class Team:
 
     # ---- events
 
-    def wait(self, wait_s: float, spin: bool = False) -> None:
+    def wait(self, wait_s: float = LOOK_S, spin: bool = False) -> None:
         """Wait until there may be events, for `wait_s` seconds at most. Changes nothing, so it may be interrupted.
 
         `spin`: at first without sleeping, since a core is free; to be woken takes 50 µs.
@@ -251,8 +255,15 @@ class Team:
         assert child is not None
         try:
             messages = child.receive()
+            if not messages and not child.is_alive:
+                messages = child.receive()  # it may have ended right after its last message
+                if not messages:
+                    raise EOFError
         except (EOFError, OSError):
             events.append(self._child_died(number, f"died: {child.cause_of_death()}"))
+            return
+        except Exception as error:
+            events.append(self._child_died(number, f"sent a message that cannot be read: {error!r}"))
             return
         for message in messages:
             worker.since = time.monotonic()
@@ -268,8 +279,6 @@ class Team:
                 return
             else:
                 worker.condition = UP
-        if not messages and not child.is_alive:
-            events.append(self._child_died(number, f"died: {child.cause_of_death()}"))
 
     def _look_at(self, number: int, now: float, events: list[Event]) -> None:
         """Tell a worker that is silent from one that takes its time."""

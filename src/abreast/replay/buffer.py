@@ -12,7 +12,8 @@ Shapes: B batch, N rows of a trajectory, T stacked frames, K steps of an n-step 
 import io
 import json
 import zipfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
@@ -109,7 +110,7 @@ class Buffer:
         return before
 
     def move_rows(self, ring: Ring) -> Ring:
-        """As `use`, with the newest rows taken along."""
+        """As `use`, at any time, with the newest rows taken along."""
         before, self.ring = self.ring, ring
         ends = before.written()
         for lane, end in enumerate(ends.tolist()):
@@ -140,7 +141,7 @@ class Buffer:
         """The newest row of this lane is the last of its episode, also if another process wrote it."""
         at = lane, (int(self.ring.written()[lane]) - 1) % self.ring.rows
         # Readers may see the row already, but not a next one, so they take its episode for unfinished until then.
-        self.ring.fields["dones"][at] = done
+        self.ring.fields["dones"][at] |= done
         self.ring.fields["last"][at] = True
 
     def amend(self, lane: int, reward: float) -> None:
@@ -166,9 +167,14 @@ class Buffer:
         """Rows ever written, per lane, as far as this buffer looks."""
         return self.ring.written() if self._window_end is None else self._window_end
 
-    def fix_window(self, written: Sequence[int] | None) -> None:
-        """Look no further than these many rows per lane, whatever is written meanwhile; None: at everything again."""
-        self._window_end = None if written is None else np.array(written, dtype=np.int64)
+    @contextmanager
+    def window(self, written: Sequence[int]) -> Iterator[None]:
+        """Inside, look no further than these many rows per lane, whatever is written meanwhile."""
+        self._window_end = np.array(written, dtype=np.int64)
+        try:
+            yield
+        finally:
+            self._window_end = None
 
     def __len__(self) -> int:
         return int(np.minimum(self.written, self.rows_per_lane).sum())
@@ -240,6 +246,14 @@ class Buffer:
             )
         return bool(overtaken.any())
 
+    def oldest_row(self, lane: int) -> int:
+        """The oldest row that `trajectory` can begin with; 0 in a fixed window, whose rows are all expected to be there.
+
+        Without one, a reader that is slower than the writer has to leave rows out.
+        """
+        gone = int(self.ring.written()[lane]) - self.ring.rows
+        return 0 if self._window_end is not None or gone < 0 else gone + self.slack + self.n_frames
+
     def newest_states(self, count: int) -> NDArray[Any]:
         """Single frames of the newest rows, up to `count` of each lane."""
         ends = self.written.tolist()
@@ -296,9 +310,9 @@ class Buffer:
 
     # ---- keeping
 
-    def empty_copy(self, capacity: int | None = None, slack: int = 0) -> "Buffer":
+    def empty_copy(self, capacity: int | None = None) -> "Buffer":
         """An empty buffer in private memory for rows of the same kind, with room for `capacity` rows."""
-        return Buffer(capacity or self.capacity, self.obs_shape, slack=slack, **self.options())
+        return Buffer(capacity or self.capacity, self.obs_shape, **self.options())
 
     def options(self) -> dict[str, Any]:
         """What makes buffers alike, their size aside."""
@@ -318,11 +332,16 @@ class Buffer:
 
     def set_state(self, state: State) -> None:
         """Hold what another buffer of the same shape held, and go on as it would."""
-        written = self.ring.written()
-        fit({"written": written, "open": self._age, **self.ring.fields}, state, "the replay")
+        before, written = self.rng.bit_generator.state, self.ring.written()
+        try:
+            self.rng.bit_generator.state = state.facts.get("sampling", before)  # files of before have none
+            if (state.arrays.get("written", written) < 0).any():
+                raise StateError(f"the replay does not fit: written is {state.arrays['written']}, expected counts.")
+            fit({"written": written, "open": self._age, **self.ring.fields}, state, "the replay")
+        except Exception:
+            self.rng.bit_generator.state = before
+            raise
         self.ring.start(written)
-        if "sampling" in state.facts:  # files of before have none
-            self.rng.bit_generator.state = state.facts["sampling"]
 
     def save(self, path: Path) -> None:
         """Write the state to a NumPy `.npz` file (no pickle)."""
@@ -343,4 +362,6 @@ class Buffer:
             self.set_state(State(facts, arrays))
         except StateError as error:
             raise ReplayError(f"the replay file {path} holds rows of another shape: {error}") from None
+        except (KeyError, ValueError, TypeError) as error:  # the random stream is not one
+            raise ReplayError(f"cannot read the replay file {path}: {error}.") from None
         return self

@@ -1,6 +1,9 @@
 """Collecting: play an epoch in every lane and remember it. Every run, sequential or parallel, calls `collect_pass`."""
 
 from collections.abc import Callable, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
 
 from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
@@ -21,7 +24,24 @@ def collect_pass(
     more at its end (to record it, say).
     """
     models: list[BaseModel] = [player.model for player in game.players]
+    try:
+        return _play(game, models, epoch, lanes, beat, on_turn)
+    except BaseException:
+        for model in models:  # the next pass, with other models perhaps, does not go on in the middle of an episode
+            model.end_epoch_action(epoch=epoch)
+        raise
+
+
+def _play(
+    game: Playable,
+    models: list[BaseModel],
+    epoch: int,
+    lanes: int,
+    beat: Callable[[], None] | None,
+    on_turn: Callable[[], None] | None,
+) -> list[Played]:
     game.reset(lanes)
+    before = [model.memory.written for model in models]
     for model in models:
         model.start_epoch_action(epoch=epoch)
     choose, seen = _Chooser(models).choose, -1
@@ -30,12 +50,12 @@ def collect_pass(
             seen = game.turns
             on_turn()
         decisions = game.decisions()
-        if not decisions:
+        if decisions is None:
             break
-        if beat is not None:
-            beat()
         actions = choose(decisions)
         outcomes, late = game.step(actions)
+        if beat is not None:
+            beat()  # before anything is remembered: an actor that was replaced ends here
         for (agent, numbers, states), chosen, outcome in zip(decisions, actions, outcomes, strict=True):
             remember, (rewards, terminated) = models[agent].remember, outcome
             for index, lane in enumerate(numbers):
@@ -44,10 +64,10 @@ def collect_pass(
                 else:  # a model for one lane need not know of lanes
                     remember(states[index], chosen[index], rewards[index], terminated[index])
         for each in late:
-            _amend(models, each)
+            _amend(models[each.agent], each, before[each.agent])
     played, late = game.finish()
     for each in late:
-        _amend(models, each)
+        _amend(models[each.agent], each, before[each.agent])
     for model in models:
         model.end_epoch_action(epoch=epoch)
     return played
@@ -61,10 +81,7 @@ class _Chooser:
         self._stacked: StackedChoice | None = None
 
     def choose(self, decisions: Sequence[Decision]) -> list[list[int]]:
-        if len(decisions) == 1:
-            agent, lanes, states = decisions[0]
-            return [self._models[agent].take_actions(states, lanes)]
-        if self._are_alike(decisions):
+        if len(decisions) > 1 and self._are_alike(decisions):
             if self._stacked is None:  # with the weights of this epoch
                 self._stacked = StackedChoice(self._models)  # type: ignore[arg-type]
             return self._stacked.take_actions([each.states for each in decisions], decisions[0].lanes)
@@ -77,9 +94,10 @@ class _Chooser:
         return self._stacked is not None or can_be_stacked(self._models)
 
 
-def _amend(models: Sequence[BaseModel], late: Late) -> None:
-    memory = models[late.agent].memory
-    if late.reward:
-        memory.amend(late.lane, late.reward)
-    if late.terminated:
-        memory.end_episode(late.lane, done=True)
+def _amend(model: BaseModel, late: Late, before: NDArray[Any]) -> None:
+    """Add to the newest row what came late, if there is a row of this epoch."""
+    if model.memory.written[late.lane] > before[late.lane]:
+        if late.reward:
+            model.memory.amend(late.lane, late.reward)
+        if late.terminated:
+            model.end_episode(late.lane, done=True)

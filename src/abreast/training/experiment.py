@@ -15,6 +15,7 @@ from abreast.errors import WorkerError
 from abreast.replay import Buffer
 from abreast.training.actors.base import Factory, models_of
 from abreast.training.actors.inline import InlineActors
+from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, parse_config
 from abreast.training.devices import compute_threads
@@ -71,6 +72,7 @@ class Experiment:
         output_dir: the run folder, which must not hold another run; left out, a new one under `runs/` in the current
             folder. Without `animate` and `logging` nothing is written.
         """
+        check_factory(self, in_processes=False)
         threads = compute_threads(self.config.experiment.compute_threads)
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
             learners = InlineLearners(models_of(self.game))
@@ -89,6 +91,7 @@ class Experiment:
 
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
+        check_factory(self, in_processes=self.config.multiprocessing.workers == "processes")
         threads = compute_threads(self.config.experiment.compute_threads)
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
@@ -110,7 +113,7 @@ class Experiment:
         """
         own = [model.memory for model in models_of(self.game)]
         rows = num_games * self.config.experiment.max_turns
-        memories = [memory.empty_copy(max(rows, memory.capacity)) for memory in own]
+        memories = [memory.empty_copy(max(rows * memory.lanes, memory.capacity)) for memory in own]
         rings = [memory.use(other.ring) for memory, other in zip(own, memories, strict=True)]
         with compute_threads(self.config.experiment.compute_threads):
             try:

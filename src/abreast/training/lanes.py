@@ -44,7 +44,10 @@ class GridworldLanes:
     def reset(self, lanes: int) -> None:
         self._lanes = self._env.lanes[:lanes]
         for env in self._lanes:
+            lane = env.agents[0].lane
             env.reset()
+            for agent in env.agents:  # which may be new ones
+                agent.lane = lane
         bodies = zip(*(env.agents for env in self._lanes), strict=True)  # per agent, in all lanes
         self._acts_itself = [any(map(_acts_itself, each)) for each in bodies]
         agents = list(range(len(self._acts_itself)))
@@ -57,20 +60,18 @@ class GridworldLanes:
         self._lane_numbers: list[int] = []
         self.turns = 0
 
-    def decisions(self) -> Sequence[Decision]:
-        while self._group or self._begin_turn():
-            decided, group = [], self._groups[self._group]
-            for number in group:
-                bodies = self._bodies[number]
-                if not self._acts_itself[number]:
-                    states = [agent.pov(world) for agent, world in bodies]
-                    decided.append(Decision(number, self._lane_numbers, states))
-                elif len(group) > 1:
-                    self._own_choices[number] = [_see_and_choose(agent, world) for agent, world in bodies]
-            if decided:
-                return decided
-            self.step(())
-        return ()
+    def decisions(self) -> Sequence[Decision] | None:
+        if not self._group and not self._begin_turn():
+            return None
+        decided, group = [], self._groups[self._group]
+        for number in group:
+            bodies = self._bodies[number]
+            if not self._acts_itself[number]:
+                states = [agent.pov(world) for agent, world in bodies]
+                decided.append(Decision(number, self._lane_numbers, states))
+            elif len(group) > 1:
+                self._own_choices[number] = [_see_and_choose(agent, world) for agent, world in bodies]
+        return decided
 
     def _begin_turn(self) -> bool:
         """Let the worlds that are still played change by themselves; False if there are none."""

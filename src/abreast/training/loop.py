@@ -52,8 +52,8 @@ class Loop:
         self._experiment, self._actors, self._learners = experiment, actors, learners
         self._lag, self._record = lag, record
         self._models = models_of(experiment.game)
-        self.passes = 0
-        """How many were begun: the number of the next."""
+        self.passes = learners.rounds
+        """The number of the next: that of its round."""
         self.unfinished: deque[Pass] = deque()
 
     def run(self, until: int) -> None:
@@ -71,7 +71,7 @@ class Loop:
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         epsilons = [model.epsilon for model in self._models]
-        order = Play(self.passes, epoch, lanes, self._learners.acting_version, epsilons)
+        order = Play(self.passes, epoch, lanes, self._learners.acting_versions(), epsilons)
         started = time.perf_counter()
         played = self._actors.play(order, self._record.camera(epoch))
         collect_s = time.perf_counter() - started

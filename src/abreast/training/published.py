@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.processes.latest import Latest, Mode, latest_layout
-from abreast.processes.memory import SharedBlock
+from abreast.processes.memory import SharedBlock, padded
 from abreast.state import Opaque, State, join, part_of
 
 HEADER_BYTES = 16_384
@@ -30,9 +30,9 @@ class Published:
         self, prefix: str, state: State, chooses_with: Sequence[str] = (), mode: Mode = "snapshot", readers: int = 1
     ) -> None:
         self._prefix, self._mode, self._readers, self._reader = prefix, mode, readers, 0
-        self._size = HEADER_BYTES + sum(_padded(array.nbytes) for array in state.arrays.values())
+        self._size = HEADER_BYTES + sum(padded(array.nbytes) for array in state.arrays.values())
         self._size += sum(GROWTH * len(each.data) + 1_000_000 for each in state.opaque.values())
-        needed = [_padded(state.arrays[name].nbytes) for name in chooses_with]
+        needed = [padded(state.arrays[name].nbytes) for name in chooses_with]
         self._acting_size = HEADER_BYTES + sum(needed) if needed else self._size
         self._block: SharedBlock | None = None
 
@@ -67,11 +67,11 @@ class Published:
         for name, array in state.arrays.items():
             header["arrays"].append((name, array.dtype.str, array.shape, offset))
             parts.append(array)
-            offset += _padded(array.nbytes)
+            offset += padded(array.nbytes)
         for name, (kind, data) in state.opaque.items():
             header["opaque"].append((name, kind, len(data), offset))
             parts.append(np.frombuffer(data, np.uint8))
-            offset += _padded(len(data))
+            offset += padded(len(data))
         text = json.dumps(header).encode()
         if len(text) > HEADER_BYTES or offset > self._size:
             raise WorkerError(
@@ -117,10 +117,6 @@ def _parsed(data: NDArray[np.uint8]) -> State:
             arrays[name] = data[start:end].view(dtype).reshape(shape)
     opaque = {name: Opaque(kind, data[start : start + size].tobytes()) for name, kind, size, start in header["opaque"]}
     return State(header["facts"], arrays, opaque)
-
-
-def _padded(size: int) -> int:
-    return -(-size // 64) * 64
 
 
 def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", readers: int = 1) -> list[Published]:

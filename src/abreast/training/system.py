@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.errors import ConfigError, WorkerError
 from abreast.training.actors.base import Actors, models_of
-from abreast.training.actors.process import ProcessActors, check_factory
+from abreast.training.actors.process import ProcessActors
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Learners
 from abreast.training.learners.free import FreeLearners
@@ -52,8 +52,12 @@ class MARLMultiprocessingSystem:
                 f"multiprocessing.num_workers is {workers}, but there are {len(agents)} agents: each learner lives in one"
                 f" worker, so the others would idle. Lower num_workers to {len(agents)} or less."
             )
-        if self.config.num_actors > 1 and self.config.workers == "processes":
-            check_factory(env)
+        own = env.config.multiprocessing
+        if (self.config.num_envs, self.config.num_actors) != (own.num_envs, own.num_actors):
+            raise ConfigError(
+                f"the system is given {self.config.num_actors} actors with {self.config.num_envs} lanes each, but the"
+                f" environment was made for {own.num_actors} with {own.num_envs}: give both the same configuration."
+            )
 
     def start(self) -> None:
         """Make the shared memory and start learners and actors; returns when all are ready."""

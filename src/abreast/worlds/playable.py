@@ -1,7 +1,7 @@
 """What training needs of a game, whatever it is made of.
 
     game.reset(lanes)
-    while decisions := game.decisions():           who acts now, and what each sees
+    while (decisions := game.decisions()) is not None:           who acts now, and what each sees
         outcomes, late = game.step(choose(decisions))
     played, late = game.finish()
 
@@ -77,8 +77,8 @@ class Playable(Protocol):
     def reset(self, lanes: int) -> None:
         """Begin an epoch in this many lanes."""
 
-    def decisions(self) -> Sequence[Decision]:
-        """Let the game go on until players have to choose, and say which; none: all lanes are over."""
+    def decisions(self) -> Sequence[Decision] | None:
+        """Who has to choose now: perhaps no player, where all of them act by themselves. None: all lanes are over."""
 
     def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
         """Carry out the actions chosen for the last `decisions`, per decision and lane."""

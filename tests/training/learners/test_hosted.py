@@ -8,13 +8,14 @@ import pytest
 import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
+from abreast.replay import Buffer
 from fakes import small_game, timeless
 
 
-def with_villain(kind, *overrides):
+def with_villain(kind, *overrides, number=1):
     env = small_game("model.algorithm=dqn", "experiment.epochs=8", "experiment.num_agents=3", *overrides)
-    agent = env.agents[1]
-    agent.model = kind(agent.observation_spec, 4, env.config.model, env.agent_seed(1))
+    agent, lanes = env.agents[number], env.config.multiprocessing.lanes
+    agent.model = kind(agent.observation_spec, 4, env.config.model, env.agent_seed(number), lanes)
     return env
 
 
@@ -35,17 +36,47 @@ def test_a_villain_is_given_up_and_the_others_finish(kind, schedule, caplog):
         assert "a villain divides by zero" in str(result.given_up[1].__cause__)
 
 
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
+@pytest.mark.parametrize("number", [1, 2], ids=["in the middle", "the last"])
 @pytest.mark.xdist_group("system")
-def test_a_villain_among_others_in_one_process_is_given_up_alone():
+def test_a_villain_among_others_in_one_process_is_given_up_alone(number, schedule):
     env = with_villain(
-        villains.RaisesInTraining,
-        "multiprocessing.num_workers=1",
-        "multiprocessing.schedule=lockstep",
-        "multiprocessing.max_restarts=1",
-    )
+        villains.RaisesInTraining, "multiprocessing.num_workers=1", f"multiprocessing.schedule={schedule}",
+        "multiprocessing.max_restarts=1", number=number,
+    )  # fmt: skip
     result = env.run_experiment_mp(animate=False, logging=False)
-    assert list(result.given_up) == [1]
-    assert [agent.model.updates for agent in env.agents] == [7, 2, 7]
+    assert list(result.given_up) == [number]
+    assert [agent.model.updates for agent in env.agents] == [2 if index == number else 7 for index in range(3)]
+
+
+@pytest.mark.xdist_group("system")
+def test_a_worker_whose_only_agent_is_given_up_is_not_restarted(caplog):
+    env = with_villain(
+        villains.RaisesInTraining, "multiprocessing.num_workers=3", "multiprocessing.schedule=lockstep",
+        "multiprocessing.max_restarts=1",
+    )  # fmt: skip
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert result.epochs[-1]["time"]["restarts"] == 1 and caplog.text.count("is restarted") == 1
+
+
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+@pytest.mark.xdist_group("system")
+def test_other_actors_play_on_with_the_last_weights_of_an_agent_that_was_given_up(workers):
+    settings = [f"multiprocessing.workers={workers}", "multiprocessing.num_actors=2", "multiprocessing.max_restarts=0"]
+    env = with_villain(villains.RaisesInTraining, *settings, "multiprocessing.num_workers=3", "experiment.epochs=16")
+    env.factory = FactoryOfVillains(settings)
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert list(result.given_up) == [1] and len(result.epochs) == 16
+
+
+class FactoryOfVillains:
+    """Builds the same environment for other actors."""
+
+    def __init__(self, settings):
+        self.settings = settings
+
+    def __call__(self):
+        return with_villain(villains.RaisesInTraining, *self.settings)
 
 
 @pytest.mark.xdist_group("system")
@@ -128,3 +159,35 @@ def test_a_foreign_model_that_cannot_be_sent_is_refused_before_anything_starts(t
     with pytest.raises(ConfigError, match=r"the model of agent 0 \(Secretive\) cannot be sent to a learner process"):
         env.run_experiment_mp(output_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+class RefusesConnections(Tabular):
+    """Its update raises what a broken pipe would raise."""
+
+    def train_step(self):
+        raise ConnectionRefusedError("the server of this model is down")
+
+
+@pytest.mark.parametrize("workers", ["threads", "processes"])
+@pytest.mark.xdist_group("system")
+def test_errors_of_a_model_that_look_like_those_of_a_pipe_are_told_with_their_stack(workers):
+    env = with_foreign(RefusesConnections, f"multiprocessing.workers={workers}", "multiprocessing.max_restarts=0")
+    with pytest.raises(WorkerError) as caught:
+        env.run_experiment_mp(animate=False, logging=False)
+    given_up = caught.value.__cause__
+    assert "ConnectionRefusedError: the server of this model is down" in str(given_up)
+    assert "train_step" in str(given_up.__cause__)
+
+
+class OwnBuffer(Buffer):
+    """Samples in its own way."""
+
+
+def test_a_memory_of_ones_own_kind_is_refused_by_name():
+    env = small_game("model.algorithm=dqn")
+    memory = env.agents[1].model.memory
+    env.agents[1].model.memory = OwnBuffer(memory.capacity, memory.obs_shape, **memory.options())
+    with pytest.raises(
+        ConfigError, match=r"the model of agent 1 \(DQN\) .*OwnBuffer, but workers make a buffer of abreast"
+    ):
+        env.run_experiment_mp(animate=False, logging=False)

@@ -107,8 +107,9 @@ class PPO(NetworkModel):
         """Every row not yet learned from that has an outcome, with its advantage and return."""
         parts = []
         for lane in range(self.memory.lanes):
-            trajectory = self.memory.trajectory(lane, int(self._learned[lane]))
-            self._learned[lane] += len(trajectory.actions)
+            start = max(int(self._learned[lane]), self.memory.oldest_row(lane))
+            trajectory = self.memory.trajectory(lane, start)
+            self._learned[lane] = start + len(trajectory.actions)
             states = self.as_input(trajectory.states)
             with torch.no_grad():
                 values_N = self.online.values(states).cpu().numpy()

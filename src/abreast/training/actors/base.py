@@ -30,8 +30,8 @@ class Play(NamedTuple):
     """The first of its epochs."""
     lanes: int
     """How many of them, each in a lane of its own."""
-    version: int | None
-    """Which published weights to choose with; None: the newest."""
+    versions: list[int | None]
+    """Which published weights each agent chooses with; None: the newest."""
     epsilons: list[float]
 
 

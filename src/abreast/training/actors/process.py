@@ -27,9 +27,6 @@ from abreast.worlds.playable import Played
 if TYPE_CHECKING:
     from abreast.training.experiment import Experiment
 
-WAIT_S = 3600.0
-"""Any long time: a wait ends with every event."""
-
 
 class Passed(NamedTuple):
     """An answer: a pass is played and remembered, and where that leaves the actor."""
@@ -64,9 +61,9 @@ class ActorProcess:
 
     def obey(self, key: Hashable, order: Play) -> None:
         """Play a pass."""
-        for model, published, epsilon in zip(self._models, self._published, order.epsilons, strict=True):
-            adopt_published(model, published, order.version)
-            model.epsilon = epsilon
+        for agent, model in enumerate(self._models):
+            adopt_published(model, self._published[agent], order.versions[agent])
+            model.epsilon = order.epsilons[agent]
         played = collect_pass(self._game, order.epoch, order.lanes, beat=self._context.beat)
         self._context.answer(key, Passed(played, actor_state(self._game)))
 
@@ -112,7 +109,7 @@ class ProcessActors:
         started = time.perf_counter()
         others: dict[int, list[Played]] = {}
         while self._orders:
-            self._team.wait(WAIT_S)
+            self._team.wait()
             for event in self._team.events():
                 if isinstance(event, Answered):
                     others[event.worker], self._states[event.worker] = event.value
@@ -162,10 +159,18 @@ class ProcessActors:
             self._team.stop()
 
 
-def check_factory(experiment: "Experiment") -> None:
-    """Refuse, before anything starts, what actors in other processes could not build."""
+def check_factory(experiment: "Experiment", in_processes: bool) -> None:
+    """Refuse, before anything starts, what other actors, perhaps in processes of their own, could not build."""
+    if experiment.config.multiprocessing.num_actors == 1:
+        return
+    if experiment.factory is None:
+        raise ConfigError(
+            f"multiprocessing.num_actors is {experiment.config.multiprocessing.num_actors}, but {experiment.name} has no"
+            " factory to build it for other actors: give Experiment a factory, or set num_actors to 1."
+        )
     try:
-        pickle.dumps(experiment.factory)
+        if in_processes:
+            pickle.dumps(experiment.factory)
     except Exception as error:
         raise ConfigError(
             f"multiprocessing.num_actors is {experiment.config.multiprocessing.num_actors}, but {experiment.name} cannot be"

@@ -26,9 +26,11 @@ class Learners(Protocol):
     keeps_to_windows: bool
     """Whether learners look only at rows written before their order, so that newer ones may be taken back."""
 
-    @property
-    def acting_version(self) -> int | None:
-        """Which published version a pass that begins now plays with; None: the newest."""
+    rounds: int
+    """How many are finished: the number of the next."""
+
+    def acting_versions(self) -> list[int | None]:
+        """Which published version of each agent a pass that begins now plays with; None: the newest."""
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         """Begin round `number`: so many updates of each agent, from the rows written so far (per agent and lane)."""
@@ -56,7 +58,7 @@ def train_round(
         beat(agent)
         for _ in range(updates):
             if (loss := model.train_step()) is not None:
-                losses.append(loss)
+                losses.append(float(loss))
             beat(agent)
         mean = sum(losses) / len(losses) if losses else None
         results[agent] = RoundResult(mean, model.updates, symptoms(model, mean))

@@ -21,7 +21,6 @@ class FreeLearners(HostedLearners):
 
     trains_freely = True
     keeps_to_windows = False
-    acting_version = None
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -49,7 +48,11 @@ class FreeLearners(HostedLearners):
             self._lags[agent], self._versions[agent] = version - self._versions[agent], version
             newest = [*results_in(facts).values()][-1:] or [RoundResult(None, model.updates)]
             self._results[agent] = self._checked(agent, newest[0])
+        self.rounds = number + 1
         return list(self._results)
+
+    def acting_versions(self) -> list[int | None]:
+        return [None] * len(self._models)
 
     def _checked(self, agent: int, result: RoundResult) -> RoundResult:
         """The result, with a symptom if the weights have not moved for long although there is enough to learn from."""

@@ -14,7 +14,7 @@ from abreast.processes.process import ProcessBackend, comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.team import Died, Lost, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
-from abreast.replay import SharedReplayBuffer
+from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import RoundResult
 from abreast.training.learners.process import Job, learner_process
@@ -31,6 +31,7 @@ class HostedLearners:
 
     trains_freely = False
     keeps_to_windows = True
+    rounds = 0
 
     def __init__(self, models: Sequence[BaseModel], config: MPConfig, slack: int, compute_threads: int) -> None:
         self._models, self._config, self._compute_threads = models, config, compute_threads
@@ -98,6 +99,8 @@ class HostedLearners:
             error.__cause__ = died.error.__cause__
             log.error("agent %d is not trained any more: %s", agent, error)
             agents.remove(agent)
+        if not agents:
+            self._team.retire(died.worker)
         for agent in agents:
             log.info("learner of agent %d goes on from update %s", agent, f"{self._updates_of(agent):,}")
         return bool(agents)
@@ -123,10 +126,12 @@ class HostedLearners:
 
     def close(self) -> None:
         """End the workers; the models take over what was learned and remembered."""
-        self._team.stop(min(3.0, self._config.learner_timeout))
-        for model, place in zip(self._models, self.published, strict=True):
-            restore_published(model, place)
-        self._restore_rings()
+        try:
+            self._team.stop(min(3.0, self._config.learner_timeout))
+        finally:
+            for model, place in zip(self._models, self.published, strict=True):
+                restore_published(model, place)
+            self._restore_rings()
 
     def _restore_rings(self) -> None:
         for model, ring in zip(self._models, self._own_rings, strict=True):
@@ -136,6 +141,11 @@ class HostedLearners:
 def recipe_of(agent: int, model: BaseModel) -> Recipe:
     """How a worker gets this model."""
     try:
+        if type(model.memory) not in (Buffer, SharedReplayBuffer):
+            kind = type(model.memory)
+            raise TypeError(
+                f"its memory is a {kind.__module__}.{kind.__qualname__}, but workers make a buffer of abreast's"
+            )
         return model.recipe()
     except Exception as error:
         raise ConfigError(

@@ -1,6 +1,7 @@
 """Learners in this very thread, with the agents' own models: the sequential run, and the debug mode of any other."""
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any
 
@@ -14,7 +15,7 @@ class InlineLearners:
 
     given_up: Mapping[int, WorkerError] = MappingProxyType({})
     keeps_to_windows = True
-    acting_version = None
+    rounds = 0
 
     def __init__(self, models: Sequence[BaseModel], slack: int = 0) -> None:
         self._models = dict(enumerate(models))
@@ -26,12 +27,15 @@ class InlineLearners:
 
     def finish(self, number: int) -> list[RoundResult]:
         updates, written = self._orders.pop(number)
-        for model, rows in zip(self._models.values(), written, strict=True):
-            model.memory.fix_window(rows)
-        results = train_round(self._models, updates)
-        for model in self._models.values():
-            model.memory.fix_window(None)
+        with ExitStack() as windows:
+            for model, rows in zip(self._models.values(), written, strict=True):
+                windows.enter_context(model.memory.window(rows))
+            results = train_round(self._models, updates)
+        self.rounds = number + 1
         return list(results.values())
+
+    def acting_versions(self) -> list[int | None]:
+        return [None] * len(self._models)
 
     def health(self) -> dict[str, Any]:
         return {}

@@ -97,9 +97,8 @@ class RoundWork:
         if number in job.results:  # done before a restart, but the answer may have been lost
             return job.results[number]
         model = self._models[job.agent]
-        model.memory.fix_window(order.written[job.agent])
-        result = train_round({job.agent: model}, order.updates, self._context.beat)[job.agent]
-        model.memory.fix_window(None)
+        with model.memory.window(order.written[job.agent]):
+            result = train_round({job.agent: model}, order.updates, self._context.beat)[job.agent]
         job.publish(model, number + 1, number, result)
         return result
 
@@ -148,7 +147,7 @@ class FreeWork:
         loss = model.train_step()
         if loss is None:
             return False
-        self._losses[agent].append(loss)
+        self._losses[agent].append(float(loss))
         if len(self._losses[agent]) >= rule.publish_interval:
             self._publish(agent)
         return True

@@ -9,24 +9,19 @@ from abreast.training.learners.hosted import HostedLearners
 from abreast.training.learners.process import Train, Trained
 from abreast.training.published import adopt_published
 
-WAIT_S = 3600.0
-"""Any long time: a wait ends with every event."""
-
 
 class RoundLearners(HostedLearners):
     """Identical results for any number of workers, whichever of them die."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._finished = 0
         self._orders: dict[int, Train] = {}
         """Rounds that are not finished, by number."""
         self._answers: dict[int, dict[int, RoundResult]] = {}
         self._idle_s = [0.0] * len(self._models)
 
-    @property
-    def acting_version(self) -> int:
-        return self._finished
+    def acting_versions(self) -> list[int | None]:
+        return [None if agent in self.given_up else self.rounds for agent in range(len(self._models))]
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         self._orders[number], self._answers[number] = Train(updates, written), {}
@@ -37,17 +32,19 @@ class RoundLearners(HostedLearners):
     def finish(self, number: int) -> list[RoundResult]:
         answers = self._answers[number]
         while any(agent not in answers for agents in self._agents_of for agent in agents):
-            self._team.wait(WAIT_S)
+            self._team.wait()
             for event in self._team.events():
                 self._handle(event)
             self._check_any_left()
         del self._orders[number], self._answers[number]
+        for worker in range(len(self._agents_of)):
+            self._team.forget(worker, number)
         for agent, result in answers.items():
             self._results[agent] = result
             if agent not in self.given_up:
                 self._lags[agent] = self.published[agent].version - number - 1
                 adopt_published(self._models[agent], self.published[agent], number + 1)
-        self._finished = number + 1
+        self.rounds = number + 1
         return list(self._results)
 
     def _handle(self, event: Event) -> None:
@@ -60,7 +57,8 @@ class RoundLearners(HostedLearners):
         elif self._handle_death(event):
             for number in event.keys:
                 assert isinstance(number, int)
-                self._team.submit(event.worker, number, self._orders[number])
+                if any(agent not in self._answers[number] for agent in self._agents_of[event.worker]):
+                    self._team.submit(event.worker, number, self._orders[number])
 
     def health(self) -> dict[str, Any]:
         return {**super().health(), "learner_idle_s": list(self._idle_s)}
