@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
 torch.set_num_threads(1)
 start_server(
-    ["abreast.training", "abreast.rollouts.worker"]
+    ["abreast.training", "abreast.rollouts.workers.worker"]
 )  # before any test starts a process: what comes later has no effect
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")

@@ -8,8 +8,8 @@ import pytest
 import unfit_envs
 from abreast.errors import RolloutError
 from abreast.rollouts.check import check_environment
+from abreast.rollouts.check.trial import Subject, find_subject
 from abreast.rollouts.registry import KINDS
-from abreast.rollouts.subject import Subject, find_subject
 
 # (environment, the check that refuses it, what it says)
 UNFIT = [

@@ -9,10 +9,10 @@ from PIL import Image
 
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager, RolloutConfig
-from abreast.rollouts.drive import Played, RandomPolicy, listed_action, make_policy, play_episodes
+from abreast.rollouts.drivers.play import Played, RandomPolicy, listed_action, make_policy, play_episodes
+from abreast.rollouts.drivers.trajectories import Trajectories
+from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import find_tag
-from abreast.rollouts.summary import Tally
-from abreast.rollouts.trajectories import Trajectories
 from rollout_helpers import settings, villain
 from villain_envs import ALL  # noqa: F401 (registers them)
 

@@ -12,8 +12,8 @@ import pytest
 import villain_envs
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.state import MAIN
-from abreast.rollouts.summary import pass_at_k
+from abreast.rollouts.episodes.slot import MAIN
+from abreast.rollouts.episodes.summary import pass_at_k
 from rollout_helpers import go, kill, plain, settings, villain
 
 COUNTING = villain("Counting", budget=4)
@@ -239,7 +239,7 @@ def test_sequential_env_types_stay_here_and_the_others_do_not():
 
 @pytest.mark.xdist_group("rollouts")
 def test_auto_leaves_cheap_environments_here_and_moves_dear_ones(monkeypatch):
-    monkeypatch.setattr("abreast.rollouts.placement.CHEAP_S", 0.001)  # whatever else this machine is doing
+    monkeypatch.setattr("abreast.rollouts.workers.placement.CHEAP_S", 0.001)  # whatever else this machine is doing
     custom = {**villain("Counting", seconds=0.004), **LAKE}
     with EnvStateManager(settings(["Counting", "Lake"], [8, 8], 1, custom, max_workers=2)) as manager:
         manager.reset(seed=1)

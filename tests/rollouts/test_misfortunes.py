@@ -386,7 +386,7 @@ def test_a_cancelled_step_can_be_received_and_disturbs_no_other():
 
 
 def test_an_awaited_step_returns_when_it_is_done_though_another_heard_of_it(monkeypatch):
-    monkeypatch.setattr("abreast.rollouts.awaiting.LOOK_S", 25.0)
+    monkeypatch.setattr("abreast.rollouts.episodes.waiters.LOOK_S", 25.0)
     custom = {**villain("Counting", seconds=0.05), **CALM}
     config = workers(["Counting", "Calm"], [1, 1], custom)
 
@@ -573,7 +573,7 @@ def test_when_workers_cannot_start_no_turn_is_begun(monkeypatch):
             raise WorkerError("no more processes.")
 
         with monkeypatch.context() as patched:
-            patched.setattr("abreast.rollouts.fleet.WorkerPool", fails)
+            patched.setattr("abreast.rollouts.episodes.turns.WorkerPool", fails)
             for call in (manager.step, manager.send):
                 with pytest.raises(WorkerError, match="no more"):
                     call(go(range(2), "a"))
@@ -590,7 +590,7 @@ def test_auto_does_without_workers_that_cannot_start(monkeypatch, caplog):
     def fails(*arguments):
         raise WorkerError("no more processes.")
 
-    monkeypatch.setattr("abreast.rollouts.fleet.WorkerPool", fails)
+    monkeypatch.setattr("abreast.rollouts.episodes.turns.WorkerPool", fails)
     with EnvStateManager(config) as manager:
         for seed in range(2):
             assert manager.reset(seed=seed) == loop.reset(seed)

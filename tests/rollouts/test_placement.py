@@ -2,7 +2,7 @@
 
 import pytest
 
-from abreast.rollouts.placement import LOSSES, SHARE_S, Placement
+from abreast.rollouts.workers.placement import LOSSES, SHARE_S, Placement
 
 COUNT, WORKERS = 16, 4
 
@@ -66,7 +66,7 @@ def play(placement, turn_s, wall_s, batches=40):
 
 
 def auto(monkeypatch):
-    monkeypatch.setattr("abreast.rollouts.placement.cores", lambda: 4)
+    monkeypatch.setattr("abreast.rollouts.workers.placement.cores", lambda: 4)
     return Placement(WORKERS)
 
 

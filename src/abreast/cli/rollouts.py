@@ -17,11 +17,11 @@ from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
-from abreast.rollouts.drive import Played, make_policy, play_episodes
-from abreast.rollouts.progress import RolloutDisplay
+from abreast.rollouts.drivers.display import RolloutDisplay
+from abreast.rollouts.drivers.play import Played, make_policy, play_episodes
+from abreast.rollouts.drivers.trajectories import Trajectories
+from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
 from abreast.rollouts.registry import Tag, tag_settings
-from abreast.rollouts.summary import Ended, pass_at_k, summary_of_tag
-from abreast.rollouts.trajectories import Trajectories
 from abreast.settings import apply_overrides, explain, read_yaml
 
 STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}

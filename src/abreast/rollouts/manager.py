@@ -16,13 +16,13 @@ from typing import Any, Literal
 import numpy as np
 
 from abreast.errors import ConfigError, RolloutError, short
-from abreast.rollouts.awaiting import Awaiting
 from abreast.rollouts.config import RolloutConfig
-from abreast.rollouts.fleet import Fleet
-from abreast.rollouts.placement import Use
+from abreast.rollouts.episodes.slot import Cache, EnvState
+from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
+from abreast.rollouts.episodes.turns import Fleet
+from abreast.rollouts.episodes.waiters import Awaiting
 from abreast.rollouts.registry import Tag, find_tag
-from abreast.rollouts.state import Cache, EnvState
-from abreast.rollouts.summary import Ended, pass_at_k, summary_of_tag
+from abreast.rollouts.workers.placement import Use
 from abreast.settings import read_yaml
 
 

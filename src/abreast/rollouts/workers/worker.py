@@ -14,8 +14,8 @@ from typing import Any
 from abreast.processes.cores import LOOK_OUT_S, look_out
 from abreast.processes.memory import SharedBlock
 from abreast.processes.worker import Connection, Ready, Stop
-from abreast.rollouts.episode import BUILD_S, Episode
-from abreast.rollouts.messages import Answer, Orders, Turn
+from abreast.rollouts.episodes.episode import BUILD_S, Episode
+from abreast.rollouts.workers.messages import Answer, Orders, Turn
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""

@@ -14,7 +14,7 @@ import traceback
 import weakref
 from types import FrameType
 
-from abreast.rollouts.state import EnvState
+from abreast.rollouts.episodes.slot import EnvState
 
 log = logging.getLogger("abreast")
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import RolloutError, words
-from abreast.rollouts.messages import Digest, State, Turn
+from abreast.rollouts.workers.messages import Digest, State, Turn
 
 log = logging.getLogger("abreast")
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Set
 from typing import NamedTuple
 
-from abreast.rollouts.pool import WorkerPool
+from abreast.rollouts.workers.pool import WorkerPool
 
 LOOK_S = 0.5
 """How often somebody who waits looks whether workers have fallen silent."""

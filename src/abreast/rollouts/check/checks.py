@@ -21,8 +21,8 @@ import numpy as np
 from gymnasium.utils.env_checker import check_env
 
 from abreast.errors import short
-from abreast.rollouts.episode import Episode, is_picture
-from abreast.rollouts.subject import SEED, Fault, Moment, Subject, begin, find_subject, raised, step
+from abreast.rollouts.check.trial import SEED, Fault, Moment, Subject, begin, find_subject, raised, step
+from abreast.rollouts.episodes.episode import Episode, is_picture
 
 OTHER_SEEDS = range(2, 10)
 TOLD = ("success", "action_is_valid", "action_is_effective")

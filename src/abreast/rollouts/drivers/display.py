@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from abreast.rollouts.drive import Played
+from abreast.rollouts.drivers.play import Played
 
 PLAIN_LINES = 10
 """Lines printed over a whole rollout where the output is not a terminal."""

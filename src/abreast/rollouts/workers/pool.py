@@ -9,8 +9,8 @@ from abreast.processes.memory import SharedBlock
 from abreast.processes.supervisor import Death, Supervisor
 from abreast.processes.worker import Child, Stop, start_server
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.messages import Answer, Orders
-from abreast.rollouts.worker import NOBODY, Seat, rollout_worker
+from abreast.rollouts.workers.messages import Answer, Orders
+from abreast.rollouts.workers.worker import NOBODY, Seat, rollout_worker
 
 STARTS = 5
 """How often in a row a worker may die without having answered, over no environment, before its place is given up."""
@@ -28,7 +28,7 @@ class WorkerPool:
         self._at_death, self._idle_deaths = [NOBODY] * count, [0] * count
         self.lost: set[int] = set()
         """Workers that could not be replaced."""
-        start_server(["abreast.rollouts.worker"])
+        start_server(["abreast.rollouts.workers.worker"])
         self._supervisor = Supervisor(
             self._make,
             self._block["heartbeats"],

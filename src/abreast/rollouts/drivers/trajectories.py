@@ -17,7 +17,7 @@ import yaml
 
 from abreast.files import logged_to, write_whole
 from abreast.rollouts.config import RolloutConfig
-from abreast.rollouts.drive import Played
+from abreast.rollouts.drivers.play import Played
 
 log = logging.getLogger("abreast")
 

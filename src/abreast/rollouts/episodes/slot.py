@@ -7,9 +7,9 @@ from typing import Any
 from PIL import Image
 
 from abreast.processes.supervisor import Death
-from abreast.rollouts.messages import Digest, State, Turn
+from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
-from abreast.rollouts.summary import Tally
+from abreast.rollouts.workers.messages import Digest, State, Turn
 
 Cache = dict[str, Any]
 """What users see of an episode: env_id, group_id, tag, penalty, and its history, an entry a turn."""

@@ -16,8 +16,8 @@ import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.errors import short, words
-from abreast.rollouts.drive import listed_action
-from abreast.rollouts.episode import Episode
+from abreast.rollouts.drivers.play import listed_action
+from abreast.rollouts.episodes.episode import Episode
 from abreast.rollouts.registry import find_tag
 
 SEED = 1

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abreast.errors import RolloutError, nearest
+from abreast.rollouts.episodes.slot import Cache
+from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_kind, list_kinds
-from abreast.rollouts.state import Cache
-from abreast.rollouts.summary import Tally
 
 Policy = Callable[[Tag, Cache], list[str]]
 """Called with the tag of an environment and the cache of its episode; returns the actions of the next turn."""

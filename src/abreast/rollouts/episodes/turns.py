@@ -18,14 +18,14 @@ from abreast.processes.cores import cores
 from abreast.processes.supervisor import Death
 from abreast.processes.worker import comes_from_main
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.episode import Episode
-from abreast.rollouts.messages import Answer, Orders, Turn
-from abreast.rollouts.patience import Patience, TookTooLong
-from abreast.rollouts.placement import Placement, Use
-from abreast.rollouts.pool import WorkerPool
+from abreast.rollouts.episodes.episode import Episode
+from abreast.rollouts.episodes.guard import Whole
+from abreast.rollouts.episodes.slot import MAIN, EnvState
+from abreast.rollouts.episodes.watchdog import Patience, TookTooLong
 from abreast.rollouts.registry import Tag, find_kind
-from abreast.rollouts.state import MAIN, EnvState
-from abreast.rollouts.whole import Whole
+from abreast.rollouts.workers.messages import Answer, Orders, Turn
+from abreast.rollouts.workers.placement import Placement, Use
+from abreast.rollouts.workers.pool import WorkerPool
 
 log = logging.getLogger("abreast")
 
