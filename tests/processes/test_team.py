@@ -98,6 +98,16 @@ class TestEveryBackend:
         assert collect(team) == [Answered(0, "again", 1, True)]
         assert team.incarnation(0) == 2 and team.restarts == 1
 
+    def test_the_incarnation_is_that_of_the_child_which_the_next_order_reaches(self, make_team, backend):
+        team = make_team(backend)
+        assert team.incarnation(0) == 1 and team.due_s > 0
+        team.submit(0, "k", ("raise at", 7))
+        collect(team)
+        assert team.incarnation(0) == 2 and team.due_s == 0, "the successor starts in the next call of events"
+        team.submit(0, "again", ("echo", 1))
+        collect(team)
+        assert team.incarnation(0) == 2 and team.due_s > 0
+
     def test_a_silent_worker_is_replaced_and_its_late_answer_is_not_heard(self, make_team, backend):
         team = make_team(backend, silence_s=0.3)
         team.submit(0, "k", ("sleep", 1.5))

@@ -195,9 +195,7 @@ class Team:
 
         `spin`: at first without sleeping, since a core is free; to be woken takes 50 µs.
         """
-        wait_s = min(wait_s, self._look_s)
-        for number in self._paused:
-            wait_s = min(wait_s, self._workers[number].since - time.monotonic())
+        wait_s = min(wait_s, self.due_s)
         if wait_s <= 0:
             return
         if not (spin and self._backend.may_spin and wait_s >= LOOK_OUT_S and look_out(self._is_ready)):
@@ -230,9 +228,18 @@ class Team:
                     self._look_at(number, now, events)
         return events
 
+    @property
+    def due_s(self) -> float:
+        """Seconds until `events` should be called though nothing is readable: to restart a worker, or to look for silence."""
+        due_s = self._look_s
+        for number in self._paused:
+            due_s = min(due_s, self._workers[number].since - time.monotonic())
+        return max(due_s, 0.0)
+
     def incarnation(self, worker: int) -> int:
-        """How often this worker was started."""
-        return self._workers[worker].incarnation
+        """Which child of this worker the next order will reach, counted from 1: it grows with every death."""
+        it = self._workers[worker]
+        return it.incarnation + (it.child is None)
 
     @property
     def restarts(self) -> int:
@@ -256,7 +263,7 @@ class Team:
         return {number: child.pid for number, child in children.items() if child is not None and child.pid is not None}
 
     def fileno(self) -> int:
-        """A file descriptor that is readable when there may be events; restarts aside, which take a look now and then."""
+        """A file descriptor that is readable when there may be events; restarts and silence aside (see `due_s`)."""
         return self._selector.fileno()
 
     # ---- inside
