@@ -84,11 +84,13 @@ class Child(Protocol):
     """A child that was started, as its parent sees it. No method blocks, `kill` and `stack` aside, which take a moment."""
 
     name: str
-    pid: int | None
     hint: str
     """What may be the matter if it does not start."""
     fds: tuple[int, ...]
     """Readable when there is something to receive, or the child is gone. Empty if it has none: it calls `wake` then."""
+
+    @property
+    def pid(self) -> int | None: ...
 
     @property
     def is_alive(self) -> bool: ...

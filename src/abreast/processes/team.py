@@ -230,7 +230,7 @@ class Team:
 
     @property
     def due_s(self) -> float:
-        """Seconds until `events` should be called though nothing is readable: to restart a worker, or to look for silence."""
+        """Seconds until `events` should be called though nothing is readable: for a restart, or to look for silence."""
         due_s = self._look_s
         for number in self._paused:
             due_s = min(due_s, self._workers[number].since - time.monotonic())
