@@ -83,14 +83,19 @@ class Failed:
 class Child(Protocol):
     """A child that was started, as its parent sees it. No method blocks, `kill` and `stack` aside, which take a moment."""
 
-    name: str
-    hint: str
-    """What may be the matter if it does not start."""
-    fds: tuple[int, ...]
-    """Readable when there is something to receive, or the child is gone. Empty if it has none: it calls `wake` then."""
+    @property
+    def name(self) -> str: ...
 
     @property
     def pid(self) -> int | None: ...
+
+    @property
+    def hint(self) -> str:
+        """What may be the matter if it does not start."""
+
+    @property
+    def fds(self) -> tuple[int, ...]:
+        """Readable when there is something to receive, or the child is gone. A child that has none calls `wake` instead."""
 
     @property
     def is_alive(self) -> bool: ...
@@ -116,8 +121,9 @@ class Child(Protocol):
 class Backend(Protocol):
     """Starts children of one kind."""
 
-    may_spin: bool
-    """Whether a parent with a core to spare may wait for children without sleeping."""
+    @property
+    def may_spin(self) -> bool:
+        """Whether a parent with a core to spare may wait for children without sleeping."""
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:
         """Start worker `number`; raises WorkerError if that fails. `wake` may be called from any thread."""
