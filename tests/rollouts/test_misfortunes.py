@@ -84,7 +84,7 @@ def test_an_import_that_takes_longer_than_a_turn_may(tmp_path, monkeypatch):
     custom = {"Slow": {"env_type": "slow_to_import"}}
     with EnvStateManager(workers(["Slow"], [2], custom, step_timeout=1.0)) as manager:
         manager.reset(seed=0)
-        assert {env.home for env in manager.envs} == {0, 1}
+        assert {env.worker for env in manager.envs} == {0, 1}
 
 
 @pytest.mark.parametrize("number", [signal.SIGRTMIN + 6, signal.SIGABRT])
@@ -468,7 +468,7 @@ def test_send_and_recv_find_out_too_what_is_worth_a_worker():
         for _ in range(2):
             m.send(go(range(8), "a"))
             m.recv(min_ready=8)
-        assert {env.home for env in m.envs} == {0, 1}
+        assert {env.worker for env in m.envs} == {0, 1}
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
@@ -609,7 +609,7 @@ def _step_in_a_pool(_):
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
         outputs = [manager.step(go(range(2), "a")) for _ in range(6)]
-        homes = {env.home for env in manager.envs}
+        homes = {env.worker for env in manager.envs}
     return [len(each) for each in outputs], homes
 
 

@@ -8,7 +8,7 @@ import pytest
 
 import villain_envs  # noqa: F401 (registers them)
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.episodes.watchdog import Patience, TookTooLong
+from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog as Patience
 from rollout_helpers import go, plain, settings, villain
 
 CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}

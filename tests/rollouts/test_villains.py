@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 from abreast.errors import RolloutError
-from abreast.processes.worker import Child
 from abreast.rollouts import EnvStateManager, register
 from rollout_helpers import go, kill, plain, settings, villain
 from villain_envs import Counting, CountingConfig
@@ -146,7 +145,7 @@ def test_when_no_other_worker_can_start_environments_come_home(error, place, mon
         kill(*manager.worker_pids)
         for _ in range(3):
             assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
-        assert {env.home for env in manager.envs} == {-1}
+        assert {env.worker for env in manager.envs} == {-1}
         assert f"could not start: {type(error).__name__}" in caplog.text
 
 
@@ -186,7 +185,7 @@ def test_what_cannot_be_pickled_is_taken_here_and_the_turn_completes(caplog):
         info = caches[1]["history"][1]["info"]
         assert callable(info["function"]) and "cannot be pickled" in info["moved"]
         assert "cannot be pickled" in caplog.text
-        assert manager.envs[1].home == -1 and manager.envs[2].home != -1
+        assert manager.envs[1].worker == -1 and manager.envs[2].worker != -1
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -280,7 +279,7 @@ def test_what_cannot_be_unpickled_in_a_worker_lives_here():
     with EnvStateManager(config) as manager:
         assert len(manager.reset(seed=0)) == 4
         assert len(manager.step(go(range(4), "a"))) == 4
-        assert [env.home == -1 for env in manager.envs] == [False, False, True, True]
+        assert [env.worker == -1 for env in manager.envs] == [False, False, True, True]
 
 
 @pytest.mark.xdist_group("rollouts")
@@ -298,7 +297,7 @@ def test_a_worker_that_cannot_live_is_given_up_and_its_environments_come_home(mo
         kill(manager.worker_pids[1])
         for _ in range(3):
             assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
-        assert pool.lost == {1} and {env.home for env in manager.envs} == {0}
+        assert pool.lost == {1} and {env.worker for env in manager.envs} == {0}
         assert "given up" in caplog.text
 
 

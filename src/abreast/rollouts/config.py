@@ -7,7 +7,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from abreast.processes.worker import StartMethod
+from abreast.processes.process import StartMethod
 from abreast.settings import Section, read_yaml
 
 MOST_ENVS = 1_000_000

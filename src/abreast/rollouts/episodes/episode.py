@@ -1,6 +1,6 @@
-"""One environment and its episode, wherever it lives: the rules of a turn, and playing an episode again.
+"""One environment and its episode, in whichever process it lives: the rules of a turn, and replaying an episode.
 
-The manager runs these in its own process, a worker in its; both do the same.
+The main process and the workers run the same code, so their results are equal.
 """
 
 import copy
@@ -11,28 +11,53 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abreast.errors import RolloutError, words
-from abreast.rollouts.workers.messages import Digest, State, Turn
 
 log = logging.getLogger("abreast")
 
-Beat = Callable[..., None]
-"""Called when a part of something longer begins, with `patience` if that may take so many seconds more than a turn."""
+State = str | list[NDArray[Any]]
+"""What an environment shows: a text, or RGB images."""
+Digest = tuple[int, bytes]
+"""A fingerprint of the state after so many turns."""
+Beat = Callable[[float], None]
+"""Called when a part of longer work begins, with the seconds it may take beyond those of a turn."""
 ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
 BUILD_S = 600.0
 """How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
 LONGEST_NAME = 1000
-"""Texts longer than this are no action's name, and not worth looking at."""
+"""Texts longer than this are not the name of an action; they are dropped without being looked up."""
+
+
+class TurnResult(NamedTuple):
+    """The result of a turn, or of the start of an episode. Only `seconds` depends on the process it was taken in."""
+
+    state: State
+    reward: float = 0.0
+    info: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+    names: Sequence[str] = ()
+    """The actions executed, by name."""
+    executed: Sequence[Any] = ()
+    """The same as the environment takes them."""
+    dropped: int = 0
+    """Actions that were not known."""
+    refused: int = 0
+    """Actions executed that the environment itself called invalid."""
+    done: bool = False
+    failure: str | None = None
+    """Why the episode cannot go on, if it cannot."""
+    seconds: float = 0.0
+    """What it took; making the environment is not counted."""
 
 
 class Episode:
     """An environment with what is needed to rebuild it: how it was made, its seed, the actions executed since."""
 
-    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda patience=0.0: None) -> None:
+    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda allow_s: None) -> None:
         self._make, self._config, self._beat = make, config, beat
         self._env: Any = None
         self._names = config.action_lookup
@@ -40,21 +65,22 @@ class Episode:
         self.executed: list[Sequence[Any]] = []
         self.known_digest: Digest | None = None
         self.last_s = float("inf")
-        """What its last turn took; before there was one, expect the worst."""
+        """What its last turn took; before there was one, it may take any time."""
+        self._making_s = 0.0
         self._seed = 0
         self._state: State = ""
         self._must_be: Digest | None = None
 
     # ---- an episode
 
-    def start(self, seed: int, executed: Sequence[Sequence[Any]] = (), must_be: Digest | None = None) -> Turn:
-        """Begin an episode, and play it up to where it was. An environment that is there is seeded anew, not rebuilt.
+    def start(self, seed: int, executed: Sequence[Sequence[Any]] = (), must_be: Digest | None = None) -> TurnResult:
+        """Begin an episode, and replay the turns it has had. The environment is made if there is none, else only reset.
 
-        `must_be` is the digest it came by the first time: one that does not come by it again is another episode.
+        `must_be` is a digest from the first time: if the replay does not lead to it, the start fails.
         """
         self._seed, self.executed = seed, list(executed)
         self._must_be = self.known_digest = must_be
-        started = time.perf_counter()
+        self._making_s, started = 0.0, time.perf_counter()
         try:
             info = self._begin()
         except Exception:  # once more, with an environment that nothing has happened to
@@ -62,11 +88,11 @@ class Episode:
                 self.close()
                 info = self._begin()
             except Exception as error:
-                return Turn(self._state, failure=_words(error), seconds=time.perf_counter() - started)
-        return Turn(self._state, info=info, seconds=time.perf_counter() - started)
+                return TurnResult(self._state, failure=_words(error), seconds=time.perf_counter() - started)
+        return TurnResult(self._state, info=info, seconds=time.perf_counter() - started - self._making_s)
 
-    def take(self, actions: Sequence[str], budget: int) -> Turn:
-        """Take a turn: the known ones of the actions, in order, as far as the budget goes, until the episode is done.
+    def take(self, actions: Sequence[str], budget: int) -> TurnResult:
+        """Take a turn: execute the known actions in order, `budget` of them at most, until the episode is done.
 
         If it raises, the environment is rebuilt and the turn taken again; if it raises again, the episode is over.
         """
@@ -79,7 +105,7 @@ class Episode:
             try:
                 self.close()
                 self._begin()
-                self._beat()
+                self._beat(0.0)
                 outcome = self._execute(known[:budget])
             except Exception as error:
                 outcome, failure = NOTHING, _words(error)
@@ -88,7 +114,7 @@ class Episode:
         names = executed if self._names is None else [self._names[number] for number in executed]
         dropped = len(actions) - len(known)
         self.last_s = seconds = time.perf_counter() - started
-        return Turn(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
+        return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
 
     def take_digest(self) -> Digest:
         """Fingerprint the state it is in now."""
@@ -113,12 +139,14 @@ class Episode:
 
     def _begin(self) -> dict[str, Any]:
         if self._env is None:
-            self._beat(patience=BUILD_S)
+            self._beat(BUILD_S)
+            started = time.perf_counter()
             self._env = self._make(self._config)
-            self._beat()
+            self._making_s += time.perf_counter() - started
+            self._beat(0.0)
         observation, info = self._env.reset(seed=self._seed)
         for turns in range(len(self.executed) + 1):
-            self._beat()  # playing again may take long, but goes on
+            self._beat(0.0)  # a long replay is not silence
             for action in self.executed[turns - 1] if turns else ():
                 observation, *_, info = self._env.step(action)
             if self._must_be is not None and self._must_be[0] == turns:

@@ -1,28 +1,28 @@
-"""What must be done as a whole or not at all."""
+"""Steps that are only consistent together."""
 
 from types import TracebackType
 
 
-class Whole:
-    """Surrounds steps that belong together. Once they were interrupted, it `is_torn`: what is known cannot be trusted."""
+class Guard:
+    """A context manager around such steps. If an exception (Ctrl-C, say) leaves it, it `is_broken`: the state is unknown."""
 
     def __init__(self) -> None:
-        self._begun = 0
+        self._depth = 0
 
     @property
-    def is_torn(self) -> bool:
-        """Whether something was begun and not ended."""
-        return self._begun > 0
+    def is_broken(self) -> bool:
+        """Whether steps were begun and not completed. Asked outside of the guard."""
+        return self._depth > 0
 
-    def mend(self) -> None:
-        """All that was half done is undone."""
-        self._begun = 0
+    def repair(self) -> None:
+        """All state was made anew."""
+        self._depth = 0
 
     def __enter__(self) -> None:
-        self._begun += 1
+        self._depth += 1
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None:
-            self._begun -= 1
+            self._depth -= 1

@@ -1,4 +1,4 @@
-"""An environment and its episode, as the manager knows them."""
+"""A slot: one environment of the manager, and everything that is known of its episode in the main process."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,20 +6,19 @@ from typing import Any
 
 from PIL import Image
 
-from abreast.processes.supervisor import Death
+from abreast.rollouts.episodes.episode import Digest, State, TurnResult
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
-from abreast.rollouts.workers.messages import Digest, State, Turn
 
 Cache = dict[str, Any]
-"""What users see of an episode: env_id, group_id, tag, penalty, and its history, an entry a turn."""
-MAIN = -1
-"""Stands for the main process where a worker's number is expected."""
+"""What users see of an episode: env_id, group_id, tag, penalty, and its history, one entry per turn."""
+HERE = -1
+"""Stands for the main process where the number of a worker is expected."""
 
 
 @dataclass
-class EnvState:
-    """Everything needed to rebuild the environment, to go on with it, and to tell what its episode came to."""
+class Slot:
+    """What is needed to rebuild an environment, to continue its episode, and to report on it."""
 
     env_id: int
     group_id: int
@@ -31,26 +30,20 @@ class EnvState:
     executed: list[Sequence[Any]] = field(default_factory=list)
     """The actions of each turn."""
     digest: Digest | None = None
-    """Of the newest state of which one is known."""
+    """The newest one that is known."""
 
-    home: int = MAIN
-    """The worker it lives in."""
-    is_built: bool = False
-    """Whether it is there at all."""
-    is_there: bool = False
-    """Whether it is there in the state it should be in."""
-    asked: Mapping[str, Any] | None = None
-    """The input of the turn under way."""
-    is_waiting: bool = False
-    """Whether it can be asked for a turn: its episode has begun, is not over, and what came of its last turn was told."""
-    blamed: list[Death] = field(default_factory=list)
-    """Deaths of workers over that turn."""
-    doom: str | None = None
-    """Why its next turn will be its last."""
+    worker: int = HERE
+    """Number of the worker it lives in."""
+    built_in: int = 0
+    """The incarnation of that worker in which it was made."""
+    started: int = 0
+    """The serial of the episode that its environment is in, at its newest state. 0: the environment's state is unknown."""
 
     cache: Cache = field(default_factory=dict)
     actions_left: int = 0
     tally: Tally = field(default_factory=Tally)
+    start_s: float = 0.0
+    """What it took to start its episode."""
     terminated: bool = False
     truncated: bool = False
 
@@ -64,14 +57,13 @@ class EnvState:
 
     @property
     def history(self) -> list[dict[str, Any]]:
-        """The entries of its episode; none while it has not begun."""
+        """The entries of its episode; empty if none was started."""
         return self.cache.get("history", [])  # type: ignore[no-any-return]
 
     def begin(self, seed: int) -> None:
-        """A new episode; nothing is known of it yet."""
+        """Forget the last episode; the next one has no state yet."""
         self.serial += 1
         self.seed, self.executed, self.digest = seed, [], None
-        self.is_there, self.is_waiting, self.asked, self.blamed, self.doom = False, False, None, [], None
         self.tally, self.terminated, self.truncated = Tally(), False, False
         self.actions_left = self.tag.budget
         self.cache = {
@@ -82,20 +74,17 @@ class EnvState:
             "history": [],
         }
 
-    def started(self, turn: Turn) -> None:
-        """Take in the first state, or that there is none."""
-        self._show(turn.state)
-        if turn.failure is not None:
-            self.terminated = self.truncated = True
-            self.history[-1]["actions_left"] = 0
-            self.history[-1]["info"] = {"success": False, "error": turn.failure}
+    def move(self, worker: int) -> None:
+        """Live in another process; the environment is rebuilt there with its next turn."""
+        self.worker, self.built_in, self.started = worker, 0, 0
 
-    def stepped(self, turn: Turn, penalty: float) -> None:
-        """Take in the turn it was asked for: budget, penalty, end of the episode, history."""
-        state, reward, info, names, executed, dropped, refused, done, failure, seconds = turn
-        asked, self.asked = self.asked, None
-        assert asked is not None, "a turn was asked for"
-        history, given, used = self.cache["history"], len(asked["actions"]), len(executed)
+    def write(self, result: TurnResult, inputs: Mapping[str, Any] | None, penalty: float) -> None:
+        """Write the result of a turn, or of a start (without inputs): history, budget, penalty, end of the episode."""
+        if inputs is None:
+            self._write_start(result)
+            return
+        state, reward, info, names, executed, dropped, refused, done, failure, seconds = result
+        history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
         self.tally.count(reward, given, dropped + refused, seconds)
         self.executed.append(executed)
         self.actions_left -= used or 1  # a turn without a valid action costs too, or an episode might never end
@@ -112,16 +101,24 @@ class EnvState:
         entry["actions"] = list(names)
         entry["reward"] = reward
         entry["info"] = info
-        entry["llm_response"] = asked.get("llm_response", "")
-        entry["llm_raw_response"] = asked.get("llm_raw_response", "")
+        entry["llm_response"] = inputs.get("llm_response", "")
+        entry["llm_raw_response"] = inputs.get("llm_raw_response", "")
         if failure is None:
             self._show(state)
-        else:  # what was seen last
-            seen = {key: entry[key] for key in ("state", "images") if key in entry}
-            history.append({**seen, "actions_left": self.actions_left})
+        else:  # what was shown last
+            shown = {key: entry[key] for key in ("state", "images") if key in entry}
+            history.append({**shown, "actions_left": self.actions_left})
+
+    def _write_start(self, result: TurnResult) -> None:
+        self.start_s = result.seconds
+        self._show(result.state)
+        if result.failure is not None:
+            self.terminated = self.truncated = True
+            self.history[-1]["actions_left"] = 0
+            self.history[-1]["info"] = {"success": False, "error": result.failure}
 
     def _show(self, state: State) -> None:
-        """Add what is seen now to the history."""
+        """Add what the environment shows now to the history."""
         if isinstance(state, str):
             self.cache["history"].append({"state": state, "actions_left": self.actions_left})
         else:

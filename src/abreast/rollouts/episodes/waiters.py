@@ -1,24 +1,37 @@
-"""Those who await turns (`step_async`): an event loop hears what workers say, and wakes whom it concerns, nobody else."""
+"""Calls of `step_async` that wait for turns, and the event loop that handles the workers' answers meanwhile."""
 
 import asyncio
-from collections.abc import Callable, Set
-from typing import NamedTuple
+from collections.abc import Callable
 
-from abreast.rollouts.workers.pool import WorkerPool
-
-LOOK_S = 0.5
-"""How often somebody who waits looks whether workers have fallen silent."""
+from abreast.processes.team import Team
 
 
-class Awaited(NamedTuple):
-    """Somebody who waits."""
+class Waiter:
+    """One call of `step_async`, made in its task. Its turns are reserved for it while it `is_waiting`."""
 
-    future: "asyncio.Future[None]"
-    env_ids: set[int]
-    """Whose turns are still to be taken."""
+    def __init__(self, turns: int) -> None:
+        self._left = turns
+        self._task = asyncio.current_task()
+        self._is_over = False
+        self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.is_abandoned = False
+        """Whether a reset has ended the episodes it waits for."""
+        if not turns:
+            self.future.set_result(None)
+
+    @property
+    def is_waiting(self) -> bool:
+        """False once it has returned or raised. (An interrupt may have kept it from saying so: then its task is done.)"""
+        return not self._is_over and (self._task is None or not self._task.done())
+
+    def taken(self) -> None:
+        """One of its turns is taken."""
+        self._left -= 1
+        if not self._left:
+            self.wake()
 
     def wake(self, error: Exception | None = None) -> None:
-        """Let it go on, or raise."""
+        """Let the call go on, or raise."""
         if self.future.done() or self.future.get_loop().is_closed():
             return
         if error is None:
@@ -26,68 +39,65 @@ class Awaited(NamedTuple):
         else:
             self.future.set_exception(error)
 
+    def end(self) -> None:
+        """The call returns or raises; `recv` may have what it has not handed out."""
+        self._is_over = True
 
-class Awaiting:
-    """Who awaits the turn of which environment. `hear` takes in what has been said; it tells of turns by `taken`."""
 
-    def __init__(self, hear: Callable[[], None]) -> None:
-        self._hear = hear
-        self._waiting: dict[int, Awaited] = {}
-        self._listening: tuple[asyncio.AbstractEventLoop, int] | None = None
+class Listener:
+    """Has an event loop call `pump` whenever a worker has sent something, has died, or has to be looked at."""
 
-    def __bool__(self) -> bool:
-        return bool(self._waiting)
+    def __init__(self, pump: Callable[[], None]) -> None:
+        self._pump = pump
+        self._waiters: set[Waiter] = set()
+        self._listening: tuple[asyncio.AbstractEventLoop, Team] | None = None
+        self._descriptor = -1
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def until_taken(self, env_ids: Set[int], pool: WorkerPool | None) -> None:
-        """Wait until the turns of these are taken, or nobody can wait for them any more."""
-        if not env_ids or pool is None:
-            return
-        loop = asyncio.get_running_loop()
-        awaited = Awaited(loop.create_future(), set(env_ids))
-        self._waiting.update(dict.fromkeys(env_ids, awaited))
+    async def wait(self, waiter: Waiter, team: Team | None) -> None:
+        """Wait until the turns of this waiter are taken, or it is woken for another reason."""
+        if waiter.future.done() or team is None:
+            return waiter.future.result()
+        self._waiters.add(waiter)
         try:
-            while not awaited.future.done():
-                self._listen(loop, pool)
-                await asyncio.wait([awaited.future], timeout=LOOK_S)
-                if not awaited.future.done():
-                    self._hear()
-            awaited.future.result()
+            self._listen(asyncio.get_running_loop(), team)
+            await waiter.future
         finally:
-            for env_id in env_ids:
-                if self._waiting.get(env_id) is awaited:
-                    del self._waiting[env_id]
-            if not self._waiting:
-                self._stop_listening()
+            self._waiters.discard(waiter)
+            if not self._waiters:
+                self._stop()
 
-    def taken(self, env_id: int) -> None:
-        """The turn of this one is taken; perhaps it was the last that somebody waits for."""
-        awaited = self._waiting.pop(env_id, None)
-        if awaited is not None:
-            awaited.env_ids.discard(env_id)
-            if not awaited.env_ids:
-                awaited.wake()
+    def abandon_all(self) -> None:
+        """The turns that are waited for will not be taken."""
+        self._stop()
+        waiters, self._waiters = self._waiters, set()
+        for waiter in waiters:
+            waiter.is_abandoned = True
+            waiter.wake()
 
-    def wake_all(self, error: Exception | None = None) -> None:
-        """Nobody waits any more."""
-        waiting, self._waiting = self._waiting, {}
-        self._stop_listening()
-        for awaited in waiting.values():
-            awaited.wake(error)
+    def _listen(self, loop: asyncio.AbstractEventLoop, team: Team) -> None:
+        if self._listening != (loop, team):
+            self._stop()
+            self._descriptor = team.fileno()
+            loop.add_reader(self._descriptor, self._handle_events)
+            self._timer = loop.call_later(team.due_s, self._handle_events)
+            self._listening = (loop, team)  # last: an interrupt before this leads to another try
 
-    def _listen(self, loop: asyncio.AbstractEventLoop, pool: WorkerPool) -> None:
-        if self._listening != (loop, pool.fileno()):
-            self._stop_listening()
-            self._listening = (loop, pool.fileno())
-            loop.add_reader(pool, self._hear_for_all)
+    def _stop(self) -> None:
+        listening, self._listening = self._listening, None
+        if self._timer is not None:
+            self._timer.cancel()
+        if listening is not None and not listening[0].is_closed():
+            listening[0].remove_reader(self._descriptor)
 
-    def _stop_listening(self) -> None:
-        now, self._listening = self._listening, None
-        if now is not None and not now[0].is_closed():
-            now[0].remove_reader(now[1])
-
-    def _hear_for_all(self) -> None:
-        """Called by the event loop: a worker has said something, or is gone."""
+    def _handle_events(self) -> None:
+        """Called by the event loop. There is no caller to raise to, so every waiter gets the error."""
         try:
-            self._hear()
-        except Exception as error:  # nobody called this, so all who wait are told
-            self.wake_all(error)
+            self._pump()
+        except Exception as error:
+            for waiter in self._waiters:
+                waiter.wake(error)
+        if self._listening is not None and self._timer is not None:
+            loop, team = self._listening
+            self._timer.cancel()
+            self._timer = loop.call_later(team.due_s, self._handle_events)

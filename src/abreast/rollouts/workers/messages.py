@@ -1,59 +1,21 @@
-"""What manager and workers say to each other: one message per worker and batch, and as few answers.
+"""What the main process and a worker send each other: one order per worker and batch, and as few answers as possible.
 
-Inside a message everything is a plain tuple: those are pickled several times as fast as anything with a name.
+Inside a message everything is a plain tuple, list or dict: those are pickled several times as fast as instances of classes.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from numpy.typing import NDArray
+from abreast.rollouts.episodes.episode import Digest
 
-State = str | list[NDArray[Any]]
-"""What is seen: a text, or pictures."""
-
-Build = tuple[int, bytes]
-"""Have this environment: its number; what makes it and its configuration, pickled."""
-Digest = tuple[int, bytes]
-"""A fingerprint of the state after so many turns."""
-Start = tuple[int, int, int, Sequence[Sequence[Any]], Digest | None]
-"""Begin an episode: number of the environment, of the episode; seed; the actions of each turn so far, to play again; the
-digest it must then come by."""
-Take = tuple[int, int, Sequence[str], int]
-"""Take a turn: number of the environment, of the episode; actions, how many of them the budget allows."""
-
-
-class Orders(NamedTuple):
-    """What a worker is to do, in this order."""
-
-    builds: list[Build]
-    starts: list[Start]
-    takes: list[Take]
-    together: bool
-    """Whether all answers are waited for, so that none need come before the others."""
-    verify: bool
-    """Whether a digest is wanted of every state."""
-
-
-class Turn(NamedTuple):
-    """What a turn, or the start of an episode, came to. Nothing in it depends on where it was taken, `seconds` aside."""
-
-    state: State
-    reward: float = 0.0
-    info: dict[str, Any] = {}  # noqa: RUF012 (never changed)
-    names: Sequence[str] = ()
-    """The actions executed, by name."""
-    executed: Sequence[Any] = ()
-    """The same as the environment takes them."""
-    dropped: int = 0
-    """Actions that were not known."""
-    refused: int = 0
-    """Actions executed that the environment itself called invalid."""
-    done: bool = False
-    failure: str | None = None
-    """Why the episode cannot go on, if it cannot."""
-    seconds: float = 0.0
-
-
-Answer = tuple[int, int, int, tuple[Any, ...] | None, Digest | None]
-"""What an order came to: number of the environment, of the episode; turns taken so far, which tells answers apart;
-the `Turn` as a tuple, or None if environment or turn cannot be sent between processes; the newest digest there is."""
+Take = tuple[int, Sequence[str] | None, int]
+"""A turn to take: number of the environment; its actions, or None if only the start is wanted; actions left."""
+Rebuild = tuple[bytes | None, int, Sequence[Sequence[Any]], Digest | None]
+"""What brings an environment in step before its turn: what makes it, with its configuration, pickled (None: it is made
+already); seed; the actions of each turn so far, to be replayed; the digest it must have after them."""
+Order = tuple[list[Take], dict[int, Rebuild], bool, bool]
+"""A batch: turns; rebuilds, by environment; whether all answers are waited for, so that none need come before the others;
+whether a digest is wanted of every state."""
+Answer = tuple[int, tuple[Any, ...] | None, Digest | None]
+"""Number of the environment; the `TurnResult` as a tuple, or None if environment or result cannot be sent between
+processes; the newest digest there is."""

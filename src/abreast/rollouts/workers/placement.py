@@ -1,255 +1,231 @@
-"""Where environments live: measured, so that a batch is never slower than one environment after the other.
+"""How many workers, and which environments in them: measured at every reset, and decided there.
 
-    in the main process      cheap ones: a message costs more than their turn
-    in the workers           dear ones, spread so that every worker has as much to do, and enough to be woken for
+    one epoch (all episodes between two resets) ──▶ medians per tag: a turn, a start
+                                                ──▶ seconds per turn with this number of workers (0: main process only)
+    next reset ──▶ try the number that is predicted best, if clearly better; else the best that was measured
 
-A batch in workers takes about  overhead + (time of all turns) / workers.  The overhead is measured too, and so is what the
-same turns take in the main process: `auto` moves environments when twenty batches say that it pays, and back when not.
+A live episode never moves: environments move at resets only, when nothing has to be replayed. Under `auto` the first epoch
+takes place in the main process. (Threads, once they exist, are another candidate beside the numbers of workers.)
 """
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+import time
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
-from typing import Literal
+from types import TracebackType
+from typing import Literal, NamedTuple
 
-from abreast.processes.cores import cores
-
-SMOOTHING = 0.2
-"""Weight of a new measurement in a running mean."""
-CHEAP_S = 10e-6
-"""Turns shorter than this are never worth a message."""
-TOLL_S = 4e-6
-"""What a turn costs the main process when it is taken elsewhere: to ask for it, and to hear of it."""
-MESSAGE_S = 150e-6
-"""First guess of the overhead of a batch, per worker."""
-GAIN = 0.78
-"""Environments go to workers when a batch is expected to take less than this share of its sequential time …"""
-LOSS = 0.97
-"""… and come back when it takes more than this share."""
-WORTH_S = 0.0003
-"""A batch has to gain this much for workers to be started."""
-SETTLING = 3
-"""Batches after a move that tell nothing about those to come."""
-ENOUGH, LONG_S = 20, 0.03
-"""Batches, or seconds of them, that tell whether workers are worth it: first turns may be unlike later ones."""
-LOSSES = 2
-"""How often in a row they have to be none before environments come back."""
-HICCUP = 3
-"""A batch that takes so many times what it should is the machine's fault: more than that is not held against workers."""
-FORGETTING = 0.03
-"""How much of a bad experience with workers is forgotten every so many batches."""
-PATIENCE = 50
-"""Batches within which playing episodes again, elsewhere, has to pay."""
-SHARE_S = 200e-6
-"""Work a worker should have in a batch: for less, waking another costs more than it gains."""
-EPISODE_TURNS, UNKNOWN_S = 10, 50e-6
-"""Turns an episode is taken to have, and what they are taken to cost, until some have been seen."""
+from abreast.rollouts.episodes.slot import HERE, Slot
 
 Use = bool | Literal["auto"]
-Seconds = Mapping[str, Sequence[float]]
-"""What something took, each time, by tag."""
 
 
-@dataclass
-class _Past:
-    """What some batches took together, or would take."""
+@dataclass(frozen=True)
+class PlacementRules:
+    """The constants of placement, with where they come from (two cores, Python 3.11)."""
 
-    batches: int = 0
-    wall_s: float = 0.0
-    alone_s: float = 0.0
-    """What they take one environment after the other …"""
-    best_s: float = 0.0
-    """… and in workers without any overhead."""
+    turn_message_s: float = 10e-6
+    """What one turn in a worker costs beside the turn itself: pickled, sent and written down, 4 µs each way and a reserve.
+    Environments whose turns are cheaper stay in the main process under `auto`."""
+    order_s: float = 100e-6
+    """What one order to one worker costs beside its turns: to wake a process takes 50 µs, on either side."""
+    gain: float = 0.8
+    """Another number of workers is tried if it is predicted to take at most this share of the time. Predictions were up to
+    15 % too low in benchmarks/rollouts.py, so a smaller gain is not certain."""
+    worth_s: float = 300e-6
+    """A batch has to gain this much, or nothing is tried: starting workers takes up to 1.4 s."""
+    window: int = 64
+    """Turns of a tag whose median is taken: enough for a stable median, and sorted within 5 µs."""
+    memory: int = 5
+    """Epochs of which the fastest counts. Disturbances only ever add time; of five epochs one was always free of them."""
+    recheck: int = 50
+    """Resets after which a measurement is forgotten, so that the time lost by trying again stays below about 2 %."""
+
+
+class Epoch:
+    """What is measured between two resets. As a context manager it is a stopwatch around calls that wait for turns."""
+
+    def __init__(self) -> None:
+        self.reset_s = self.busy_s = 0.0
+        self.batches = 0
+        self.has_moved = False
+        """Whether environments had to be made for this epoch: its reset took longer than later ones."""
+        self.is_spoiled = False
+        """Whether something happened that says nothing about later epochs: a flip, a dead worker."""
+        self._depth, self._since = 0, 0.0
+
+    def __enter__(self) -> None:
+        if not self._depth:
+            self._since = time.perf_counter()
+        self._depth += 1
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._depth -= 1
+        if not self._depth:
+            self.busy_s += time.perf_counter() - self._since
+
+
+class Cost(NamedTuple):
+    """Of a tag, in the newest epoch."""
+
+    slots: int
+    turns: int
+    turn_s: float
+    start_s: float
+
+    @property
+    def slot_s(self) -> float:
+        """What the start and the turns of one of its environments take."""
+        return self.start_s + self.turn_s * self.turns / self.slots
 
 
 class Placement:
-    """Measures turns and batches; says which tags go to workers, and who goes where."""
+    """Measures epochs, and assigns environments to workers."""
 
-    def __init__(self, workers: int) -> None:
-        self.workers = workers
-        self._cores = cores()
-        self._turn_s: dict[str, float] = {}
-        self._start_s: dict[str, float] = {}
-        """What turns, and the beginnings of episodes, take, by tag …"""
-        self._turn_here_s: dict[str, float] = {}
-        self._start_here_s: dict[str, float] = {}
-        """… and what they took in the main process, where caches are warm."""
-        self._starts_s = 0.0
-        """What a whole reset takes, one environment after the other."""
-        self._books_s = 0.0
-        """What it takes to write down a turn, wherever it was taken."""
-        self._batches = 0
-        self._episode_turns = EPISODE_TURNS
-        self._overhead_s = MESSAGE_S * min(workers, self._cores)
-        self._required_gain = GAIN
-        self._past = _Past()
-        self._settling = 0
-        self._losses = 0
-        self.dear: frozenset[str] = frozenset()
-        """Tags that go to workers under auto."""
+    def __init__(self, slots: Sequence[Slot], workers: int, rules: PlacementRules) -> None:
+        self.workers, self.rules = workers, rules
+        self.epoch = Epoch()
+        self.count = 0
+        """How many workers are in use; 0: none."""
+        self._tags: dict[str, list[Slot]] = {}
+        for slot in slots:
+            self._tags.setdefault(slot.tag.name, []).append(slot)
+        self._costs: dict[bool, dict[str, Cost]] = {True: {}, False: {}}
+        """By tag; True: as measured in the main process, False: in workers."""
+        self._batches = self._turns = 0
+        self._measured: dict[int, deque[float]] = {}
+        """Seconds per turn, resets included, by number of workers."""
+        self._ages: dict[int, int] = {}
 
-    # ---- what is measured
+    # ---- measuring
 
-    def note_turns(self, turns: Seconds) -> None:
-        """Take in what turns took."""
-        for tag, seconds in turns.items():
-            _smooth(self._turn_s, tag, seconds)
-
-    def note_starts(self, starts: Seconds, wall_s: float | None) -> None:
-        """Take in what it took to begin episodes, one by one and, under auto, all of them.
-
-        Of these the newest count: the first of all took imports, too.
-        """
-        self._starts_s = 0.0
-        for tag, seconds in starts.items():
-            self._start_s[tag] = median(seconds)
-            self._starts_s += self._start_s[tag] * len(seconds)
-            if tag not in self.dear and wall_s is not None:
-                self._start_here_s[tag] = self._start_s[tag]
-        if self.dear and not self._settling and wall_s is not None:
-            self._look_back(starts, wall_s, self._start_here_s)
-
-    def note_batch(self, turns: Seconds, wall_s: float | None, turns_so_far: int) -> None:
-        """Take in a whole batch under auto, and think again which tags should go to workers, or come back from them.
-
-        `wall_s` is what the batch took, if it was waited for as a whole. Whoever moves in the middle of an episode has to
-        play it again: that has to pay, too.
-        """
-        self._batches += 1
-        spent = sum(map(sum, turns.values()))
-        if not self.dear and spent + self._starts_s / self._episode_turns < WORTH_S:
-            return  # there is nothing to gain, and reckoning would take longer than some batches do
-        for tag in turns.keys() - self.dear:
-            _smooth(self._turn_here_s, tag, turns[tag])
-        if not self.dear:
-            if wall_s is not None:
-                books = max(0.0, wall_s - spent) / sum(map(len, turns.values()))
-                self._books_s += SMOOTHING * (books - self._books_s)
-            self._look_ahead(turns, turns_so_far)
-        elif self._settling:  # workers start, environments are rebuilt
-            self._settling -= 1
-        elif wall_s is not None:
-            self._look_back(turns, wall_s, self._turn_here_s)
-
-    # ---- who goes to workers under auto
-
-    def _look_ahead(self, turns: Seconds, turns_so_far: int) -> None:
-        """Send tags to workers if some batches say that it is worth it, or a long one."""
-        dear = frozenset(tag for tag in turns if self._cost(tag) > CHEAP_S)
-        if not dear:
+    def observe(self) -> None:
+        """Learn from the epoch that ends now."""
+        epoch, self.epoch = self.epoch, Epoch()
+        nothing_to_gain = epoch.busy_s + epoch.reset_s < self.rules.worth_s * (epoch.batches + 1)
+        if epoch.is_spoiled or not epoch.batches or (not self.count and nothing_to_gain):
             return
-        costs = [seconds + self._share_of_start(tag) for tag in dear for seconds in turns[tag]]
-        self._past.batches += 1
-        self._past.alone_s += sum(costs) + len(costs) * self._books_s
-        self._past.best_s += self._best(costs) + len(costs) * (self._books_s + TOLL_S)
-        batches, spent = self._past.batches, self._past.alone_s
-        if batches < ENOUGH and spent < LONG_S:
+        turns = 0
+        for tag, slots in self._tags.items():
+            seconds = [each for slot in slots for each in slot.tally.seconds]
+            if seconds:
+                turns += len(seconds)
+                turn_s = median(seconds[:: len(seconds) // self.rules.window + 1])
+                start_s = median(slot.start_s for slot in slots[: self.rules.window])
+                self._costs[slots[0].worker == HERE][tag] = Cost(len(slots), len(seconds), turn_s, start_s)
+        if not turns:
             return
-        expected = self._overhead_s * batches + self._past.best_s
-        is_paid = turns_so_far * spent < PATIENCE * (spent - expected) * self._parallelism_for(spent / batches)
-        if expected < self._required_gain * spent and spent - expected > WORTH_S * batches and is_paid:
-            self.dear, self._past, self._settling = dear, _Past(), SETTLING
-        elif batches >= ENOUGH:  # a bad moment of the machine is forgotten in the end
-            self._past = _Past()
-            self._overhead_s += FORGETTING * (MESSAGE_S * min(self.workers, self._cores) - self._overhead_s)
-            self._required_gain += FORGETTING * (GAIN - self._required_gain)
+        self._batches, self._turns = epoch.batches, turns
+        reset_s = self._predict(self.count, starts_only=True) if epoch.has_moved else epoch.reset_s
+        self._measured.setdefault(self.count, deque(maxlen=self.rules.memory)).append((epoch.busy_s + reset_s) / turns)
+        self._ages[self.count] = 0
+        for count in list(self._ages):
+            self._ages[count] += 1
+            if self._ages[count] > self.rules.recheck:
+                del self._ages[count], self._measured[count]
 
-    def _look_back(self, taken: Seconds, wall_s: float, here_s: Mapping[str, float]) -> None:
-        """Keep what a batch took in workers, and what it would have taken here, by what the like took here."""
-        abroad = [seconds for tag in self.dear for seconds in taken.get(tag, ())]
-        if not abroad:
-            return
-        here = sum(sum(each) for tag, each in taken.items() if tag not in self.dear)
-        here += self._books_s * sum(map(len, taken.values()))
-        known = sum(len(taken[tag]) * here_s.get(tag, float("inf")) for tag in self.dear & taken.keys())
-        alone = here + min(sum(abroad), known)
-        self._past.batches += 1
-        self._past.alone_s += alone
-        self._past.best_s += here + self._best(abroad)
-        self._past.wall_s += min(wall_s, HICCUP * alone)
+    def _cost(self, tag: str, is_here: bool) -> Cost | None:
+        """As measured in such a place, or else in the other."""
+        return self._costs[is_here].get(tag) or self._costs[not is_here].get(tag)
 
-    def begin_episodes(self) -> None:
-        """All are about to be reset, so moving is free: what was not worth it comes back, what has become dear goes."""
-        self._episode_turns, self._batches = self._batches or self._episode_turns, 0
-        if not self.dear:
-            return
-        if self._past.batches >= ENOUGH:
-            past, self._past = self._past, _Past()
-            self._overhead_s += (max(past.wall_s - past.best_s, 0.0) / past.batches - self._overhead_s) / 2
-            self._losses = self._losses + 1 if past.wall_s > LOSS * past.alone_s else 0
-        if self._losses < LOSSES:
-            self.dear |= {tag for tag in self._turn_s if self._cost(tag) > CHEAP_S}
+    def _is_cheap(self, tag: str) -> bool:
+        """Whether its turns, with their share of the start, take less time than a message about them."""
+        cost = self._cost(tag, is_here=True)
+        return cost is not None and cost.slot_s < self.rules.turn_message_s * cost.turns / cost.slots
+
+    def _predict(self, count: int, starts_only: bool = False) -> float:
+        """Seconds that an epoch like the newest takes with so many workers."""
+        here_s = away_s = longest_s = 0.0
+        messages = 0
+        for tag in self._tags:
+            is_here = not count or self._is_cheap(tag)
+            cost = self._cost(tag, is_here)
+            if cost is None:
+                continue
+            cost = cost._replace(turns=0) if starts_only else cost
+            if is_here:
+                here_s += cost.slots * cost.slot_s
+            else:
+                away_s += cost.slots * cost.slot_s
+                longest_s = max(longest_s, cost.slot_s)
+                messages += cost.slots + cost.turns
+        if not messages:
+            return here_s
+        orders = min(((0 if starts_only else self._batches) + 1) * count, messages)
+        messages_s = orders * self.rules.order_s + messages * self.rules.turn_message_s
+        return max(here_s, longest_s, away_s / count) + messages_s
+
+    # ---- deciding
+
+    def choose(self, slots: Sequence[Slot], living: Sequence[int], use: Use) -> dict[int, int]:
+        """Before a reset: a worker for each of these slots that should live in one. `living`: workers that are not lost."""
+        counts = [count for count in _powers_of_two(self.workers) if count <= len(living)]
+        if not counts or not slots:
+            self.count = 0
+        elif not self._turns:
+            self.count = 0 if use == "auto" else counts[-1]
         else:
-            self.dear, self._losses = frozenset(), 0
-            self._required_gain *= 0.8  # the next time workers have to promise more
+            self.count = self._best(counts, may_be_here=use == "auto")
+        away = [slot for slot in slots if self.count and not (use == "auto" and self._is_cheap(slot.tag.name))]
+        return self.spread(away, living[: self.count])
 
-    def _best(self, turns: Sequence[float]) -> float:
-        """What these turns take in workers if nothing else takes time."""
-        return max(sum(turns) / self._parallelism_for(sum(turns)), *turns)
+    def _best(self, counts: Sequence[int], may_be_here: bool) -> int:
+        gain, known = self.rules.gain, {c: min(self._measured[c]) * self._turns for c in counts if c in self._measured}
+        limit_s = float("inf")
+        if may_be_here:
+            limit_s = self._predict(0)
+            measured_s = min(self._measured.get(0, [float("inf")])) * self._turns
+            known[0] = min(measured_s, limit_s / gain)  # a disturbance is not held against the main process
+        best = min(known, key=known.__getitem__, default=None)
+        predicted = {count: self._predict(count) for count in counts if count not in known}
+        trial = min(predicted, key=predicted.__getitem__, default=None)
+        if best is None or trial is None:
+            chosen = trial if best is None else best
+            assert chosen is not None, "every number of workers is known or predicted"
+            return chosen
+        limit_s = min(limit_s, known[best])
+        is_better = predicted[trial] < gain * limit_s
+        return trial if is_better and limit_s - predicted[trial] > self.rules.worth_s * self._batches else best
 
-    def _cost(self, tag: str) -> float:
-        """What a turn of it takes, with its share of what it takes to begin an episode."""
-        return self._turn_s.get(tag, UNKNOWN_S) + self._share_of_start(tag)
+    def spread(self, slots: Sequence[Slot], workers: Sequence[int], keep: bool = False) -> dict[int, int]:
+        """A worker for each slot, the most expensive first, each to the worker with the least to do.
 
-    def _share_of_start(self, tag: str) -> float:
-        return self._start_s.get(tag, 0.0) / self._episode_turns
-
-    # ---- how many workers, and which
-
-    def _workers_for(self, work_s: float) -> int:
-        """How many workers are worth waking for so much work in a batch."""
-        return min(self.workers, max(1, round(work_s / SHARE_S)))
-
-    def _parallelism_for(self, work_s: float) -> int:
-        return min(self._workers_for(work_s), self._cores)
-
-    def spread(self, tags: Mapping[int, str], now: Mapping[int, int], lost: Set[int]) -> dict[int, int]:
-        """A worker for each environment, so that all have as much to do, and enough. Nobody moves if that is nearly so.
-
-        Workers that are lost get nothing; without any left, nobody has one.
+        Slots stay where they are if `keep`, or if all have a worker and the loads are about even.
         """
-        living = [worker for worker in range(self.workers) if worker not in lost]
-        if not tags or not living:
+        if not workers:
             return {}
-        costs = {env_id: self._cost(tag) for env_id, tag in tags.items()}
-        is_known = self._turn_s.keys() >= set(tags.values())
-        homes = {env_id: now[env_id] for env_id in tags if now.get(env_id) in living}
-        most = min(len(living), len(tags))
-        if len(homes) < len(tags) or not self._is_fine(_loads(homes, costs), most, costs, is_known):
-            wanted = self._workers_for(sum(costs.values())) if is_known else self.workers
-            homes = _share_out(costs, living[:wanted])
-        return homes
+        costs = {slot.env_id: self._slot_s(slot) for slot in slots}
+        places = {slot.env_id: slot.worker for slot in slots if slot.worker in workers}
+        if not keep and not (len(places) == len(slots) and _are_even(_loads(places, costs, workers), costs)):
+            places = {}
+        loads = _loads(places, costs, workers)
+        for env_id in sorted(costs.keys() - places.keys(), key=lambda env_id: (-costs[env_id], env_id)):
+            worker = places[env_id] = min(loads, key=loads.__getitem__)
+            loads[worker] += costs[env_id]
+        return places
 
-    @staticmethod
-    def _is_fine(loads: Sequence[float], most: int, costs: Mapping[int, float], is_known: bool) -> bool:
-        """Whether workers with these loads, `most` at most, are about as many as there is work for, and their loads even."""
-        mean = sum(loads) / len(loads)
-        if max(loads) > 1.2 * mean + max(costs.values()):
-            return False
-        if not is_known:
-            return len(loads) == most
-        return (len(loads) == most or mean <= 2 * SHARE_S) and (len(loads) == 1 or mean >= SHARE_S / 2)
+    def _slot_s(self, slot: Slot) -> float:
+        cost = self._cost(slot.tag.name, is_here=False)
+        return 1.0 if cost is None else cost.slot_s
 
 
-def _smooth(means: dict[str, float], tag: str, seconds: Sequence[float]) -> None:
-    """Take new measurements into a running mean."""
-    mean = sum(seconds) / len(seconds)
-    means[tag] = means.get(tag, mean) + SMOOTHING * (mean - means.get(tag, mean))
+def _powers_of_two(limit: int) -> list[int]:
+    """1, 2, 4 … and the limit itself."""
+    return sorted({limit, *(1 << power for power in range(limit.bit_length()) if 1 << power <= limit)})
 
 
-def _loads(homes: Mapping[int, int], costs: Mapping[int, float]) -> list[float]:
-    """What each worker that has something to do has to do."""
-    loads: defaultdict[int, float] = defaultdict(float)
-    for env_id, worker in homes.items():
+def _loads(places: Mapping[int, int], costs: Mapping[int, float], workers: Collection[int]) -> dict[int, float]:
+    """What each worker has to do."""
+    loads = dict.fromkeys(workers, 0.0)
+    for env_id, worker in places.items():
         loads[worker] += costs[env_id]
-    return list(loads.values())
+    return loads
 
 
-def _share_out(costs: Mapping[int, float], workers: Sequence[int]) -> dict[int, int]:
-    """The dearest first, each to the worker that has least to do."""
-    loads, homes = dict.fromkeys(workers, 0.0), {}
-    for env_id in sorted(costs, key=lambda env_id: (-costs[env_id], env_id)):
-        worker = homes[env_id] = min(loads, key=loads.__getitem__)
-        loads[worker] += costs[env_id]
-    return homes
+def _are_even(loads: Mapping[int, float], costs: Mapping[int, float]) -> bool:
+    """Whether no worker has much more to do than the mean; one environment more is not much."""
+    mean = sum(loads.values()) / len(loads)
+    return not costs or max(loads.values()) <= 1.2 * mean + max(costs.values())

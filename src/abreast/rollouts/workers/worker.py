@@ -1,117 +1,100 @@
-"""A worker process: some environments, stepped one after the other as the manager orders."""
+"""What runs in a worker process: some environments, stepped one after the other as the main process orders."""
 
 import os
 import pickle
-import select
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Hashable
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
-from abreast.processes.cores import LOOK_OUT_S, look_out
-from abreast.processes.memory import SharedBlock
-from abreast.processes.worker import Connection, Ready, Stop
+from abreast.processes.backend import NOWHERE, ChildContext
 from abreast.rollouts.episodes.episode import BUILD_S, Episode
-from abreast.rollouts.workers.messages import Answer, Orders, Turn
+from abreast.rollouts.workers.messages import Answer, Order
 
 FLUSH_S = 0.002
-"""Answers are kept for the end of a batch; but for no longer than this, if somebody may want them one by one."""
-NOBODY = -1
+"""Answers are kept for the end of a batch, but for no longer than this if the caller may want them one by one."""
 DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
-"""A digest takes 3 µs: of every turn of an environment that takes its time, of some turns of one that takes none."""
+"""A digest takes 3 µs: of every turn of an environment whose turns take longer than the first, else of every 16th turn."""
 
 
-@dataclass
-class Seat:
-    """What a worker is given. In shared memory it shows which environment it is at, and since when."""
+class RolloutWork:
+    """The environments of one worker."""
 
-    number: int
-    block: SharedBlock
-    memory_mb: int | None
-
-    def take(self) -> None:
-        """Prepare this process for its work."""
+    def __init__(self, context: ChildContext, memory_mb: int | None) -> None:
         if sys.platform == "linux":
             _give_way()
-            if self.memory_mb is not None:
-                _limit_memory(self.memory_mb)
+            if memory_mb is not None:
+                _limit_memory(memory_mb)
+        self._context = context
+        self._episodes: dict[int, Episode] = {}
 
-    def turn_to(self, env_id: int, patience: float = 0.0) -> None:
-        """Show that this environment's turn begins; it may take so much longer than others."""
-        self.block["at"][self.number] = env_id
-        self.block["heartbeats"][self.number] = time.monotonic() + patience
-
-
-def rollout_worker(connection: Connection, seat: Seat) -> None:
-    """The work of a worker process."""
-    seat.take()
-    episodes: dict[int, Episode] = {}
-    seat.turn_to(NOBODY)
-    connection.send(Ready())
-    poller = select.poll()
-    poller.register(connection, select.POLLIN)
-    while not isinstance(message := connection.recv(), Stop):
-        began = time.perf_counter()
-        _obey(Orders._make(message), episodes, seat, connection)
-        if time.perf_counter() - began < LOOK_OUT_S:  # who is asked for little is asked again soon
-            look_out(partial(poller.poll, 0))
-    for episode in episodes.values():
-        episode.close()
-
-
-def _obey(orders: Orders, episodes: dict[int, Episode], seat: Seat, connection: Connection) -> None:
-    for env_id, recipe in orders.builds:
-        if env_id in episodes:
-            episodes.pop(env_id).close()
-        seat.turn_to(NOBODY, patience=BUILD_S)
-        with suppress(Exception):  # whatever it is then asked, the answer will be that it cannot live here
-            make, config = pickle.loads(recipe)
-            episodes[env_id] = Episode(make, config, partial(seat.turn_to, env_id))
-    answers: list[Answer] = []
-    due: list[Episode] = []
-    started = {order[0] for order in orders.starts}
-    flushed = time.perf_counter()
-    work: list[tuple[Callable[..., Turn], Any]] = [(Episode.start, order) for order in orders.starts]
-    work += [(Episode.take, order) for order in orders.takes]
-    for do, (env_id, serial, *what) in work:
-        seat.turn_to(env_id)
-        episode = episodes.get(env_id)
-        if episode is None:
-            answers.append((env_id, serial, 0, None, None))
-            continue
-        if not orders.together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
-            connection.send_bytes(_packed(answers))  # before a turn that may take long
-            answers, flushed = [], time.perf_counter()
-        turn = do(episode, *what)
-        if orders.verify or env_id in started:
+    def obey(self, key: Hashable, order: Order) -> None:
+        """Take the turns of a batch. `beat` shows which environment is at work, so that the right one is blamed."""
+        takes, rebuilds, together, verify = order
+        beat, episodes = self._context.beat, self._episodes
+        for env_id, rebuild in rebuilds.items():
+            self._build(env_id, rebuild[0])
+        answers: list[Answer] = []
+        due: list[Episode] = []
+        flushed = time.perf_counter()
+        for env_id, actions, budget in takes:
+            beat(env_id)
+            if env_id not in episodes:  # it could not be unpickled
+                answers.append((env_id, None, None))
+                continue
+            episode = episodes[env_id]
+            if not together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
+                self._answer(key, answers, last=False)  # before a turn that may take long
+                answers, flushed = [], time.perf_counter()
+            if env_id in rebuilds:
+                result = episode.start(*rebuilds[env_id][1:])
+                if result.failure is None and actions is not None:
+                    result = episode.take(actions, budget)
+                episode.take_digest()
+            else:
+                assert actions is not None, "a start comes with a rebuild"
+                result = episode.take(actions, budget)
+                if verify:
+                    episode.take_digest()
+                elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
+                    due.append(episode)
+            answers.append((env_id, (*result,), episode.known_digest))
+        beat()  # before the answer: what kills this process from now on is not the fault of an environment
+        self._answer(key, answers, last=True)
+        for episode in due:  # while the main process is at work; they go with the next answers
             episode.take_digest()
-        elif turn.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
-            due.append(episode)
-        answers.append((env_id, serial, len(episode.executed), (*turn,), episode.known_digest))
-    data = _packed(answers)
-    seat.turn_to(NOBODY)  # before anybody hears of it: what kills this process from now on is no environment's fault
-    if answers:
-        connection.send_bytes(data)
-    for episode in due:  # now that nobody waits for the answers; they go with the next ones
-        episode.take_digest()
 
+    def idle(self) -> None:
+        """Nothing is done without an order."""
 
-def _packed(answers: list[Answer]) -> bytes:
-    try:
-        return pickle.dumps(answers, pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        return pickle.dumps([_sendable(answer) for answer in answers], pickle.HIGHEST_PROTOCOL)
+    def close(self) -> None:
+        """Close the environments."""
+        for episode in self._episodes.values():
+            episode.close()
+
+    def _build(self, env_id: int, recipe: bytes | None) -> None:
+        if recipe is None:
+            return
+        if env_id in self._episodes:
+            self._episodes.pop(env_id).close()
+        self._context.beat(NOWHERE, BUILD_S)
+        with suppress(Exception):  # the answer to its turn will be that it cannot live here
+            make, config = pickle.loads(recipe)
+            self._episodes[env_id] = Episode(make, config, partial(self._context.beat, env_id))
+
+    def _answer(self, key: Hashable, answers: list[Answer], last: bool) -> None:
+        try:
+            self._context.answer(key, answers, last)
+        except Exception:  # something in it cannot be pickled, and nothing was sent (a broken pipe raises again)
+            self._context.answer(key, [_sendable(answer) for answer in answers], last)
 
 
 def _sendable(answer: Answer) -> Answer:
     try:
         pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
     except Exception:
-        env_id, serial, number, _, digest = answer
-        return env_id, serial, number, None, digest
+        return answer[0], None, None
     return answer
 
 
