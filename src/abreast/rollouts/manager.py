@@ -81,6 +81,11 @@ class EnvStateManager:
         try:
             turns.wait_for(turns.begin(dict.fromkeys(range(len(self.envs))), together=True))
             self._placement.epoch.reset_s = time.perf_counter() - started
+        except RolloutError:  # `verify` has found a difference
+            with turns.guard:
+                for slot in self.envs:
+                    slot.begin(slot.seed)  # so that there is no episode
+            raise
         finally:
             turns.abandon()  # if this was interrupted, environments without a first state have no episode
         begun = [slot.cache for slot in self.envs if not slot.terminated]

@@ -14,10 +14,11 @@ class Waiter:
         self._task = asyncio.current_task()
         self._is_over = False
         self.future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.error: Exception | None = None
         self.is_abandoned = False
         """Whether a reset has ended the episodes it waits for."""
         if not turns:
-            self.future.set_result(None)
+            self.wake()
 
     @property
     def is_waiting(self) -> bool:
@@ -30,14 +31,10 @@ class Waiter:
         if not self._left:
             self.wake()
 
-    def wake(self, error: Exception | None = None) -> None:
-        """Let the call go on, or raise."""
-        if self.future.done() or self.future.get_loop().is_closed():
-            return
-        if error is None:
+    def wake(self) -> None:
+        """Let the call go on, or raise the error, if one is set."""
+        if not self.future.done() and not self.future.get_loop().is_closed():
             self.future.set_result(None)
-        else:
-            self.future.set_exception(error)
 
     def end(self) -> None:
         """The call returns or raises; `recv` may have what it has not handed out."""
@@ -57,7 +54,7 @@ class Listener:
     async def wait(self, waiter: Waiter, team: Team | None) -> None:
         """Wait until the turns of this waiter are taken, or it is woken for another reason."""
         if waiter.future.done() or team is None:
-            return waiter.future.result()
+            return
         self._waiters.add(waiter)
         try:
             self._listen(asyncio.get_running_loop(), team)
@@ -66,6 +63,8 @@ class Listener:
             self._waiters.discard(waiter)
             if not self._waiters:
                 self._stop()
+        if waiter.error is not None:
+            raise waiter.error
 
     def abandon_all(self) -> None:
         """The turns that are waited for will not be taken."""
@@ -96,7 +95,8 @@ class Listener:
             self._pump()
         except Exception as error:
             for waiter in self._waiters:
-                waiter.wake(error)
+                waiter.error = error
+                waiter.wake()
         if self._listening is not None and self._timer is not None:
             loop, team = self._listening
             self._timer.cancel()

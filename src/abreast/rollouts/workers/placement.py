@@ -10,7 +10,7 @@ takes place in the main process. (Threads, once they exist, are another candidat
 
 import time
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 from types import TracebackType
@@ -193,19 +193,19 @@ class Placement:
     def spread(self, slots: Sequence[Slot], workers: Sequence[int], keep: bool = False) -> dict[int, int]:
         """A worker for each slot, the most expensive first, each to the worker with the least to do.
 
-        Slots stay where they are if `keep`, or if all have a worker and the loads are about even.
+        Slots stay where they are if `keep`, or if all have a worker and moving them would not make the longest load much
+        shorter: to make environments anew takes time too.
         """
         if not workers:
             return {}
         costs = {slot.env_id: self._slot_s(slot) for slot in slots}
         places = {slot.env_id: slot.worker for slot in slots if slot.worker in workers}
-        if not keep and not (len(places) == len(slots) and _are_even(_loads(places, costs, workers), costs)):
-            places = {}
-        loads = _loads(places, costs, workers)
-        for env_id in sorted(costs.keys() - places.keys(), key=lambda env_id: (-costs[env_id], env_id)):
-            worker = places[env_id] = min(loads, key=loads.__getitem__)
-            loads[worker] += costs[env_id]
-        return places
+        if keep:
+            return _assign(costs, workers, places)[0]
+        spread, longest_s = _assign(costs, workers, {})
+        if len(places) == len(slots) and _assign(costs, workers, places)[1] <= longest_s / self.rules.gain:
+            return places
+        return spread
 
     def _slot_s(self, slot: Slot) -> float:
         cost = self._cost(slot.tag.name, is_here=False)
@@ -217,15 +217,14 @@ def _powers_of_two(limit: int) -> list[int]:
     return sorted({limit, *(1 << power for power in range(limit.bit_length()) if 1 << power <= limit)})
 
 
-def _loads(places: Mapping[int, int], costs: Mapping[int, float], workers: Collection[int]) -> dict[int, float]:
-    """What each worker has to do."""
-    loads = dict.fromkeys(workers, 0.0)
+def _assign(
+    costs: Mapping[int, float], workers: Sequence[int], places: Mapping[int, int]
+) -> tuple[dict[int, int], float]:
+    """Places for those that have none yet, the most expensive first; and the longest load of a worker."""
+    loads, places = dict.fromkeys(workers, 0.0), dict(places)
     for env_id, worker in places.items():
         loads[worker] += costs[env_id]
-    return loads
-
-
-def _are_even(loads: Mapping[int, float], costs: Mapping[int, float]) -> bool:
-    """Whether no worker has much more to do than the mean; one environment more is not much."""
-    mean = sum(loads.values()) / len(loads)
-    return not costs or max(loads.values()) <= 1.2 * mean + max(costs.values())
+    for env_id in sorted(costs.keys() - places.keys(), key=lambda env_id: (-costs[env_id], env_id)):
+        worker = places[env_id] = min(loads, key=loads.__getitem__)
+        loads[worker] += costs[env_id]
+    return places, max(loads.values())

@@ -6,12 +6,13 @@ import threading
 
 import pytest
 
-import villain_envs  # noqa: F401 (registers them)
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog as Patience
-from rollout_helpers import go, plain, settings, villain
+from abreast.rollouts.episodes.slot import Slot
+from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog
+from abreast.rollouts.registry import find_tag
+from rollout_helpers import CALM, go, plain, settings, villain
 
-CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
+pytestmark = pytest.mark.xdist_group("rollouts")
 
 
 @pytest.mark.parametrize("use", ["auto", False])
@@ -125,16 +126,16 @@ def test_a_handler_of_somebody_else_stays(caplog):
 
 
 def test_a_turn_that_has_just_ended_is_not_interrupted():
-    with EnvStateManager(settings(["Calm"], [2], 1, CALM, step_timeout=100)) as manager:
-        manager.reset(seed=0)
-        patience: Patience = manager._fleet._patience
-        patience.at = manager.envs[0]
-        moment = patience.moment()
-        patience._late = moment
-        patience.at = manager.envs[1]
-        signal.raise_signal(signal.SIGURG)
-        patience.at, patience._late = manager.envs[0], moment
-        with pytest.raises(TookTooLong):
-            signal.raise_signal(signal.SIGURG)
-        patience.at = None
-        assert len(manager.step(go(range(2), "a"))) == 2
+    watchdog, slots = Watchdog(100.0), [Slot(number, number, find_tag("frozen_lake", {})) for number in range(2)]
+    watchdog.watch()
+    watchdog.at = slots[0]
+    moment = watchdog.moment()
+    watchdog.at = slots[1]
+    watchdog.interrupt(moment)  # the signal is handled before this returns
+    assert not watchdog.has_raised
+    watchdog.at = slots[0]
+    with pytest.raises(TookTooLong):
+        watchdog.interrupt(moment)
+    watchdog.at = None
+    assert watchdog.has_raised
+    watchdog.close()
