@@ -95,7 +95,9 @@ class Placement:
             self._tags.setdefault(slot.tag.name, []).append(slot)
         self._costs: dict[bool, dict[str, Cost]] = {True: {}, False: {}}
         """By tag; True: as measured in the main process, False: in workers."""
-        self._batches = self._turns = 0
+        self._batches = self._turns = self._observed = 0
+        self._decided: tuple[object, ...] = ()
+        """What the last decision was based on: without news it stands."""
         self._measured: dict[int, deque[float]] = {}
         """Seconds per turn, resets included, by number of workers."""
         self._ages: dict[int, int] = {}
@@ -118,7 +120,7 @@ class Placement:
                 self._costs[slots[0].worker == HERE][tag] = Cost(len(slots), len(seconds), turn_s, start_s)
         if not turns:
             return
-        self._batches, self._turns = epoch.batches, turns
+        self._batches, self._turns, self._observed = epoch.batches, turns, self._observed + 1
         reset_s = self._predict(self.count, starts_only=True) if epoch.has_moved else epoch.reset_s
         self._measured.setdefault(self.count, deque(maxlen=self.rules.memory)).append((epoch.busy_s + reset_s) / turns)
         self._ages[self.count] = 0
@@ -162,13 +164,16 @@ class Placement:
 
     def choose(self, slots: Sequence[Slot], living: Sequence[int], use: Use) -> dict[int, int]:
         """Before a reset: a worker for each of these slots that should live in one. `living`: workers that are not lost."""
-        counts = [count for count in _powers_of_two(self.workers) if count <= len(living)]
-        if not counts or not slots:
-            self.count = 0
-        elif not self._turns:
-            self.count = 0 if use == "auto" else counts[-1]
-        else:
-            self.count = self._best(counts, may_be_here=use == "auto")
+        basis = (use, len(living), len(slots), self._observed)
+        if basis != self._decided:
+            self._decided = basis
+            counts = [count for count in _powers_of_two(self.workers) if count <= len(living)]
+            if not counts or not slots:
+                self.count = 0
+            elif not self._turns:
+                self.count = 0 if use == "auto" else counts[-1]
+            else:
+                self.count = self._best(counts, may_be_here=use == "auto")
         away = [slot for slot in slots if self.count and not (use == "auto" and self._is_cheap(slot.tag.name))]
         return self.spread(away, living[: self.count])
 
