@@ -41,7 +41,7 @@ bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/R
 
 chaos: setup  ## The stress tests at full length: millions of rows, 5,000 generated rollouts, kills over and over.
 	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes/test_whole.py tests/rollouts/test_equal.py --timeout 3600
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/rollouts/test_misfortunes.py -k interrupt
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/rollouts/episodes/test_guard.py
 	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training/test_system.py tests/training/test_crew.py -k "identical or killed or wherever" || exit 1; done
 
 format: setup  ## Rewrite the code in the house style.

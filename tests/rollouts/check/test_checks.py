@@ -8,30 +8,34 @@ import pytest
 import unfit_envs
 from abreast.errors import RolloutError
 from abreast.rollouts.check import check_environment
-from abreast.rollouts.check.trial import Subject, find_subject
+from abreast.rollouts.check.trial import Trial, find_trial
 from abreast.rollouts.registry import KINDS
 
 # (environment, the check that refuses it, what it says)
 UNFIT = [
     ("DrawsFromItsOwnStream", "seed", "two episodes with the same seed and the same actions differ at the start"),
     ("IsAlwaysTheSame", "seed", "9 different seeds gave the same episode"),
-    ("LeavesSomethingOver", "seed", "something is left over, set everything anew in reset"),
-    ("SharesAList", "instances", "two of them, played by turns, come to something else than each alone, after step 2"),
+    ("LeavesSomethingOver", "seed", "something is left over from the episode before; set all state in reset"),
+    (
+        "SharesAList",
+        "instances",
+        "stepped alternately give other results than each one alone, after step 2",
+    ),
     ("RewardsWithNaN", "gymnasium", "step rewards are not equivalent"),
-    ("DrawsFromNumpyInStep", "global random state", "step changed that of numpy.random"),
-    ("SeedsNumpyInReset", "global random state", "reset changed that of numpy.random"),
+    ("DrawsFromNumpyInStep", "global random state", "step changed the state of numpy.random"),
+    ("SeedsNumpyInReset", "global random state", "reset changed the state of numpy.random"),
     (
         "DrawsFromRandomWhenMade",
         "global random state",
-        "making it changed that of the module random",
+        "making it changed the state of the module random",
     ),
-    ("SeedsTorchInReset", "global random state", "reset changed that of torch"),
-    ("UsesHash", "other processes", "in another process the same seed and actions come to another state at the start"),
-    ("ChangesWhenLookedAt", "replay", "let render only look"),
+    ("SeedsTorchInReset", "global random state", "reset changed the state of torch"),
+    ("UsesHash", "other processes", "in another process the same seed and actions lead to another state at the start"),
+    ("ChangesWhenLookedAt", "replay", "render must not change the state"),
     ("FROM_A_LAMBDA", "pickling", "not a lambda or a local one"),
     ("TellsNothing", "info", "the info of step has no success, action_is_valid, action_is_effective"),
     ("TellsNumbers", "info", "info['success'] is 0.5: make it True or False"),
-    ("ShowsADict", "render", "what render gives is {'number':"),
+    ("ShowsADict", "render", "what render returned is {'number':"),
     ("ShowsFloats", "render", "arrays of height x width x 3 in uint8"),
     (
         "IsOutsideItsSpace",
@@ -46,14 +50,14 @@ UNFIT = [
     ("ExitsInStep", "episode", "it raised SystemExit: 3"),
     ("HasOldSteps", "episode", "return (observation, reward, terminated, truncated, info)"),
     ("HasOldReset", "episode", "return (observation, info)"),
-    ("of_nothing", "episode", "what is made is 7, without reset and step"),
+    ("of_nothing", "episode", "making it returned 7, which has no reset and step"),
 ]
 
 
 @pytest.fixture
 def at_home(monkeypatch):
     """Another process is not the point, and takes its time."""
-    monkeypatch.setattr(Subject, "digests_elsewhere", lambda self, actions: self.digests(actions)[0])
+    monkeypatch.setattr(Trial, "digests_elsewhere", lambda self, actions: self.digests(actions)[0])
 
 
 @pytest.mark.parametrize(("name", "check", "says"), UNFIT, ids=[row[0] for row in UNFIT])
@@ -71,9 +75,9 @@ def test_an_environment_that_keeps_the_contract_passes_however_it_is_named(name,
     assert {verdict.outcome for verdict in check_environment(f"unfit_envs:{name}")} == {"ok"}
 
 
-def test_who_keeps_a_secret_is_told_so(at_home):
+def test_an_environment_whose_random_part_is_hidden_passes_with_a_remark(at_home):
     verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:KeepsASecret")}
-    assert "nothing that was seen depends on it" in verdicts["seed"].remark
+    assert "right if the random part is hidden from the player" in verdicts["seed"].remark
 
 
 def test_another_process_says_the_same_of_an_environment_that_keeps_the_contract():
@@ -93,7 +97,7 @@ def test_what_only_one_of_many_uses_finds_out_is_found_too(at_home):
 def test_what_follows_from_another_fault_is_not_judged(at_home):
     verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:DrawsFromNumpyInStep")}
     assert verdicts["seed"].outcome == "skipped"
-    assert verdicts["seed"].remark == "first repair: global random state"
+    assert verdicts["seed"].remark == "not checked: repair 'global random state' first"
 
 
 def test_all_that_is_made_is_closed(at_home, monkeypatch):
@@ -127,7 +131,7 @@ def test_another_process_that_fails_is_reported(monkeypatch):
 )
 def test_what_cannot_be_checked_is_told_in_one_sentence(target, says):
     with pytest.raises(RolloutError) as error:
-        find_subject(target)
+        find_trial(target)
     assert says in str(error.value)
 
 
@@ -136,6 +140,6 @@ def test_a_module_that_raises_when_imported_is_told(tmp_path, monkeypatch):
     (tmp_path / "needy_module.py").write_text("import no_such_thing")
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(RolloutError, match=r"raised ZeroDivisionError: division by zero \(raising_module.py, line 1\)"):
-        find_subject("raising_module:Env")
+        find_trial("raising_module:Env")
     with pytest.raises(RolloutError, match="importing needy_module failed: No module named 'no_such_thing'"):
-        find_subject("needy_module:Env")
+        find_trial("needy_module:Env")

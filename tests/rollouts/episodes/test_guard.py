@@ -13,6 +13,7 @@ import pytest
 import abreast
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager, register
+from abreast.rollouts.episodes.guard import Guard
 from rollout_helpers import (
     CALM,
     go,
@@ -23,6 +24,18 @@ from rollout_helpers import (
 from villain_envs import Counting, CountingConfig
 
 pytestmark = pytest.mark.xdist_group("rollouts")
+
+
+def test_an_exception_leaves_the_guard_broken_until_it_is_repaired():
+    guard = Guard()
+    with guard, guard:
+        pass
+    assert not guard.is_broken
+    with pytest.raises(KeyboardInterrupt), guard, guard:
+        raise KeyboardInterrupt
+    assert guard.is_broken
+    guard.repair()
+    assert not guard.is_broken
 
 
 class _Interrupted(Counting):

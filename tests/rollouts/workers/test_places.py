@@ -61,7 +61,7 @@ def test_sequential_env_types_stay_here_and_the_others_do_not():
 def test_auto_moves_expensive_environments_to_workers_with_the_second_reset_and_leaves_cheap_ones_here():
     custom = {**villain("Counting", seconds=0.004), **LAKE}
     config = settings(["Counting", "Lake"], [8, 8], 1, custom, max_workers=2)
-    rules = PlacementRules(turn_message_s=0.001)  # so that a busy machine does not matter
+    rules = PlacementRules(turn_message_s=0.0003)  # so that a busy machine does not matter
     with EnvStateManager(config, rules=rules) as manager:
         for has_workers in (False, True, True):
             outputs = manager.reset(seed=1)

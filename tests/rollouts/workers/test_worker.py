@@ -2,6 +2,7 @@
 
 import importlib
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -11,7 +12,11 @@ from pathlib import Path
 
 import pytest
 
+import villain_envs
+from abreast.processes.backend import NOWHERE
 from abreast.rollouts import EnvStateManager, register
+from abreast.rollouts.episodes.episode import BUILD_S, TurnResult
+from abreast.rollouts.workers.worker import RolloutWork
 from rollout_helpers import (
     CALM,
     go,
@@ -181,3 +186,70 @@ def test_no_worker_outlives_the_manager():
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+# ---- obeying orders, without a process
+
+
+class Context:
+    """Stands for the connection to the main process."""
+
+    number = 0
+
+    def __init__(self):
+        self.beats, self.answers = [], []
+
+    def beat(self, at=NOWHERE, allow_s=0.0):
+        self.beats.append((at, allow_s))
+
+    def answer(self, key, value, last=True):
+        self.answers.append((key, pickle.loads(pickle.dumps(value)), last))
+
+
+def recipe(name, **config):
+    env = getattr(villain_envs, name)
+    return pickle.dumps((env, CountingConfig(**config)))
+
+
+def test_one_order_builds_starts_and_takes_turns_and_is_answered_once():
+    context = Context()
+    work = RolloutWork(context, None)
+    work.obey(1, ([(4, None, 9), (5, ["a"], 9)], {n: (recipe("Counting"), 7, (), None) for n in (4, 5)}, True, False))
+    ((key, answers, last),) = context.answers
+    assert (key, last) == (1, True) and [answer[0] for answer in answers] == [4, 5]
+    results = [TurnResult(*answer[1]) for answer in answers]
+    assert [result.state[:7] for result in results] == ["0 steps", "1 steps"]
+    assert [answer[2][0] for answer in answers] == [0, 1], "a rebuild comes with a digest"
+    assert {at for at, _ in context.beats} == {NOWHERE, 4, 5} and context.beats[-1] == (NOWHERE, 0.0)
+    assert (4, BUILD_S) in context.beats, "making an environment may take long"
+
+
+def test_what_cannot_be_pickled_or_made_is_answered_with_none_and_the_rest_as_usual():
+    context = Context()
+    work = RolloutWork(context, None)
+    recipes = [recipe("Counting"), recipe("ReturnsUnpicklable", harm_at=1), b"no pickle"]
+    rebuilds = {number: (each, 0, (), None) for number, each in enumerate(recipes)}
+    work.obey("key", ([(number, ["a"], 9) for number in range(3)], rebuilds, True, False))
+    ((_, answers, _),) = context.answers
+    assert [fields is None for _, fields, _ in answers] == [False, True, True]
+
+
+def test_answers_that_are_waited_for_one_by_one_are_not_held_back_by_a_slow_turn():
+    context = Context()
+    work = RolloutWork(context, None)
+    rebuilds = {n: (recipe("Counting", seconds=0.01), 0, (), None) for n in range(3)}
+    work.obey(1, ([(n, None, 9) for n in range(3)], rebuilds, False, False))
+    context.answers.clear()
+    work.obey(2, ([(n, ["a"], 9) for n in range(3)], {}, False, False))
+    assert [(len(value), last) for _, value, last in context.answers] == [(1, False), (1, False), (1, True)]
+    context.answers.clear()
+    work.obey(3, ([(n, ["a"], 9) for n in range(3)], {}, True, False))
+    assert [(len(value), last) for _, value, last in context.answers] == [(3, True)]
+
+
+def test_a_replay_that_fails_is_the_result_of_the_turn():
+    context = Context()
+    work = RolloutWork(context, None)
+    work.obey(1, ([(0, ["a"], 9)], {0: (recipe("Counting"), 7, (["a"],), (1, b"another digest"))}, True, False))
+    ((_, ((_, fields, _),), _),) = context.answers
+    assert "came to another state" in TurnResult(*fields).failure

@@ -1,4 +1,4 @@
-"""An environment of anybody's, found by what was typed, and played to be checked."""
+"""The environment that is checked: found by name, and played."""
 
 import copy
 import json
@@ -22,26 +22,26 @@ from abreast.rollouts.registry import find_tag
 
 SEED = 1
 STEPS = 12
-"""Actions of an episode that is played to check."""
-PATIENCE_S = 120.0
-"""What another process may take."""
+"""Actions of an episode that is played for a check."""
+TIMEOUT_S = 120.0
+"""Seconds that another process may take for an episode."""
 
 
 class Fault(Exception):
-    """What is wrong, and what to do."""
+    """A fault of the environment: what is wrong, and what to do."""
 
 
-class Moment(NamedTuple):
-    """What an environment gives at its start, or after a step."""
+class Shown(NamedTuple):
+    """What an environment returned from reset or a step."""
 
     call: str
     observation: Any
-    shown: Any
+    render: Any
     reward: Any = 0.0
     done: bool = False
     info: Any = None
 
-    def equals(self, other: "Moment") -> bool:
+    def equals(self, other: "Shown") -> bool:
         if self.reward != self.reward and other.reward != other.reward:  # NaN is not equal to itself
             return self._replace(reward=0.0).equals(other._replace(reward=0.0))
         return all(
@@ -50,8 +50,8 @@ class Moment(NamedTuple):
 
 
 @dataclass
-class Subject:
-    """The environment that is checked."""
+class Trial:
+    """An environment, as it is made and played by the checks."""
 
     target: str
     factory: Callable[[Any], Any]
@@ -59,51 +59,51 @@ class Subject:
     made: list[Any] = field(default_factory=list)
 
     def make(self, config: Any = None) -> Any:
-        """A fresh environment; there is one configuration only."""
+        """A new instance; `config` is ignored, there is only one."""
         env = self.factory(self.config)
         if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
-            raise Fault(f"what is made is {short(env)}, without reset and step: make a gymnasium.Env.")
+            raise Fault(f"making it returned {short(env)}, which has no reset and step: return a gymnasium.Env.")
         self.made.append(env)
         return env
 
     def close(self) -> None:
-        """Close all that was made."""
+        """Close all instances."""
         made, self.made = self.made, []
         for env in made:
             if hasattr(env, "close"):
                 env.close()
 
-    def moments(self, env: Any, seed: int, actions: list[Any] | None = None) -> Iterator[Moment]:
-        """Play an episode with random actions, the same for every seed; `actions` takes them in."""
+    def play_stepwise(self, env: Any, seed: int, actions: list[Any] | None = None) -> Iterator[Shown]:
+        """Play an episode with random actions, the same for every seed; they are appended to `actions`."""
         rng = np.random.default_rng(0)
-        space = copy.deepcopy(getattr(env, "action_space", None))  # which several of them may have in common
+        space = copy.deepcopy(getattr(env, "action_space", None))  # instances may share it
         if space is not None:
             space.seed(0)
         observation, info = begin(env, seed)
-        yield Moment("reset", copy.deepcopy(observation), _shown(env), info=info)
+        yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
         for _ in range(STEPS):
             action = self._choose(space, observation, info, rng)
             if actions is not None:
                 actions.append(action)
             observation, reward, terminated, truncated, info = step(env, action)
             done = bool(terminated or truncated)
-            yield Moment("step", copy.deepcopy(observation), _shown(env), reward, done, info)
+            yield Shown("step", copy.deepcopy(observation), _shown(env), reward, done, info)
             if done:
                 return
 
-    def play(self, env: Any, seed: int) -> list[Moment]:
-        """All moments of an episode."""
-        return list(self.moments(env, seed))
+    def play(self, env: Any, seed: int) -> list[Shown]:
+        """A whole episode."""
+        return list(self.play_stepwise(env, seed))
 
     def actions(self) -> list[Any]:
         """The actions of an episode."""
         actions: list[Any] = []
-        for _ in self.moments(self.make(), SEED, actions):
+        for _ in self.play_stepwise(self.make(), SEED, actions):
             pass
         return actions
 
     def digests(self, actions: Sequence[Any]) -> tuple[list[str], Episode]:
-        """The digests of an episode with these actions, as the manager takes them; and the episode."""
+        """The digests of an episode with these actions, as rollouts compute them; and the episode."""
         lookup = self.config.action_lookup
         episode = Episode(self.make, self.config)
         turns = [episode.start(SEED)]
@@ -117,7 +117,7 @@ class Subject:
         return digests, episode
 
     def digests_elsewhere(self, actions: Sequence[Any]) -> list[str]:
-        """The same digests from a fresh process, in which texts have other hashes."""
+        """The same digests from a new process, in which texts have other hashes."""
         code = f"import sys; from {__name__} import write_digests; write_digests(*sys.argv[1:])"
         surroundings = {
             **os.environ,
@@ -133,11 +133,11 @@ class Subject:
                     env=surroundings,
                     stdin=subprocess.DEVNULL,
                     capture_output=True,
-                    timeout=PATIENCE_S,
+                    timeout=TIMEOUT_S,
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                raise Fault(f"in another process it did not come to an end in {PATIENCE_S:.0f} seconds.") from None
+                raise Fault(f"in another process the same episode took longer than {TIMEOUT_S:.0f} seconds.") from None
             if done.returncode != 0:
                 said = done.stderr.decode(errors="replace").strip().splitlines()
                 raise Fault(f"in another process it failed: {said[-1] if said else f'exit code {done.returncode}'}")
@@ -150,19 +150,21 @@ class Subject:
             return sorted(lookup)[rng.integers(len(lookup))]
         listed = listed_action(info, str(observation), rng)
         if listed is None and space is None:
-            raise Fault("it has no action_space, and its info lists no available_actions: say what can be done.")
+            raise Fault(
+                "it has no action_space, and its info has no available_actions: one of them is needed to play it."
+            )
         return space.sample() if listed is None else listed
 
 
 def write_digests(target: str, folder: str) -> None:
-    """The work of that other process."""
+    """What the other process runs."""
     actions = pickle.loads(Path(folder, "actions").read_bytes())
-    digests, _ = find_subject(target).digests(actions)
+    digests, _ = find_trial(target).digests(actions)
     Path(folder, "digests").write_text(json.dumps(digests))
 
 
 def begin(env: Any, seed: int) -> tuple[Any, dict[str, Any]]:
-    """Reset an environment, and see that it gives what it should."""
+    """Reset an environment, and check the form of what it returns."""
     result = env.reset(seed=seed)
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
         raise Fault(f"reset returned {short(result)}: return (observation, info), where info is a dict.")
@@ -170,7 +172,7 @@ def begin(env: Any, seed: int) -> tuple[Any, dict[str, Any]]:
 
 
 def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
-    """Take a step, and see that it gives what it should."""
+    """Take a step, and check the form of what it returns."""
     result = env.step(action)
     if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
         raise Fault(
@@ -181,16 +183,16 @@ def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
 
 
 def _shown(env: Any) -> Any:
-    """What it shows; an environment without a render mode shows nothing but its observations."""
+    """What `render` returns; None without a render mode."""
     return None if getattr(env, "render_mode", "text") is None else copy.deepcopy(env.render())
 
 
-def find_subject(target: str) -> Subject:
-    """The environment that MODULE:ENV, or the name of a type or a tag, means."""
+def find_trial(target: str) -> Trial:
+    """The environment of MODULE:ENV, or of a type or a tag."""
     tag = find_tag(target, {})
-    return Subject(target, tag.kind.env, tag.config)
+    return Trial(target, tag.kind.env, tag.config)
 
 
 def raised(error: BaseException) -> str:
-    """What was raised, and where, if that was not in the code around it."""
+    """What was raised, and where."""
     return f"raised {words(error, Path(__file__).parent)}"

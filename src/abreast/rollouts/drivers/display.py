@@ -1,4 +1,4 @@
-"""The live display of a rollout: episodes, success, reward, speed; one plain line now and then without a terminal."""
+"""The live display of a rollout: episodes, success, reward, speed. Without a terminal: a few plain lines."""
 
 import sys
 import time
@@ -41,11 +41,11 @@ class RolloutDisplay:
 
     @property
     def turns_per_s(self) -> float:
-        """Turns a second until the last batch, whatever the time went to."""
+        """Turns per second up to the last batch, all time included."""
         return self._turns / self._elapsed_s if self._elapsed_s else 0.0
 
     def show(self, turns: int, ended: Sequence[Played]) -> None:
-        """Take in a batch of turns, and the episodes that ended with it."""
+        """Count a batch of turns, and the episodes that ended with it."""
         self._turns += turns
         self._elapsed_s = time.perf_counter() - self._started
         self._done += len(ended)

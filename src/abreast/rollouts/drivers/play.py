@@ -1,6 +1,6 @@
-"""Playing whole episodes: policies that need no language model, and the loop that asks them.
+"""Playing whole episodes: policies that need no language model, and the loop that calls them.
 
-   ┌────────── caches of those not yet done ───────────┐
+   ┌────────── caches of episodes that go on ──────────┐
    ▼                                                   │
 policy(tag, cache) ──▶ actions of each ──▶ EnvStateManager.step
 """
@@ -28,7 +28,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 class Played(NamedTuple):
-    """An episode that is over. Its numbers count on from reset to reset, where those in the cache begin anew."""
+    """An episode that is over. Its numbers continue over resets; those in the cache begin at 0 after each."""
 
     env_id: int
     group_id: int
@@ -44,7 +44,7 @@ class Played(NamedTuple):
 def play_episodes(
     manager: EnvStateManager, policy: Policy, on_progress: OnProgress, episodes: int | None = None
 ) -> None:
-    """Play so many episodes, one in each environment if none are named; the manager is reset as often as that takes.
+    """Play `episodes` episodes (default: one in each environment); the manager is reset as often as necessary.
 
     with EnvStateManager(config) as manager:
         play_episodes(manager, make_policy("random", manager.tag_of(0)), lambda turns, ended: print(turns, len(ended)))
@@ -53,12 +53,12 @@ def play_episodes(
     while begun < wanted:
         manager.reset()
         caches = manager.caches
-        going, ended = _parted(manager, caches[: wanted - begun], begun, groups)  # one may fail at its very start
+        going, ended = _split(manager, caches[: wanted - begun], begun, groups)  # some may fail at their start
         on_progress(0, ended)
         while going:
             turns = len(going)
             manager.step([{"env_id": cache["env_id"], "actions": _ask(manager, policy, cache)} for cache in going])
-            going, ended = _parted(manager, going, begun, groups)
+            going, ended = _split(manager, going, begun, groups)
             on_progress(turns, ended)
         begun, groups = begun + len(caches), groups + caches[-1]["group_id"] + 1
 
@@ -67,10 +67,10 @@ def _ask(manager: EnvStateManager, policy: Policy, cache: Cache) -> list[str]:
     return policy(manager.tag_of(cache["env_id"]), cache)
 
 
-def _parted(
+def _split(
     manager: EnvStateManager, caches: Sequence[Cache], begun: int, groups: int
 ) -> tuple[list[Cache], list[Played]]:
-    """Those that go on, and those that have ended."""
+    """The caches of episodes that go on, and the episodes that have ended."""
     statuses = manager.statuses()
     going, ended = [], []
     for cache in caches:
@@ -116,9 +116,9 @@ def make_policy(name: str, tag: Tag, seed: int = 0) -> Policy:
 
 
 class RandomPolicy:
-    """One action at random a turn: one that is known, if any are, else a number as text.
+    """One random action per turn: a known one, if there are any, else a number as text.
 
-    Each environment has a stream of its own: what happens to one changes nothing for the others.
+    Each environment has its own random stream, so that its actions do not depend on the other environments.
     """
 
     def __init__(self, seed: int) -> None:
@@ -141,7 +141,7 @@ class RandomPolicy:
 def listed_action(
     info: Mapping[str, Any], text: str, rng: np.random.Generator, otherwise: Sequence[str] = ()
 ) -> str | None:
-    """One of `info["available_actions"]`, or else of others, at random; a <placeholder> becomes words of a text."""
+    """A random one of `info["available_actions"]`, or of `otherwise`; a <placeholder> is replaced by words of a text."""
     listed = info.get("available_actions")
     if not isinstance(listed, list | tuple) or not all(isinstance(action, str) for action in listed):
         listed = []
@@ -165,5 +165,5 @@ def _solve(tag: Tag, cache: Cache) -> list[str]:
 def _has_solver(name: str) -> bool:
     try:
         return find_kind(name).solver is not None
-    except RolloutError:  # an installed one that does not load
+    except RolloutError:  # an installed type that does not load
         return False

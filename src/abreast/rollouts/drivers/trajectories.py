@@ -1,4 +1,4 @@
-"""What a rollout leaves behind.
+"""The run folder of a rollout.
 
 <run folder>/  config.yaml   trajectories.jsonl   images/episode_000003_02.png   log.txt
 """
@@ -23,7 +23,7 @@ log = logging.getLogger("abreast")
 
 
 class Trajectories:
-    """Keeps each episode as soon as it is over, so that whatever happens then, it is kept."""
+    """Writes each episode as soon as it is over, so that a crash loses none that has ended."""
 
     def __init__(self, folder: Path, config: RolloutConfig, remark: str) -> None:
         self._folder = folder
@@ -34,7 +34,7 @@ class Trajectories:
     def __enter__(self) -> "Trajectories":
         write_whole(self._folder / "config.yaml", self._config.encode())
         self._open.enter_context(logged_to(self._folder / "log.txt"))
-        # Lines are appended: a file that is written as a whole could only be written when all is over.
+        # Lines are appended: a file that is replaced as a whole could only be written at the end.
         self._file = self._open.enter_context((self._folder / "trajectories.jsonl").open("a", encoding="utf-8"))
         log.info(self._remark)
         return self
@@ -47,7 +47,7 @@ class Trajectories:
         self._open.close()
 
     def add(self, played: Played) -> None:
-        """Keep an episode."""
+        """Write an episode."""
         cache = played.cache
         line = {
             "env_id": played.env_id,
@@ -66,7 +66,7 @@ class Trajectories:
         self._count += 1
 
     def _without_images(self, history: list[dict[str, Any]], env_id: int) -> list[dict[str, Any]]:
-        """The history with the names of files in the place of pictures."""
+        """The history with file names in place of images."""
         entries, number = [], 0
         for entry in history:
             names = []
@@ -82,7 +82,7 @@ class Trajectories:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON can say it; what it has no word for becomes null or text, for an environment may tell anything."""
+    """A value that JSON can represent; others become null or text, since an info may hold anything."""
     if isinstance(value, bool | int | str | None):
         return value
     if isinstance(value, float):

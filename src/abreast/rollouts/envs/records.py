@@ -1,4 +1,4 @@
-"""Records from a file of one's own: JSON lines, a JSON list or Parquet, each record with the place where it stands."""
+"""Records from a user's file: JSON lines, a JSON list or Parquet; each with its place in the file, for messages."""
 
 import json
 from collections.abc import Iterator, Sequence

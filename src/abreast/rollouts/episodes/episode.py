@@ -55,7 +55,7 @@ class TurnResult(NamedTuple):
 
 
 class Episode:
-    """An environment with what is needed to rebuild it: how it was made, its seed, the actions executed since."""
+    """An environment with what is needed to rebuild it: its factory, configuration, seed, and the actions executed since."""
 
     def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda allow_s: None) -> None:
         self._make, self._config, self._beat = make, config, beat
@@ -83,7 +83,7 @@ class Episode:
         self._making_s, started = 0.0, time.perf_counter()
         try:
             info = self._begin()
-        except Exception:  # once more, with an environment that nothing has happened to
+        except Exception:  # try once more with a new environment
             try:
                 self.close()
                 info = self._begin()
@@ -117,12 +117,12 @@ class Episode:
         return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
 
     def take_digest(self) -> Digest:
-        """Fingerprint the state it is in now."""
+        """Compute the digest of its state."""
         self.known_digest = (len(self.executed), self._fingerprint())
         return self.known_digest
 
     def close(self) -> None:
-        """Let the environment clean up."""
+        """Close the environment."""
         env, self._env = self._env, None
         try:
             if hasattr(env, "close"):
@@ -157,7 +157,7 @@ class Episode:
         return _own(dict(info))
 
     def _fingerprint(self) -> bytes:
-        """What is seen, and where the environment's random stream is, in a few bytes."""
+        """A hash of what the environment shows and of the state of its random stream."""
         digest = blake2b(digest_size=16)
         for part in [self._state] if isinstance(self._state, str) else self._state:
             digest.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part.tobytes())
@@ -165,12 +165,12 @@ class Episode:
         stream = inside.get("_np_random", inside.get("np_random"))
         if isinstance(stream, np.random.Generator):
             digest.update(pickle.dumps(stream.bit_generator.state))
-        elif isinstance(stream, np.random.RandomState):  # of an environment of old
+        elif isinstance(stream, np.random.RandomState):  # of older environments
             digest.update(pickle.dumps(stream.get_state()))
         return digest.digest()
 
     def _execute(self, actions: list[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
-        """Rewards add up, infos merge, the last wins. Also returned: what was executed, how many of it were refused."""
+        """The sum of rewards, the merged infos (the last wins), what was executed, how many were refused, whether done."""
         total, merged, refused, count, done = 0.0, {}, 0, 0, False
         for action in actions:
             observation, reward, terminated, truncated, info = self._env.step(action)
@@ -188,8 +188,8 @@ class Episode:
 
 
 DIFFERS = (
-    "played again with the same seed and actions, it came to another state: it does not depend on its seed and its"
-    " actions alone (`abreast check` tells more)"
+    "replayed with the same seed and actions, it came to another state: it depends on something beside its seed and its"
+    " actions (`abreast check` may find out on what)"
 )
 NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
 
@@ -199,7 +199,7 @@ def _words(error: Exception) -> str:
 
 
 def _seen(env: Any, observation: Any) -> State:
-    """The text or the pictures an environment shows; one that draws nothing shows its observation."""
+    """The text or the images that `render` returns; without a render mode, the observation."""
     drawn = None if getattr(env, "render_mode", "text") is None else env.render()
     if drawn is None:
         drawn = observation
@@ -223,9 +223,9 @@ def is_picture(value: Any) -> bool:
 
 
 def _own(info: dict[str, Any]) -> dict[str, Any]:
-    """A copy that the environment cannot change later, as one that has come from another process."""
+    """A copy that the environment cannot change later, like one that comes from another process."""
     for key, value in info.items():
         if type(value) not in ATOMS:
-            with suppress(Exception):  # what cannot be copied cannot be sent either, and stays in this process
+            with suppress(Exception):  # what cannot be copied cannot be pickled either
                 info = {**info, key: copy.deepcopy(value)}
     return info

@@ -1,4 +1,4 @@
-"""What episodes came to: per tag and per group."""
+"""Summaries of episodes, per tag and per group."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -12,14 +12,14 @@ import numpy as np
 
 @dataclass
 class Tally:
-    """What happened in an episode, beside what its history tells."""
+    """Counters of an episode, beside its history."""
 
     reward: float = 0.0
     success: bool = False
     given: int = 0
     """Actions given; a turn without any counts as one."""
     invalid: int = 0
-    """Those of them that were not known, or that the environment refused."""
+    """Those that were not known, or that the environment called invalid."""
     timeouts: int = 0
     seconds: list[float] = field(default_factory=list)
     """Of each turn."""
@@ -33,7 +33,7 @@ class Tally:
 
 
 class Ended(NamedTuple):
-    """An episode, as far as it has come."""
+    """An episode, ended or not."""
 
     num_actions: int
     tally: Tally
@@ -45,7 +45,7 @@ class Ended(NamedTuple):
         for entry in self.history:
             for key, value in entry.get("info", {}).items():
                 if isinstance(value, bool | int | float | np.number | np.bool_):
-                    with suppress(OverflowError, TypeError):  # whole numbers beyond all bounds, complex ones
+                    with suppress(OverflowError, TypeError):  # integers too large for a float, complex numbers
                         number = float(value)
                         values.setdefault(str(key), []).append(number)
         return {key: fmean(each) for key, each in values.items()}

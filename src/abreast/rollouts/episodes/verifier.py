@@ -41,7 +41,7 @@ class Verifier:
         if differs and self._error is None:
             self._error = RolloutError(
                 f"environment {slot.env_id} ({slot.tag.name}), turn {len(copy.executed)}: its worker and the main process"
-                f" disagree about its {', '.join(differs)}, so it does not depend on its seed and its actions alone."
+                f" disagree about its {', '.join(differs)}, so it depends on something beside its seed and its actions."
             )
 
     def check(self) -> None:
