@@ -360,7 +360,7 @@ if __name__ == "__main__":
 """
 
 
-def test_a_manager_that_nobody_closed_ends_in_peace(tmp_path):
+def test_a_program_that_does_not_close_its_manager_ends_quietly(tmp_path):
     (tmp_path / "script.py").write_text(UNCLOSED)
     run = [sys.executable, "script.py"]
     ended = subprocess.run(run, check=True, cwd=tmp_path, capture_output=True, text=True, timeout=60)

@@ -62,7 +62,7 @@ def test_a_random_state_of_old_is_as_good_as_a_generator():
         assert manager.worker_pids == pids
 
 
-def test_an_environment_that_cannot_be_closed_stops_nobody(caplog):
+def test_an_environment_that_raises_in_close_is_logged(caplog):
     custom = villain("RaisesInClose")
     with EnvStateManager(workers(["RaisesInClose"], [2], custom, use_multiprocessing=False)) as manager:
         manager.reset(seed=0)

@@ -212,7 +212,7 @@ def test_a_frozen_worker_is_killed_and_its_turns_complete():
         assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
 
 
-def test_who_has_answered_is_not_silent_however_late_it_is_asked():
+def test_a_worker_that_has_answered_is_not_silent():
     with EnvStateManager(workers(["Calm"], [4], CALM, step_timeout=1.5)) as manager:
         manager.reset(seed=0)
         pids = manager.worker_pids

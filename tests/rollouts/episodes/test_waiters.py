@@ -44,8 +44,8 @@ def test_steps_can_be_awaited_episode_by_episode(use):
         assert manager.pending == []
 
 
-def test_those_who_await_turns_sleep_until_theirs_is_taken(monkeypatch):
-    """(Waking each other, two of them once kept a core busy.)"""
+def test_calls_of_step_async_sleep_until_their_turn_is_taken(monkeypatch):
+    """(Two calls that woke each other once kept a core busy.)"""
     waits = []
     wait = asyncio.wait
 
@@ -65,7 +65,7 @@ def test_those_who_await_turns_sleep_until_theirs_is_taken(monkeypatch):
     assert len(waits) <= 12
 
 
-def test_a_loop_that_is_closed_with_turns_under_way_leaves_the_manager_whole():
+def test_a_loop_that_is_closed_with_pending_turns_leaves_the_manager_usable():
     config = settings(["Counting"], [2], 1, villain("Counting", seconds=0.3), use_multiprocessing=True, max_workers=2)
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
@@ -85,8 +85,8 @@ def test_a_loop_that_is_closed_with_turns_under_way_leaves_the_manager_whole():
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # noqa: PTH110
 
 
-def test_who_awaits_is_not_disturbed_by_descriptors_that_others_get():
-    """The worker of a turn that is awaited dies, `recv` notices, and a pipe of the user's gets the number of its line."""
+def test_waiting_is_not_disturbed_by_descriptors_that_are_opened_later():
+    """The worker of a pending turn dies, `recv` notices, and a pipe of the user gets the descriptor number of its pipe."""
     custom = {**villain("Counting", seconds=0.3), "Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
     config = settings(["Counting", "Calm"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
 
@@ -208,7 +208,7 @@ def test_an_awaited_step_returns_when_it_is_done_though_another_call_received_it
 
 
 @pytest.mark.parametrize("end", ["reset", "close"])
-def test_who_awaits_a_turn_that_will_not_come_is_told(end):
+def test_a_reset_or_close_ends_a_pending_step_async_with_an_error(end):
     async def both(manager):
         awaited = asyncio.create_task(manager.step_async(go([0], "a")))
         await asyncio.sleep(0.05)

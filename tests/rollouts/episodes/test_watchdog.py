@@ -62,7 +62,7 @@ def test_playing_a_long_episode_again_is_no_hang():
         assert manager.get_rollout_states()["tags"]["Counting"]["timeouts"] == 0
 
 
-def test_without_a_timeout_nobody_is_watched():
+def test_without_a_timeout_there_is_no_watchdog_thread():
     threads = threading.active_count()
     with EnvStateManager(settings(["Calm"], [1], 1, CALM, step_timeout=None)) as manager:
         manager.reset(seed=0)
@@ -87,7 +87,7 @@ def test_what_cannot_be_interrupted_is_named(caplog):
     assert "for 0.3 s, and cannot be interrupted" in caplog.text and "time.sleep(self.config.seconds)" in caplog.text
 
 
-def test_who_was_first_used_in_a_thread_can_be_interrupted_in_the_main_one():
+def test_a_manager_that_was_first_used_in_a_thread_can_be_interrupted_in_the_main_one():
     before = signal.signal(signal.SIGURG, signal.SIG_DFL)
     try:
         config = settings(["HangsInStep"], [2], 1, villain("HangsInStep"), use_multiprocessing=False, step_timeout=0.2)
@@ -101,7 +101,7 @@ def test_who_was_first_used_in_a_thread_can_be_interrupted_in_the_main_one():
         signal.signal(signal.SIGURG, before)
 
 
-def test_one_that_is_being_debugged_has_all_the_time_it_needs(caplog):
+def test_no_timeout_is_enforced_while_a_debugger_is_active(caplog):
     config = settings(["IsDebugged"], [1], 1, villain("IsDebugged"), use_multiprocessing=False, step_timeout=0.2)
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
@@ -110,7 +110,7 @@ def test_one_that_is_being_debugged_has_all_the_time_it_needs(caplog):
     assert not caplog.text
 
 
-def test_a_handler_of_somebody_else_stays(caplog):
+def test_a_signal_handler_of_the_program_stays(caplog):
     caplog.set_level(logging.WARNING)
     heard = []
     before = signal.signal(signal.SIGURG, lambda number, frame: heard.append(number))

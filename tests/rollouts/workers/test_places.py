@@ -84,19 +84,19 @@ def test_auto_never_replays_a_live_episode():
         assert {env.worker for env in manager.envs} == {0, 1}, "workers are worth it"
 
 
-def test_dear_environments_are_spread_by_what_they_cost():
+def test_expensive_environments_are_spread_by_what_they_cost():
     custom = {
-        "Dear": {"env_type": "Counting", "max_actions_per_traj": 9, "env_config": {"seconds": 0.004}},
-        "Dearer": {"env_type": "Counting", "max_actions_per_traj": 9, "env_config": {"seconds": 0.012}},
+        "Slow": {"env_type": "Counting", "max_actions_per_traj": 9, "env_config": {"seconds": 0.004}},
+        "Slower": {"env_type": "Counting", "max_actions_per_traj": 9, "env_config": {"seconds": 0.012}},
     }
-    config = settings(["Dear", "Dearer"], [6, 2], 1, custom, use_multiprocessing=True, max_workers=2)
+    config = settings(["Slow", "Slower"], [6, 2], 1, custom, use_multiprocessing=True, max_workers=2)
     with EnvStateManager(config) as manager:
         manager.reset(seed=1)
         manager.step(go(range(8), "a"))
         manager.reset(seed=2)
         costs = [0.0, 0.0]
         for env in manager.envs:
-            costs[env.worker] += 12 if env.tag.name == "Dearer" else 4
+            costs[env.worker] += 12 if env.tag.name == "Slower" else 4
         assert costs == [24, 24]
 
 
@@ -189,7 +189,7 @@ def test_auto_does_without_workers_where_none_may_be():
 
 @pytest.mark.parametrize("place", ["multiprocessing.Pipe", "multiprocessing.context.ForkServerProcess.start"])
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), EOFError("unexpected EOF")])
-def test_when_no_other_worker_can_start_environments_come_home(error, place, monkeypatch, caplog):
+def test_when_no_worker_can_be_restarted_environments_move_to_the_main_process(error, place, monkeypatch, caplog):
     config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)
     loop = plain(config)
     loop.reset(0)
@@ -208,8 +208,8 @@ def test_when_no_other_worker_can_start_environments_come_home(error, place, mon
         assert f"could not start: {type(error).__name__}" in caplog.text
 
 
-class Homebody:
-    """Made only where it was thought up: elsewhere it cannot even be unpickled."""
+class OnlyHere:
+    """Can be unpickled only in the process that made it."""
 
     def __init__(self):
         self.pid = os.getpid()
@@ -218,19 +218,19 @@ class Homebody:
         return Counting(config)
 
     def __reduce__(self):
-        return _wake_up, (self.pid,)
+        return _unpickle, (self.pid,)
 
 
-def _wake_up(pid):
+def _unpickle(pid):
     if os.getpid() != pid:
         raise OSError("there is no such device here")
-    return Homebody()
+    return OnlyHere()
 
 
 def test_what_cannot_be_unpickled_in_a_worker_lives_here():
-    register("homebody", config=CountingConfig)(Homebody())
-    custom = {**CALM, "Homebody": {"env_type": "homebody", "max_actions_per_traj": 20}}
-    config = settings(["Calm", "Homebody"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
+    register("only_here", config=CountingConfig)(OnlyHere())
+    custom = {**CALM, "OnlyHere": {"env_type": "only_here", "max_actions_per_traj": 20}}
+    config = settings(["Calm", "OnlyHere"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
     with EnvStateManager(config) as manager:
         assert len(manager.reset(seed=0)) == 4
         assert len(manager.step(go(range(4), "a"))) == 4

@@ -11,18 +11,14 @@ class LocalEpisodes:
 
     def __init__(self, timeout_s: float | None) -> None:
         self._episodes: dict[int, Episode] = {}
-        self._watchdog = Watchdog(timeout_s)
-
-    def watch(self) -> None:
-        """Turns are about to be taken, by the calling thread."""
-        self._watchdog.watch()
+        self.watchdog = Watchdog(timeout_s)
 
     def take(self, turn: PendingTurn) -> TurnResult:
         """Take a turn, or start an episode. May be interrupted, and called again: the episode is replayed then.
 
         The caller sets `slot.started` once it has written the result.
         """
-        watchdog = self._watchdog
+        watchdog = self.watchdog
         while turn.deaths < SILENCES:
             try:
                 watchdog.has_raised, watchdog.allow_s = False, 0.0
@@ -47,7 +43,7 @@ class LocalEpisodes:
         slot = turn.slot
         if slot.started != slot.serial:
             if slot.env_id not in self._episodes:
-                self._episodes[slot.env_id] = Episode(slot.tag.kind.env, slot.tag.config, self._watchdog.beat)
+                self._episodes[slot.env_id] = Episode(slot.tag.kind.env, slot.tag.config, self.watchdog.beat)
             result = self._episodes[slot.env_id].start(slot.seed, slot.executed, slot.digest)
             if turn.inputs is None or result.failure is not None:
                 return result
@@ -65,7 +61,7 @@ class LocalEpisodes:
 
     def close(self) -> None:
         """Close all environments."""
-        self._watchdog.close()
+        self.watchdog.close()
         episodes, self._episodes = self._episodes, {}
         for episode in episodes.values():
             episode.close()

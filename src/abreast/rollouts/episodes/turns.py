@@ -119,7 +119,7 @@ class Turns:
         if not self._queue:
             return False
         local = self.places.local
-        local.watch()
+        local.watchdog.watch()
         while self._queue:
             turn = self._queue[0]
             result = local.take(turn)  # interrupted here, the turn is still queued
@@ -137,7 +137,7 @@ class Turns:
             turn.moved = "it, or what it returns, cannot be pickled: it lives in the main process from here on"
             log.warning("environment %d (%s): %s", env_id, slot.tag.name, turn.moved)
             self.places.stay_here(slot)
-            turn.phase = QUEUED
+            turn.phase, turn.deaths = QUEUED, 0
             self._queue.append(turn)
             return
         result = TurnResult._make(fields)

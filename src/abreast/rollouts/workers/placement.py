@@ -102,7 +102,8 @@ class Placement:
         """What the last decision was based on: without news it stands."""
         self._measured: dict[int, deque[float]] = {}
         """Seconds per turn, resets included, by number of workers."""
-        self._ages: dict[int, int] = {}
+        self._measured_at: dict[int, int] = {}
+        """Which observation was the newest of each."""
 
     # ---- measuring
 
@@ -125,11 +126,7 @@ class Placement:
         self._batches, self._turns, self._observed = epoch.batches, turns, self._observed + 1
         reset_s = self._predict(self.count, starts_only=True) if epoch.has_moved else epoch.reset_s
         self._measured.setdefault(self.count, deque(maxlen=self.rules.memory)).append((epoch.busy_s + reset_s) / turns)
-        self._ages[self.count] = 0
-        for count in list(self._ages):
-            self._ages[count] += 1
-            if self._ages[count] > self.rules.recheck:
-                del self._ages[count], self._measured[count]
+        self._measured_at[self.count] = self._observed
 
     def _cost(self, tag: str, is_here: bool) -> Cost | None:
         """As measured in such a place, or else in the other."""
@@ -175,27 +172,20 @@ class Placement:
             elif not self._turns:
                 self.count = 0 if use == "auto" else counts[-1]
             else:
-                self.count = self._best(counts)
+                self.count = min([*([0] if use == "auto" else []), *counts], key=self._estimate)
         away = [slot for slot in slots if self.count and not self._stays_here(slot.tag.name)]
         return self.spread(away, living[: self.count])
 
-    def _best(self, counts: Sequence[int]) -> int:
-        gain, known = self.rules.gain, {c: min(self._measured[c]) * self._turns for c in counts if c in self._measured}
-        limit_s = float("inf")
-        if self._use == "auto":
-            limit_s = self._predict(0)
-            measured_s = min(self._measured.get(0, [float("inf")])) * self._turns
-            known[0] = min(measured_s, limit_s / gain)  # a disturbance is not held against the main process
-        best = min(known, key=known.__getitem__, default=None)
-        predicted = {count: self._predict(count) for count in counts if count not in known}
-        trial = min(predicted, key=predicted.__getitem__, default=None)
-        if best is None or trial is None:
-            chosen = trial if best is None else best
-            assert chosen is not None, "every number of workers is known or predicted"
-            return chosen
-        limit_s = min(limit_s, known[best])
-        worth_s = 0.0 if best else self.rules.worth_s * self._batches
-        return trial if predicted[trial] < min(gain * limit_s, limit_s - worth_s) else best
+    def _estimate(self, count: int) -> float:
+        """Seconds of an epoch with so many workers: as measured, or else as predicted, with what makes a trial worth it."""
+        predicted_s, margin_s = self._predict(count), self._predict(count) / self.rules.gain
+        is_known = self._observed - self._measured_at.get(count, -self.rules.recheck) < self.rules.recheck
+        measured_s = min(self._measured[count]) * self._turns if is_known else float("inf")
+        if not count:
+            return min(measured_s, margin_s)  # a disturbance is not held against the main process
+        if is_known:
+            return measured_s
+        return max(margin_s, predicted_s + (0.0 if self.count else self.rules.worth_s * self._batches))
 
     def spread(self, slots: Sequence[Slot], workers: Sequence[int], keep: bool = False) -> dict[int, int]:
         """A worker for each slot, the most expensive first, each to the worker with the least to do.
@@ -205,7 +195,7 @@ class Placement:
         """
         if not workers:
             return {}
-        costs = {slot.env_id: self._slot_s(slot) for slot in slots}
+        costs = {slot.env_id: cost.slot_s if (cost := self._cost(slot.tag.name, False)) else 1.0 for slot in slots}
         places = {slot.env_id: slot.worker for slot in slots if slot.worker in workers}
         if keep:
             return _assign(costs, workers, places)[0]
@@ -213,10 +203,6 @@ class Placement:
         if len(places) == len(slots) and _assign(costs, workers, places)[1] <= longest_s / self.rules.gain:
             return places
         return spread
-
-    def _slot_s(self, slot: Slot) -> float:
-        cost = self._cost(slot.tag.name, is_here=False)
-        return 1.0 if cost is None else cost.slot_s
 
 
 def _powers_of_two(limit: int) -> list[int]:

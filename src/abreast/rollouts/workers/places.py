@@ -70,17 +70,13 @@ class Places:
         slot.move(HERE)
 
     def leave(self, worker: int) -> None:
-        """A worker is lost: each of its slots goes to the worker that has the fewest, or to the main process."""
+        """A worker is lost: its slots go to the workers with the least to do, or to the main process if none is left."""
         self.placement.epoch.is_spoiled = True
-        counts = dict.fromkeys(self._living, 0)
-        for slot in self._slots:
-            if slot.worker in counts:
-                counts[slot.worker] += 1
-        for slot in self._slots:
+        away = [slot for slot in self._slots if slot.worker != HERE]
+        places = self.placement.spread(away, self._living, keep=True)
+        for slot in away:
             if slot.worker == worker:
-                target = min(counts, key=counts.__getitem__, default=HERE)
-                slot.move(target)
-                counts[target] = counts.get(target, 0) + 1 if target != HERE else 0
+                slot.move(places.get(slot.env_id, HERE))
 
     def close(self) -> None:
         """End the workers and close the environments."""
