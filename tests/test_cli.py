@@ -487,9 +487,7 @@ def test_a_signal_ends_a_rollout_and_keeps_what_is_finished(number, code):
 def test_environments_are_listed_and_a_broken_one_does_not_hide_the_others(capsys, monkeypatch):
     points = [EntryPoint("broken", "no_such_module:KIND", KINDS.group)]
     monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == KINDS.group else [])
-    monkeypatch.setattr(
-        "abreast.rollouts.registry._registered", {}
-    )  # what other tests registered makes the table wider
+    monkeypatch.setattr("abreast.rollouts.registry.registered", {})  # what other tests registered makes the table wider
     monkeypatch.setenv("COLUMNS", "120")
     assert run(["envs"]) == 0
     printed = capsys.readouterr().out

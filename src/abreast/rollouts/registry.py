@@ -54,7 +54,8 @@ class Tag(NamedTuple):
     instruction: str
 
 
-_registered: dict[str, EnvKind] = {}
+registered: dict[str, EnvKind] = {}
+"""Types that this program has registered, by name."""
 
 
 def register(
@@ -72,10 +73,10 @@ def register(
     """
 
     def keep(env: T) -> T:
-        taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else _registered.get(name)
+        taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else registered.get(name)
         if taken is not None and not _is_new_version(env, taken.env):
             raise RolloutError(f"the environment type {name!r} is taken, by {taken.env!r}: give {env!r} another name.")
-        _registered[name] = EnvKind(name, summary, env, config, instruction, solver)
+        registered[name] = EnvKind(name, summary, env, config, instruction, solver)
         return env
 
     return keep
@@ -92,13 +93,13 @@ def _is_new_version(env: Any, old: Any) -> bool:
 
 def list_kinds() -> list[str]:
     """The names of all types that can be found."""
-    return sorted({*KINDS.names(), *_registered})
+    return sorted({*KINDS.names(), *registered})
 
 
 def find_kind(name: str) -> EnvKind:
     """The type of that name, or of MODULE:ENV."""
-    if name in _registered:
-        return _registered[name]
+    if name in registered:
+        return registered[name]
     if ":" in name:
         return _as_kind(name, _import(name))
     if name not in KINDS.names():
@@ -165,7 +166,7 @@ def _as_kind(name: str, thing: Any) -> EnvKind:
     if isinstance(thing, EnvKind):
         return thing
     shipped: list[EnvKind] = [KINDS.find(each) for each in KINDS.names() if KINDS.ships(each)]
-    for kind in (*_registered.values(), *shipped):
+    for kind in (*registered.values(), *shipped):
         if kind.env is thing:
             return kind
     is_env = not inspect.isclass(thing) or (hasattr(thing, "reset") and hasattr(thing, "step"))
