@@ -7,14 +7,11 @@ import torch
 from hypothesis import settings
 
 from abreast.processes.process import preload_modules
-from abreast.processes.worker import start_server
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
 torch.set_num_threads(1)
-start_server(
-    ["abreast.training", "abreast.rollouts.worker"]
-)  # before any test starts a process: what comes later has no effect
-preload_modules(["abreast.training", "abreast.rollouts.worker"])
+# Before any test starts a process: what comes later has no effect.
+preload_modules(["abreast.training", "abreast.rollouts.workers.worker"])
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")

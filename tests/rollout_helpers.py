@@ -4,7 +4,8 @@ import contextlib
 import os
 import signal
 
-from abreast.rollouts import RolloutConfig
+import villain_envs  # noqa: F401 (registers its environments)
+from abreast.rollouts import EnvStateManager, RolloutConfig
 from abreast.rollouts.registry import find_tag
 from plain_loop import PlainLoop
 
@@ -22,6 +23,11 @@ def settings(tags, counts=None, size=1, custom=None, **manager):
 def villain(name, budget=20, **config):
     """The settings of a tag for an environment of tests/villain_envs.py."""
     return {name: {"env_type": name, "max_actions_per_traj": budget, "env_config": config}}
+
+
+CALM = {"Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
+COUNTING = villain("Counting", budget=4)
+LAKE = {"Lake": {"env_type": "frozen_lake", "max_actions_per_traj": 3, "env_config": {"is_slippery": False, "p": 1.0}}}
 
 
 def plain(config):
@@ -46,3 +52,27 @@ def kill(*pids):
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def here(*args, **kwargs):
+    """A manager without workers."""
+    return EnvStateManager(settings(*args, use_multiprocessing=False, **kwargs))
+
+
+def workers(tags, counts, custom, **manager):
+    return settings(tags, counts, 1, custom, **{"use_multiprocessing": True, "max_workers": 2, **manager})
+
+
+def among_others(name, use=True, **config):
+    """One villain (seed 1, group 1) between seven calm ones, on two workers."""
+    custom = {**CALM, **villain(name, harm_seed=1, **config)}
+    manager = {"use_multiprocessing": use, "max_workers": 2, "step_timeout": 0.7, "worker_memory_mb": 3000}
+    return settings(["Calm", name, "Calm"], [1, 1, 6], 1, custom, **manager)
+
+
+def calm_caches(turns):
+    loop = plain(settings(["Calm"], [8], 1, CALM))
+    loop.reset(0)
+    for _ in range(turns):
+        loop.step(go(range(8), "a"))
+    return loop.caches

@@ -308,7 +308,7 @@ def test_a_rollout_shows_what_episodes_came_to_and_keeps_them(capsys):
     assert run(["rollout", "SimpleSokoban", HERE, "--episodes", "6", "--group-size", "2", "--output", "run"]) == 0
     printed = capsys.readouterr()
     figures = dict(line.rsplit(maxsplit=1) for line in printed.out.splitlines()[1:-1] if "ms" not in line)
-    names = ["episodes", "success", "pass@2", "reward", "invalid actions", "actions an episode", "turns a second"]
+    names = ["episodes", "success", "pass@2", "reward", "invalid actions", "actions per episode", "turns per second"]
     assert [name.strip() for name in figures] == [*names, "timeouts"] and figures[" episodes"] == "6"
     assert "latency p50" in printed.out and "latency p95" in printed.out
     assert "The run folder is run" in printed.out
@@ -455,7 +455,7 @@ def test_a_solver_plays_well(capsys):
 def test_verify_tells_how_many_turns_were_verified(capsys):
     arguments = ["rollout", "Bandit", "--episodes", "8", "--verify", "es_manager.max_workers=2"]
     assert run([*arguments, "es_manager.use_multiprocessing=true"]) == 0
-    told = "16 turns of workers, starts included, were taken here too, and came to the same"
+    told = "16 turns of workers, starts included, were taken in the main process too, with equal results"
     assert told in capsys.readouterr().out
     assert run([*arguments, HERE]) == 0
     assert "no turn was verified" in capsys.readouterr().out
@@ -487,9 +487,7 @@ def test_a_signal_ends_a_rollout_and_keeps_what_is_finished(number, code):
 def test_environments_are_listed_and_a_broken_one_does_not_hide_the_others(capsys, monkeypatch):
     points = [EntryPoint("broken", "no_such_module:KIND", KINDS.group)]
     monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == KINDS.group else [])
-    monkeypatch.setattr(
-        "abreast.rollouts.registry._registered", {}
-    )  # what other tests registered makes the table wider
+    monkeypatch.setattr("abreast.rollouts.registry.registered", {})  # what other tests registered makes the table wider
     monkeypatch.setenv("COLUMNS", "120")
     assert run(["envs"]) == 0
     printed = capsys.readouterr().out

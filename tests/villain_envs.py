@@ -199,6 +199,15 @@ class ForgetsItsSeed(Counting):
         return self.render(), {}
 
 
+class Wavers(Counting):
+    """Every step draws from a source that no seed reaches: it can be played once, but not replayed."""
+
+    def step(self, action):
+        time.sleep(0.0002)
+        self.total += int.from_bytes(os.urandom(3), "big")
+        return super().step(action)
+
+
 class SharesItsInfo(Counting):
     """Gives out one list again and again, and goes on changing it."""
 
@@ -236,7 +245,7 @@ ALL = [
     Counting, KillsItself, DiesOnce, HangsInStep, LoopsInStep, ClingsToItsTurn, SwallowsEverything, UsesAManager,
     RaisesInStep, RaisesOnce,
     RaisesInReset, HangsInReset, IsDebugged, TakesLongToBuild, ShowsPictures, TellsOfALock,
-    ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, SharesItsInfo, TellsMuch,
+    ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, Wavers, SharesItsInfo, TellsMuch,
     RaisesInClose, TellsWhenClosed,
 ]  # fmt: skip
 for kind in ALL:

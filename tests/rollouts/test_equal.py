@@ -4,14 +4,13 @@ import os
 import random
 import threading
 from typing import NamedTuple
-from unittest import mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.placement import SHARE_S
+from abreast.rollouts.workers.placement import PlacementRules
 from rollout_helpers import kill, plain
 from rollout_helpers import settings as configure
 
@@ -28,6 +27,10 @@ TAGS = {
 JUNK = ["", "  ", "jump", "UP ", "left", "click[nothing]", "search[]", "1+1", "𝕏", "Drop table", "\x00", "9" * 300]
 
 
+RULES = [PlacementRules(), PlacementRules(turn_message_s=0.0, order_s=0.0, gain=1.0, worth_s=-1.0)]
+"""The second tries every number of workers."""
+
+
 class Case(NamedTuple):
     tags: list[str]
     counts: list[int]
@@ -37,7 +40,7 @@ class Case(NamedTuple):
     seed: int
     chance: random.Random
     turns: list[tuple[object, str]]
-    share_s: float
+    rules: PlacementRules
 
 
 @st.composite
@@ -49,7 +52,7 @@ def cases(draw):
     return Case(
         tags, counts, draw(st.integers(1, 3)), draw(st.sampled_from([1, 2, 4])), draw(use), draw(st.integers(0, 2**31)),
         random.Random(draw(st.integers(0, 2**32))), draw(st.lists(st.tuples(use, harm), min_size=1, max_size=5)),
-        draw(st.sampled_from([SHARE_S, 1e-9])),
+        draw(st.sampled_from(RULES)),
     )  # fmt: skip
 
 
@@ -72,8 +75,7 @@ def strike(pids, chance):
 @settings(max_examples=CASES, suppress_health_check=list(HealthCheck), derandomize=CASES < 1000)
 @given(cases())
 def test_whatever_happens_the_result_is_that_of_the_plain_loop(case):
-    with mock.patch("abreast.rollouts.placement.SHARE_S", case.share_s):  # cheap ones in one worker, or in all
-        play(case)
+    play(case)
 
 
 def play(case):
@@ -83,7 +85,7 @@ def play(case):
     )  # fmt: skip
     loop, chance = plain(config), case.chance
     expected = loop.reset(case.seed)
-    with EnvStateManager(config) as manager, EnvStateManager(config) as sequential:
+    with EnvStateManager(config, rules=case.rules) as manager, EnvStateManager(config) as sequential:
         sequential.use_multiprocessing = False
         assert manager.reset(seed=case.seed) == expected == sequential.reset(seed=case.seed)
         for use, harm in case.turns:
@@ -114,6 +116,7 @@ def play(case):
             assert (status["terminated"], status["truncated"]) == (done, truncated)
         assert manager.statuses() == sequential.statuses()
         assert metrics(manager) == metrics(sequential)
+        assert manager.reset(seed=case.seed) == loop.reset(case.seed), "wherever environments have moved now"
 
 
 def metrics(manager):

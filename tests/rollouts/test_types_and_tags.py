@@ -7,12 +7,12 @@ import pytest
 
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import RolloutConfig, find_kind, find_tag, register
-from abreast.rollouts.registry import _registered
+from abreast.rollouts.registry import registered
 
 
 @pytest.fixture(autouse=True)
 def own_names(monkeypatch):
-    monkeypatch.setattr("abreast.rollouts.registry._registered", dict(_registered))
+    monkeypatch.setattr("abreast.rollouts.registry.registered", dict(registered))
 
 
 def env_of(module):

@@ -17,16 +17,16 @@ from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
-from abreast.rollouts.drive import Played, make_policy, play_episodes
-from abreast.rollouts.progress import RolloutDisplay
+from abreast.rollouts.drivers.display import RolloutDisplay
+from abreast.rollouts.drivers.play import Played, make_policy, play_episodes
+from abreast.rollouts.drivers.trajectories import Trajectories
+from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
 from abreast.rollouts.registry import Tag, tag_settings
-from abreast.rollouts.summary import Ended, pass_at_k, summary_of_tag
-from abreast.rollouts.trajectories import Trajectories
 from abreast.settings import apply_overrides, explain, read_yaml
 
 STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
 AT_ONCE = 256
-"""Environments that are there at the same time; more episodes than these are played in several resets."""
+"""Environments at the same time; more episodes than these are played in several resets."""
 
 Name = Annotated[
     str,
@@ -65,7 +65,7 @@ def rollout(
         bool, typer.Option("--verify", help="Take every turn of a worker in the main process too, and compare.")
     ] = False,
 ) -> None:
-    """Play episodes of an environment, with a live display, and keep their trajectories in a run folder."""
+    """Play episodes of an environment, with a live display, and write their trajectories to a run folder."""
     if episodes % group_size:
         raise ConfigError(f"--episodes {episodes} is not a multiple of --group-size {group_size}: make it one.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed.train={seed}"])]
@@ -85,12 +85,12 @@ def rollout(
                 for played in over:
                     with held_back(signal.SIGINT, signal.SIGTERM):
                         kept.add(played)
-                        ended.append(played._replace(cache={}))  # which is kept, and need not be held
+                        ended.append(played._replace(cache={}))  # it is written, and need not stay in memory
                 display.show(turns, over)
 
             play_episodes(manager, player, note, episodes)
     except KeyboardInterrupt:
-        out.print(f"Stopped after {len(ended)} episodes; what they came to is kept.")
+        out.print(f"Stopped after {len(ended)} episodes; these are kept.")
         code = 130
     if ended:
         out.print(_results(name, ended, group_size, display.turns_per_s))
@@ -103,7 +103,7 @@ def rollout(
     if failures:
         raise RolloutError(
             f"{len(failures)} of {len(ended)} episodes could not go on, the first because of {failures[0]}"
-            f" ({folder}/log.txt tells more)."
+            f" (see {folder}/log.txt)."
         )
 
 
@@ -141,7 +141,7 @@ def check(
         ),
     ],
 ) -> None:
-    """Check whether an environment keeps the contract of rollouts, and say how to repair it if not."""
+    """Check whether an environment keeps the contract of rollouts, and say how to repair what is wrong."""
     _look_here()
     wrong = 0
     for verdict in check_environment(target):
@@ -158,7 +158,7 @@ def check(
 
 
 def _look_here() -> None:
-    """Let modules be found in this folder: one of one's own is often just a file here."""
+    """Let modules be imported from the current folder: a user's environment is often a file there."""
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
@@ -187,7 +187,7 @@ def _configure(
 
 
 def _try_to_make(tag: Tag) -> None:
-    """See whether there is one at all, before a run folder tells that there was none."""
+    """Make one environment before the run folder is made: if that fails, there is nothing to keep."""
     try:
         env = tag.kind.env(tag.config)
     except AbreastError:
@@ -199,7 +199,7 @@ def _try_to_make(tag: Tag) -> None:
 
 
 def _results(name: str, ended: Sequence[Played], group_size: int, turns_per_s: float) -> Table:
-    """What the episodes came to: a line for each figure."""
+    """The results, one line per figure."""
     figures = summary_of_tag([Ended(played.num_actions, played.tally, ()) for played in ended])
     rows = {
         "episodes": f"{len(ended):,}",
@@ -207,10 +207,10 @@ def _results(name: str, ended: Sequence[Played], group_size: int, turns_per_s: f
         **_pass_at(group_size, ended),
         "reward": f"{figures['reward']:.3f}",
         "invalid actions": f"{figures['invalid_rate']:.1%}",
-        "actions an episode": f"{figures['num_actions']:.1f}",
+        "actions per episode": f"{figures['num_actions']:.1f}",
         "latency p50": f"{figures['latency_p50_ms']:.3f} ms",
         "latency p95": f"{figures['latency_p95_ms']:.3f} ms",
-        "turns a second": f"{turns_per_s:,.0f}",
+        "turns per second": f"{turns_per_s:,.0f}",
         "timeouts": f"{figures['timeouts']:.0f}",
     }
     table = Table("", Column(name, justify="right"), box=None)
@@ -231,5 +231,5 @@ def _pass_at(group_size: int, ended: Sequence[Played]) -> dict[str, str]:
 
 def _verified(turns: int) -> str:
     if turns:
-        return f"{turns:,} turns of workers, starts included, were taken here too, and came to the same."
-    return "No environment lived in a worker, so no turn was verified: es_manager.use_multiprocessing=true moves them there."
+        return f"{turns:,} turns of workers, starts included, were taken in the main process too, with equal results."
+    return "No environment ran in a worker, so no turn was verified: use es_manager.use_multiprocessing=true."

@@ -1,4 +1,4 @@
-"""Environments of another shape, made to fit."""
+"""Adapters for environments that do not follow Gymnasium's interface."""
 
 from typing import Any
 
@@ -6,9 +6,9 @@ import gymnasium
 
 
 class FourTuple(gymnasium.Env[Any, Any]):
-    """An environment from before Gymnasium: `reset()` gives an observation, `step` gives (observation, reward, done, info).
+    """Wraps an old Gym environment: `reset()` returns an observation, `step` (observation, reward, done, info).
 
-    Seeds reach it through its method `seed`, if it has one; else `abreast check` will find that it ignores them.
+    Seeds are passed to its method `seed`, if it has one; else `abreast check` will find that it ignores them.
     """
 
     def __init__(self, env: Any) -> None:
@@ -23,26 +23,26 @@ class FourTuple(gymnasium.Env[Any, Any]):
         return self._env.reset(), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take a step. An episode cut by a time limit says so in its info, as those environments did."""
+        """Take a step. `info["TimeLimit.truncated"]` says that a time limit ended the episode."""
         observation, reward, done, info = self._env.step(action)
         was_cut = bool(info.get("TimeLimit.truncated", False))
         return observation, float(reward), bool(done) and not was_cut, was_cut, info
 
     def render(self) -> Any:
-        """What it shows."""
+        """Its `render`."""
         return self._env.render()
 
     def close(self) -> None:
-        """Let it clean up."""
+        """Its `close`, if it has one."""
         if hasattr(self._env, "close"):
             self._env.close()
 
     @property
     def unwrapped(self) -> Any:
-        """The environment itself, whose random stream is the one that counts."""
+        """The environment itself: digests use its random stream."""
         return getattr(self._env, "unwrapped", self._env)
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):  # its own, or not there yet, while a pickle of this is being read
+        if name.startswith("_"):  # private, or not set yet while this is unpickled
             raise AttributeError(name)
         return getattr(self._env, name)

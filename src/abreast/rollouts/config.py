@@ -7,7 +7,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
-from abreast.processes.worker import StartMethod
+from abreast.processes.process import StartMethod
 from abreast.settings import Section, read_yaml
 
 MOST_ENVS = 1_000_000
@@ -18,7 +18,7 @@ class EnvConfig(Section):
     """Settings every environment has; each environment's own class adds to them."""
 
     action_lookup: dict[int, str] | None = None
-    """Actions by number. With it, the manager turns names into numbers and drops others; without, text goes through."""
+    """Actions by number. With it, names become numbers and unknown ones are dropped; without it, texts are passed on."""
 
     @pydantic.model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -26,33 +26,33 @@ class EnvConfig(Section):
         if len(set(names)) < len(names) or "" in names:
             raise ValueError(
                 f"action_lookup is {self.action_lookup}: expected names that differ in more than upper and lower case and"
-                " blanks, since these are not told apart."
+                " blanks, since these are ignored."
             )
         return self
 
     def knows(self, action: object) -> bool:
-        """Whether something is the number of an action, whoever gave it."""
+        """Whether this is the number of an action (of Python or numpy)."""
         is_number = isinstance(action, int | np.integer) and not isinstance(action, bool)
         return is_number and action in (self.action_lookup or ())
 
 
 class OpenEnvConfig(EnvConfig):
-    """Settings of an environment that does not declare any: it takes every key."""
+    """Settings of an environment without a configuration class: every key is accepted."""
 
     model_config = pydantic.ConfigDict(extra="allow")
 
 
 class TagConfig(Section):
-    """An environment under a name: its type, and what it is set to."""
+    """A tag: an environment type with settings, under a name."""
 
     env_type: str
     """Its type; `abreast envs` lists them."""
     max_actions_per_traj: int = Field(10, ge=1)
     """Actions an episode may take."""
     env_instruction: str | None = None
-    """What a language model is told to do; none: what the type says."""
+    """What a language model is told to do; none: the instruction of the type."""
     max_tokens: int | None = Field(None, ge=1)
-    """Tokens a language model may answer with; kept for whoever drives it."""
+    """Tokens a language model may answer with; not used by abreast itself."""
     env_config: dict[str, Any] = Field(default_factory=dict)
     """Settings of the environment."""
 
@@ -107,19 +107,19 @@ class ManagerConfig(Section):
     """Settings of the manager."""
 
     use_multiprocessing: bool | Literal["auto"] = "auto"
-    """true: environments live in worker processes; false: in the main one; auto: measured, wherever it is faster."""
+    """true: environments run in worker processes; false: in the main process; auto: measured, where they are faster."""
     max_workers: int | None = Field(None, ge=1, le=1024)
     """Worker processes; none: one for each core, at most 8."""
     sequential_env_types: list[str] = Field(default_factory=list)
-    """Types whose environments always live in the main process."""
+    """Types whose environments always run in the main process."""
     format_penalty: float = 0.1
-    """By how much a turn with an unknown action, or with none, lowers the score, whichever sign is written."""
+    """By how much a turn with an unknown action, or without any, lowers the score; the sign does not matter."""
     step_timeout: float | None = Field(30.0, gt=0)
-    """Seconds one environment's turn may take before its worker is killed, or it is interrupted here; none: any time."""
+    """Seconds for one turn; then its worker is killed, or it is interrupted in the main process. None: no limit."""
     start_method: StartMethod = "forkserver"
     """How worker processes are started."""
     worker_memory_mb: int | None = Field(None, ge=1)
-    """Memory a worker may allocate; what asks for more fails, and is reported as any other failure. None: no limit."""
+    """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
     train: GroupsConfig = Field(default_factory=lambda: _groups(8, 16))
     """Environments to train with."""
     val: GroupsConfig = Field(default_factory=lambda: _groups(256, 1))
@@ -127,10 +127,10 @@ class ManagerConfig(Section):
 
 
 class SeedConfig(Section):
-    """Where seeds begin."""
+    """First seeds."""
 
     train: int = Field(10_000, ge=0)
-    """Seed of the first group in training; later resets count on from there."""
+    """Seed of the first group in training; every later group gets the next number."""
     val: int = Field(123, ge=0)
     """Seed of the first group in validation, at every reset."""
 
@@ -139,11 +139,11 @@ class RolloutConfig(Section):
     """A whole configuration."""
 
     seed: SeedConfig = Field(default_factory=SeedConfig)
-    """Where seeds begin."""
+    """First seeds."""
     es_manager: ManagerConfig = Field(default_factory=ManagerConfig)
     """The manager and its environments."""
     custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
-    """Environments under names of one's own; they come before those that ship."""
+    """Your own tags; they hide tags of the same name that ship."""
 
     @pydantic.model_validator(mode="before")
     @classmethod

@@ -5,7 +5,7 @@ A package exposes `KIND`, an `EnvKind`. An installed package adds its own with
     [project.entry-points."abreast.envs"]
     myenv = "my_package.myenv:MyEnv"
 
-and a script with the decorator `register`. Any environment that can be imported is a type too, as MODULE:ENV.
+and a script adds one with the decorator `register`. Any environment that can be imported is a type too, as MODULE:ENV.
 """
 
 import importlib
@@ -29,7 +29,7 @@ Solver = Callable[[Any, Sequence[Mapping[str, Any]]], list[str]]
 
 @dataclass(frozen=True)
 class EnvKind:
-    """A type of environment, known by name."""
+    """An environment type."""
 
     name: str
     summary: str
@@ -40,11 +40,11 @@ class EnvKind:
     instruction: str
     """What a language model is told to do."""
     solver: Solver | None = None
-    """A policy that plays well from what it sees alone, if there is one."""
+    """A policy that plays well from the history alone, if there is one."""
 
 
 class Tag(NamedTuple):
-    """An environment under a name, ready to be made."""
+    """A tag with its parsed settings."""
 
     name: str
     kind: EnvKind
@@ -54,7 +54,8 @@ class Tag(NamedTuple):
     instruction: str
 
 
-_registered: dict[str, EnvKind] = {}
+registered: dict[str, EnvKind] = {}
+"""Types that this program has registered, by name."""
 
 
 def register(
@@ -65,24 +66,24 @@ def register(
     instruction: str = "",
     solver: Solver | None = None,
 ) -> Callable[[T], T]:
-    """Make an environment class (or a function) known by a name; it is called with its configuration.
+    """Register an environment class (or a function) under a name; it is called with its configuration.
 
     @register("mine", config=MyConfig)
     class MyEnv(gymnasium.Env): ...
     """
 
     def keep(env: T) -> T:
-        taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else _registered.get(name)
+        taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else registered.get(name)
         if taken is not None and not _is_new_version(env, taken.env):
             raise RolloutError(f"the environment type {name!r} is taken, by {taken.env!r}: give {env!r} another name.")
-        _registered[name] = EnvKind(name, summary, env, config, instruction, solver)
+        registered[name] = EnvKind(name, summary, env, config, instruction, solver)
         return env
 
     return keep
 
 
 def _is_new_version(env: Any, old: Any) -> bool:
-    """Whether it is of the same name in the same module, which was changed, or imported a second time."""
+    """Whether it has the same name in the same module: that was changed, or imported a second time."""
     mine, its = (
         (str(each.__module__).replace("__mp_main__", "__main__"), getattr(each, "__qualname__", each))
         for each in (env, old)
@@ -92,13 +93,13 @@ def _is_new_version(env: Any, old: Any) -> bool:
 
 def list_kinds() -> list[str]:
     """The names of all types that can be found."""
-    return sorted({*KINDS.names(), *_registered})
+    return sorted({*KINDS.names(), *registered})
 
 
 def find_kind(name: str) -> EnvKind:
-    """The type of that name, or the one that MODULE:ENV is."""
-    if name in _registered:
-        return _registered[name]
+    """The type of that name, or of MODULE:ENV."""
+    if name in registered:
+        return registered[name]
     if ":" in name:
         return _as_kind(name, _import(name))
     if name not in KINDS.names():
@@ -137,7 +138,7 @@ def find_tag(name: str, custom: Mapping[str, TagConfig]) -> Tag:
     return Tag(name, kind, config, settings.max_actions_per_traj, settings.env_instruction or kind.instruction)
 
 
-# ---- environments of anybody's
+# ---- environments by MODULE:ENV
 
 
 def _import(target: str) -> Any:
@@ -161,11 +162,11 @@ def _import(target: str) -> Any:
 
 
 def _as_kind(name: str, thing: Any) -> EnvKind:
-    """The type that a thing is, or is the environment of; else a plain one."""
+    """The type itself, the type of this environment class, or a new type for it."""
     if isinstance(thing, EnvKind):
         return thing
     shipped: list[EnvKind] = [KINDS.find(each) for each in KINDS.names() if KINDS.ships(each)]
-    for kind in (*_registered.values(), *shipped):
+    for kind in (*registered.values(), *shipped):
         if kind.env is thing:
             return kind
     is_env = not inspect.isclass(thing) or (hasattr(thing, "reset") and hasattr(thing, "step"))
@@ -182,7 +183,7 @@ def _make_by_keywords(factory: Callable[..., Any], config: OpenEnvConfig) -> Any
 
 
 def _takes_config(factory: Callable[..., Any]) -> bool:
-    """Whether to call it with a configuration: when it needs an argument, or has one of that name. Else with keywords."""
+    """Whether to call it with a configuration: if its first argument has no default, or is named config. Else: keywords."""
     try:
         parameters = list(inspect.signature(factory).parameters.values())
     except (ValueError, TypeError):

@@ -9,7 +9,7 @@ import numpy as np
 from abreast.errors import ConfigError
 from abreast.rollouts.envs.countdown.config import CountdownConfig
 from abreast.rollouts.envs.countdown.expression import MOST_DIGITS
-from abreast.rollouts.records import read_records
+from abreast.rollouts.envs.records import read_records
 
 MOST_NUMBERS = 32
 LARGEST = 10**MOST_DIGITS - 1

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import ConfigError
 from abreast.rollouts.envs.metamathqa.answers import LONGEST, label_in
-from abreast.rollouts.records import read_records
+from abreast.rollouts.envs.records import read_records
 
 SHIPPED = Path(__file__).parent / "data" / "questions.jsonl"
 

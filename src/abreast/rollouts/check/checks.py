@@ -1,0 +1,313 @@
+"""The checks of `abreast check`: each verifies one part of the contract, and says how to repair what is wrong.
+
+    for verdict in check_environment("my_module:MyEnv"):
+        print(*verdict)
+
+A check is skipped if it would only find the consequence of a fault that was found already: an environment that draws from
+global random state does not depend on its seed alone either, but the user is told of the first fault only.
+"""
+
+import pickle
+import random
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import zip_longest
+from typing import Any, Literal, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.utils.env_checker import check_env
+
+from abreast.errors import short
+from abreast.rollouts.check.trial import SEED, Fault, Shown, Trial, begin, find_trial, raised, step
+from abreast.rollouts.episodes.episode import Episode, is_picture
+
+OTHER_SEEDS = range(2, 10)
+INFO_KEYS = ("success", "action_is_valid", "action_is_effective")
+JUNK_TEXTS = ("", " ", "no such action", "\x00", "√🙂", "[" * 1000, "9" * 5000)
+JUNK_NUMBERS = (-1, 10**9)
+
+
+class Verdict(NamedTuple):
+    """The result of a check."""
+
+    check: str
+    outcome: Literal["ok", "wrong", "skipped"]
+    remark: str
+    """What was verified; or what is wrong and what to do; or why it was skipped."""
+
+
+def check_environment(target: str) -> Iterator[Verdict]:
+    """Check an environment, given as MODULE:ENV or by the name of its type."""
+    trial = find_trial(target)
+    failed: set[str] = set()
+    for check in CHECKS:
+        cause = next((name for name in check.needs if name in failed), None)
+        if cause is not None:
+            verdict = Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
+        else:
+            verdict = _judge(check, trial)
+        if verdict.outcome == "wrong":
+            failed.add(check.name)
+        yield verdict
+
+
+# ---- the checks
+
+
+def _can_be_played(trial: Trial) -> None:
+    trial.play(trial.make(), SEED)
+
+
+def _leaves_global_random_state_alone(trial: Trial) -> None:
+    with _new_global_states() as before:
+        env = trial.make()
+        _compare_states(before, "making it")
+        for shown in trial.play_stepwise(env, SEED):
+            _compare_states(before, shown.call)
+
+
+def _depends_on_its_seed(trial: Trial) -> str | None:
+    env = trial.make()
+    first = trial.play(env, SEED)
+    draw = "call super().reset(seed=seed) and draw all random numbers from self.np_random."
+    place = _first_difference(first, trial.play(trial.make(), SEED))
+    if place is not None:
+        raise Fault(f"two episodes with the same seed and the same actions differ {place}: {draw}")
+    others = [trial.play(env, seed) for seed in OTHER_SEEDS]
+    look_alike = all(_first_difference(first, other) is None for other in others)
+    if look_alike and not _draws(trial, env):
+        raise Fault(f"{len(others) + 1} different seeds gave the same episode, so the seed changes nothing: {draw}")
+    place = _first_difference(first, trial.play(env, SEED))
+    if place is not None:
+        raise Fault(
+            f"reset(seed={SEED}) after another episode gives a different episode than in a new instance, {place}: something"
+            " is left over from the episode before; set all state in reset."
+        )
+    if look_alike:
+        return (
+            "the same seed gives the same episode. Different seeds look alike, though it draws from its np_random: that is"
+            " right if the random part is hidden from the player, else use what is drawn"
+        )
+    return None
+
+
+def _shares_nothing(trial: Trial) -> None:
+    alone = [trial.play(trial.make(), seed) for seed in (SEED, SEED + 1)]
+    both = [trial.play_stepwise(trial.make(), seed) for seed in (SEED, SEED + 1)]
+    together: list[list[Shown]] = [[], []]
+    for pair in zip_longest(*both):
+        for episode, shown in zip(together, pair, strict=True):
+            episode += [shown] if shown is not None else []
+    places = [_first_difference(mine, theirs) for mine, theirs in zip(alone, together, strict=True)]
+    place = next((place for place in places if place is not None), None)
+    if place is not None:
+        raise Fault(
+            f"two instances that are stepped alternately give other results than each one alone, {place}: they share state,"
+            " such as a random stream or a list of the module or the class; keep all state in self."
+        )
+
+
+def _draws(trial: Trial, env: Any) -> bool:
+    """Whether it draws from a random stream of its own that depends on its seed, even if nothing that is shown does."""
+    states = []
+    for seed in OTHER_SEEDS:
+        trial.play(env, seed)
+        stream = getattr(getattr(env, "unwrapped", env), "_np_random", None)
+        if not isinstance(stream, np.random.Generator):
+            return False
+        fresh, _ = gymnasium.utils.seeding.np_random(seed)
+        states.append((str(stream.bit_generator.state), str(fresh.bit_generator.state)))
+    return len({state for state, _ in states}) == len(states) and all(state != fresh for state, fresh in states)
+
+
+def _is_a_gymnasium_environment(trial: Trial) -> None:
+    env = trial.make()
+    if hasattr(env, "action_space"):
+        env.action_space.seed(0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            check_env(env, skip_render_check=True)
+        except (AssertionError, TypeError, AttributeError, gymnasium.error.Error) as error:
+            raise Fault(f"Gymnasium's own check says: {str(error).rstrip('.')}.{_about_text(env)}") from error
+
+
+def _about_text(env: Any) -> str:
+    """A hint for the most frequent fault: a text that is not in the space of texts."""
+    space = getattr(env, "observation_space", None)
+    text = begin(env, SEED)[0]
+    if not isinstance(space, gymnasium.spaces.Text) or not isinstance(text, str) or text in space:
+        return ""
+    strange = "".join(sorted(set(text) - space.character_set))
+    if strange:
+        return f" The charset of its observation_space, a space of text, lacks {short(strange)}: give charset=."
+    allowed = f"{space.min_length} to {space.max_length}"
+    return f" Its first observation has {len(text)} characters, its observation_space allows {allowed}."
+
+
+def _has_info_keys(trial: Trial) -> None:
+    for shown in trial.play(trial.make(), SEED)[1:]:
+        missing = [key for key in INFO_KEYS if key not in shown.info]
+        if missing:
+            raise Fault(f"the info of step has no {', '.join(missing)}: put it in, as True or False, at every step.")
+        for key in INFO_KEYS:
+            if not isinstance(shown.info[key], bool | np.bool_):
+                raise Fault(f"info[{key!r}] is {short(shown.info[key])}: make it True or False.")
+
+
+def _renders_text_or_images(trial: Trial) -> None:
+    for shown in trial.play(trial.make(), SEED):
+        seen = shown.observation if shown.render is None else shown.render
+        pictures = seen if isinstance(seen, list | tuple) else [seen]
+        if isinstance(seen, str) or (pictures and all(is_picture(picture) for picture in pictures)):
+            continue
+        what = "render returned None and the observation" if shown.render is None else "what render returned"
+        raise Fault(
+            f"{what} is {short(seen)}: let render return a text, or arrays of height x width x 3 in uint8, and set"
+            " render_mode to something else than None."
+        )
+
+
+def _accepts_junk(trial: Trial) -> None:
+    env = trial.make()
+    is_text = isinstance(getattr(env, "action_space", None), gymnasium.spaces.Text)
+    for junk in (*JUNK_TEXTS, *(() if is_text else JUNK_NUMBERS)):
+        begin(env, SEED)
+        try:
+            step(env, junk)
+        except Fault:
+            raise
+        except Exception as error:
+            raise Fault(
+                f"the action {short(junk)} {raised(error)}: change nothing for an unknown action, and set"
+                " info['action_is_valid'] to False."
+            ) from error
+
+
+def _can_be_sent(trial: Trial) -> None:
+    try:
+        pickle.loads(pickle.dumps((trial.factory, trial.config)))
+    except Exception as error:
+        raise Fault(
+            f"it cannot be pickled ({type(error).__name__}: {error}), so it could only be played in the main process:"
+            " give a class or a function that a module has under its own name, not a lambda or a local one."
+        ) from error
+
+
+def _replays(trial: Trial) -> None:
+    digests, episode = trial.digests(trial.actions())
+    again = Episode(trial.make, trial.config)
+    again.start(SEED, episode.executed)
+    if again.take_digest()[1].hex() != digests[-1]:
+        raise Fault(
+            "replayed with the same seed and actions, but without render after each step, it comes to another state, so it"
+            " cannot be rebuilt after a crash: render must not change the state."
+        )
+
+
+def _is_the_same_in_another_process(trial: Trial) -> None:
+    actions = trial.actions()
+    here, _ = trial.digests(actions)
+    there = trial.digests_elsewhere(actions)
+    if here != there:
+        turn = next(number for number, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
+        place = "at the start" if turn == 0 else f"after step {turn}"
+        raise Fault(
+            f"in another process the same seed and actions lead to another state {place}: do not depend on hash() of a text,"
+            " the order of a set, the time, or the process."
+        )
+
+
+class Check(NamedTuple):
+    """A check, what it verifies, and the checks whose failure would make this one fail too."""
+
+    name: str
+    claim: str
+    run: Callable[[Trial], str | None]
+    """Raises a `Fault`; may return a remark in place of the claim."""
+    needs: Sequence[str] = ()
+
+
+PLAY, GLOBAL, SEEDED, RENDER, REPLAY = "episode", "global random state", "seed", "render", "replay"
+SOUND = (PLAY, GLOBAL, SEEDED)
+CHECKS = (
+    Check(PLAY, "can be made, reset, stepped and rendered", _can_be_played),
+    Check(GLOBAL, "is not changed", _leaves_global_random_state_alone, [PLAY]),
+    Check(
+        SEEDED, "the same seed gives the same episode, other seeds give others", _depends_on_its_seed, [PLAY, GLOBAL]
+    ),
+    Check("instances", "share no state", _shares_nothing, SOUND),
+    Check("gymnasium", "passes Gymnasium's own check", _is_a_gymnasium_environment, SOUND),
+    Check("info", f"has {', '.join(INFO_KEYS)}", _has_info_keys, [PLAY]),
+    Check(RENDER, "returns text or RGB arrays", _renders_text_or_images, [PLAY]),
+    Check("junk actions", "do not raise", _accepts_junk, [PLAY]),
+    Check("pickling", "can be sent to a worker process", _can_be_sent),
+    Check(REPLAY, "a replay comes to the same state", _replays, [*SOUND, RENDER]),
+    Check("other processes", "lead to the same states", _is_the_same_in_another_process, [*SOUND, RENDER, REPLAY]),
+)
+
+
+# ---- inside
+
+
+def _judge(check: Check, trial: Trial) -> Verdict:
+    try:
+        try:
+            found = check.run(trial)
+        finally:
+            trial.close()
+    except Fault as fault:
+        return Verdict(check.name, "wrong", str(fault))
+    except (Exception, SystemExit) as error:
+        return Verdict(check.name, "wrong", f"it {raised(error)}.")
+    return Verdict(check.name, "ok", found or check.claim)
+
+
+def _first_difference(one: Sequence[Shown], two: Sequence[Shown]) -> str | None:
+    """Where two episodes differ first, in words."""
+    for number, (mine, theirs) in enumerate(zip(one, two, strict=False)):
+        if not mine.equals(theirs):
+            return "at the start" if number == 0 else f"after step {number}"
+    return None if len(one) == len(two) else "in their length"
+
+
+@contextmanager
+def _new_global_states() -> Iterator[dict[str, bytes]]:
+    """Set random global states, which no environment can reproduce by seeding; restored afterwards."""
+    plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is what this is about)
+    torch = sys.modules.get("torch")
+    torchs = torch.get_rng_state() if torch is not None else None
+    try:
+        random.seed()
+        np.random.seed()  # noqa: NPY002
+        if torch is not None:
+            torch.seed()
+        yield _global_states()
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numpys)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(torchs)
+
+
+def _global_states() -> dict[str, bytes]:
+    """The global random states; torch has one only if it was imported."""
+    states = {
+        "the module random": pickle.dumps(random.getstate()),
+        "numpy.random": pickle.dumps(np.random.get_state()),  # noqa: NPY002
+    }
+    if "torch" in sys.modules:
+        states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
+    return states
+
+
+def _compare_states(before: dict[str, bytes], call: str) -> None:
+    changed = [name for name, state in _global_states().items() if state != before.get(name, state)]
+    if changed:
+        raise Fault(
+            f"{call} changed the state of {' and '.join(changed)}, which the whole process shares: draw from self.np_random"
+            " instead."
+        )

@@ -1,0 +1,198 @@
+"""The environment that is checked: found by name, and played."""
+
+import copy
+import json
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from gymnasium.utils.env_checker import data_equivalence
+
+from abreast.errors import short, words
+from abreast.rollouts.drivers.play import listed_action
+from abreast.rollouts.episodes.episode import Episode
+from abreast.rollouts.registry import find_tag
+
+SEED = 1
+STEPS = 12
+"""Actions of an episode that is played for a check."""
+TIMEOUT_S = 120.0
+"""Seconds that another process may take for an episode."""
+
+
+class Fault(Exception):
+    """A fault of the environment: what is wrong, and what to do."""
+
+
+class Shown(NamedTuple):
+    """What an environment returned from reset or a step."""
+
+    call: str
+    observation: Any
+    render: Any
+    reward: Any = 0.0
+    done: bool = False
+    info: Any = None
+
+    def equals(self, other: "Shown") -> bool:
+        if self.reward != self.reward and other.reward != other.reward:  # NaN is not equal to itself
+            return self._replace(reward=0.0).equals(other._replace(reward=0.0))
+        return all(
+            data_equivalence(mine, theirs, exact=True) for mine, theirs in zip(self[1:-1], other[1:-1], strict=True)
+        )
+
+
+@dataclass
+class Trial:
+    """An environment, as it is made and played by the checks."""
+
+    target: str
+    factory: Callable[[Any], Any]
+    config: Any
+    made: list[Any] = field(default_factory=list)
+
+    def make(self, config: Any = None) -> Any:
+        """A new instance; `config` is ignored, there is only one."""
+        env = self.factory(self.config)
+        if not callable(getattr(env, "reset", None)) or not callable(getattr(env, "step", None)):
+            raise Fault(f"making it returned {short(env)}, which has no reset and step: return a gymnasium.Env.")
+        self.made.append(env)
+        return env
+
+    def close(self) -> None:
+        """Close all instances."""
+        made, self.made = self.made, []
+        for env in made:
+            if hasattr(env, "close"):
+                env.close()
+
+    def play_stepwise(self, env: Any, seed: int, actions: list[Any] | None = None) -> Iterator[Shown]:
+        """Play an episode with random actions, the same for every seed; they are appended to `actions`."""
+        rng = np.random.default_rng(0)
+        space = copy.deepcopy(getattr(env, "action_space", None))  # instances may share it
+        if space is not None:
+            space.seed(0)
+        observation, info = begin(env, seed)
+        yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
+        for _ in range(STEPS):
+            action = self._choose(space, observation, info, rng)
+            if actions is not None:
+                actions.append(action)
+            observation, reward, terminated, truncated, info = step(env, action)
+            done = bool(terminated or truncated)
+            yield Shown("step", copy.deepcopy(observation), _shown(env), reward, done, info)
+            if done:
+                return
+
+    def play(self, env: Any, seed: int) -> list[Shown]:
+        """A whole episode."""
+        return list(self.play_stepwise(env, seed))
+
+    def actions(self) -> list[Any]:
+        """The actions of an episode."""
+        actions: list[Any] = []
+        for _ in self.play_stepwise(self.make(), SEED, actions):
+            pass
+        return actions
+
+    def digests(self, actions: Sequence[Any]) -> tuple[list[str], Episode]:
+        """The digests of an episode with these actions, as rollouts compute them; and the episode."""
+        lookup = self.config.action_lookup
+        episode = Episode(self.make, self.config)
+        turns = [episode.start(SEED)]
+        digests = [episode.take_digest()[1].hex()]
+        for action in actions:
+            turns.append(episode.take([lookup[action] if lookup else action], 1))
+            digests.append(episode.take_digest()[1].hex())
+        failure = next((turn.failure for turn in turns if turn.failure is not None), None)
+        if failure is not None:
+            raise Fault(f"it raised {failure}.")
+        return digests, episode
+
+    def digests_elsewhere(self, actions: Sequence[Any]) -> list[str]:
+        """The same digests from a new process, in which texts have other hashes."""
+        code = f"import sys; from {__name__} import write_digests; write_digests(*sys.argv[1:])"
+        surroundings = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
+            "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
+        }
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "actions").write_bytes(pickle.dumps(list(actions)))
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-c", code, self.target, name],
+                    env=surroundings,
+                    stdin=subprocess.DEVNULL,
+                    capture_output=True,
+                    timeout=TIMEOUT_S,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                raise Fault(f"in another process the same episode took longer than {TIMEOUT_S:.0f} seconds.") from None
+            if done.returncode != 0:
+                said = done.stderr.decode(errors="replace").strip().splitlines()
+                raise Fault(f"in another process it failed: {said[-1] if said else f'exit code {done.returncode}'}")
+            digests: list[str] = json.loads((folder / "digests").read_text())
+            return digests
+
+    def _choose(self, space: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
+        lookup = self.config.action_lookup
+        if lookup:
+            return sorted(lookup)[rng.integers(len(lookup))]
+        listed = listed_action(info, str(observation), rng)
+        if listed is None and space is None:
+            raise Fault(
+                "it has no action_space, and its info has no available_actions: one of them is needed to play it."
+            )
+        return space.sample() if listed is None else listed
+
+
+def write_digests(target: str, folder: str) -> None:
+    """What the other process runs."""
+    actions = pickle.loads(Path(folder, "actions").read_bytes())
+    digests, _ = find_trial(target).digests(actions)
+    Path(folder, "digests").write_text(json.dumps(digests))
+
+
+def begin(env: Any, seed: int) -> tuple[Any, dict[str, Any]]:
+    """Reset an environment, and check the form of what it returns."""
+    result = env.reset(seed=seed)
+    if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[1], dict):
+        raise Fault(f"reset returned {short(result)}: return (observation, info), where info is a dict.")
+    return result
+
+
+def step(env: Any, action: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+    """Take a step, and check the form of what it returns."""
+    result = env.step(action)
+    if not isinstance(result, tuple) or len(result) != 5 or not isinstance(result[4], dict):
+        raise Fault(
+            f"step returned {short(result)}: return (observation, reward, terminated, truncated, info), info being a dict;"
+            " abreast.rollouts.adapters.FourTuple wraps an environment of the old form."
+        )
+    return result
+
+
+def _shown(env: Any) -> Any:
+    """What `render` returns; None without a render mode."""
+    return None if getattr(env, "render_mode", "text") is None else copy.deepcopy(env.render())
+
+
+def find_trial(target: str) -> Trial:
+    """The environment of MODULE:ENV, or of a type or a tag."""
+    tag = find_tag(target, {})
+    return Trial(target, tag.kind.env, tag.config)
+
+
+def raised(error: BaseException) -> str:
+    """What was raised, and where."""
+    return f"raised {words(error, Path(__file__).parent)}"

@@ -1,0 +1,64 @@
+"""Records from a user's file: JSON lines, a JSON list or Parquet; each with its place in the file, for messages."""
+
+import json
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import ConfigError
+
+
+def read_records(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every record with its place ("tasks.jsonl, line 3"); one that is damaged or lacks a field is a `ConfigError`."""
+    readers = {".jsonl": _json_lines, ".json": _json_list, ".parquet": _parquet_rows}
+    if path.suffix not in readers:
+        raise ConfigError(f"the data file {path} ends in {path.suffix!r}, expected .jsonl, .json or .parquet.")
+    try:
+        for place, record in readers[path.suffix](path, fields):
+            if not isinstance(record, dict) or not all(field in record for field in fields):
+                raise ConfigError(
+                    f"{place} is not a record with the fields {' and '.join(fields)}: correct or remove it."
+                )
+            yield place, record
+    except OSError as error:
+        raise ConfigError(f"cannot read the data file {path}: {error.strerror or error}.") from None
+
+
+def _json_lines(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    with path.open("rb") as file:
+        for number, line in enumerate(file, start=1):
+            if line.strip():
+                place = f"{path}, line {number}"
+                yield place, _from_json(line, place)
+
+
+def _json_list(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    records = _from_json(path.read_bytes(), str(path))
+    if not isinstance(records, list):
+        raise ConfigError(f"{path} does not hold a JSON list: expected one of records with {' and '.join(fields)}.")
+    for number, record in enumerate(records, start=1):
+        yield f"{path}, record {number}", record
+
+
+def _from_json(data: bytes, place: str) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:  # not JSON, not UTF-8, or nested without end
+        raise ConfigError(f"{place} is not valid JSON ({error}): correct or remove it.") from None
+
+
+def _parquet_rows(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]]:
+    try:
+        parquet, arrow = import_module("pyarrow.parquet"), import_module("pyarrow")
+    except ImportError:
+        raise ConfigError(f"reading {path} needs the package pyarrow: pip install abreast[parquet]") from None
+    try:
+        with parquet.ParquetFile(path) as file:
+            number = 0
+            for batch in file.iter_batches(columns=list(fields)):
+                for record in batch.to_pylist():
+                    number += 1
+                    yield f"{path}, row {number}", record
+    except arrow.ArrowException as error:
+        raise ConfigError(f"{path} is not a valid Parquet file: {str(error).splitlines()[0]}") from None

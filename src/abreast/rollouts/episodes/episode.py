@@ -1,0 +1,231 @@
+"""One environment and its episode, in whichever process it lives: the rules of a turn, and replaying an episode.
+
+The main process and the workers run the same code, so their results are equal.
+"""
+
+import copy
+import logging
+import pickle
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.errors import RolloutError, words
+
+log = logging.getLogger("abreast")
+
+State = str | list[NDArray[Any]]
+"""What an environment shows: a text, or RGB images."""
+Digest = tuple[int, bytes]
+"""A fingerprint of the state after so many turns."""
+Beat = Callable[[float], None]
+"""Called when a part of longer work begins, with the seconds it may take beyond those of a turn."""
+ATOMS = frozenset({bool, int, float, str, bytes, type(None)})
+BUILD_S = 600.0
+"""How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
+LONGEST_NAME = 1000
+"""Texts longer than this are not the name of an action; they are dropped without being looked up."""
+
+
+class TurnResult(NamedTuple):
+    """The result of a turn, or of the start of an episode. Only `seconds` depends on the process it was taken in."""
+
+    state: State
+    reward: float = 0.0
+    info: dict[str, Any] = {}  # noqa: RUF012 (never changed)
+    names: Sequence[str] = ()
+    """The actions executed, by name."""
+    executed: Sequence[Any] = ()
+    """The same as the environment takes them."""
+    dropped: int = 0
+    """Actions that were not known."""
+    refused: int = 0
+    """Actions executed that the environment itself called invalid."""
+    done: bool = False
+    failure: str | None = None
+    """Why the episode cannot go on, if it cannot."""
+    seconds: float = 0.0
+    """What it took; making the environment is not counted."""
+
+
+class Episode:
+    """An environment with what is needed to rebuild it: its factory, configuration, seed, and the actions executed since."""
+
+    def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda allow_s: None) -> None:
+        self._make, self._config, self._beat = make, config, beat
+        self._env: Any = None
+        self._names = config.action_lookup
+        self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
+        self.executed: list[Sequence[Any]] = []
+        self.known_digest: Digest | None = None
+        self.last_s = float("inf")
+        """What its last turn took; before there was one, it may take any time."""
+        self._making_s = 0.0
+        self._seed = 0
+        self._state: State = ""
+        self._must_be: Digest | None = None
+
+    # ---- an episode
+
+    def start(self, seed: int, executed: Sequence[Sequence[Any]] = (), must_be: Digest | None = None) -> TurnResult:
+        """Begin an episode, and replay the turns it has had. The environment is made if there is none, else only reset.
+
+        `must_be` is a digest from the first time: if the replay does not lead to it, the start fails.
+        """
+        self._seed, self.executed = seed, list(executed)
+        self._must_be = self.known_digest = must_be
+        self._making_s, started = 0.0, time.perf_counter()
+        try:
+            info = self._begin()
+        except Exception:  # try once more with a new environment
+            try:
+                self.close()
+                info = self._begin()
+            except Exception as error:
+                return TurnResult(self._state, failure=_words(error), seconds=time.perf_counter() - started)
+        return TurnResult(self._state, info=info, seconds=time.perf_counter() - started - self._making_s)
+
+    def take(self, actions: Sequence[str], budget: int) -> TurnResult:
+        """Take a turn: execute the known actions in order, `budget` of them at most, until the episode is done.
+
+        If it raises, the environment is rebuilt and the turn taken again; if it raises again, the episode is over.
+        """
+        started = time.perf_counter()
+        known = list(actions) if self._names is None else self._known(actions)
+        failure = None
+        try:
+            outcome = self._execute(known[:budget])
+        except Exception:
+            try:
+                self.close()
+                self._begin()
+                self._beat(0.0)
+                outcome = self._execute(known[:budget])
+            except Exception as error:
+                outcome, failure = NOTHING, _words(error)
+        reward, info, executed, refused, done = outcome
+        self.executed.append(executed)
+        names = executed if self._names is None else [self._names[number] for number in executed]
+        dropped = len(actions) - len(known)
+        self.last_s = seconds = time.perf_counter() - started
+        return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
+
+    def take_digest(self) -> Digest:
+        """Compute the digest of its state."""
+        self.known_digest = (len(self.executed), self._fingerprint())
+        return self.known_digest
+
+    def close(self) -> None:
+        """Close the environment."""
+        env, self._env = self._env, None
+        try:
+            if hasattr(env, "close"):
+                env.close()
+        except Exception as error:
+            log.warning("an environment (%s) could not be closed: %r", type(env).__name__, error)
+
+    # ---- inside
+
+    def _known(self, actions: Sequence[str]) -> list[Any]:
+        """The numbers of the actions that have one."""
+        found = (self._numbers.get(action.strip().casefold()) for action in actions if len(action) < LONGEST_NAME)
+        return [number for number in found if number is not None]
+
+    def _begin(self) -> dict[str, Any]:
+        if self._env is None:
+            self._beat(BUILD_S)
+            started = time.perf_counter()
+            self._env = self._make(self._config)
+            self._making_s += time.perf_counter() - started
+            self._beat(0.0)
+        observation, info = self._env.reset(seed=self._seed)
+        for turns in range(len(self.executed) + 1):
+            self._beat(0.0)  # a long replay is not silence
+            for action in self.executed[turns - 1] if turns else ():
+                observation, *_, info = self._env.step(action)
+            if self._must_be is not None and self._must_be[0] == turns:
+                self._state = _seen(self._env, observation)
+                if (turns, self._fingerprint()) != self._must_be:
+                    raise RolloutError(DIFFERS)
+        self._state = _seen(self._env, observation)
+        return _own(dict(info))
+
+    def _fingerprint(self) -> bytes:
+        """A hash of what the environment shows and of the state of its random stream."""
+        digest = blake2b(digest_size=16)
+        for part in [self._state] if isinstance(self._state, str) else self._state:
+            digest.update(part.encode(errors="surrogatepass") if isinstance(part, str) else part.tobytes())
+        inside = getattr(getattr(self._env, "unwrapped", self._env), "__dict__", {})
+        stream = inside.get("_np_random", inside.get("np_random"))
+        if isinstance(stream, np.random.Generator):
+            digest.update(pickle.dumps(stream.bit_generator.state))
+        elif isinstance(stream, np.random.RandomState):  # of older environments
+            digest.update(pickle.dumps(stream.get_state()))
+        return digest.digest()
+
+    def _execute(self, actions: list[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
+        """The sum of rewards, the merged infos (the last wins), what was executed, how many were refused, whether done."""
+        total, merged, refused, count, done = 0.0, {}, 0, 0, False
+        for action in actions:
+            observation, reward, terminated, truncated, info = self._env.step(action)
+            total += float(reward)
+            merged.update(info)
+            if not info.get("action_is_valid", True):
+                refused += 1
+            count += 1
+            if terminated or truncated:
+                done = True
+                break
+        if count:
+            self._state = _seen(self._env, observation)
+        return total, _own(merged), actions[:count], refused, done
+
+
+DIFFERS = (
+    "replayed with the same seed and actions, it came to another state: it depends on something beside its seed and its"
+    " actions (`abreast check` may find out on what)"
+)
+NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
+
+
+def _words(error: Exception) -> str:
+    return str(error) if isinstance(error, RolloutError) else words(error, Path(__file__).parent)
+
+
+def _seen(env: Any, observation: Any) -> State:
+    """The text or the images that `render` returns; without a render mode, the observation."""
+    drawn = None if getattr(env, "render_mode", "text") is None else env.render()
+    if drawn is None:
+        drawn = observation
+    if isinstance(drawn, str):
+        return drawn
+    pictures = drawn if isinstance(drawn, list | tuple) else [drawn]
+    if not pictures or not all(isinstance(picture, np.ndarray) for picture in pictures):
+        return str(drawn)
+    for picture in pictures:
+        if not is_picture(picture):
+            raise RolloutError(
+                f"what it shows is an array of {picture.dtype} and shape {picture.shape}, expected text or pictures"
+                " (height, width, 3) of uint8."
+            )
+    return [picture.copy() for picture in pictures]
+
+
+def is_picture(value: Any) -> bool:
+    """Whether it is an RGB array."""
+    return isinstance(value, np.ndarray) and value.ndim == 3 and value.shape[2] == 3 and value.dtype == np.uint8
+
+
+def _own(info: dict[str, Any]) -> dict[str, Any]:
+    """A copy that the environment cannot change later, like one that comes from another process."""
+    for key, value in info.items():
+        if type(value) not in ATOMS:
+            with suppress(Exception):  # what cannot be copied cannot be pickled either
+                info = {**info, key: copy.deepcopy(value)}
+    return info

@@ -1,0 +1,67 @@
+"""Episodes in the main process."""
+
+from abreast.rollouts.episodes.episode import Episode, TurnResult
+from abreast.rollouts.episodes.pending import SILENCES, PendingTurn
+from abreast.rollouts.episodes.slot import Slot
+from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog
+
+
+class LocalEpisodes:
+    """The environments that live in the main process, by number."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self._episodes: dict[int, Episode] = {}
+        self.watchdog = Watchdog(timeout_s)
+
+    def take(self, turn: PendingTurn) -> TurnResult:
+        """Take a turn, or start an episode. May be interrupted, and called again: the episode is replayed then.
+
+        The caller sets `slot.started` once it has written the result.
+        """
+        watchdog = self.watchdog
+        while turn.deaths < SILENCES:
+            try:
+                watchdog.has_raised, watchdog.allow_s = False, 0.0
+                watchdog.at = turn.slot
+                result = self._try(turn)
+                watchdog.at = None  # as an assignment: within a call the signal could still be handled
+                if not watchdog.has_raised:  # the environment may have caught what was raised
+                    return result
+            except TookTooLong as error:
+                watchdog.at = None
+                if watchdog not in error.args:
+                    raise  # it is meant for a manager whose environment uses this manager
+            finally:
+                watchdog.at = None
+            self._episodes.pop(turn.slot.env_id, None)  # not closed: that might hang as well
+            turn.slot.started = 0
+            turn.slot.tally.timeouts += 1
+            turn.deaths += 1
+        return TurnResult("", failure=f"its turn took longer than {watchdog.timeout_s:g} s")
+
+    def _try(self, turn: PendingTurn) -> TurnResult:
+        slot = turn.slot
+        if slot.started != slot.serial:
+            if slot.env_id not in self._episodes:
+                self._episodes[slot.env_id] = Episode(slot.tag.kind.env, slot.tag.config, self.watchdog.beat)
+            result = self._episodes[slot.env_id].start(slot.seed, slot.executed, slot.digest)
+            if turn.inputs is None or result.failure is not None:
+                return result
+        slot.started = 0  # until the result is written: an interrupted turn leaves the environment in an unknown state
+        assert turn.inputs is not None, "an episode is started once"
+        return self._episodes[slot.env_id].take(turn.inputs["actions"], slot.actions_left)
+
+    def release(self, slot: Slot) -> None:
+        """The environment moves to a worker: remember a digest of its state, if that is known, and close it."""
+        episode = self._episodes.pop(slot.env_id, None)
+        if episode is not None:
+            if slot.started == slot.serial:
+                slot.digest = episode.take_digest()
+            episode.close()
+
+    def close(self) -> None:
+        """Close all environments."""
+        self.watchdog.close()
+        episodes, self._episodes = self._episodes, {}
+        for episode in episodes.values():
+            episode.close()

@@ -1,0 +1,1 @@
+"""Worker processes: what runs in one, what is said to it, and which environments live there."""

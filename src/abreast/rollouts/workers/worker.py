@@ -1,0 +1,110 @@
+"""What runs in a worker process: some environments, stepped one after the other as the main process orders."""
+
+import os
+import pickle
+import sys
+import time
+from collections.abc import Hashable
+from contextlib import suppress
+from functools import partial
+
+from abreast.processes.backend import NOWHERE, ChildContext
+from abreast.rollouts.episodes.episode import BUILD_S, Episode
+from abreast.rollouts.workers.messages import Answer, Order
+
+FLUSH_S = 0.002
+"""Answers are kept for the end of a batch, but for no longer than this if the caller may want them one by one."""
+DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
+"""A digest takes 3 µs: of every turn of an environment whose turns take longer than the first, else of every 16th turn."""
+
+
+class RolloutWork:
+    """The environments of one worker."""
+
+    def __init__(self, context: ChildContext, memory_mb: int | None) -> None:
+        if sys.platform == "linux":
+            _give_way()
+            if memory_mb is not None:
+                _limit_memory(memory_mb)
+        self._context = context
+        self._episodes: dict[int, Episode] = {}
+
+    def obey(self, key: Hashable, order: Order) -> None:
+        """Take the turns of a batch. `beat` shows which environment is at work, so that the right one is blamed."""
+        takes, rebuilds, together, verify = order
+        beat, episodes = self._context.beat, self._episodes
+        for env_id, rebuild in rebuilds.items():
+            self._build(env_id, rebuild[0])
+        answers: list[Answer] = []
+        due: list[Episode] = []
+        flushed = time.perf_counter()
+        for env_id, actions, budget in takes:
+            beat(env_id)
+            if env_id not in episodes:  # it could not be unpickled
+                answers.append((env_id, None, None))
+                continue
+            episode = episodes[env_id]
+            if not together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
+                self._answer(key, answers, last=False)  # before a turn that may take long
+                answers, flushed = [], time.perf_counter()
+            if env_id in rebuilds:
+                result = episode.start(*rebuilds[env_id][1:])
+                if result.failure is None and actions is not None:
+                    result = episode.take(actions, budget)
+                episode.take_digest()
+            else:
+                assert actions is not None, "a start comes with a rebuild"
+                result = episode.take(actions, budget)
+                if verify:
+                    episode.take_digest()
+                elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
+                    due.append(episode)
+            answers.append((env_id, (*result,), episode.known_digest))
+        beat()  # before the answer: what kills this process from now on is not the fault of an environment
+        self._answer(key, answers, last=True)
+        for episode in due:  # while the main process is at work; they go with the next answers
+            episode.take_digest()
+
+    def idle(self) -> None:
+        """Nothing is done without an order."""
+
+    def close(self) -> None:
+        """Close the environments."""
+        for episode in self._episodes.values():
+            episode.close()
+
+    def _build(self, env_id: int, recipe: bytes | None) -> None:
+        if recipe is None:
+            return
+        if env_id in self._episodes:
+            self._episodes.pop(env_id).close()
+        self._context.beat(NOWHERE, BUILD_S)
+        with suppress(Exception):  # the answer to its turn will be that it cannot live here
+            make, config = pickle.loads(recipe)
+            self._episodes[env_id] = Episode(make, config, partial(self._context.beat, env_id))
+
+    def _answer(self, key: Hashable, answers: list[Answer], last: bool) -> None:
+        try:
+            self._context.answer(key, answers, last)
+        except Exception:  # something in it cannot be pickled, and nothing was sent (a broken pipe raises again)
+            self._context.answer(key, [_sendable(answer) for answer in answers], last)
+
+
+def _sendable(answer: Answer) -> Answer:
+    try:
+        pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
+    except Exception:
+        return answer[0], None, None
+    return answer
+
+
+def _give_way() -> None:
+    """Let the main process finish sending before the kernel lets a worker that was woken run in its place."""
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+
+
+def _limit_memory(megabytes: int) -> None:
+    """Let allocations beyond the limit fail with MemoryError, which costs one episode, not the machine."""
+    import resource  # not there on every platform
+
+    resource.setrlimit(resource.RLIMIT_DATA, (megabytes * 2**20, megabytes * 2**20))

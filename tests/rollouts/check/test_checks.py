@@ -1,0 +1,145 @@
+"""`abreast check`: every way to break the contract is found by the check that is meant for it, and by no other."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+import unfit_envs
+from abreast.errors import RolloutError
+from abreast.rollouts.check import check_environment
+from abreast.rollouts.check.trial import Trial, find_trial
+from abreast.rollouts.registry import KINDS
+
+# (environment, the check that refuses it, what it says)
+UNFIT = [
+    ("DrawsFromItsOwnStream", "seed", "two episodes with the same seed and the same actions differ at the start"),
+    ("IsAlwaysTheSame", "seed", "9 different seeds gave the same episode"),
+    ("LeavesSomethingOver", "seed", "something is left over from the episode before; set all state in reset"),
+    (
+        "SharesAList",
+        "instances",
+        "stepped alternately give other results than each one alone, after step 2",
+    ),
+    ("RewardsWithNaN", "gymnasium", "step rewards are not equivalent"),
+    ("DrawsFromNumpyInStep", "global random state", "step changed the state of numpy.random"),
+    ("SeedsNumpyInReset", "global random state", "reset changed the state of numpy.random"),
+    (
+        "DrawsFromRandomWhenMade",
+        "global random state",
+        "making it changed the state of the module random",
+    ),
+    ("SeedsTorchInReset", "global random state", "reset changed the state of torch"),
+    ("UsesHash", "other processes", "in another process the same seed and actions lead to another state at the start"),
+    ("ChangesWhenLookedAt", "replay", "render must not change the state"),
+    ("FROM_A_LAMBDA", "pickling", "not a lambda or a local one"),
+    ("TellsNothing", "info", "the info of step has no success, action_is_valid, action_is_effective"),
+    ("TellsNumbers", "info", "info['success'] is 0.5: make it True or False"),
+    ("ShowsADict", "render", "what render returned is {'number':"),
+    ("ShowsFloats", "render", "arrays of height x width x 3 in uint8"),
+    (
+        "IsOutsideItsSpace",
+        "gymnasium",
+        "Gymnasium's own check says: The first element returned by `env.reset()` is not",
+    ),
+    ("IsNoGymnasiumEnv", "gymnasium", "must inherit from the gymnasium.Env class"),
+    ("RaisesOnJunk", "junk actions", "the action '' raised KeyError: '' (unfit_envs.py, line"),
+    ("RaisesWhenMade", "episode", "it raised FileNotFoundError: no data here (unfit_envs.py, line"),
+    ("RaisesInReset", "episode", "it raised ZeroDivisionError: a villain divides by zero (unfit_envs.py, line"),
+    ("RaisesInStep", "episode", "it raised ZeroDivisionError"),
+    ("ExitsInStep", "episode", "it raised SystemExit: 3"),
+    ("HasOldSteps", "episode", "return (observation, reward, terminated, truncated, info)"),
+    ("HasOldReset", "episode", "return (observation, info)"),
+    ("of_nothing", "episode", "making it returned 7, which has no reset and step"),
+]
+
+
+@pytest.fixture
+def at_home(monkeypatch):
+    """Another process is not the point, and takes its time."""
+    monkeypatch.setattr(Trial, "digests_elsewhere", lambda self, actions: self.digests(actions)[0])
+
+
+@pytest.mark.parametrize(("name", "check", "says"), UNFIT, ids=[row[0] for row in UNFIT])
+def test_each_fault_is_found_by_its_own_check(name, check, says, request):
+    if check != "other processes":
+        request.getfixturevalue("at_home")
+    verdicts = list(check_environment(f"unfit_envs:{name}"))
+    wrong = [verdict for verdict in verdicts if verdict.outcome == "wrong"]
+    assert [verdict.check for verdict in wrong] == [check], verdicts
+    assert says in wrong[0].remark
+
+
+@pytest.mark.parametrize("name", ["Fit", "KIND", "without_arguments", "KeepsASecret"])
+def test_an_environment_that_keeps_the_contract_passes_however_it_is_named(name, at_home):
+    assert {verdict.outcome for verdict in check_environment(f"unfit_envs:{name}")} == {"ok"}
+
+
+def test_an_environment_whose_random_part_is_hidden_passes_with_a_remark(at_home):
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:KeepsASecret")}
+    assert "right if the random part is hidden from the player" in verdicts["seed"].remark
+
+
+def test_another_process_says_the_same_of_an_environment_that_keeps_the_contract():
+    assert {verdict.outcome for verdict in check_environment("unfit_envs:Fit")} == {"ok"}
+
+
+@pytest.mark.parametrize("name", KINDS.names())
+def test_the_environments_that_ship_keep_the_contract(name, at_home):
+    assert {verdict.outcome for verdict in check_environment(name)} == {"ok"}
+
+
+def test_what_only_one_of_many_uses_finds_out_is_found_too(at_home):
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:RaisesWhenUsedAgain")}
+    assert "raised RuntimeError: only once" in verdicts["seed"].remark
+
+
+def test_what_follows_from_another_fault_is_not_judged(at_home):
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:DrawsFromNumpyInStep")}
+    assert verdicts["seed"].outcome == "skipped"
+    assert verdicts["seed"].remark == "not checked: repair 'global random state' first"
+
+
+def test_all_that_is_made_is_closed(at_home, monkeypatch):
+    open_now = set()
+    monkeypatch.setattr(unfit_envs.Fit, "close", lambda self: open_now.remove(self))  # noqa: PLW0108
+    original = unfit_envs.Fit.reset
+    monkeypatch.setattr(unfit_envs.Fit, "reset", lambda self, **more: open_now.add(self) or original(self, **more))
+    list(check_environment("unfit_envs:Fit"))
+    assert not open_now
+
+
+def test_another_process_that_fails_is_reported(monkeypatch):
+    monkeypatch.setattr(sys, "path", [path for path in sys.path if not Path(path, "unfit_envs.py").exists()])
+    verdict = list(check_environment("unfit_envs:Fit"))[-1]
+    assert verdict.outcome == "wrong" and "there is no module 'unfit_envs'" in verdict.remark
+
+
+@pytest.mark.parametrize(
+    ("target", "says"),
+    [
+        (
+            "no_such_module:Env",
+            "there is no module 'no_such_module': run this in the folder it lies in, or install it.",
+        ),
+        ("unfit_envs:Fitt", "the module unfit_envs has no 'Fitt': did you mean 'Fit'?"),
+        ("os:sep", "os:sep is '/': expected an environment class, a factory of environments or an EnvKind."),
+        ("collections:OrderedDict", "expected an environment class"),
+        ("sokobann", "did you mean 'sokoban'? Tags of your own go under"),
+        (":Env", "':Env' names no environment: expected MODULE:ENV"),
+    ],
+)
+def test_what_cannot_be_checked_is_told_in_one_sentence(target, says):
+    with pytest.raises(RolloutError) as error:
+        find_trial(target)
+    assert says in str(error.value)
+
+
+def test_a_module_that_raises_when_imported_is_told(tmp_path, monkeypatch):
+    (tmp_path / "raising_module.py").write_text("1 / 0")
+    (tmp_path / "needy_module.py").write_text("import no_such_thing")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RolloutError, match=r"raised ZeroDivisionError: division by zero \(raising_module.py, line 1\)"):
+        find_trial("raising_module:Env")
+    with pytest.raises(RolloutError, match="importing needy_module failed: No module named 'no_such_thing'"):
+        find_trial("needy_module:Env")

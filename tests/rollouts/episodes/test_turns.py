@@ -1,0 +1,349 @@
+"""Pending turns: phases, `send` and `recv`, and what becomes of turns whose worker dies, hangs or cannot go on."""
+
+import os
+import signal
+import time
+
+import pytest
+
+from abreast.errors import RolloutError
+from abreast.rollouts import EnvStateManager, RolloutConfig
+from abreast.rollouts.episodes.pending import OVER, QUEUED, READY, SENT, TAKEN
+from abreast.rollouts.episodes.slot import Slot
+from abreast.rollouts.episodes.turns import Turns
+from abreast.rollouts.registry import find_tag
+from abreast.rollouts.workers.placement import PlacementRules
+from rollout_helpers import CALM, among_others, calm_caches, go, kill, plain, settings, villain, workers
+
+pytestmark = pytest.mark.xdist_group("rollouts")
+
+
+SLOW = {
+    **villain("Counting", seconds=0.6),
+    "Quick": {"env_type": "Counting", "max_actions_per_traj": 20},
+}
+
+
+def test_recv_does_not_wait_for_the_slowest():
+    config = settings(["Quick", "Counting"], [3, 1], 1, SLOW, use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        slow = manager.envs[3].worker
+        manager.send(go([3, 0, 1, 2], "a"))
+        early = manager.recv(min_ready=2)
+        assert early and all(cache["env_id"] != 3 for cache in early)
+        assert 3 in manager.pending
+        assert [c["env_id"] for c in early] == [i for i in (0, 1, 2) if manager.envs[i].worker != slow]
+        assert manager.recv(min_ready=4, timeout=0.01) == []
+        with pytest.raises(RolloutError, match="already under way"):
+            manager.send(go([3], "a"))
+        with pytest.raises(RolloutError, match=r"step called while \d turns are under way"):
+            manager.step(go([0], "a"))
+        late = manager.recv(min_ready=4)
+        assert manager.pending == [] and late[0]["env_id"] == 3
+
+
+def test_quick_ones_do_not_wait_for_a_slow_one_in_the_same_worker():
+    config = settings(["Quick", "Counting"], [3, 1], 1, SLOW, use_multiprocessing=True, max_workers=1)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        manager.send(go([0, 1, 3, 2], "a"))
+        assert {cache["env_id"] for cache in manager.recv(min_ready=2)} == {0, 1}
+        assert manager.pending == [3, 2]
+        assert [cache["env_id"] for cache in manager.recv(min_ready=2)] == [3, 2]
+
+
+@pytest.mark.parametrize("use", [True, False])
+def test_send_and_recv_give_the_same_as_step(use):
+    config = settings(["Counting"], [6], 1, villain("Counting"), use_multiprocessing=use, max_workers=2)
+    loop = plain(config)
+    loop.reset(2)
+    with EnvStateManager(config) as manager:
+        manager.send(go([cache["env_id"] for cache in manager.reset(seed=2)], "a"))
+        while manager.pending:
+            for cache in manager.recv(min_ready=2):
+                manager.send(go([cache["env_id"]], "b", "c"))
+        for env_id in range(6):
+            outputs = loop.step(go([env_id], "a"))
+            while outputs:
+                outputs = loop.step(go([env_id], "b", "c"))
+        assert manager.caches == loop.caches
+
+
+def test_a_reset_lets_turns_under_way_come_to_their_end():
+    config = settings(["Counting"], [2], 1, villain("Counting", seconds=0.05), use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        manager.send(go([0, 1], "a"))
+        caches = manager.reset(seed=1)
+        assert [len(cache["history"]) for cache in caches] == [1, 1]
+        assert [cache["history"][-1]["state"][:7] for cache in manager.step(go([0, 1], "a"))] == ["1 steps"] * 2
+
+
+def test_what_was_said_of_an_abandoned_episode_is_not_taken_for_the_new_one():
+    custom = villain("Counting", seconds=0.3)
+    config = workers(["Counting"], [2], custom)
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        manager.send(go(range(2), "a"))
+        assert manager.reset(seed=50) == loop.reset(50)
+        assert manager.step(go(range(2), "b")) == loop.step(go(range(2), "b"))
+
+
+def test_a_late_failure_does_not_end_the_next_episode():
+    custom = {**CALM, **villain("ForgetsItsSeed")}
+    with EnvStateManager(workers(["ForgetsItsSeed", "Calm"], [1, 1], custom, max_workers=1)) as manager:
+        for seed in range(4):
+            manager.reset(seed=seed)
+            manager.step(go([0, 1], "a"))
+            kill(manager.worker_pids[0])
+            manager.step(go([0, 1], "a"))
+            assert len(manager.reset(seed=seed + 10)) == 2
+
+
+VILLAINS = {
+    "KillsItself": "its worker died: SIGKILL, often out of memory",
+    "HangsInStep": "its worker did nothing for 0.7 s",
+    "RaisesInStep": "ZeroDivisionError: a villain divides by zero",
+    "AllocatesTooMuch": "MemoryError",
+}
+
+
+@pytest.mark.parametrize("name", VILLAINS)
+def test_a_villain_ends_alone(name, caplog):
+    with EnvStateManager(among_others(name)) as manager:
+        manager.reset(seed=0)
+        for turn in range(3):
+            outputs = manager.step(go([env for env in range(8) if turn < 2 or env != 1], "a"))
+        caches = manager.caches
+        assert len(outputs) == 7
+        for env_id, (cache, calm) in enumerate(zip(caches, calm_caches(3), strict=True)):
+            if env_id != 1:
+                assert cache["history"] == calm["history"], env_id
+        status = manager.statuses()[1]
+        assert status["terminated"] and status["truncated"]
+        entry = caches[1]["history"][1]
+        assert VILLAINS[name] in entry["info"]["error"] and entry["info"]["success"] is False
+        assert caches[1]["history"][2]["actions_left"] >= 0
+        assert f"environment 1 ({name}) cannot go on: {VILLAINS[name]}" in caplog.text
+        timeouts = manager.get_rollout_states()["tags"][name]["timeouts"]
+        assert timeouts == (2 if name == "HangsInStep" else 0)
+        assert len(manager.reset(seed=100)) == 8, "the manager goes on"
+        assert len(manager.step(go(range(8), "a"))) == 8
+
+
+@pytest.mark.parametrize("use", [True, False])
+@pytest.mark.parametrize("name", ["RaisesInReset", "HangsInReset"])
+def test_an_episode_that_cannot_begin_is_over(name, use, caplog):
+    with EnvStateManager(among_others(name, use)) as manager:
+        assert [cache["env_id"] for cache in manager.reset(seed=0)] == [0, *range(2, 8)]
+        assert manager.statuses()[1]["terminated"]
+        (entry,) = manager.caches[1]["history"]
+        assert entry["actions_left"] == 0
+        reason = (
+            "no room for this seed" if name == "RaisesInReset" else "did nothing" if use else "took longer than 0.7 s"
+        )
+        assert reason in entry["info"]["error"]
+        others = [0, *range(2, 8)]
+        assert [cache["env_id"] for cache in manager.step(go(others, "a"))] == others
+        assert f"environment 1 ({name}) cannot go on" in caplog.text
+
+
+def test_raising_here_is_the_same_as_raising_in_a_worker():
+    outcomes = []
+    for use in (True, False):
+        with EnvStateManager(among_others("RaisesInStep", use)) as manager:
+            manager.reset(seed=0)
+            for turn in range(3):
+                manager.step(go([env for env in range(8) if turn < 2 or env != 1], "a"))
+            outcomes.append((manager.caches, manager.statuses()))
+    assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize(("name", "use"), [("DiesOnce", True), ("RaisesOnce", True), ("RaisesOnce", False)])
+def test_a_misfortune_that_does_not_repeat_leaves_no_trace(name, use, tmp_path):
+    flag = tmp_path / "struck"
+    with EnvStateManager(among_others(name, use, flag=str(flag))) as manager:
+        manager.reset(seed=0)
+        for _ in range(3):
+            assert len(manager.step(go(range(8), "a"))) == 8
+        assert flag.exists()
+        histories = [env.cache["history"] for env in manager.envs]
+    assert histories == [cache["history"] for cache in calm_caches(3)]
+
+
+def test_what_cannot_be_pickled_is_taken_here_and_the_turn_completes(caplog):
+    with EnvStateManager(among_others("ReturnsUnpicklable")) as manager:
+        manager.reset(seed=0)
+        for _ in range(3):
+            assert len(manager.step(go(range(8), "a"))) == 8
+        caches = manager.caches
+        for cache, calm in zip(caches, calm_caches(3), strict=True):
+            assert [entry["state"] for entry in cache["history"]] == [entry["state"] for entry in calm["history"]]
+        info = caches[1]["history"][1]["info"]
+        assert callable(info["function"]) and "cannot be pickled" in info["moved"]
+        assert "cannot be pickled" in caplog.text
+        assert manager.envs[1].worker == -1 and manager.envs[2].worker != -1
+
+
+def test_only_those_who_wait_are_rebuilt_at_once():
+    config = settings(["Calm"], [8], 1, CALM, use_multiprocessing=True, max_workers=2)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        for env_ids in (range(8), [0], [5, 6]):
+            kill(manager.worker_pids[0])
+            time.sleep(0.05)
+            assert manager.step(go(env_ids, "a")) == loop.step(go(env_ids, "a"))
+        built = {env.built_in for env in manager.envs if env.worker == 0}
+        assert len(built) > 1, "environments without a pending turn were rebuilt too"
+        assert manager.step(go(range(8), "a")) == loop.step(go(range(8), "a"))
+
+
+def test_a_frozen_worker_is_killed_and_its_turns_complete():
+    config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2, step_timeout=0.7)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        os.kill(manager.worker_pids[1], signal.SIGSTOP)
+        assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
+
+
+def test_a_worker_that_has_answered_is_not_silent():
+    with EnvStateManager(workers(["Calm"], [4], CALM, step_timeout=1.5)) as manager:
+        manager.reset(seed=0)
+        pids = manager.worker_pids
+        manager.send(go(range(4), "a"))
+        time.sleep(2.5)  # a language model thinks
+        assert len(manager.recv(min_ready=4)) == 4
+        assert manager.worker_pids == pids
+
+
+def test_slow_environments_here_do_not_spoil_those_in_workers():
+    slow = {"Slow": {"env_type": "Counting", "env_config": {"reset_seconds": 0.3}}}
+    lake = {"Lake": {"env_type": "frozen_lake", "env_config": {"size": 8}}}
+    config = workers(["Lake", "Slow"], [2, 3], {**slow, **lake}, step_timeout=0.5, sequential_env_types=["Counting"])
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        for seed in (100, 200):
+            assert manager.reset(seed=seed) == loop.reset(seed)
+            assert manager.step(go(range(5), "down")) == loop.step(go(range(5), "down"))
+
+
+def test_no_timeout_means_none():
+    with EnvStateManager(workers(["Calm"], [2], CALM, step_timeout=None)) as manager:
+        manager.reset(seed=0)
+        assert len(manager.step(go(range(2), "a"))) == 2
+
+
+def test_playing_a_long_episode_again_is_no_silence():
+    custom = villain("Counting", seconds=0.2)
+    config = workers(["Counting"], [2], custom, step_timeout=1.2)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        for _ in range(8):
+            assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        kill(*manager.worker_pids)
+        assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGRTMIN + 6, signal.SIGABRT])
+def test_a_death_by_any_signal_is_told(number, caplog):
+    with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
+        manager.reset(seed=0)
+        os.kill(manager.worker_pids[0], number)
+        assert len(manager.step(go(range(2), "a"))) == 2
+    assert ("SIGABRT" if number == signal.SIGABRT else f"signal {int(number)}") in caplog.text
+
+
+@pytest.mark.parametrize(("free_cores", "spins"), [(0, False), (3, True)])
+def test_the_main_process_waits_without_sleeping_only_if_a_core_is_free(free_cores, spins, monkeypatch):
+    looks = []
+    monkeypatch.setattr("abreast.processes.team.look_out", lambda is_ready: looks.append(is_ready) and False)
+    monkeypatch.setattr("abreast.rollouts.episodes.turns.cores", lambda: free_cores)
+    with EnvStateManager(workers(["Counting"], [2], villain("Counting", seconds=0.05))) as manager:
+        manager.reset(seed=0)
+        looks.clear()
+        manager.send(go(range(2), "a"))
+        assert manager.recv(timeout=0) == [] and not looks
+        manager.recv(min_ready=2)
+        assert bool(looks) == spins
+
+
+# ---- phases
+
+
+def make_turns(use, seconds=0.0):
+    config = RolloutConfig.parse(workers(["Counting"], [2], villain("Counting", seconds=seconds), step_timeout=20))
+    tag = find_tag("Counting", config.custom_envs)
+    slots = [Slot(number, number, tag) for number in range(2)]
+    turns = Turns(slots, config.es_manager, verify=False, rules=PlacementRules())
+    turns.places.place(use)
+    for slot in slots:
+        slot.begin(seed=0)
+    return turns
+
+
+def phases(turns):
+    return [turn.phase for turn in turns.turns]
+
+
+@pytest.mark.parametrize(("use", "under_way"), [(False, QUEUED), (True, SENT)])
+def test_a_turn_goes_through_its_phases_and_its_record_is_kept(use, under_way):
+    turns = make_turns(use)
+    try:
+        assert phases(turns) == [OVER, OVER]
+        starts = turns.begin({0: None, 1: None}, together=True)
+        assert phases(turns) == [under_way] * 2 and list(turns.pending) == [0, 1]
+        turns.wait_for(starts)
+        assert phases(turns) == [TAKEN, TAKEN] and len(turns.hand_out(starts)) == 2
+        assert phases(turns) == [READY, READY] and not turns.pending
+        begun = turns.begin({1: {"actions": ["a"] * 10}}, together=False)
+        assert begun == [starts[1]] and phases(turns) == [READY, under_way]
+        turns.wait_for(begun)
+        assert turns.taken() == begun and turns.hand_out(begun) == []
+        assert phases(turns) == [READY, OVER], "after ten steps it is done"
+        turns.begin({0: {"actions": ["a"]}}, together=False)
+        turns.abandon()
+        assert phases(turns) == [READY, OVER] and not turns.pending
+    finally:
+        turns.close()
+
+
+def test_a_dead_worker_leaves_its_turns_sent_and_they_are_taken_by_its_successor():
+    turns = make_turns(True, seconds=0.3)
+    try:
+        turns.wait_for(turns.begin({0: None, 1: None}, together=True))
+        turns.hand_out(list(turns.pending.values()))
+        begun = turns.begin({0: {"actions": ["a"]}, 1: {"actions": ["a"]}}, together=True)
+        first = [turn.batch for turn in begun]
+        kill(*turns.places.team.pids.values())
+        while [turn.batch for turn in begun] == first:
+            turns.pump(1.0)
+        assert phases(turns) == [SENT, SENT], "they were sent again"
+        turns.wait_for(begun)
+        assert [len(turn.slot.history) for turn in begun] == [2, 2]
+        assert [turn.slot.built_in for turn in begun] == [2, 2]
+    finally:
+        turns.close()
+
+
+def test_a_restart_does_not_block_recv():
+    config = workers(["Counting"], [2], villain("Counting", seconds=0.2), start_method="spawn")
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        manager.send(go(range(2), "a"))
+        kill(*manager.worker_pids)
+        longest, outputs, began = 0.0, [], time.monotonic()
+        while manager.pending:
+            started = time.monotonic()
+            outputs += manager.recv(timeout=0)
+            longest = max(longest, time.monotonic() - started)
+            time.sleep(0.005)
+        assert len(outputs) == 2
+        assert longest < 0.5 * (time.monotonic() - began), "spawned processes take long to start; recv does not"

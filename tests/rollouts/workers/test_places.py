@@ -1,0 +1,261 @@
+"""Which process environments live in, flips of `use_multiprocessing`, and workers that cannot start or are lost."""
+
+import multiprocessing
+import os
+import time
+
+import pytest
+
+import villain_envs
+from abreast.errors import WorkerError
+from abreast.rollouts import EnvStateManager, register
+from abreast.rollouts.episodes.slot import HERE
+from abreast.rollouts.workers.placement import PlacementRules
+from rollout_helpers import CALM, LAKE, go, kill, plain, settings, villain, workers
+from villain_envs import Counting, CountingConfig
+
+pytestmark = pytest.mark.xdist_group("rollouts")
+
+
+def test_use_multiprocessing_may_be_changed_in_the_middle_of_an_episode():
+    config = settings(["Counting", "Lake"], [2, 2], 2, {**villain("Counting"), **LAKE}, max_workers=2)
+    loop = plain(config)
+    loop.reset(3)
+    with EnvStateManager(config) as manager:
+        manager.use_multiprocessing = False
+        manager.reset(seed=3)
+        for use in (False, True, True, "auto", False, "auto", True):
+            manager.use_multiprocessing = use
+            inputs = go([env_id for env_id, done in enumerate(loop.done) if not done], "down")
+            assert manager.step(inputs) == loop.step(inputs)
+            lives_here = {env.worker == HERE for env in manager.envs if not env.terminated}
+            if use != "auto":  # which moves nothing before the next reset
+                assert lives_here == {not use}
+
+
+def test_workers_and_environments_are_kept_over_resets():
+    custom = villain("Counting", seconds=0.002)  # which is worth two workers
+    config = settings(["Counting"], [4], 1, custom, use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset()
+        pids = manager.worker_pids
+        homes = [env.worker for env in manager.envs]
+        assert sorted(homes) == [0, 0, 1, 1]
+        for _ in range(3):
+            manager.step(go(range(4), "a"))
+            manager.reset()
+            assert {env.built_in for env in manager.envs} == {1}
+        assert manager.worker_pids == pids and [env.worker for env in manager.envs] == homes
+
+
+def test_sequential_env_types_stay_here_and_the_others_do_not():
+    custom = {**villain("Counting"), **LAKE}
+    config = settings(
+        ["Counting", "Lake"], [2, 2], 1, custom, use_multiprocessing=True, sequential_env_types=["frozen_lake"]
+    )
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        assert [env.worker == -1 for env in manager.envs] == [False, False, True, True]
+
+
+def test_auto_moves_expensive_environments_to_workers_with_the_second_reset_and_leaves_cheap_ones_here():
+    custom = {**villain("Counting", seconds=0.004), **LAKE}
+    config = settings(["Counting", "Lake"], [8, 8], 1, custom, max_workers=2)
+    rules = PlacementRules(turn_message_s=0.0003)  # so that a busy machine does not matter
+    with EnvStateManager(config, rules=rules) as manager:
+        for has_workers in (False, True, True):
+            outputs = manager.reset(seed=1)
+            assert bool(manager.worker_pids) == has_workers
+            assert {env.worker for env in manager.envs[:8]} == ({0, 1} if has_workers else {HERE})
+            assert {env.worker for env in manager.envs[8:]} == {HERE}
+            while outputs:
+                outputs = manager.step(go([cache["env_id"] for cache in outputs], "down"))
+
+
+def test_auto_never_replays_a_live_episode():
+    """An environment that cannot be replayed finishes every episode, here and in workers."""
+    config = settings(["Wavers"], [4], 1, villain("Wavers", budget=3, seconds=0.02), max_workers=2)
+    with EnvStateManager(config) as manager:
+        for _ in range(4):
+            outputs = manager.reset()
+            while outputs:
+                outputs = manager.step(go([cache["env_id"] for cache in outputs], "a"))
+            assert ["error" in cache["history"][-2]["info"] for cache in manager.caches] == [False] * 4
+        assert {env.worker for env in manager.envs} == {0, 1}, "workers are worth it"
+
+
+def test_expensive_environments_are_spread_by_what_they_cost():
+    custom = {
+        "Slow": {"env_type": "Counting", "max_actions_per_traj": 9, "env_config": {"seconds": 0.004}},
+        "Slower": {"env_type": "Counting", "max_actions_per_traj": 9, "env_config": {"seconds": 0.012}},
+    }
+    config = settings(["Slow", "Slower"], [6, 2], 1, custom, use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=1)
+        manager.step(go(range(8), "a"))
+        manager.reset(seed=2)
+        costs = [0.0, 0.0]
+        for env in manager.envs:
+            costs[env.worker] += 12 if env.tag.name == "Slower" else 4
+        assert costs == [24, 24]
+
+
+def test_an_environment_that_cannot_be_sent_stays_here_and_says_so(caplog):
+    @villain_envs.register("local", config=villain_envs.CountingConfig)
+    def make(config):
+        return villain_envs.Counting(config)
+
+    custom = {"Local": {"env_type": "local"}}
+    with EnvStateManager(settings(["Local"], [2], 1, custom, use_multiprocessing=True)) as manager:
+        manager.reset(seed=1)
+        manager.step(go([0, 1], "a"))
+        assert not manager.worker_pids
+    assert "environments of type local stay in the main process" in caplog.text
+
+
+def test_send_and_recv_are_measured_too():
+    config = workers(["Counting"], [8], villain("Counting", seconds=0.004), use_multiprocessing="auto")
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        for _ in range(2):
+            manager.send(go(range(8), "a"))
+            manager.recv(min_ready=8)
+        manager.reset(seed=0)
+        assert {env.worker for env in manager.envs} == {0, 1}
+
+
+def test_a_turn_that_waits_to_be_taken_here_is_taken_here_though_its_environment_is_to_move():
+    config = workers(["Calm"], [2], CALM, step_timeout=60)
+    loop = plain(config)
+    with EnvStateManager(config) as manager:
+        manager.use_multiprocessing = False
+        assert manager.reset(seed=0) == loop.reset(0)
+        manager.send(go([0], "a"))
+        manager.use_multiprocessing = True
+        manager.send(go([1], "a"))
+        assert manager.recv(min_ready=2) == loop.step(go(range(2), "a"))
+        started = time.monotonic()
+        assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        assert time.monotonic() - started < 30  # it used to wait for the timeout
+
+
+def no_more_files(*arguments):
+    raise OSError(24, "Too many open files")
+
+
+def test_when_workers_cannot_start_no_turn_is_begun(monkeypatch):
+    with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
+        manager.use_multiprocessing = False
+        manager.reset(seed=0)
+        manager.use_multiprocessing = True
+        with monkeypatch.context() as patched:
+            patched.setattr("multiprocessing.Pipe", no_more_files)
+            for call in (manager.step, manager.send):
+                with pytest.raises(WorkerError, match=r"rollout worker 0 could not start: .* Too many open files"):
+                    call(go(range(2), "a"))
+            assert manager.pending == []
+        assert len(manager.step(go(range(2), "a"))) == 2
+
+
+def test_auto_does_without_workers_that_cannot_start(monkeypatch, caplog):
+    config = workers(["Counting"], [2], villain("Counting", seconds=0.02), use_multiprocessing="auto")
+    loop = plain(config)
+    monkeypatch.setattr("multiprocessing.Pipe", no_more_files)
+    with EnvStateManager(config) as manager:
+        for seed in range(3):
+            assert manager.reset(seed=seed) == loop.reset(seed)
+            for _ in range(3):
+                assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        assert caplog.text.count("stay in the main process, because workers cannot start") == 1
+        manager.use_multiprocessing = True
+        with pytest.raises(WorkerError, match="Too many open files"):
+            manager.step(go(range(2), "a"))
+
+
+def _step_in_a_pool(_):
+    config = workers(["Counting"], [2], villain("Counting", seconds=0.02), use_multiprocessing="auto")
+    with EnvStateManager(config) as manager:
+        outputs = []
+        for _ in range(2):
+            manager.reset(seed=0)
+            outputs += [len(manager.step(go(range(2), "a"))) for _ in range(3)]
+        return outputs, {env.worker for env in manager.envs}
+
+
+def test_auto_does_without_workers_where_none_may_be():
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        assert pool.apply(_step_in_a_pool, (0,)) == ([2] * 6, {HERE})
+
+
+@pytest.mark.parametrize("place", ["multiprocessing.Pipe", "multiprocessing.context.ForkServerProcess.start"])
+@pytest.mark.parametrize("error", [OSError(24, "Too many open files"), EOFError("unexpected EOF")])
+def test_when_no_worker_can_be_restarted_environments_move_to_the_main_process(error, place, monkeypatch, caplog):
+    config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)
+    loop = plain(config)
+    loop.reset(0)
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+
+        def fails(*arguments):
+            raise error
+
+        monkeypatch.setattr("abreast.processes.team.RETRY_S", 0.0)
+        monkeypatch.setattr(place, fails)
+        kill(*manager.worker_pids)
+        for _ in range(3):
+            assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
+        assert {env.worker for env in manager.envs} == {-1}
+        assert f"could not start: {type(error).__name__}" in caplog.text
+
+
+class OnlyHere:
+    """Can be unpickled only in the process that made it."""
+
+    def __init__(self):
+        self.pid = os.getpid()
+
+    def __call__(self, config):
+        return Counting(config)
+
+    def __reduce__(self):
+        return _unpickle, (self.pid,)
+
+
+def _unpickle(pid):
+    if os.getpid() != pid:
+        raise OSError("there is no such device here")
+    return OnlyHere()
+
+
+def test_what_cannot_be_unpickled_in_a_worker_lives_here():
+    register("only_here", config=CountingConfig)(OnlyHere())
+    custom = {**CALM, "OnlyHere": {"env_type": "only_here", "max_actions_per_traj": 20}}
+    config = settings(["Calm", "OnlyHere"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
+    with EnvStateManager(config) as manager:
+        assert len(manager.reset(seed=0)) == 4
+        assert len(manager.step(go(range(4), "a"))) == 4
+        assert [env.worker == -1 for env in manager.envs] == [False, False, True, True]
+
+
+def test_the_environments_of_a_lost_worker_go_to_the_others(monkeypatch, caplog):
+    config = workers(["Calm"], [4], CALM)
+    loop = plain(config)
+    loop.reset(0)
+    start = multiprocessing.context.ForkServerProcess.start
+
+    def fails(process):
+        if process.name == "rollout worker 1":
+            raise OSError(24, "Too many open files")
+        start(process)
+
+    with EnvStateManager(config) as manager:
+        manager.reset(seed=0)
+        monkeypatch.setattr("abreast.processes.team.RETRY_S", 0.0)
+        monkeypatch.setattr(multiprocessing.context.ForkServerProcess, "start", fails)
+        kill(manager.worker_pids[1])
+        for _ in range(3):
+            assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
+        assert {env.worker for env in manager.envs} == {0}
+        assert "not restarted again" in caplog.text
+        assert manager.reset(seed=5) == loop.reset(5)
+        assert {env.worker for env in manager.envs} == {0}
