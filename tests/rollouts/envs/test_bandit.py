@@ -139,7 +139,9 @@ def test_an_episode_without_a_seed_goes_on_in_the_stream():
 
 
 def test_the_same_seed_gives_the_same_episode_in_another_process():
-    code = f"import sys; sys.path.insert(0, {str(Path(__file__).parent)!r}); import {__name__} as t; print(t.digest())"
+    code = (
+        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); import {__name__} as t; print(t.digest())"
+    )
     environment = {**os.environ, "PYTHONHASHSEED": "4321"}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == digest()
