@@ -48,10 +48,7 @@ class Game:
                     f"experiment.num_agents is {agents}, but the {world.height}x{world.width} world has {cells} cells:"
                     " enlarge world.height or world.width, or lower num_agents."
                 )
-            env = self.environment(world, config)
-            for agent in env.agents:
-                _ = agent.model.memory.ring  # made now, so that too little memory is found before a run begins
-            return env
+            return self.environment(world, config)
         except (MemoryError, RuntimeError) as error:
             if isinstance(error, RuntimeError) and "memory" not in str(error):
                 raise

@@ -64,6 +64,7 @@ class Buffer:
         self.extras_dtypes = {name: np.dtype(kind) for name, kind in (extras or {}).items()}
         self.dtype = np.dtype(dtype)
         self.rng = np.random.default_rng(seed)
+        self._room = self._allocate(slack)  # costs no memory before it is used; too much is refused now
         self._age = np.zeros(lanes, dtype=np.int64)
         self._window_end: NDArray[np.int64] | None = None
         self._discount_K = gamma ** np.arange(n_step + 1, dtype=np.float64)
@@ -82,21 +83,19 @@ class Buffer:
 
     @cached_property
     def ring(self) -> Ring:
-        """Made when it is first used: a buffer whose rows lie elsewhere (`use`) never makes one."""
-        return self.make_ring(self.slack)
+        """Where the rows are. Filled when it is first used: a buffer whose rows lie elsewhere (`use`) never fills one."""
+        return _empty_ring(self._room)
 
     def layout(self, slack: int) -> dict[str, Any]:
         """The arrays of a ring for these rows."""
         return ring_layout(self.rows_per_lane + slack, self.lanes, self.row_layout())
 
+    def _allocate(self, slack: int) -> dict[str, NDArray[Any]]:
+        return {name: np.empty(shape, dtype) for name, (shape, dtype) in self.layout(slack).items()}
+
     def make_ring(self, slack: int) -> Ring:
         """An empty ring in private memory."""
-        arrays = {name: np.empty(shape, dtype) for name, (shape, dtype) in self.layout(slack).items()}
-        for array in arrays.values():
-            poison(array)
-        ring = Ring(arrays)
-        ring.start()
-        return ring
+        return _empty_ring(self._allocate(slack))
 
     def use(self, ring: Ring | None) -> Ring | None:
         """Keep rows in this ring from now on (None: in one made when it is needed); returns the one before, if any.
@@ -365,3 +364,11 @@ class Buffer:
         except (KeyError, ValueError, TypeError) as error:  # the random stream is not one
             raise ReplayError(f"cannot read the replay file {path}: {error}.") from None
         return self
+
+
+def _empty_ring(arrays: dict[str, NDArray[Any]]) -> Ring:
+    for array in arrays.values():
+        poison(array)
+    ring = Ring(arrays)
+    ring.start()
+    return ring

@@ -36,6 +36,9 @@ class SharedReplayBuffer(Buffer):
         """A buffer for rows of the same kind over a ring that lies in a block already."""
         return cls(buffer.capacity, buffer.obs_shape, block=block, prefix=prefix, slack=slack, **buffer.options())
 
+    def _allocate(self, slack: int) -> dict[str, Any]:
+        return {}  # the rows are in the block
+
     @cached_property
     def ring(self) -> Ring:
         return Ring(self.block.part(self._prefix))
