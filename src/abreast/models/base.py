@@ -146,10 +146,9 @@ class BaseModel:
 
     def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
         """The actions chosen in the states of several lanes; models that can, choose them all at once."""
-        return [
-            self.take_action(state, lane) if lane else self.take_action(state)
-            for state, lane in zip(states, lanes, strict=True)
-        ]
+        if len(lanes) == 1 and not lanes[0]:  # a model for one lane need not know of lanes
+            return [self.take_action(states[0])]
+        return [self.take_action(state, lane) for state, lane in zip(states, lanes, strict=True)]
 
     @property
     def stack_key(self) -> Hashable | None:

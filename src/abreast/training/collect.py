@@ -56,8 +56,8 @@ def _play(
         outcomes, late = game.step(actions)
         if beat is not None:
             beat()  # before anything is remembered: an actor that was replaced ends here
-        for (agent, numbers, states), chosen, outcome in zip(decisions, actions, outcomes, strict=True):
-            remember, (rewards, terminated) = models[agent].remember, outcome
+        for (agent, numbers, states), chosen, (rewards, terminated) in zip(decisions, actions, outcomes, strict=True):
+            remember = models[agent].remember
             for index, lane in enumerate(numbers):
                 if lane:
                     remember(states[index], chosen[index], rewards[index], terminated[index], lane)

@@ -5,6 +5,7 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 LARGEST_TILE, LARGEST_PICTURE = 24, 480
 """Pixels a side, of a cell and of a picture."""
+EMPTY: NDArray[Any] = np.empty(0)
 PARTS_OF_A_TURN = ("transition", "get_action", "perform", "add_memory")
 """Methods of `Agent` that are carried out here, for all lanes at once, unless an agent has its own."""
 
@@ -50,67 +52,75 @@ class GridworldLanes:
                 agent.lane = lane
         bodies = zip(*(env.agents for env in self._lanes), strict=True)  # per agent, in all lanes
         self._acts_itself = [any(map(_acts_itself, each)) for each in bodies]
+        self._group, self.turns = 0, 0
+        self._playing: list[Environment] = []
+        self._own_choices: dict[int, list[tuple[NDArray[Any], int]]] = {}
+        """What agents that act by themselves saw and chose, where others choose before they act."""
+
+    def _make_groups(self, playing: "list[Environment]") -> None:
+        """Agents that see and choose before any of them acts, in the order of their turns, for the lanes still played.
+
+        Decisions and outcomes are made once and filled again and again: to make new ones takes as long as an agent's choice.
+        """
+        self._playing, lanes = playing, [env.agents[0].lane for env in playing]
         agents = list(range(len(self._acts_itself)))
         in_turn = self._env.config.experiment.turn_order == "sequential"
         self._groups = [[agent] for agent in agents] if in_turn else [agents]
-        """Agents that see and choose before any of them acts, in the order of their turns."""
-        self._group = 0
-        self._own_choices: dict[int, list[tuple[NDArray[Any], int]]] = {}
-        """What agents that act by themselves saw and chose, where others choose before they act."""
-        self._lane_numbers: list[int] = []
-        self.turns = 0
+        asked = [[agent for agent in group if not self._acts_itself[agent]] for group in self._groups]
+        self._decisions = [[Decision(agent, lanes, [EMPTY] * len(lanes)) for agent in group] for group in asked]
+        self._outcomes = [[Outcome([0.0] * len(lanes), [False] * len(lanes)) for _ in group] for group in asked]
 
     def decisions(self) -> Sequence[Decision] | None:
+        """Valid, as the outcomes of `step`, until the same agent decides again."""
         if not self._group and not self._begin_turn():
             return None
-        decided, group = [], self._groups[self._group]
-        for number in group:
-            bodies = self._bodies[number]
-            if not self._acts_itself[number]:
-                states = [agent.pov(world) for agent, world in bodies]
-                decided.append(Decision(number, self._lane_numbers, states))
-            elif len(group) > 1:
-                self._own_choices[number] = [_see_and_choose(agent, world) for agent, world in bodies]
-        return decided
+        for number, _, states in self._decisions[self._group]:
+            for index, env in enumerate(self._playing):
+                states[index] = env.agents[number].pov(env.world)  # type: ignore[index]
+        group = self._groups[self._group]
+        if len(group) > 1:
+            for number in group:
+                if self._acts_itself[number]:
+                    self._own_choices[number] = [
+                        _see_and_choose(env.agents[number], env.world) for env in self._playing
+                    ]
+        return self._decisions[self._group]
 
     def _begin_turn(self) -> bool:
         """Let the worlds that are still played change by themselves; False if there are none."""
         playing = [env for env in self._lanes if env.is_playing]
+        if len(playing) != len(self._playing):
+            self._make_groups(playing)
         for env in playing:
             env.turn += 1
             env.world.transition()
-        self._bodies = [
-            [(env.agents[number], env.world) for env in playing] for number in range(len(self._acts_itself))
-        ]
-        if len(playing) != len(self._lane_numbers):
-            self._lane_numbers = [env.agents[0].lane for env in playing]
-        self._is_first_playing = bool(playing) and playing[0] is self._lanes[0]
         return bool(playing)
 
     def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
-        outcomes, chosen = [], iter(actions)
+        outcomes, asked = self._outcomes[self._group], 0
         for number in self._groups[self._group]:
             if self._acts_itself[number]:
                 self._let_act(number)
                 continue
-            rewards, terminated = [], []
-            for (agent, world), action in zip(self._bodies[number], next(chosen), strict=True):
-                rewards.append(agent.act_for_reward(world, action))
-                terminated.append(agent.is_done(world))
-            outcomes.append(Outcome(rewards, terminated))
+            chosen, (rewards, terminated) = actions[asked], outcomes[asked]
+            asked += 1
+            for index, env in enumerate(self._playing):
+                agent, world = env.agents[number], env.world
+                rewards[index] = agent.act_for_reward(world, chosen[index])  # type: ignore[index]
+                terminated[index] = agent.is_done(world)  # type: ignore[index]
         self._group += 1
         if self._group == len(self._groups):
             self._group = 0
-            self.turns += self._is_first_playing
+            self.turns += self._playing[0] is self._lanes[0]
         return outcomes, ()
 
     def _let_act(self, number: int) -> None:
         """Let an agent with a turn of its own take it, in every lane."""
-        for (agent, world), choice in zip_longest(self._bodies[number], self._own_choices.pop(number, ())):
+        for env, choice in zip_longest(self._playing, self._own_choices.pop(number, ())):
             if choice is None:
-                agent.transition(world)
+                env.agents[number].transition(env.world)
             else:
-                agent.perform(world, *choice)
+                env.agents[number].perform(env.world, *choice)
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
         played = [Played(env.turn, [agent.score for agent in env.agents]) for env in self._lanes]
