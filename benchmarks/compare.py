@@ -163,7 +163,7 @@ def make_manager(tag: str, groups: int, size: int, use: bool | str, rounds: int 
     from abreast.rollouts import EnvStateManager
 
     train = {"env_groups": groups, "group_size": size, "env_configs": {"tags": [tag], "n_groups": [groups]}}
-    busy = {"env_type": "compare:Busy", "max_actions_per_traj": 50, "env_config": {"rounds": rounds}}
+    busy = {"env_type": "compare:Busy", "max_actions_per_traj": 10, "env_config": {"rounds": rounds}}
     settings = {"use_multiprocessing": use, "max_workers": 2, "train": train}
     return EnvStateManager({"es_manager": settings, "custom_envs": {"Busy": busy}})
 
@@ -215,6 +215,9 @@ def rollout_rates(tag: str, use: bool | str, by_recv: bool, rounds: int) -> Iter
     with make_manager(tag, 16, 1, use, rounds) as manager:
         policy = random_policy(manager) if tag != "Busy" else lambda cache: ["go"]
         batches = (inputs for seed in itertools.count(0, 1000) for inputs in play(manager, policy, seed, by_recv))
+        for seed in range(4):  # `auto` decides at resets
+            for _ in play(manager, policy, seed, by_recv):
+                pass
         rate_of(batches, WARM_UP_S)
         gc.freeze()  # looking through all that was imported takes 25 ms, in every fifth slice or so
         while True:

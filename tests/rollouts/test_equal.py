@@ -27,7 +27,7 @@ TAGS = {
 JUNK = ["", "  ", "jump", "UP ", "left", "click[nothing]", "search[]", "1+1", "𝕏", "Drop table", "\x00", "9" * 300]
 
 
-RULES = [PlacementRules(), PlacementRules(turn_message_s=0.0, order_s=0.0, gain=1.0, worth_s=-1.0)]
+RULES = [PlacementRules(), PlacementRules(turn_message_s=0.0, order_s=0.0, gain=1.0, worth_s=-1.0, enough_s=0.0)]
 """The second tries every number of workers."""
 
 

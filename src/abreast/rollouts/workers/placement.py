@@ -36,12 +36,16 @@ class PlacementRules:
     15 % too low in benchmarks/rollouts.py, so a smaller gain is not certain."""
     worth_s: float = 300e-6
     """A batch has to gain this much, or no workers are started: that takes up to 1.4 s."""
+    enough_s: float = 0.05
+    """Seconds of epochs before `auto` tries workers: the first turns are slow. Countdown took 110 µs a turn in its first
+    epoch and 50 later; judged by the first alone, workers (75) were kept."""
     window: int = 64
     """Turns of a tag whose median is taken: enough for a stable median, and sorted within 5 µs."""
     memory: int = 5
     """Epochs of which the fastest counts. Disturbances only ever add time; of five epochs one was always free of them."""
-    recheck: int = 50
-    """Resets after which a measurement is forgotten, so that the time lost by trying again stays below about 2 %."""
+    trial_share: float = 0.02
+    """Share of the time that may be spent on trying again a number of workers that was slower: the machine may have changed.
+    Counted in seconds, not in resets: to move 16 environments of one-turn episodes takes as long as 20 of their epochs."""
 
 
 class Epoch:
@@ -102,14 +106,18 @@ class Placement:
         """What the last decision was based on: without news it stands."""
         self._measured: dict[int, deque[float]] = {}
         """Seconds per turn, resets included, by number of workers."""
-        self._measured_at: dict[int, int] = {}
-        """Which observation was the newest of each."""
+        self._spent_s = 0.0
+        self._measured_at: dict[int, float] = {}
+        """When each number was measured last, in seconds spent on epochs …"""
+        self._trial_s: dict[int, float] = {}
+        """… and how long it took to try it, moving there and back included."""
 
     # ---- measuring
 
     def observe(self) -> None:
         """Learn from the epoch that ends now."""
         epoch, self.epoch = self.epoch, Epoch()
+        self._spent_s += epoch.busy_s + epoch.reset_s
         nothing_to_gain = epoch.busy_s + epoch.reset_s < self.rules.worth_s * (epoch.batches + 1)
         if epoch.is_spoiled or not epoch.batches or (not self.count and nothing_to_gain):
             return
@@ -126,7 +134,9 @@ class Placement:
         self._batches, self._turns, self._observed = epoch.batches, turns, self._observed + 1
         reset_s = self._predict(self.count, starts_only=True) if epoch.has_moved else epoch.reset_s
         self._measured.setdefault(self.count, deque(maxlen=self.rules.memory)).append((epoch.busy_s + reset_s) / turns)
-        self._measured_at[self.count] = self._observed
+        self._measured_at[self.count] = self._spent_s
+        if epoch.has_moved or self.count not in self._trial_s:
+            self._trial_s[self.count] = epoch.busy_s + 2 * epoch.reset_s
 
     def _cost(self, tag: str, is_here: bool) -> Cost | None:
         """As measured in such a place, or else in the other."""
@@ -163,11 +173,11 @@ class Placement:
 
     def choose(self, slots: Sequence[Slot], living: Sequence[int], use: Use) -> dict[int, int]:
         """Before a reset: a worker for each of these slots that should live in one. `living`: workers that are not lost."""
-        basis = (use, len(living), len(slots), self._observed)
+        basis = (use, len(living), len(slots), self._observed, self._spent_s < self.rules.enough_s)
         if basis != self._decided:
             self._use, self._decided = use, basis
             counts = [count for count in _powers_of_two(self.workers) if count <= len(living)]
-            if not counts or not slots:
+            if not counts or not slots or (use == "auto" and self._spent_s < self.rules.enough_s):
                 self.count = 0
             elif not self._turns:
                 self.count = 0 if use == "auto" else counts[-1]
@@ -179,7 +189,9 @@ class Placement:
     def _estimate(self, count: int) -> float:
         """Seconds of an epoch with so many workers: as measured, or else as predicted, with what makes a trial worth it."""
         predicted_s, margin_s = self._predict(count), self._predict(count) / self.rules.gain
-        is_known = self._observed - self._measured_at.get(count, -self.rules.recheck) < self.rules.recheck
+        is_known = count in self._measured and (
+            (self._spent_s - self._measured_at[count]) * self.rules.trial_share < self._trial_s[count]
+        )
         measured_s = min(self._measured[count]) * self._turns if is_known else float("inf")
         if not count:
             return min(measured_s, margin_s)  # a disturbance is not held against the main process
