@@ -71,7 +71,7 @@ def main() -> None:
     env.run_experiment(animate=False, logging=False)  # fill the replay, warm the caches
     inference, update = Stopwatch(), Stopwatch()
     for agent in env.agents:
-        agent.model.take_action = inference.wrap(agent.model.take_action)
+        agent.model.take_actions = inference.wrap(agent.model.take_actions)
         agent.model.train_step = update.wrap(agent.model.train_step)
     env.config = env.config.model_copy(
         update={"experiment": env.config.experiment.model_copy(update={"epochs": arguments.epochs})}
