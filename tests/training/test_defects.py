@@ -124,3 +124,50 @@ def test_d_a_learner_thread_that_was_replaced_publishes_nothing_any_more(tmp_pat
     agent.model = HangsOnce(agent.observation_spec, 4, env.config.model, env.agent_seed(0))
     env.run_experiment_mp(animate=False, logger=Releases(), output_dir=tmp_path / "run")
     assert agent.model.updates == 29, "the state of a thread that was replaced at its third update was taken over"
+
+
+class HangsInItsWorld:
+    """Builds environments for other actors; the first of them hangs once in its world, until it is released."""
+
+    released, waiting, went_on = threading.Event(), threading.Event(), threading.Event()
+
+    def __call__(self):
+        env = build(*HANGS)
+        transition = env.world.transition
+
+        def hang_once():
+            transition()
+            if env.turn == 5 and not self.waiting.is_set():
+                self.waiting.set()
+                self.released.wait(60)
+                self.went_on.set()
+
+        env.world.transition = hang_once
+        return env
+
+
+HANGS = ("experiment.epochs=12", "multiprocessing.num_actors=2", "multiprocessing.schedule=lockstep")
+
+
+class ReleasesActor:
+    """A logger that lets the hanging actor go on in the middle of the run."""
+
+    def record_epoch(self, epoch, *rest, **more):
+        if epoch == 5:
+            HangsInItsWorld.released.set()
+            assert HangsInItsWorld.went_on.wait(30)
+            time.sleep(0.2)  # it would write rows now
+
+
+@pytest.mark.xdist_group("system")
+def test_an_actor_thread_that_was_replaced_changes_no_row_of_its_successor(tmp_path):
+    calm = build(*HANGS)
+    expected = [epoch["loss"] for epoch in calm.run_experiment(animate=False, logging=False).epochs]
+    env = build(*HANGS, "multiprocessing.workers=threads", "multiprocessing.actor_timeout=0.5")
+    env.factory = HangsInItsWorld()
+    epochs = env.run_experiment_mp(animate=False, logger=ReleasesActor(), output_dir=tmp_path / "run").epochs
+    assert [epoch["loss"] for epoch in epochs] == expected
+    for mine, theirs in zip(env.agents, calm.agents, strict=True):
+        for name in ("age", "last", "rewards"):
+            rows = [each.model.memory.ring.fields[name][1, :60] for each in (mine, theirs)]
+            assert rows[0].tobytes() == rows[1].tobytes(), name

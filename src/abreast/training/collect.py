@@ -20,26 +20,10 @@ def collect_pass(
 ) -> list[Played]:
     """Play one epoch in each of so many lanes; `epoch` is the number of the first of them.
 
-    `beat` is called at every decision, in whatever lane. `on_turn` is called before each turn of the first lane and once
+    `beat` is called at every decision, in any lane. `on_turn` is called before each turn of the first lane and once
     more at its end (to record it, say).
     """
     models: list[BaseModel] = [player.model for player in game.players]
-    try:
-        return _play(game, models, epoch, lanes, beat, on_turn)
-    except BaseException:
-        for model in models:  # the next pass, with other models perhaps, does not go on in the middle of an episode
-            model.end_epoch_action(epoch=epoch)
-        raise
-
-
-def _play(
-    game: Playable,
-    models: list[BaseModel],
-    epoch: int,
-    lanes: int,
-    beat: Callable[[], None] | None,
-    on_turn: Callable[[], None] | None,
-) -> list[Played]:
     game.reset(lanes)
     before = [model.memory.written for model in models]
     for model in models:

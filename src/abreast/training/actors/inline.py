@@ -29,7 +29,11 @@ class InlineActors:
                 on_turn = None
                 for own, model in zip(models_of(first), models_of(game), strict=True):
                     _follow(model, own)
-            played += collect_pass(game, order.epoch + len(played), lanes, on_turn=on_turn)
+            try:
+                played += collect_pass(game, order.epoch + len(played), lanes, on_turn=on_turn)
+            except BaseException:
+                _cut_episodes(game)
+                raise
         return played
 
     def health(self) -> dict[str, Any]:
@@ -37,6 +41,13 @@ class InlineActors:
 
     def close(self) -> None:
         pass
+
+
+def _cut_episodes(game: Playable) -> None:
+    """End the episodes of an interrupted pass: other models, in the next run, write on in the same lanes."""
+    for model in models_of(game):
+        for lane in range(model.memory.lanes):
+            model.end_episode(lane)
 
 
 def _follow(model: BaseModel, leader: BaseModel) -> None:
