@@ -125,7 +125,7 @@ class TestEveryBackend:
         assert [event.value for event in collect(team, 2)] == [1, 3]
 
     def test_events_and_submit_never_wait(self, make_team, backend):
-        """A worker that takes long to start is waited for by nobody but `start`."""
+        """A worker that takes long to start is waited for by `start` alone."""
         team = make_team(backend, size=2)
         team.submit(0, "k", ("raise", "x"))
         collect(team)

@@ -29,6 +29,12 @@ class Died(NamedTuple):
     error: WorkerError
     """The same for users, with the worker's stack as its cause, if it had one."""
 
+    def given_up(self, restarts: int) -> WorkerError:
+        """The error that ends the work of this worker, or a part of it, after so many restarts without progress."""
+        error = WorkerError(f"{str(self.error).rstrip('.')}, and was restarted {restarts} times already: given up.")
+        error.__cause__ = self.error.__cause__
+        return error
+
 
 class Lost(Died):
     """A worker has died once too often; it will not be replaced."""

@@ -1,4 +1,4 @@
-"""Free: nobody waits."""
+"""Free: neither actors nor learners wait."""
 
 import os
 import signal

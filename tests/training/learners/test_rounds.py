@@ -1,4 +1,4 @@
-"""Rounds: whoever dies, the result is unchanged."""
+"""Rounds: whichever learners die, the result is unchanged."""
 
 import logging
 import os
@@ -61,7 +61,7 @@ def test_two_rounds_that_were_done_but_not_heard_of_are_told_apart_after_a_kill(
                 learners.submit(number, 1, [agent.model.memory.written.tolist() for agent in env.agents])
             if workers == "processes":
                 while any(place.version < 2 for place in learners.published):
-                    time.sleep(0.01)  # both rounds are done, and nobody has asked for their results
+                    time.sleep(0.01)  # both rounds are done, and their results were not asked for
                 for pid in learners.pids:
                     os.kill(pid, signal.SIGKILL)
             return [learners.finish(number) for number in range(2)]

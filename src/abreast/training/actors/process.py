@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from abreast.errors import ConfigError, WorkerError
+from abreast.errors import ConfigError
 from abreast.processes.backend import ChildContext, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import comes_from_main
@@ -124,10 +124,7 @@ class ProcessActors:
         """Have the pass played again, from rows as they were before it."""
         self._deaths[died.worker] += 1
         if isinstance(died, Lost) or self._deaths[died.worker] > self._config.max_restarts:
-            error = WorkerError(
-                f"{str(died.error).rstrip('.')}, and was restarted {self._config.max_restarts} times already: given up."
-            )
-            raise error from died.error.__cause__
+            raise died.given_up(self._config.max_restarts)
         if died.worker in self._orders:
             self._forget_half_a_pass(died.worker)
             self._team.submit(died.worker, self._orders[died.worker].number, self._orders[died.worker])

@@ -93,11 +93,8 @@ class HostedLearners:
             self._deaths[died.at] += 1
             gone = [died.at] if self._deaths[died.at] > self._config.max_restarts else []
         for agent in gone:
-            self.given_up[agent] = error = WorkerError(
-                f"{str(died.error).rstrip('.')}, and was restarted {self._config.max_restarts} times already: given up."
-            )
-            error.__cause__ = died.error.__cause__
-            log.error("agent %d is not trained any more: %s", agent, error)
+            self.given_up[agent] = died.given_up(self._config.max_restarts)
+            log.error("agent %d is not trained any more: %s", agent, self.given_up[agent])
             agents.remove(agent)
         if not agents:
             self._team.retire(died.worker)
