@@ -59,14 +59,14 @@ class Loop:
     def run(self, until: int) -> None:
         """Play until so many epochs are played, and finish all rounds."""
         while self._experiment.epochs_played < until:
-            while len(self.unfinished) >= self._lag:
-                self._finish_oldest()
-            self._play(until)
+            self.play_pass(until)
         while self.unfinished:
             self._finish_oldest()
 
-    def _play(self, until: int) -> None:
-        """Play a pass and order its round."""
+    def play_pass(self, until: int) -> None:
+        """Finish the rounds that a pass has to wait for, play it, and order its round."""
+        while len(self.unfinished) >= self._lag:
+            self._finish_oldest()
         experiment, settings = self._experiment, self._experiment.config
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
