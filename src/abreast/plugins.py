@@ -1,20 +1,25 @@
-"""Finding parts by name: every package in a folder of ours, and every entry point of a group.
+"""Finding parts by name: every package in a folder of ours, every entry point of a group, and what a user points to.
 
 An installed package adds its own with, say,
 
     [project.entry-points."abreast.games"]
     mygame = "my_package.mygame:GAME"
+
+Without a package, `import_target` finds `my_module:Game` and `path/to/game.py:Game`.
 """
 
 import importlib
 import pkgutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from abreast.errors import AbreastError, nearest
+from abreast.errors import AbreastError, nearest, words
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,48 @@ class Plugins:
             return point.load()
         except Exception as error:
             raise self.error(f"the {self.noun} {point.name!r} ({point.value}) does not load: {error!r}.") from error
+
+
+def is_target(text: str) -> bool:
+    """Whether a text points to a user's own code (`module:Name`, `file.py`, `file.py:Name`) instead of being a name."""
+    return ":" in text or text.endswith(".py")
+
+
+def import_target(text: str, noun: str, error: type[AbreastError]) -> Any:
+    """What `module:Name` or `file.py:Name` points to; the module itself where no name is given."""
+    place, _, attribute = text.rpartition(":") if ":" in text else (text, "", "")
+    if not place or (":" in text and not attribute):
+        raise error(f"{text!r} names no {noun}: expected MODULE:NAME or FILE.py:NAME, say my_module:Mine.")
+    module = _import_file(Path(place), error) if place.endswith(".py") else _import_module(place, error)
+    if not attribute:
+        return module
+    if not hasattr(module, attribute):
+        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
+        raise error(f"{place} has no {attribute!r}: {nearest(attribute, own)}")
+    return getattr(module, attribute)
+
+
+def _import_file(path: Path, error: type[AbreastError]) -> ModuleType:
+    """The module in a file, imported by its name from its folder, so that worker processes find it too."""
+    if not path.is_file():
+        raise error(f"there is no file {path}.")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    module = _import_module(path.stem, error)
+    if Path(module.__file__ or "").resolve() != path.resolve():
+        raise error(
+            f"{path} cannot be imported, because there is another module {path.stem!r} ({module.__file__}): rename the file."
+        )
+    return module
+
+
+def _import_module(name: str, error: type[AbreastError]) -> ModuleType:
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as missing:
+        if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
+            raise error(f"importing {name} failed: {missing}.") from None
+        raise error(f"there is no module {missing.name!r}: run this in the folder it lies in, or install it.") from None
+    except (Exception, SystemExit) as raised:
+        raise error(f"importing {name!r} failed: it raised {words(raised, Path(__file__).parent)}.") from raised

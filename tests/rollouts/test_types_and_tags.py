@@ -47,7 +47,7 @@ def test_module_and_name_are_a_type(monkeypatch):
     assert find_kind("some_module:Known").name == "known"
     assert find_tag("some_module:Plain", {}).budget == 10
     for name in ("some_module:", ":Plain"):
-        with pytest.raises(RolloutError, match="expected MODULE:ENV"):
+        with pytest.raises(RolloutError, match="expected MODULE:NAME"):
             find_kind(name)
 
 

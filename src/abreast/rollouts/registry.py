@@ -8,16 +8,14 @@ A package exposes `KIND`, an `EnvKind`. An installed package adds its own with
 and a script adds one with the decorator `register`. Any environment that can be imported is a type too, as MODULE:ENV.
 """
 
-import importlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from abreast.errors import ConfigError, RolloutError, nearest, words
-from abreast.plugins import Plugins
+from abreast.errors import ConfigError, RolloutError, nearest
+from abreast.plugins import Plugins, import_target
 from abreast.rollouts.config import EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
@@ -101,7 +99,7 @@ def find_kind(name: str) -> EnvKind:
     if name in registered:
         return registered[name]
     if ":" in name:
-        return _as_kind(name, _import(name))
+        return _as_kind(name, import_target(name, "environment", RolloutError))
     if name not in KINDS.names():
         raise RolloutError(
             f"there is no environment type {name!r}: {nearest(name, list_kinds())} One of your own is known when the module"
@@ -139,26 +137,6 @@ def find_tag(name: str, custom: Mapping[str, TagConfig]) -> Tag:
 
 
 # ---- environments by MODULE:ENV
-
-
-def _import(target: str) -> Any:
-    name, _, attribute = target.partition(":")
-    if not name or not attribute:
-        raise RolloutError(f"{target!r} names no environment: expected MODULE:ENV, say my_module:MyEnv.")
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise RolloutError(f"importing {name} failed: {error}.") from None
-        raise RolloutError(
-            f"there is no module {error.name!r}: run this in the folder it lies in, or install it."
-        ) from None
-    except (Exception, SystemExit) as error:
-        raise RolloutError(f"importing {name!r} failed: it raised {words(error, Path(__file__).parent)}.") from error
-    if not hasattr(module, attribute):
-        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise RolloutError(f"the module {name} has no {attribute!r}: {nearest(attribute, own)}")
-    return getattr(module, attribute)
 
 
 def _as_kind(name: str, thing: Any) -> EnvKind:

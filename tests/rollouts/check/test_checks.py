@@ -122,11 +122,11 @@ def test_another_process_that_fails_is_reported(monkeypatch):
             "no_such_module:Env",
             "there is no module 'no_such_module': run this in the folder it lies in, or install it.",
         ),
-        ("unfit_envs:Fitt", "the module unfit_envs has no 'Fitt': did you mean 'Fit'?"),
+        ("unfit_envs:Fitt", "unfit_envs has no 'Fitt': did you mean 'Fit'?"),
         ("os:sep", "os:sep is '/': expected an environment class, a factory of environments or an EnvKind."),
         ("collections:OrderedDict", "expected an environment class"),
         ("sokobann", "did you mean 'sokoban'? Tags of your own go under"),
-        (":Env", "':Env' names no environment: expected MODULE:ENV"),
+        (":Env", "':Env' names no environment: expected MODULE:NAME"),
     ],
 )
 def test_what_cannot_be_checked_is_told_in_one_sentence(target, says):
