@@ -91,7 +91,7 @@ def test_the_state_of_everything_put_into_fresh_parts_goes_on_bit_for_bit(algori
 
     def fresh(record):
         env = small_game(*settings)
-        learners = InlineLearners(models_of(env.game), slack=20)
+        learners = InlineLearners(models_of(env.game), 0, slack=20)
         return env, Loop(env, env.inline_actors(), learners, LAGS[schedule], record)
 
     with RunRecord(small_game(*settings), animate=False, logging=False) as whole:
