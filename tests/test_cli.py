@@ -204,7 +204,7 @@ def test_an_empty_heading_in_a_file_changes_nothing():
 def test_folder_names_are_taken_as_they_are(capsys):
     assert run(["train", "treasurehunt", *SMALL, "--output", "run [red] [/x]"]) == 0
     printed = capsys.readouterr().out
-    assert "The run folder is run [red] [/x]\n" in printed and "--run 'run [red] [/x]'" in printed
+    assert "The run folder is run [red] [/x]\n" in printed and "abreast play 'run [red] [/x]'\n" in printed
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,6 @@ def test_a_folder_that_holds_a_run_of_any_kind_is_refused(tmp_path, name):
 
 def test_a_run_gets_a_folder_of_its_own_whatever_it_is_called(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folders = [make_run_folder("../My tag: 2", None) for _ in range(2)]
+    folders = [make_run_folder("../My tag: 2", None).path for _ in range(2)]
     assert len(set(folders)) == 2
     assert all(folder.parent.name == "runs" and folder.name.startswith("my-tag-2-2") for folder in folders)

@@ -54,14 +54,14 @@ def test_installed_packages_add_games(monkeypatch):
     points = [
         EntryPoint("mine", "abreast.games.treasurehunt:GAME", registry.GAMES.group),
         EntryPoint("broken", "no_such_module:GAME", registry.GAMES.group),
-        EntryPoint("wrong", "abreast.games.treasurehunt:TreasurehuntEnv", registry.GAMES.group),
+        EntryPoint("wrong", "abreast.games.treasurehunt:TreasurehuntWorld", registry.GAMES.group),
     ]
     monkeypatch.setattr(plugins, "entry_points", lambda group: points if group == registry.GAMES.group else [])
     assert {"mine", "broken", "treasurehunt"} <= set(list_games())
     assert isinstance(find_game("mine"), Game)
     with pytest.raises(GameError, match=r"the game 'broken' \(no_such_module:GAME\) does not load"):
         find_game("broken")
-    with pytest.raises(GameError, match=r"expected an abreast\.games\.Game"):
+    with pytest.raises(GameError, match=r"expected a subclass of Environment or an abreast\.games\.Game"):
         find_game("wrong")
 
 

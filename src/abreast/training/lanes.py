@@ -123,7 +123,7 @@ class GridworldLanes:
                 env.agents[number].perform(env.world, *choice)
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        played = [Played(env.turn, [agent.score for agent in env.agents]) for env in self._lanes]
+        played = [Played(env.turn, [agent.score for agent in env.agents], env.metrics()) for env in self._lanes]
         late = [
             Late(number, agent.lane, terminated=True)
             for env in self._lanes
