@@ -7,6 +7,7 @@ import copy
 import re
 import types
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
@@ -78,7 +79,7 @@ def apply_overrides(
         path, equals, text = override.partition("=")
         keys = path.strip().split(".")
         if not equals or len(keys) < 2 or not all(keys):
-            meant = _meant(schema(), keys[-1]) if equals else None
+            meant = _meant_or_near(schema(), path.strip()) if equals else None
             hint = f": did you mean {f'{meant}={text}'!r}?" if meant else "."
             raise ConfigError(f"the override {override!r} is not of the form section.key=value{hint}")
         try:
@@ -190,6 +191,13 @@ def _nearest_key(cls: type[Section], path: str) -> str:
     known = [_under(name, section) for name in _dotted_fields(cls)]
     beside = [name for name in known if name.rpartition(".")[0] == section]
     return nearest(path, beside or known)
+
+
+def _meant_or_near(cls: type[Section], key: str) -> str | None:
+    """The setting that a key without a section may stand for."""
+    by_key = {name.rpartition(".")[2]: name for name in _dotted_fields(cls) if "." in name}
+    near = [] if key in cls.model_fields else get_close_matches(key, by_key, n=1, cutoff=0.8)
+    return _meant(cls, key) or next((by_key[name] for name in near), None)
 
 
 def _meant(cls: type[Section], key: str, section: str = "") -> str | None:

@@ -5,6 +5,7 @@ Whatever needs torch is imported by the command that uses it: the other half, an
 
 import shlex
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -96,17 +97,19 @@ def play(
     chosen, run, changes = *_what_to_play(game, run_folder), overrides or []
     env = _trained(chosen, run, changes) if run else _at_random(chosen, chosen.configure(None, changes))
     view = TerminalView(env)
-    with Live(console=out, auto_refresh=False, transient=False) as live:
+    with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
         def show() -> None:
-            live.update(view.draw(), refresh=out.is_terminal)
-            if out.is_terminal:
+            if live is not None:
+                live.update(view.draw(), refresh=True)
                 time.sleep(1 / turns_per_second)
 
         for epoch in range(epochs):
             (played,) = collect_pass(env.game, epoch, on_turn=show)
             each = "  ".join(f"agent {agent} {score:g}" for agent, score in enumerate(played.reward_per_agent))
             out.print(f"episode {epoch + 1}: {sum(played.reward_per_agent):g} in {played.turns} turns  ({each})")
+    if live is None:
+        out.print(view.draw())
 
 
 @app.command()

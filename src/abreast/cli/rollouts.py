@@ -166,7 +166,8 @@ def _configure(
     others = [override for override in overrides if not override.startswith("env.")]
     if any(override.startswith("es_manager.train") for override in others):
         raise ConfigError("es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out.")
-    values = apply_overrides({**given, "custom_envs": {**given.get("custom_envs", {}), name: plain}}, others)
+    tags = {**given.get("custom_envs", {}), name: plain}
+    values = apply_overrides({**given, "custom_envs": tags}, others, lambda: RolloutConfig)
     tag = TagConfig.parse(values["custom_envs"][name]).model_dump()
     tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
     if max_actions is not None:

@@ -141,8 +141,8 @@ def find_game_of_run(run: Path) -> Game:
     if not isinstance(recorded, str):
         raise GameError(f"{run / 'config.yaml'} does not say of which game it is: {remedy}")
     place, colon, name = split_target(recorded)
-    candidates = [folder / place for folder in (*run.resolve().parents, Path.cwd())]
-    found = next((path for path in candidates if path.is_file()), None)
+    folders = (*run.resolve().parents, Path.cwd()) if place.endswith(".py") else ()
+    found = next((path for folder in folders if (path := folder / place).is_file()), None)
     try:
         return find_game(recorded if found is None else f"{found}{colon}{name}")
     except GameError as error:

@@ -53,10 +53,11 @@ class TerminalView:
         if id(top) in signs:
             sign, colour = signs[id(top)]
             return f"{sign} ", f"bold {colour} on {background}"
+        if not top.symbol.strip():
+            return "· ", f"{background} on {background}"
         # The ground has its own colour as foreground too: it is seen as a symbol only where there are no colours.
         style = f"{background} on {background}" if top is ground else f"bold {self._colour(top)} on {background}"
-        if top.symbol.strip():
-            self._things.setdefault(top.kind, (top.symbol, style))
+        self._things.setdefault(top.kind, (top.symbol, style))
         return f"{top.symbol} ", style
 
     def _agents(self, signs: dict[int, tuple[str, str]]) -> Text:

@@ -5,6 +5,7 @@ import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from textwrap import shorten
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
 PLAIN_LINES = 10
 """Lines printed over a whole run where the output is not a terminal."""
+LONGEST_WARNING = 300
+"""Characters of a warning that are printed."""
 
 
 class ProgressDisplay:
@@ -106,15 +109,14 @@ class ProgressDisplay:
 
 
 class _OneLine(logging.Handler):
-    """Prints the first line of what is logged; the rest of it, and stacks, are in log.txt."""
+    """Prints what is logged on one line, cut where it is long; all of it, and stacks, are in log.txt."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(logging.WARNING)
         self._console = console
 
     def emit(self, record: logging.LogRecord) -> None:
-        first, *more = record.getMessage().splitlines() or [""]
-        text = f"{record.levelname.lower()}: {first}{' …' if more else ''}"
+        text = shorten(f"{record.levelname.lower()}: {record.getMessage()}", LONGEST_WARNING, placeholder=" …")
         self._console.print(Text(text), soft_wrap=True)  # above the display, if this console has one
 
 
