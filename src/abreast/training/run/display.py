@@ -50,7 +50,7 @@ class ProgressDisplay:
         if self._live is not None:
             self._live.update(self._table(record))
         elif self._done % max(1, self._epochs // PLAIN_LINES) == 0 or self._done == self._epochs:
-            self.console.print(self._line(record), highlight=False, soft_wrap=True)
+            self.console.print(self._line(record), highlight=False, markup=False, soft_wrap=True)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
