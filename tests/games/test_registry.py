@@ -143,6 +143,7 @@ def test_a_file_with_a_game_of_its_own_name(folder):
         ("broken_game.py", r"importing 'broken_game' failed: it raised ZeroDivisionError: division by zero"),
         ("no_such_module:Garden", r"there is no module 'no_such_module'"),
         ("two_games.py:", r"names no game"),
+        ("two_games", r"there is no game 'two_games', but a file two_games.py: for the game in it, give two_games.py"),
     ],
 )
 def test_a_file_that_is_no_game_gets_one_sentence(target, says, folder):

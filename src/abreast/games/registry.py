@@ -100,6 +100,8 @@ def list_games() -> list[str]:
 def find_game(text: str) -> Game:
     """The game of that name, or the one that `module:Name`, `file.py` or `file.py:Name` points to."""
     if not is_target(text):
+        if text not in GAMES.names() and (file := Path(f"{text}.py")).is_file():
+            raise GameError(f"there is no game {text!r}, but a file {file}: for the game in it, give {file}.")
         return _as_game(text, GAMES.find(text), name=text)
     found = import_target(text, "game", GameError)
     return _as_game(_seen_from_here(text), _game_in(text, found) if isinstance(found, ModuleType) else found)

@@ -95,7 +95,7 @@ class ProgressDisplay:
         table.add_row("all", f"[bold]{sum(rewards):.1f}", f"mean reward of {len(self._recent)} epochs", loss,
                       f"epsilon {record['epsilon']:.3f}")  # fmt: skip
         for name, value in self._metrics().items():
-            table.add_row(Text(name), f"{value:.3g}", "mean of the epochs that have it")
+            table.add_row(Text(name), f"{value:.3g}", "mean")
         if "restarts" in record["time"]:
             health = record["time"]
             lags = " ".join(str(lag) for lag in health["lag_per_agent"])
