@@ -96,10 +96,16 @@ def own_game(path, more=""):
 
 
 @pytest.mark.parametrize(
-    "target", ["mine/garden_file.py", "./mine/garden_file.py", "mine/garden_file.py:Garden", "mine.garden_file:Garden"]
+    "target",
+    [
+        "own_folder/garden_file.py",
+        "./own_folder/garden_file.py",
+        "own_folder/garden_file.py:Garden",
+        "own_folder.garden_file:Garden",
+    ],
 )
 def test_a_game_is_found_in_a_file_or_a_module(target, folder):
-    own_game(folder / "mine" / "garden_file.py")
+    own_game(folder / "own_folder" / "garden_file.py")
     game = find_game(target)
     assert (game.name, game.summary, game.folder) == ("garden", "Agents gather berries.", None)
     config = game.configure(None, ["world.width=7"])
