@@ -36,8 +36,9 @@ MAY_IMPORT = {
         "errors",
     },
     "rollouts": {"processes", "plugins", "settings", "files", "errors"},
-    "games": {"training", "agents", "models", "worlds", "plugins", "settings", "errors"},
-    "cli": {"games", "rollouts", "training", "models", "settings", "files", "errors"},
+    "games": {"training", "agents", "models", "worlds", "plugins", "settings", "files", "errors"},
+    "cli": {"games", "rollouts", "training", "models", "plugins", "settings", "files", "errors"},
+    "__main__": {"cli"},
     "__init__": {"agents", "models", "replay", "rollouts", "training", "worlds"},
 }
 

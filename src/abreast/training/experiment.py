@@ -53,6 +53,11 @@ class Experiment:
         self.game, self.config, self.factory = game, parse_config(config), factory
 
     @property
+    def target(self) -> str | None:
+        """Where its game is found again, if that can be said (`Config.game`)."""
+        return None
+
+    @property
     def name(self) -> str:
         """What it is called in messages and folders."""
         return type(self.game).__name__

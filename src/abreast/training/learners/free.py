@@ -54,6 +54,8 @@ class FreeLearners(HostedLearners):
             self._lags[agent], self._versions[agent] = version - self._versions[agent], version
             newest = [*results_in(facts).values()][-1:] or [RoundResult(None, model.updates)]
             self._results[agent] = self._checked(agent, newest[0])
+            if agent in self.given_up:
+                self._results[agent] = self._untrained(agent)
         self.rounds = number + 1
         return list(self._results)
 

@@ -108,7 +108,8 @@ class HostedLearners:
             gone = [died.at] if self._deaths[died.at] > self._config.max_restarts else []
         for agent in gone:
             self.given_up[agent] = died.given_up(self._config.max_restarts)
-            log.error("agent %d is not trained any more: %s", agent, self.given_up[agent])
+            error = self.given_up[agent]
+            log.error("agent %d is not trained any more: %s", agent, error, exc_info=error)
             agents.remove(agent)
         if not agents:
             self._team.retire(died.worker)
@@ -122,7 +123,12 @@ class HostedLearners:
 
     def _check_any_left(self) -> None:
         if not any(self._agents_of):
-            raise WorkerError("every learner has been given up.") from next(iter(self.given_up.values()))
+            first = next(iter(self.given_up.values()))
+            raise WorkerError(f"every learner has been given up; the first: {first}") from first
+
+    def _untrained(self, agent: int) -> RoundResult:
+        """The result of a round for an agent that was given up."""
+        return RoundResult(None, self._results[agent].updates)
 
     def health(self) -> dict[str, Any]:
         """Restarts of workers so far, and by how many versions each agent's play was behind."""

@@ -44,6 +44,8 @@ class RoundLearners(HostedLearners):
             if agent not in self.given_up:
                 self._lags[agent] = self.published[agent].version - number - 1
                 adopt_published(self._models[agent], self.published[agent], number + 1)
+        for agent in self.given_up.keys() - answers.keys():
+            self._results[agent] = self._untrained(agent)
         self.rounds = number + 1
         return list(self._results)
 
