@@ -17,7 +17,7 @@ MAY_IMPORT = {
     "processes": {"errors"},
     "replay": {"processes", "state", "files", "errors"},
     "worlds": {"state", "errors"},
-    "models": {"replay", "state", "settings", "files", "errors"},
+    "models": {"replay", "state", "settings", "files", "plugins", "errors"},
     "agents": {"models", "worlds", "replay", "state", "errors"},
     "training": {"agents", "models", "worlds", "replay", "processes", "state", "settings", "files", "errors"},
     "rollouts": {"processes", "plugins", "settings", "files", "errors"},

@@ -9,7 +9,7 @@ class IQNConfig(ValueConfig):
     """Settings of IQN; the defaults are the reference learner."""
 
     algorithm: str = "iqn"
-    """The algorithm: random, dqn, iqn or ppo."""
+    """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
     n_quantiles: int = Field(12, ge=1)
     """Quantiles per state, both in the loss and when choosing."""
     n_cosines: int = Field(64, ge=1)
