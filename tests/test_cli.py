@@ -71,7 +71,7 @@ MISTAKES = [
     ("more agents than cells", ["train", "treasurehunt", "--agents", "65"],
      "65 entities of kind TreasurehuntAgent need 65 free cells, but the 10x10 world has 64"),
     ("batch above capacity", ["train", "treasurehunt", "model.batch_size=64", "model.buffer_capacity=32"],
-     "model.batch_size is 64, more than model.buffer_capacity 32"),
+     "model: batch_size is 64, more than buffer_capacity 32"),
     ("rollout above capacity", ["train", "treasurehunt", "model.algorithm=ppo", "experiment.max_turns=5000"],
      "model.buffer_capacity is 4096, but ppo learns from all 5000 rows"),
     ("replay too small to stack", ["train", "treasurehunt", "model.batch_size=2", "model.buffer_capacity=4"],
