@@ -144,8 +144,8 @@ def test_updates_come_every_train_interval_epochs():
 
 
 def test_a_second_run_goes_on_from_the_first():
-    whole = small_game("model.algorithm=dqn", "experiment.epochs=4")
-    halves = small_game("model.algorithm=dqn", "experiment.epochs=2")
+    whole = small_game("model.algorithm=dqn", "model.epsilon_decay=0.1", "experiment.epochs=4")
+    halves = small_game("model.algorithm=dqn", "model.epsilon_decay=0.1", "experiment.epochs=2")
     one = whole.run_experiment(animate=False, logging=False).epochs
     two = [record for _ in range(2) for record in halves.run_experiment(animate=False, logging=False).epochs]
     assert [record["reward"] for record in one] == [record["reward"] for record in two]

@@ -40,7 +40,7 @@ class ModelConfig(Section):
     """Rows of experience kept per agent."""
     batch_size: int = Field(64, ge=1)
     """Rows per gradient step."""
-    gradient_steps: int = Field(1, ge=1)
+    gradient_steps: int = Field(8, ge=1)
     """Gradient steps in one update. (PPO: passes over the new rows.)"""
     gradient_norm: float = Field(1.0, gt=0)
     """Longer gradients are shortened to this norm."""

@@ -6,7 +6,7 @@ from abreast.models.value_model import ValueConfig
 
 
 class IQNConfig(ValueConfig):
-    """Settings of IQN; the defaults are the reference learner."""
+    """Settings of IQN. The reference learner takes 3-step returns and one gradient step an update."""
 
     algorithm: str = "iqn"
     """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
