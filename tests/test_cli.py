@@ -2,24 +2,28 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
 import sys
 import time
 from importlib.metadata import EntryPoint
+from itertools import count
 from pathlib import Path
 
 import pytest
 import torch
 import yaml
 
+import abreast
+import own_game
 from abreast import plugins
 from abreast.cli import rollouts as cli_rollouts
 from abreast.cli import run
-from abreast.cli.games import _compared, _trained
+from abreast.cli.games import _at_random, _compared, _trained
 from abreast.games import find_game, list_games
-from abreast.models import ALGORITHMS
+from abreast.models import ALGORITHMS, RandomModel
 from abreast.rollouts import find_kind
 from abreast.rollouts.registry import KINDS
 from abreast.settings import explain
@@ -154,6 +158,33 @@ MISTAKES = [
     ("check of an unknown name", ["check", "abreast.rollouts.envs.bandit:BanditEvn"], "did you mean 'BanditEnv'?"),
     ("check of what is no environment", ["check", "os:sep"], "os:sep is '/': expected an environment class"),
     ("check of an unknown type", ["check", "bandt"], "there is no tag or environment type 'bandt': did you mean 'bandit'?"),
+    ("play of a damaged run", ["play", "run"], "run/config.yaml does not say of which game it is: give it, as in"
+      " `abreast play GAME --run run`."),
+    ("two run folders", ["play", "run", "--run", "run"], "run and --run run are both run folders"),
+    ("folder that is no run", ["play", "runs/nowhere"], "runs/nowhere is not a run folder: it has no config.yaml"),
+    ("rate by its usual name", ["train", "treasurehunt", "model.lr=0.1"],
+     "unknown key model.lr: did you mean 'model.learning_rate'?"),
+    ("rate without a section", ["train", "treasurehunt", "lr=0.1"],
+     "the override 'lr=0.1' is not of the form section.key=value: did you mean 'model.learning_rate=0.1'?"),
+    ("discount without a section", ["train", "treasurehunt", "gamma=0.9"], "did you mean 'model.gamma=0.9'?"),
+    ("setting of the world without a section", ["settings", "treasurehunt", "gem_value=3"],
+     "did you mean 'world.gem_value=3'?"),
+    ("misspelt without a section", ["train", "treasurehunt", "epoch=3"], "did you mean 'experiment.epochs=3'?"),
+    ("a section for a key", ["train", "treasurehunt", "model=3"],
+     "the override 'model=3' is not of the form section.key=value."),
+    ("usual name in a file", ["train", "treasurehunt", "--config", "usual.yaml"],
+     "unknown key experiment.episodes: did you mean 'experiment.epochs'?"),
+    ("setting of a rollout without a section", ["rollout", "Bandit", "max_workers=3"],
+     "did you mean 'es_manager.max_workers=3'?"),
+    ("zero epochs by option", ["train", "treasurehunt", "--epochs", "0"], "experiment.epochs is 0"),
+    ("negative seed by option", ["train", "treasurehunt", "--seed", "-1"], "experiment.seed is -1"),
+    ("no such game file", ["train", "nowhere.py"], "there is no file nowhere.py."),
+    ("no such game in a module", ["settings", "own_game:Gardn"], "own_game has no 'Gardn': did you mean 'Garden'?"),
+    ("module that is no game", ["play", "own_game:Bush"],
+     "the game 'own_game:Bush' is <class 'own_game.Bush'>: expected a subclass of Environment"),
+    ("text for a size of a plain world", ["train", "own_game:Garden", "world.height=tall"], "world.height is 'tall'"),
+    ("help of the command", ["train", "treasurehunt", "--epochs", "many"], "`abreast train --help` shows what there is."),
+    ("help of all commands", ["trian"], "`abreast --help` shows what there is."),
     ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
 ]  # fmt: skip
 
@@ -163,6 +194,7 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(a
     Path("broken.yaml").write_text("experiment: {epochs: 3")
     Path("list.yaml").write_text("[1, 2]")
     Path("number.yaml").write_text("experiment: 3")
+    Path("usual.yaml").write_text("experiment: {episodes: 3}")
     Path("tag.yaml").write_text("custom_envs: {Mine: {env_type: sokobann}}")
     Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")
     Path("run/checkpoints").mkdir(parents=True)
@@ -204,7 +236,7 @@ def test_an_empty_heading_in_a_file_changes_nothing():
 def test_folder_names_are_taken_as_they_are(capsys):
     assert run(["train", "treasurehunt", *SMALL, "--output", "run [red] [/x]"]) == 0
     printed = capsys.readouterr().out
-    assert "The run folder is run [red] [/x]\n" in printed and "--run 'run [red] [/x]'" in printed
+    assert "The run folder is run [red] [/x]\n" in printed and "abreast play 'run [red] [/x]'\n" in printed
 
 
 @pytest.mark.parametrize(
@@ -255,6 +287,178 @@ def test_play_shows_a_random_and_a_trained_game(game, capsys):
     assert run(["play", game, "--run", "run"]) == 0
     printed = capsys.readouterr().out
     assert "turn 5" in printed and "#" in printed
+    assert run(["play", "run"]) == 0
+    assert capsys.readouterr().out == printed
+
+
+def test_play_tells_the_score_of_every_episode_and_shows_the_last_without_colours(capsys):
+    assert run(["play", "own_game:Garden", "--epochs", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed and printed.count("turn 6") == 1 and "B  Bush" in printed
+    for number, line in enumerate(printed.splitlines()[:2], start=1):
+        scores = re.fullmatch(rf"episode {number}: (\S+) in 6 turns  \(agent 0 (\S+)  agent 1 (\S+)\)", line)
+        total, one, two = map(float, scores.groups())
+        assert total == one + two
+
+
+def test_a_name_that_a_game_and_a_run_folder_share_is_that_of_the_game(capsys):
+    run(["train", "own_game:Garden", "--output", "tag"])
+    capsys.readouterr()
+    assert run(["play", "tag", "experiment.max_turns=3"]) == 0 and "Runner" in capsys.readouterr().out
+    assert run(["play", "./tag"]) == 0 and "Gatherer" in capsys.readouterr().out
+
+
+# ---- games without a package
+
+
+@pytest.fixture
+def garden():
+    """A game in a file of the current folder; its module has a name of its own in every test."""
+    name = f"garden_{next(numbers)}"
+    Path(f"{name}.py").write_text(Path(own_game.__file__).read_text())
+    yield f"{name}.py"
+    sys.modules.pop(name, None)
+
+
+numbers = count()
+
+
+@pytest.mark.parametrize("parallel", [[], ["--parallel", "multiprocessing.num_actors=2"]], ids=["here", "in processes"])
+@pytest.mark.xdist_group("system")
+def test_a_game_in_a_file_is_trained_and_played(garden, parallel, capsys):
+    assert run(["train", garden, *parallel, "--seed", "7", "--epochs", "4", "--output", "out/run"]) == 0
+    assert "random agents get" in capsys.readouterr().out
+    kept = yaml.safe_load(Path("out/run/config.yaml").read_text())
+    assert (kept["game"], kept["experiment"]["seed"], kept["experiment"]["epochs"]) == (garden, 7, 4)
+    lines = [json.loads(line) for line in Path("out/run/metrics.jsonl").read_text().splitlines()]
+    assert [line["metrics"]["turns"] for line in lines] == [6.0] * 4
+    assert run(["play", "out/run"]) == 0 and "0 Gatherer" in capsys.readouterr().out
+    assert run(["settings", garden]) == 0 and "world.bushes" in capsys.readouterr().out
+
+
+def test_a_run_of_a_script_is_played_again():
+    script = Path(own_game.__file__).read_text() + SCRIPT
+    Path("berries.py").write_text(script)
+    done = subprocess.run([sys.executable, "berries.py"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["game"] == "berries.py:Garden"
+    module = [sys.executable, "-m", "abreast", "play", str(Path("run").resolve())]
+    done = subprocess.run(module, capture_output=True, text=True, check=False, cwd="/")
+    assert done.returncode == 0 and "0 Gatherer" in done.stdout, done.stderr
+
+
+SCRIPT = """
+if __name__ == "__main__":
+    from abreast import Gridworld, EmptyEntity
+
+    Garden(Gridworld(5, 5, 1, EmptyEntity()), Garden.defaults).run_experiment(animate=False, output_dir="run")
+"""
+
+
+def test_the_version(capsys):
+    assert run(["--version"]) == 0
+    assert capsys.readouterr().out == f"abreast {abreast.__version__}\n"
+
+
+def test_public_names_are_listed():
+    assert set(abreast.__all__) <= set(dir(abreast))
+
+
+# ---- failures: what was typed is right, so the exit code is 1
+
+
+VILLAIN = """
+from own_game import Garden
+from villains import RaisesInTraining
+
+
+class Villainous(Garden):
+    harmed = (1,)
+
+    def setup_agents(self):
+        super().setup_agents()
+        for number in self.harmed:
+            agent = self.agents[number]
+            agent.model = RaisesInTraining(agent.observation_spec, 4, self.config.model, self.agent_seed(number))
+
+
+class Hopeless(Villainous):
+    harmed = (0, 1)
+
+
+class Faulty(Garden):
+    def populate_environment(self):
+        super().populate_environment()
+        assert not getattr(self, "ready", False), "no second time"
+        self.ready = True
+"""
+
+
+@pytest.fixture
+def villain():
+    name = f"villain_{next(numbers)}"
+    Path(f"{name}.py").write_text(VILLAIN)
+    yield f"{name}.py"
+    sys.modules.pop(name, None)
+
+
+PARALLEL = ["--parallel", "--epochs", "8", "multiprocessing.max_restarts=0", "multiprocessing.num_workers=2"]
+
+
+@pytest.mark.xdist_group("system")
+def test_a_learner_that_is_given_up_is_named_at_once_and_at_the_end(villain, capsys):
+    assert run(["train", f"{villain}:Villainous", *PARALLEL, "--output", "run"]) == 1
+    printed = capsys.readouterr()
+    assert "The run folder is run" in printed.out and "random agents get" in printed.out
+    lines = printed.err.splitlines()
+    assert lines[-1].startswith(
+        "abreast: agent 1 was given up, the others finished (run/log.txt has the stack): learner of"
+    )
+    assert any(line.startswith("error: agent 1 is not trained any more") for line in lines[:-1])
+    assert "a villain divides by zero" in lines[-1] and "Traceback" not in printed.err
+    assert "in train_step" in Path("run/log.txt").read_text()
+
+
+@pytest.mark.xdist_group("system")
+def test_when_every_learner_is_given_up_the_stack_is_shown(villain, capsys):
+    assert run(["train", f"{villain}:Hopeless", *PARALLEL, "--output", "run"]) == 1
+    printed = capsys.readouterr().err
+    assert "in train_step" in printed
+    assert printed.splitlines()[-1].startswith("abreast: every learner has been given up; the first: learner of agent ")
+
+
+def test_an_error_of_the_game_is_shown_with_what_became_of_the_run(villain, capsys):
+    with pytest.raises(AssertionError, match="no second time"):
+        run(["train", f"{villain}:Faulty", "--output", "run"])
+    assert capsys.readouterr().err == "abreast: Stopped after 0 epochs; nothing is left of it.\n"
+    assert not Path("run").exists()
+
+
+# ---- random agents
+
+
+def test_random_agents_are_random_whatever_models_the_game_makes():
+    game = find_game("odd_games:Stubborn")
+    env = _at_random(game, game.configure(None, ["multiprocessing.num_envs=3", "multiprocessing.num_actors=2"]))
+    assert [type(agent.model) for agent in env.agents] == [RandomModel, RandomModel]
+    assert env.config.multiprocessing.lanes == 1
+    env.run_experiment(animate=False, logging=False)
+    one, two = (agent.model.memory.trajectory(0, 0).actions.tolist() for agent in env.agents)
+    assert one != two and len({*one, *two}) > 1
+
+
+def test_a_run_whose_models_cannot_be_loaded_is_told_so(capsys):
+    assert run(["train", "odd_games:Stubborn", "--output", "run"]) == 0
+    capsys.readouterr()
+    assert run(["play", "run"]) == 2
+    assert capsys.readouterr().err == "abreast: the model of agent 0 cannot be loaded: AlwaysLeft has no method load.\n"
+
+
+def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):
+    assert run(["train", "odd_games:Jealous", "--output", "run"]) == 0
+    printed = capsys.readouterr().out
+    told = "there is no comparison, because random agents cannot play this game: ConfigError: I like no other models."
+    assert told in printed and "The run folder is run" in printed
 
 
 def test_settings_are_listed_with_their_meaning(capsys):
@@ -288,9 +492,10 @@ def test_a_signal_ends_the_run_and_keeps_what_was_learned(number, code):
         assert child.poll() is None, child.communicate()
         time.sleep(0.05)
     child.send_signal(number)
-    _, err = child.communicate(timeout=60)
+    said, err = child.communicate(timeout=60)
     assert child.returncode == code, err
     assert "Traceback" not in err
+    assert number == signal.SIGTERM or re.fullmatch(r"Stopped after \d+ epochs; what was .* is in run\.\n", said), said
     assert len(list(Path("run/checkpoints").iterdir())) == 2
     assert all(json.loads(line) for line in metrics.read_text().splitlines())
 

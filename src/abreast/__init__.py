@@ -61,3 +61,7 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'abreast' has no attribute {name!r}")
     part = next((part for part, names in _PARTS.items() if name in names), "abreast.worlds")
     return getattr(import_module(part), name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

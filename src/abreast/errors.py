@@ -30,6 +30,22 @@ class StateError(AbreastError):
     """A state does not fit the part it is given to."""
 
 
+class AttributeStateError(StateError):
+    """An attribute of a user's class cannot be sent to another process."""
+
+    def __init__(self, name: str, value: object, reason: str) -> None:
+        super().__init__(f"its attribute {name} ({type(value).__name__}) cannot be sent to another process: {reason}")
+        self.name = name
+
+
+class RewardError(AbreastError):
+    """A reward is not a finite number."""
+
+
+class ModelError(AbreastError):
+    """A model does not keep the contract of `BaseModel`."""
+
+
 class ModelFileError(AbreastError):
     """A model file is missing, damaged, or belongs to another kind of model."""
 

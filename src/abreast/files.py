@@ -3,16 +3,20 @@
 import logging
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from itertools import count
 from pathlib import Path
+from typing import NamedTuple
 
 from abreast.errors import RunFolderError
 
 LEFT_BEHIND = ("config.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
+WRITTEN = (*LEFT_BEHIND, "log.txt")
+"""All that a run of games writes."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -28,7 +32,30 @@ def write_whole(path: Path, data: bytes) -> None:
         beside.unlink(missing_ok=True)
 
 
-def make_run_folder(name: str, wanted: Path | str | None) -> Path:
+class RunFolder(NamedTuple):
+    """The folder of a run that begins."""
+
+    path: Path
+    made: tuple[Path, ...]
+    """Folders that were made for it, the innermost first."""
+    before: frozenset[str]
+    """Names of what was in it already."""
+
+    def take_back(self) -> None:
+        """Remove what a run that came to nothing wrote, and the folders made for it if nothing else is in them."""
+        for name in WRITTEN:
+            path = self.path / name
+            if name not in self.before and path.is_dir():
+                shutil.rmtree(path)
+            elif name not in self.before:
+                path.unlink(missing_ok=True)
+        for folder in self.made:
+            if any(folder.iterdir()):
+                return
+            folder.rmdir()
+
+
+def make_run_folder(name: str, wanted: Path | str | None) -> RunFolder:
     """The folder wanted for a run, or a new one in runs/ that bears the run's name and the time.
 
     It is made now, so that one that cannot be written is refused before anything has run.
@@ -43,13 +70,21 @@ def make_run_folder(name: str, wanted: Path | str | None) -> Path:
                 raise RunFolderError(
                     f"{folder} already holds a run or its files, which would be lost: give another folder."
                 )
+        made = tuple(path for path in (folder, *folder.parents) if not path.exists())
         folder.mkdir(parents=True, exist_ok=True)
+        before = frozenset(path.name for path in folder.iterdir())
         probe = folder / ".writable"
         probe.touch()
         probe.unlink()
     except OSError as error:
         raise RunFolderError(f"cannot write the run folder {wanted or 'runs'}: {error.strerror or error}.") from None
-    return folder
+    return RunFolder(folder, made, before)
+
+
+def seen_from_here(path: Path | str) -> str:
+    """A path relative to the current folder, if it is inside: what names it can then be moved together with it."""
+    whole, here = Path(path).resolve(), Path.cwd()
+    return str(whole.relative_to(here) if whole.is_relative_to(here) else path)
 
 
 @contextmanager

@@ -75,10 +75,15 @@ def is_target(text: str) -> bool:
     return ":" in text or text.endswith(".py")
 
 
+def split_target(text: str) -> tuple[str, str, str]:
+    """The module or file of a target, the colon if there is one, and the name."""
+    return text.rpartition(":") if ":" in text else (text, "", "")
+
+
 def import_target(text: str, noun: str, error: type[AbreastError]) -> Any:
     """What `module:Name` or `file.py:Name` points to; the module itself where no name is given."""
-    place, _, attribute = text.rpartition(":") if ":" in text else (text, "", "")
-    if not place or (":" in text and not attribute):
+    place, colon, attribute = split_target(text)
+    if not place or (colon and not attribute):
         raise error(f"{text!r} names no {noun}: expected MODULE:NAME or FILE.py:NAME, say my_module:Mine.")
     module = _import_file(Path(place), error) if place.endswith(".py") else _import_module(place, error)
     if not attribute:

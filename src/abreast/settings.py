@@ -6,9 +6,11 @@ Each section of a configuration is a subclass of `Section`; every field is docum
 import copy
 import re
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Literal, Self, Union, get_args, get_origin
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 import pydantic
 import yaml
@@ -25,6 +27,8 @@ class Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+    USUAL_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """What others call some settings, and their keys here: for the error, they are not accepted."""
 
     @classmethod
     def parse(cls, values: object, where: str = "") -> Self:
@@ -74,14 +78,21 @@ def read_yaml(path: Path) -> dict[str, Any]:
     return values
 
 
-def apply_overrides(values: Mapping[str, Any], overrides: Iterable[str]) -> dict[str, Any]:
-    """`values` with each `section.key=value` put in its place; the values are read as YAML."""
+def apply_overrides(
+    values: Mapping[str, Any], overrides: Iterable[str], schema: Callable[[], type[Section]] = lambda: Section
+) -> dict[str, Any]:
+    """`values` with each `section.key=value` put in its place; the values are read as YAML.
+
+    `schema` is asked which settings there are when an override lacks its section.
+    """
     result: dict[str, Any] = copy.deepcopy(dict(values))
     for override in overrides:
         path, equals, text = override.partition("=")
         keys = path.strip().split(".")
         if not equals or len(keys) < 2 or not all(keys):
-            raise ConfigError(f"the override {override!r} is not of the form section.key=value.")
+            meant = _meant_or_near(schema(), path.strip()) if equals else None
+            hint = f": did you mean {f'{meant}={text}'!r}?" if meant else "."
+            raise ConfigError(f"the override {override!r} is not of the form section.key=value{hint}")
         try:
             value = _from_yaml(text)
         except ValueError:
@@ -129,6 +140,8 @@ def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]
             yield from explain(part, f"{prefix}{key}.")
         if not parts:
             yield prefix + name, value, " ".join([*(field.description or "").split(), *_choices(field.annotation)])
+    for name, value in (section.model_extra or {}).items():
+        yield prefix + name, value, "A setting that its section does not declare."
 
 
 def _choices(annotation: Any) -> list[str]:
@@ -192,12 +205,25 @@ def _is_union(kind: Any) -> bool:
 
 def _nearest_key(cls: type[Section], path: str, where: str) -> str:
     section, _, key = path.rpartition(".")
+    if meant := _meant(cls, key, section):
+        return f"did you mean {meant!r}?"
     known = [_under(_joined(where, name), section) for name in _dotted_fields(cls)]
     beside = [name for name in known if name.rpartition(".")[0] == section]
-    elsewhere = [name for name in known if name.rpartition(".")[2] == key]
-    if elsewhere:
-        return f"did you mean {elsewhere[0]!r}?"
     return nearest(path, beside or known)
+
+
+def _meant_or_near(cls: type[Section], key: str) -> str | None:
+    """The setting that a key without a section may stand for."""
+    by_key = {name.rpartition(".")[2]: name for name in _dotted_fields(cls) if "." in name}
+    near = [] if key in cls.model_fields else get_close_matches(key, by_key, n=1, cutoff=0.8)
+    return _meant(cls, key) or next((by_key[name] for name in near), None)
+
+
+def _meant(cls: type[Section], key: str, section: str = "") -> str | None:
+    """The setting that has this key in another section, or that others call so."""
+    known = [_under(name, section) for name in _dotted_fields(cls) if "." in name]
+    usual = cls.USUAL_NAMES.get(key)
+    return next((name for name in known if name.rpartition(".")[2] == key or name == usual), None)
 
 
 def _under(name: str, section: str) -> str:

@@ -118,7 +118,7 @@ def test_ppo_rows_and_passes():
     live(model, turns=20)
     rewards = model.memory.trajectory(0, 0).rewards[:-1]
     rows = model._new_rows()
-    model._learned[:] = 0
+    model.rows_learned_from[:] = 0
     assert len(rows.actions) == 19  # the cut row is left out
     assert abs(rows.advantages.mean()) < 1e-5 and rows.advantages.std() == pytest.approx(1, abs=1e-4)
     assert np.allclose(rows.returns, rewards, atol=1e-5)  # gamma 0: return is the reward
@@ -211,7 +211,7 @@ def test_old_frames_are_not_scaled_again():
     kind = algorithm("dqn")
     model = kind(Pixels(1), 2, kind.Config(n_frames=3), np.random.SeedSequence(0))
     for _ in range(3):
-        rows = model.frames.push([np.array([255], dtype=np.uint8)], [0])
+        rows = model.frame_stack.push([np.array([255], dtype=np.uint8)], [0])
     assert rows.tolist() == [[1.0, 1.0, 1.0]]
 
 

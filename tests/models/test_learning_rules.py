@@ -98,7 +98,7 @@ def trajectory(rewards, dones, valid):
     count = len(rewards)
     return Trajectory(
         np.zeros((count, 1)), np.zeros(count, dtype=np.int64), np.array(rewards, dtype=np.float32),
-        np.array(dones), np.array(valid), {},
+        np.array(dones), np.array(valid), ~np.array(valid), {},
     )  # fmt: skip
 
 

@@ -86,7 +86,7 @@ def test_a_saved_model_comes_back_whole_and_learns_on_identically(name, tmp_path
         each.choosing_rng = np.random.default_rng(4)
         each.learning_generator.manual_seed(5)
         if name == "ppo":
-            each._learned[:] = 0
+            each.rows_learned_from[:] = 0
         if name == "iqn":
             each.choosing_generator.manual_seed(6)
         live(each, epochs=2)
@@ -227,9 +227,9 @@ def test_frames_are_stacked_oldest_first_and_cleared_between_epochs():
     model.start_epoch_action(epoch=0)
     for number in (1, 2):
         model.take_action(np.full(2, number, dtype=np.uint8))
-    assert model.frames._window_LTD.tolist() == [[[0, 0], [1, 1], [2, 2]]]
+    assert model.frame_stack._window_LTD.tolist() == [[[0, 0], [1, 1], [2, 2]]]
     model.start_epoch_action(epoch=1)
-    assert model.frames._window_LTD.max() == 0
+    assert model.frame_stack._window_LTD.max() == 0
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -251,7 +251,7 @@ def test_pixels_are_scaled():
     kind = algorithm("dqn")
     model = kind(Pixels(2), 2, kind.Config(algorithm="dqn", n_frames=1), np.random.SeedSequence(0))
     model.start_epoch_action(epoch=0)
-    assert model.frames.push([np.array([255, 0], dtype=np.uint8)], [0]).tolist() == [[1.0, 0.0]]
+    assert model.frame_stack.push([np.array([255, 0], dtype=np.uint8)], [0]).tolist() == [[1.0, 0.0]]
     assert model.as_input(np.array([[[255, 0]]], dtype=np.uint8)).tolist() == [[1.0, 0.0]]
 
 
@@ -282,7 +282,7 @@ def test_an_episode_that_ends_for_one_agent_alone_begins_a_new_stack():
     for number, done in enumerate([False, True, False]):
         state = np.array([number + 1], dtype=np.uint8)
         model.take_action(state)
-        seen.append(model.frames._window_LTD.copy().reshape(-1).tolist())
+        seen.append(model.frame_stack._window_LTD.copy().reshape(-1).tolist())
         model.remember(state, 0, 0.0, done)
     assert seen == [[0, 0, 1], [0, 1, 2], [0, 0, 3]]
     assert model.memory.trajectory(0, 0).states.reshape(3, 3).tolist() == seen

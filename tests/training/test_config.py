@@ -6,10 +6,12 @@ import pytest
 import yaml
 
 from abreast.errors import ConfigError
+from abreast.games import Game
 from abreast.models import DQN, ModelConfig
 from abreast.settings import apply_overrides, explain
 from abreast.training import parse_config
-from abreast.training.config import MPConfig
+from abreast.training.config import USUAL_NAMES, MPConfig
+from own_game import Garden
 
 MIXED = {0: {"algorithm": "ppo"}, 1: {"algorithm": "dqn", "hidden_size": 64}}
 
@@ -187,3 +189,26 @@ def test_epsilon_reaches_its_floor_after_half_of_the_epochs_unless_told_otherwis
 def test_epsilon_without_a_floor_above_zero_and_below_it(settings, reached):
     model: ModelConfig = parse_config({"experiment": {"epochs": 20}, "model": settings}).model
     assert model.epsilon * (1 - model.epsilon_decay) ** 10 == pytest.approx(reached)
+
+
+def test_usual_names_lead_to_settings_that_exist_and_are_none_themselves():
+    config = Game(Garden).configure()
+    keys = {key for key, _, _ in explain(config)}
+    assert set(USUAL_NAMES) <= keys
+    names = [name for names in USUAL_NAMES.values() for name in names.split()]
+    assert len(names) == len(set(names)) and not set(names) & {key.rpartition(".")[2] for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"model": {"lr": 0.1}}, "unknown key model.lr: did you mean 'model.learning_rate'?"),
+        ({"lr": 0.1}, "unknown key lr: did you mean 'model.learning_rate'?"),
+        ({"experiment": {"n_envs": 3}}, "unknown key experiment.n_envs: did you mean 'multiprocessing.num_envs'?"),
+        ({"world": {}, "gamma": 0.9}, "unknown key gamma: did you mean 'model.gamma'?"),
+    ],
+)
+def test_a_setting_by_its_usual_name_is_named(given, says):
+    with pytest.raises(ConfigError) as caught:
+        parse_config(given)
+    assert str(caught.value) == says

@@ -1,8 +1,11 @@
 """The loop: who waits for whom, and going on from where it was."""
 
+import json
+
 import pytest
 
-from abreast.state import join, part_of
+from abreast.games import Game
+from abreast.state import State, join, part_of
 from abreast.training.actors.base import actor_state, models_of, set_actor_state
 from abreast.training.learners.base import RoundResult
 from abreast.training.learners.inline import InlineLearners
@@ -10,6 +13,7 @@ from abreast.training.loop import LAGS, Loop
 from abreast.training.run.record import RunRecord
 from abreast.worlds.playable import Played
 from fakes import small_game, timeless
+from own_game import Garden
 
 
 class Script:
@@ -69,6 +73,20 @@ def test_lanes_play_several_epochs_a_pass_and_owe_as_many_updates():
     assert "order 1: 1" in lines("lockstep", "multiprocessing.num_envs=2", "experiment.train_interval=3")
 
 
+def test_the_state_of_a_loop_holds_the_figures_of_unfinished_passes():
+    def fresh(record):
+        env = Game(Garden).build(Game(Garden).configure())
+        learners = InlineLearners(models_of(env.game), slack=20)
+        return Loop(env, env.inline_actors(), learners, LAGS["pipelined"], record)
+
+    with RunRecord(Game(Garden).build(Game(Garden).configure()), animate=False, logging=False) as record:
+        loop, other = fresh(record), fresh(record)
+        loop.play_pass(1)
+        state = loop.state()
+        other.set_state(State(json.loads(json.dumps(state.facts))))
+        assert other.unfinished == loop.unfinished and set(other.unfinished[0].played[0].metrics) == {"eaten", "turns"}
+
+
 def state_of(env, loop):
     models = {f"learner{number}": model.learning_state() for number, model in enumerate(models_of(env.game))}
     memories = {f"replay{number}": model.memory.state() for number, model in enumerate(models_of(env.game))}
@@ -91,7 +109,7 @@ def test_the_state_of_everything_put_into_fresh_parts_goes_on_bit_for_bit(algori
 
     def fresh(record):
         env = small_game(*settings)
-        learners = InlineLearners(models_of(env.game), slack=20)
+        learners = InlineLearners(models_of(env.game), 0, slack=20)
         return env, Loop(env, env.inline_actors(), learners, LAGS[schedule], record)
 
     with RunRecord(small_game(*settings), animate=False, logging=False) as whole:

@@ -55,7 +55,7 @@ def test_a_state_that_grows_fits_while_there_is_room_and_is_refused_after_that()
     place.publish(0, State({}, {}, {"model": Opaque("pickle", b"y" * 900_000)}))
     assert place.read_whole()[1].opaque["model"].data == b"y" * 900_000
     with pytest.raises(WorkerError, match="has outgrown its shared memory"):
-        place.publish(1, State({}, {}, {"model": Opaque("pickle", b"z" * 2_000_000)}))
+        place.publish(1, State({}, {}, {"model": Opaque("pickle", b"z" * 100_000_000)}))
     assert place.version == 0
 
 

@@ -1,6 +1,7 @@
 """The command `abreast`: what all commands share.
 
-Mistakes in what was typed end with one sentence and exit code 2; Ctrl-C keeps what is there and exits with 130.
+Mistakes in what was typed end with one sentence and exit code 2, workers that failed with exit code 1; Ctrl-C keeps what is
+there and exits with 130.
 """
 
 import os
@@ -17,10 +18,10 @@ import yaml
 from rich.console import Console
 from rich.table import Column, Table
 
-from abreast.errors import AbreastError
+from abreast import __version__
+from abreast.errors import AbreastError, WorkerError
 
 app = typer.Typer(
-    help="Independent agents, learning side by side.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,6 +42,32 @@ def held_back(*signals: signal.Signals) -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        out.print(f"abreast {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Independent agents, learning side by side."""
+
+
+def look_here() -> None:
+    """Let modules be imported from the current folder: a user's game or environment is often a file there."""
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+
+
+def complain(text: str) -> None:
+    """Print a sentence to stderr, on one line."""
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {' '.join(text.split())}")
+
+
 def settings_table(settings: Iterable[tuple[str, Any, str]]) -> Table:
     """Key, value and meaning of settings. Keys are there to be typed: they are never cut."""
     table = Table(Column("setting", overflow="fold"), Column("value", overflow="fold"), "meaning", box=None)
@@ -58,22 +85,45 @@ def main() -> None:
 def run(arguments: list[str]) -> int:
     """Run a command; returns its exit code."""
     try:
-        code = app(arguments, standalone_mode=False)
+        code = app(arguments, prog_name="abreast", standalone_mode=False)
         return code if isinstance(code, int) else 0
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1
     except typer.Abort:  # Ctrl-C in a command that has nothing to keep
         return 130
+    except WorkerError as error:  # what was typed is right: what ran in the worker is at fault
+        sys.stderr.write(_stack_in_worker(error))
+        _complain_of(error)
+        return 1
     except AbreastError as error:
-        return _complain(str(error))
+        _complain_of(error)
+        return 2
     except OSError as error:  # a full disk, a folder that may not be written to
         where = f" ({error.filename})" if error.filename else ""
         _close_if_full()
-        return _complain(f"{error.strerror or error}{where}: what was written until now is kept.")
+        complain(f"{error.strerror or error}{where}: what was written until now is kept.")
+        return 2
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
-            return _complain(f"{error.format_message()} `abreast --help` shows what there is.")
+            context = getattr(error, "ctx", None)
+            command = "abreast" if context is None else context.command_path
+            complain(f"{error.format_message()} `{command} --help` shows what there is.")
+            return 2
+        for note in getattr(error, "__notes__", ()):  # the error is one of the user's own code: its stack follows
+            complain(note)
         raise
+
+
+def _complain_of(error: AbreastError) -> None:
+    complain(" ".join([str(error), *getattr(error, "__notes__", ())]))
+
+
+def _stack_in_worker(error: BaseException) -> str:
+    """The stack of the worker that an error of ours comes from, if it had one."""
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    return "" if cause is error else f"{str(cause).strip()}\n"
 
 
 def _close_if_full() -> None:
@@ -82,11 +132,6 @@ def _close_if_full() -> None:
         sys.stdout.flush()
     except OSError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _complain(text: str) -> int:
-    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {' '.join(text.split())}")
-    return 2
 
 
 def _terminated(number: int, frame: FrameType | None) -> None:

@@ -5,6 +5,7 @@ Whatever needs torch is imported by the command that uses it: the other half, an
 
 import shlex
 import time
+from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,15 +14,21 @@ import typer
 from rich.live import Live
 from rich.table import Table
 
-from abreast.cli.app import ConfigFile, Output, app, out, settings_table
-from abreast.errors import GameError, RunFolderError, WorkerError
+from abreast.cli.app import ConfigFile, Output, app, complain, look_here, out, settings_table
+from abreast.errors import ConfigError, GameError, RunFolderError
+from abreast.plugins import is_target
 from abreast.settings import explain
 
 if TYPE_CHECKING:
     from abreast.games import Game
     from abreast.training import Config, Environment
 
-GameName = Annotated[str, typer.Argument(metavar="GAME", help="A game's name; `abreast games` lists them.")]
+GameName = Annotated[
+    str,
+    typer.Argument(
+        metavar="GAME", help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME or MODULE:NAME."
+    ),
+]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings, e.g. experiment.epochs=500 model.algorithm=ppo."),
@@ -36,6 +43,8 @@ def train(
     game: GameName,
     overrides: Overrides = None,
     agents: Annotated[int | None, typer.Option(help="How many agents (experiment.num_agents).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="How many episodes (experiment.epochs).")] = None,
+    seed: Annotated[int | None, typer.Option(help="Where all randomness comes from (experiment.seed).")] = None,
     config: ConfigFile = None,
     output: Output = None,
     parallel: Annotated[
@@ -44,57 +53,63 @@ def train(
     animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
-    from abreast.games import find_game
-
-    chosen = find_game(game)
-    shorthands = [] if agents is None else [f"experiment.num_agents={agents}"]
+    chosen = _find(game)
+    options = {"experiment.num_agents": agents, "experiment.epochs": epochs, "experiment.seed": seed}
+    shorthands = [f"{key}={value}" for key, value in options.items() if value is not None]
     shorthands += ["multiprocessing.enabled=true"] if parallel else []
     experiment = chosen.configure(config, [*(overrides or []), *shorthands])
     env = chosen.build(experiment)
     run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
         result = run(animate=animate, output_dir=output)
-    except KeyboardInterrupt:
-        out.print(f"Stopped after {env.epochs_played} epochs; what was learned until then is kept.")
+    except KeyboardInterrupt as interrupt:
+        out.print(*getattr(interrupt, "__notes__", ["Stopped."]))
         raise typer.Exit(130) from None
     out.print(f"The run folder is {result.folder}")
-    out.print(f"Watch the agents:  abreast play {game} --run {shlex.quote(str(result.folder))}")
+    out.print(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}")
     recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
     out.print(_compared(fmean(recent), _random_reward(chosen, experiment), len(recent)))
+    for agent, why in sorted(result.given_up.items()):
+        complain(f"agent {agent} was given up, the others finished ({result.folder}/log.txt has the stack): {why}")
     if result.given_up:
-        raise WorkerError(
-            f"the learners of agents {sorted(result.given_up)} were given up; the others finished."
-            f" {result.folder}/log.txt says why."
-        )
+        raise typer.Exit(1)
 
 
 @app.command()
 def play(
-    game: GameName,
+    game: Annotated[
+        str,
+        typer.Argument(
+            metavar="RUN|GAME", help="A run folder; or a game (as for `abreast train`), for agents that act at random."
+        ),
+    ],
     overrides: Overrides = None,
     run_folder: Annotated[
-        Path | None, typer.Option("--run", metavar="RUN", help="A run folder; without one, agents act at random.")
+        Path | None, typer.Option("--run", metavar="RUN", help="A run folder, where the game is given too.")
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Episodes to watch.")] = 1,
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
-    from abreast.games import find_game
-    from abreast.games.view import terminal_view
+    from abreast.games.view import TerminalView
     from abreast.training.collect import collect_pass
 
-    chosen, changes = find_game(game), overrides or []
-    env = _trained(chosen, run_folder, changes) if run_folder else _at_random(chosen, chosen.configure(None, changes))
-    with Live(console=out, auto_refresh=False, transient=False) as live:
+    chosen, run, changes = *_what_to_play(game, run_folder), overrides or []
+    env = _trained(chosen, run, changes) if run else _at_random(chosen, chosen.configure(None, changes))
+    view = TerminalView(env)
+    with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
         def show() -> None:
-            caption = f"turn {env.turn}   " + "   ".join(f"agent {i}: {a.score:g}" for i, a in enumerate(env.agents))
-            live.update(terminal_view(env.world, caption), refresh=out.is_terminal)
-            if out.is_terminal:
+            if live is not None:
+                live.update(view.draw(), refresh=True)
                 time.sleep(1 / turns_per_second)
 
         for epoch in range(epochs):
-            collect_pass(env.game, epoch, on_turn=show)
+            (played,) = collect_pass(env.game, epoch, on_turn=show)
+            each = "  ".join(f"agent {agent} {score:g}" for agent, score in enumerate(played.reward_per_agent))
+            out.print(f"episode {epoch + 1}: {sum(played.reward_per_agent):g} in {played.turns} turns  ({each})")
+    if live is None:
+        out.print(view.draw())
 
 
 @app.command()
@@ -114,48 +129,90 @@ def games() -> None:
 @app.command()
 def settings(game: GameName, overrides: Overrides = None, config: ConfigFile = None) -> None:
     """List every setting of a game: its key, its value, what it means."""
+    out.print(settings_table(explain(_find(game).configure(config, overrides or []))))
+
+
+# ---- inside
+
+
+def _find(game: str) -> "Game":
     from abreast.games import find_game
 
-    out.print(settings_table(explain(find_game(game).configure(config, overrides or []))))
+    if is_target(game):
+        look_here()
+    return find_game(game)
 
 
-def _at_random(game: "Game", config: "Config[Any, Any]", **experiment: Any) -> "Environment":
-    """The same experiment, some of its settings aside, with agents that act at random."""
-    from abreast.models import ModelConfig
-    from abreast.training import parse_config
+def _what_to_play(text: str, run: Path | None) -> "tuple[Game, Path | None]":
+    """A game, and the run its agents were trained in; a name that a game and a folder share is that of the game."""
+    from abreast.games import find_game_of_run, list_games
 
-    values = config.model_dump()
-    values["experiment"].update(experiment)
-    common = {key: value for key, value in values["model"].items() if key in ModelConfig.model_fields}
-    values["model"] = {**common, "algorithm": "random"}
-    return game.build(parse_config(values, game.environment.world_section))
-
-
-def _trained(game: "Game", run: Path, overrides: list[str]) -> "Environment":
-    try:
-        is_run = (run / "config.yaml").is_file()
-    except OSError:  # a name no file can have
-        is_run = False
-    if not is_run:
+    is_game = is_target(text) or text in list_games()
+    if run is not None and not is_game and _is_run(Path(text)):
+        raise ConfigError(f"{text} and --run {run} are both run folders: give one of them, or a game and --run.")
+    if run is None and not is_game and (_is_run(Path(text)) or len(Path(text).parts) > 1):
+        run = Path(text)
+    if run is None:
+        return _find(text), None
+    if not _is_run(run):
         raise RunFolderError(
             f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
         )
-    settings = game.configure(run / "config.yaml", overrides)
-    env = game.build(settings)
+    if Path(text) != run:
+        return _find(text), run
+    look_here()
+    return find_game_of_run(run), run
+
+
+def _is_run(folder: Path) -> bool:
+    try:
+        return (folder / "config.yaml").is_file()
+    except OSError:  # a name no file can have
+        return False
+
+
+def _trained(game: "Game", run: Path, overrides: list[str]) -> "Environment":
+    """The environment of a run, with agents that do what they learned and explore no more."""
+    env = game.build(game.configure(run / "config.yaml", overrides))
     for index, agent in enumerate(env.agents):
-        agent.model.load(run / "checkpoints" / f"agent_{index}.safetensors")
+        try:
+            agent.model.load(run / "checkpoints" / f"agent_{index}.safetensors")
+        except NotImplementedError:
+            kind = type(agent.model).__name__
+            raise RunFolderError(f"the model of agent {index} cannot be loaded: {kind} has no method load.") from None
         agent.model.epsilon = 0.0
     return env
 
 
-def _random_reward(game: "Game", config: "Config[Any, Any]") -> float:
-    """What random agents get in the same world, in the mean of a few epochs."""
-    env = _at_random(game, config, epochs=BASELINE_EPOCHS)
-    return fmean(record["reward"] for record in env.run_experiment(animate=False, logging=False).epochs)
+def _at_random(game: "Game", config: "Config[Any, Any]", **experiment: Any) -> "Environment":
+    """The same experiment in one lane, some of its settings aside, with agents that act at random, whatever they were."""
+    from abreast.models import RandomModel
+    from abreast.training import parse_config
+
+    values = config.model_dump()
+    values["experiment"].update(experiment)
+    values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu")
+    env = game.build(parse_config(values, type(config.world)))
+    for index, agent in enumerate(env.agents):
+        seed, actions = env.agent_seed(index), agent.action_spec.n_actions
+        agent.model = RandomModel(agent.observation_spec, actions, env.config.model, seed)
+    return env
 
 
-def _compared(reward: float, random: float, epochs: int) -> str:
-    text = f"Mean reward of the last {epochs} epoch(s): {reward:.1f}; random agents get {random:.1f}"
+def _random_reward(game: "Game", config: "Config[Any, Any]") -> float | str:
+    """What random agents get in the same world, in the mean of a few epochs; or why they cannot play."""
+    try:
+        env = _at_random(game, config, epochs=BASELINE_EPOCHS)
+        return fmean(record["reward"] for record in env.run_experiment(animate=False, logging=False).epochs)
+    except Exception as error:  # the run is finished and kept, whatever the game does with agents it was not made for
+        return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def _compared(reward: float, random: float | str, epochs: int) -> str:
+    text = f"Mean reward of the last {epochs} epoch(s): {reward:.1f}"
+    if isinstance(random, str):
+        return f"{text}; there is no comparison, because random agents cannot play this game: {random}."
+    text = f"{text}; random agents get {random:.1f}"
     if random > 0 and reward > 0:
         return f"{text}: the agents became {reward / random:.1f} times as good as random."
     return f"{text}: {abs(reward - random):.1f} {'more' if reward > random else 'less'} than random."

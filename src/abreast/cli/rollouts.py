@@ -2,7 +2,6 @@
 
 import shlex
 import signal
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from statistics import fmean
@@ -11,7 +10,7 @@ from typing import Annotated
 import typer
 from rich.table import Column, Table
 
-from abreast.cli.app import ConfigFile, Output, app, held_back, out, settings_table
+from abreast.cli.app import ConfigFile, Output, app, held_back, look_here, out, settings_table
 from abreast.errors import AbreastError, ConfigError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
@@ -69,12 +68,12 @@ def rollout(
     if episodes % group_size:
         raise ConfigError(f"--episodes {episodes} is not a multiple of --group-size {group_size}: make it one.")
     changes = [*(overrides or []), *([] if seed is None else [f"seed.train={seed}"])]
-    _look_here()
+    look_here()
     chosen = _configure(name, config, changes, episodes // group_size, group_size, max_actions)
     tag = find_tag(name, chosen.custom_envs)
     player = make_policy(policy, tag, chosen.seed.train)
     _try_to_make(tag)
-    manager, folder = EnvStateManager(chosen, verify=verify), make_run_folder(name, output)
+    manager, folder = EnvStateManager(chosen, verify=verify), make_run_folder(name, output).path
     again = ["abreast", "rollout", name, "--config", str(folder / "config.yaml"), "--policy", policy]
     again += ["--episodes", str(episodes), "--group-size", str(group_size)]
     display, ended, code = RolloutDisplay(episodes), list[Played](), 0
@@ -112,7 +111,7 @@ def envs(
     name: Annotated[str | None, typer.Argument(metavar="[TAG_OR_ENV]", help="List its settings.")] = None,
 ) -> None:
     """List the environment types, or the settings of one."""
-    _look_here()
+    look_here()
     if name is not None:
         tag = find_tag(name, {})
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
@@ -142,7 +141,7 @@ def check(
     ],
 ) -> None:
     """Check whether an environment keeps the contract of rollouts, and say how to repair what is wrong."""
-    _look_here()
+    look_here()
     wrong = 0
     for verdict in check_environment(target):
         wrong += verdict.outcome == "wrong"
@@ -157,12 +156,6 @@ def check(
 # ---- inside
 
 
-def _look_here() -> None:
-    """Let modules be imported from the current folder: a user's environment is often a file there."""
-    if str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
-
-
 def _configure(
     name: str, file: Path | None, overrides: Sequence[str], groups: int, group_size: int, max_actions: int | None
 ) -> RolloutConfig:
@@ -173,7 +166,8 @@ def _configure(
     others = [override for override in overrides if not override.startswith("env.")]
     if any(override.startswith("es_manager.train") for override in others):
         raise ConfigError("es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out.")
-    values = apply_overrides({**given, "custom_envs": {**given.get("custom_envs", {}), name: plain}}, others)
+    tags = {**given.get("custom_envs", {}), name: plain}
+    values = apply_overrides({**given, "custom_envs": tags}, others, lambda: RolloutConfig)
     tag = TagConfig.parse(values["custom_envs"][name]).model_dump()
     tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
     if max_actions is not None:

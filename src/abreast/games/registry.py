@@ -1,19 +1,25 @@
-"""Finding games: every package beside this file, and every entry point of the group `abreast.games`.
+"""Finding games: every package beside this file, every entry point of the group `abreast.games`, and a user's own files.
 
-A game package exposes `GAME`, a `Game`. An installed package adds its own with
+A game is a subclass of `Environment`. One that is found by name is wrapped in a `Game`, which its package calls `GAME`;
+an installed package adds its own with
 
     [project.entry-points."abreast.games"]
     mygame = "my_package.mygame:GAME"
+
+Without a package, `find_game` takes `my_module:MyGame`, `path/to/game.py` and `path/to/game.py:MyGame`.
 """
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+import shlex
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from abreast.errors import ConfigError, GameError, WorldError
-from abreast.plugins import Plugins
-from abreast.settings import apply_overrides, read_yaml
+from abreast.errors import ConfigError, GameError, WorldError, short
+from abreast.files import seen_from_here
+from abreast.plugins import Plugins, import_target, is_target, split_target
+from abreast.settings import Section, apply_overrides, read_yaml
 from abreast.training import Config, Environment, parse_config
 from abreast.worlds import Gridworld
 
@@ -24,24 +30,52 @@ GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
 class Game:
     """A game that can be trained and played by name."""
 
-    name: str
-    summary: str
-    """One sentence for `abreast games`."""
     environment: type[Environment]
-    world: Callable[[Any], Gridworld]
-    """Makes the world from a configuration."""
-    folder: Path
-    """Where its config.yaml lies."""
+    name: str = ""
+    """Made from the name of the class unless given."""
+    summary: str = ""
+    """One sentence for `abreast games`; the first line of the class's docstring unless given."""
+    folder: Path | None = None
+    """Where its config.yaml lies; none: its settings are `environment.defaults`."""
+    target: str | None = None
+    """What `find_game` found it by; runs write it down."""
+
+    def __post_init__(self) -> None:
+        if not _is_environment(self.environment):
+            raise GameError(
+                f"the environment of a Game is {short(self.environment)}: expected a subclass of Environment."
+            )
+        kind = self.environment
+        documented = (kind.__doc__ or "").strip().splitlines()
+        object.__setattr__(self, "name", self.name or kind.__name__.removesuffix("Env").lower())
+        object.__setattr__(self, "summary", self.summary or (documented or [kind.__name__])[0])
 
     def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]:
         """The game's own settings, then those of a file, then each `section.key=value`."""
-        values = merge(read_yaml(self.folder / "config.yaml"), read_yaml(file) if file else {})
-        return parse_config(apply_overrides(values, overrides), self.environment.world_section)
+        section = self.environment.world_section
+        values = merge(self._own_settings(), read_yaml(file) if file else {})
+
+        def schema() -> type[Section]:
+            return type(parse_config(values, section))
+
+        changed = apply_overrides(values, overrides, schema)
+        return parse_config({**changed, "game": self.target or changed.get("game")}, section)
+
+    def _own_settings(self) -> Mapping[str, Any]:
+        defaults = self.environment.defaults
+        if not isinstance(defaults, Mapping):
+            kind = self.environment.__name__
+            raise GameError(f"{kind}.defaults is {short(defaults)}: expected a mapping of sections with settings.")
+        return defaults if self.folder is None else merge(defaults, read_yaml(self.folder / "config.yaml"))
 
     def build(self, config: Config[Any, Any]) -> Environment:
         """A fresh environment."""
         try:
-            world = self.world(config)
+            world = self.environment.make_world(config)
+            if not isinstance(world, Gridworld):
+                raise GameError(
+                    f"{self.environment.__name__}.make_world returned {short(world)}: expected a Gridworld."
+                )
             agents, cells = config.experiment.num_agents, world.height * world.width
             if agents > cells:  # asked before their models are built, which takes time and memory
                 raise WorldError(
@@ -63,12 +97,64 @@ def list_games() -> list[str]:
     return GAMES.names()
 
 
-def find_game(name: str) -> Game:
-    """The game of that name."""
-    game = GAMES.find(name)
-    if not isinstance(game, Game):
-        raise GameError(f"the game {name!r} is {game!r}, expected an abreast.games.Game.")
-    return game
+def find_game(text: str) -> Game:
+    """The game of that name, or the one that `module:Name`, `file.py` or `file.py:Name` points to."""
+    if not is_target(text):
+        if text not in GAMES.names() and (file := Path(f"{text}.py")).is_file():
+            raise GameError(f"there is no game {text!r}, but a file {file}: for the game in it, give {file}.")
+        return _as_game(text, GAMES.find(text), name=text)
+    found = import_target(text, "game", GameError)
+    return _as_game(_seen_from_here(text), _game_in(text, found) if isinstance(found, ModuleType) else found)
+
+
+def _as_game(text: str, found: object, name: str = "") -> Game:
+    if isinstance(found, Game):
+        return replace(found, target=text)
+    if _is_environment(found):
+        return Game(found, name, target=text)  # type: ignore[arg-type]
+    raise GameError(
+        f"the game {text!r} is {short(found)}: expected a subclass of Environment or an abreast.games.Game."
+    )
+
+
+def _is_environment(thing: object) -> bool:
+    return isinstance(thing, type) and issubclass(thing, Environment)
+
+
+def _game_in(file: str, module: ModuleType) -> object:
+    """The game of a file: its `GAME`, or its only environment."""
+    if hasattr(module, "GAME"):
+        return module.GAME
+    own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+    found = {name: value for name, value in own.items() if _is_environment(value)}
+    if not found:
+        raise GameError(f"{file} has no game: expected a subclass of Environment, or a Game called GAME.")
+    if len(found) > 1:
+        raise GameError(
+            f"{file} has several games, {', '.join(found)}: say which, for example {file}:{next(iter(found))}."
+        )
+    return next(iter(found.values()))
+
+
+def find_game_of_run(run: Path) -> Game:
+    """The game that a run folder is of. Its file is looked for in the folders above the run, then in the current one."""
+    recorded = read_yaml(run / "config.yaml").get("game")
+    remedy = f"give it, as in `abreast play GAME --run {shlex.quote(str(run))}`."
+    if not isinstance(recorded, str):
+        raise GameError(f"{run / 'config.yaml'} does not say of which game it is: {remedy}")
+    place, colon, name = split_target(recorded)
+    folders = (*run.resolve().parents, Path.cwd()) if place.endswith(".py") else ()
+    found = next((path for folder in folders if (path := folder / place).is_file()), None)
+    try:
+        return find_game(recorded if found is None else f"{found}{colon}{name}")
+    except GameError as error:
+        told = str(error).rstrip(".?")
+        raise GameError(f"{run} is of the game {recorded!r}, which cannot be loaded ({told}): {remedy}") from error
+
+
+def _seen_from_here(target: str) -> str:
+    place, colon, name = split_target(target)
+    return f"{seen_from_here(place)}{colon}{name}" if place.endswith(".py") else target
 
 
 def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,9 +4,9 @@ Each algorithm has a folder with the same four files: `config`, `network`, `loss
 """
 
 import sys
-from pathlib import Path
 
 from abreast.errors import ConfigError, nearest, short
+from abreast.files import seen_from_here
 from abreast.models.base import BaseModel, ModelConfig, ObservationShape, RandomModel
 from abreast.models.dqn import DQN
 from abreast.models.iqn import IQN
@@ -37,8 +37,7 @@ def name_of(kind: type[BaseModel]) -> str:
     script = getattr(sys.modules["__main__"], "__file__", None)
     if kind.__module__ != "__main__" or script is None:
         return f"{kind.__module__}:{kind.__qualname__}"
-    path = Path(script).resolve()
-    return f"{path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path}:{kind.__qualname__}"
+    return f"{seen_from_here(script)}:{kind.__qualname__}"
 
 
 __all__ = [

@@ -1,20 +1,30 @@
 """The contract between an agent and the model that chooses and learns for it."""
 
-import copy
-import pickle
+import inspect
+import operator
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 import pydantic
+import torch
 from numpy.typing import DTypeLike, NDArray
 from pydantic import Field
+from torch import Tensor, nn
 
-from abreast.replay import Buffer
+from abreast.attributes import IMMUTABLE, pack, unpack
+from abreast.errors import ModelError, ModelFileError, short
+from abreast.models.frames import FrameStack
+from abreast.models.model_file import read_model_file, write_model_file
+from abreast.models.own import ModelAttributes, reseed
+from abreast.replay import Buffer, Trajectory
 from abreast.settings import Section
-from abreast.state import Opaque, State
+from abreast.state import State, copied, part_of
+from abreast.streams import seeded_globals
 
 
 class ModelConfig(Section):
@@ -103,17 +113,27 @@ class BaseModel:
         model.end_epoch_action(epoch=epoch)
         loss = model.train_step()
 
-    Choosing and learning draw from separate random streams, because in a parallel run they happen in separate processes
-    and the result must be the same. Several copies of the environment may be played side by side, each in a lane of its
-    own: `lane` says which one a state comes from. Subclasses make what they need in `setup`; those that override the epoch
-    actions call the inherited ones.
+    A subclass writes `setup`, `take_action` and `train_step`. What it can use:
+
+        memory             the replay: `memory.sample(batch_size)`, or `new_episodes()` for rows to learn from once
+        choosing_rng       draws choices, and nothing else
+        with_history       a state and those before it in its lane, as a row for a network; `as_input` does it for batches
+        observation, n_actions, config, device
+
+    Several copies of the environment may be played side by side, each in a lane of its own: `lane` says which one a state
+    comes from. Choosing and learning may happen in separate processes, with the same result: every attribute that a
+    subclass adds belongs to the side that changes it, and the other side is given a copy (`own_attributes`). One that
+    both sides change is refused, by name, when the run is parallel.
     """
 
     Config: ClassVar[type[ModelConfig]] = ModelConfig
     CHOOSES_WITH: ClassVar[tuple[str, ...]] = ()
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
-    OWNED_BY_ACTOR: ClassVar[frozenset[str]] = frozenset({"memory", "choosing_rng", "epsilon"})
-    """Attributes that learning does not change."""
+    KNOWN: ClassVar[frozenset[str]] = frozenset(
+        {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
+        | {"rows_learned_from", "frame_stack", "own_attributes"}
+    )
+    """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
 
     def __init__(
         self,
@@ -129,6 +149,8 @@ class BaseModel:
         self.choosing_rng = np.random.default_rng(choosing)
         self.epsilon = config.epsilon
         self.updates = 0
+        self.rows_learned_from = np.zeros(lanes, dtype=np.int64)
+        """Per lane, rows that `new_trajectories` has returned, counted from the first ever written."""
         self.memory = Buffer(
             config.buffer_capacity,
             observation.input_size,
@@ -139,7 +161,8 @@ class BaseModel:
             seed=remembering,
             **self.memory_options(),
         )
-        self.setup(learning, seed)
+        with seeded_globals(seed):  # a torch.nn.Linear draws its first weights from there
+            self.setup(learning, seed)
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         """Make what else the model needs. `learning` seeds what learning draws; `more` may be spawned for other streams."""
@@ -148,21 +171,62 @@ class BaseModel:
         """How this model's replay differs from the plain one: `n_step`, `extras`."""
         return {}
 
+    # ---- seeing
+
+    @property
+    def input_size(self) -> int:
+        """Numbers in a state and the frames before it."""
+        return self.config.n_frames * int(np.prod(self.observation.input_size))
+
+    @cached_property
+    def frame_stack(self) -> FrameStack:
+        """The last frames of each lane."""
+        return FrameStack(self.memory.lanes, self.config.n_frames, self.observation.input_size, self.observation.scale)
+
+    def with_history(self, state: NDArray[Any], lane: int = 0) -> Tensor:
+        """A new state with the frames before it in its lane, as a row for a network; call it once for each state."""
+        return self.frame_stack.push([state], [lane])[0].clone()
+
+    def as_input(self, states: NDArray[Any]) -> Tensor:
+        """States of a batch or a trajectory, with the frames before them, as rows for a network."""
+        inputs = torch.from_numpy(states).view(len(states), self.input_size).to(self.device).to(torch.float32)
+        return inputs if self.observation.scale == 1.0 else inputs * self.observation.scale
+
     # ---- choosing
 
     def choose_from(self, seed: np.random.SeedSequence) -> None:
-        """Draw choices from another random stream."""
+        """Draw choices from another random stream: this model plays for another actor.
+
+        Generators that a subclass has added are seeded too, else all actors would draw the same numbers.
+        """
         self.choosing_rng = np.random.default_rng(seed)
+        for generator, own in zip(
+            self.own_attributes.generators(), seed.spawn(len(self.own_attributes.generators())), strict=True
+        ):
+            reseed(generator, own)
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
-        """The number of the action chosen in a state (one frame; models that stack frames remember the last ones)."""
-        raise NotImplementedError
+        """The number of the action chosen in a state (one frame; `with_history` adds those before it)."""
+        raise NotImplementedError(f"{type(self).__name__}.take_action says which action it chooses.")
 
     def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
         """The actions chosen in the states of several lanes; models that can, choose them all at once."""
         if len(lanes) == 1 and not lanes[0]:  # a model for one lane need not know of lanes
-            return [self.take_action(states[0])]
-        return [self.take_action(state, lane) for state, lane in zip(states, lanes, strict=True)]
+            return [self._checked(self.take_action(states[0]))]
+        return [self._checked(self.take_action(state, lane)) for state, lane in zip(states, lanes, strict=True)]
+
+    def _checked(self, action: Any) -> int:
+        """An action as a number, if it is one of the agent's."""
+        try:
+            number = operator.index(action.item() if hasattr(action, "item") else action)
+        except (TypeError, ValueError, RuntimeError):
+            number = -1
+        if not 0 <= number < self.n_actions:
+            raise ModelError(
+                f"{type(self).__name__}.take_action returned {short(action)}: expected a whole number from 0 to"
+                f" {self.n_actions - 1}."
+            )
+        return number
 
     @property
     def stack_key(self) -> Hashable | None:
@@ -172,6 +236,8 @@ class BaseModel:
     def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
         """Put the step just lived into memory."""
         self.memory.add(state, action, reward, done, lane, **self.row_extras(lane))
+        if done:
+            self._forget_frames(lane)  # what comes next is another episode, for the replay's stacks too
 
     def row_extras(self, lane: int) -> dict[str, Any]:
         """What else this model keeps of the step just lived; the fields named by `memory_options`."""
@@ -188,10 +254,16 @@ class BaseModel:
     def end_episode(self, lane: int, done: bool = False) -> None:
         """The episode in a lane is over: for good (`done`), or cut."""
         self.memory.end_episode(lane, done)
+        self._forget_frames(lane)
 
     def _end_episodes(self) -> None:
         for lane in range(self.memory.lanes):
             self.memory.end_episode(lane)
+        self._forget_frames(None)
+
+    def _forget_frames(self, lane: int | None) -> None:
+        if "frame_stack" in vars(self):
+            self.frame_stack.clear(lane)
 
     def epsilon_decay(self, rate: float) -> None:
         """Explore less: epsilon loses the share `rate`, down to `epsilon_min`."""
@@ -201,7 +273,27 @@ class BaseModel:
 
     def train_step(self) -> float | None:
         """One update from memory; returns its loss, or None while there is not yet enough to learn from."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__}.train_step says how it learns.")
+
+    def new_trajectories(self) -> list[Trajectory]:
+        """Per lane, the rows that were not returned before, in order: for models that learn from a row once."""
+        found = []
+        for lane in range(self.memory.lanes):
+            start = max(int(self.rows_learned_from[lane]), self.memory.oldest_row(lane))
+            found.append(self.memory.trajectory(lane, start))
+            self.rows_learned_from[lane] = start + len(found[-1].actions)
+        return found
+
+    def new_episodes(self) -> list[Trajectory]:
+        """The episodes that have ended and were not returned before, each as one trajectory."""
+        found = []
+        for lane in range(self.memory.lanes):
+            start = max(int(self.rows_learned_from[lane]), self.memory.oldest_row(lane))
+            trajectory = self.memory.trajectory(lane, start)
+            ends: list[int] = (np.flatnonzero(trajectory.last) + 1).tolist()
+            found += [trajectory.part(begin, end) for begin, end in pairwise([0, *ends])]
+            self.rows_learned_from[lane] = start + max(ends, default=0)
+        return found
 
     @property
     def can_learn(self) -> bool:
@@ -215,48 +307,101 @@ class BaseModel:
 
     # ---- state
 
+    @cached_property
+    def own_attributes(self) -> "ModelAttributes":
+        """The attributes that a subclass of a user's has added."""
+        return ModelAttributes(self)
+
+    def places(self) -> dict[str, object]:
+        """What every model has of its own, for attributes that refer to it."""
+        found: dict[str, object] = {"model": self}
+        for name in self.KNOWN - {"own_attributes"}:
+            value = vars(self).get(name)
+            if not isinstance(value, IMMUTABLE):
+                found[name] = value
+            if isinstance(value, nn.Module):
+                parts = (*value.named_modules(), *value.named_parameters(), *value.named_buffers())
+                found |= {f"{name}.{type(part).__name__}.{path}": part for path, part in parts if path}
+        return found
+
     def learning_state(self) -> State:
-        """Everything that learning changes; choosing changes none of it. Models of yours are pickled, memory left out."""
-        kept = {name: value for name, value in self.__dict__.items() if name not in self.OWNED_BY_ACTOR}
-        return State({"sampling": self._sampling()}, opaque={"model": Opaque("pickle", pickle.dumps(kept))})
+        """Everything that learning changes; choosing changes none of it."""
+        facts = {"updates": self.updates, "rows_learned_from": self.rows_learned_from.tolist()}
+        return self.own_attributes.with_learned(State({**facts, "sampling": self._sampling()}))
 
     def set_learning_state(self, state: State) -> None:
         """Learn on from where `learning_state` was."""
         self.memory.rng.bit_generator.state = state.facts["sampling"]
-        self.adopt(state)
+        self.updates = int(state.facts["updates"])
+        self.rows_learned_from = np.array(state.facts["rows_learned_from"], dtype=np.int64)
+        self.own_attributes.take_learned(state)
 
     def adopt(self, state: State) -> None:
         """Choose, from the next epoch on, with what another model has learned. The state stays valid until the next call;
         it may lack what `CHOOSES_WITH` does not name.
         """
-        self.__dict__.update(pickle.loads(state.opaque["model"].data))
+        self.own_attributes.take_learned(state)
 
     def acting_state(self) -> State:
         """Everything that choosing changes, between two epochs."""
-        return State({"choosing": self.choosing_rng.bit_generator.state, "epsilon": self.epsilon})
+        return self.own_attributes.with_chosen(
+            State({"choosing": self.choosing_rng.bit_generator.state, "epsilon": self.epsilon})
+        )
 
     def set_acting_state(self, state: State) -> None:
         """Choose on from where `acting_state` was."""
         self.choosing_rng.bit_generator.state = state.facts["choosing"]
         self.epsilon = state.facts["epsilon"]
+        self.own_attributes.take_chosen(state)
 
     def _sampling(self) -> dict[str, Any]:
         """Where the random stream of sampling is: the learner draws from it, so it is part of what it knows."""
         return dict(self.memory.rng.bit_generator.state)
 
     def recipe(self) -> "Recipe":
-        """How to have this model in another process. One of yours is pickled; raises if that is impossible."""
-        twin = copy.copy(self)
-        del twin.memory
-        return PickledModel(type(self), pickle.dumps(twin))
+        """How to have this model in another process; raises what says why that is impossible."""
+        kept = {
+            name: value for name, value in vars(self).items() if name not in ("memory", "own_attributes", "frame_stack")
+        }
+        kept["observation"] = plain(self.observation)
+        return PickledModel(type(self), pack(kept, {"model": self, "memory": self.memory}))
+
+    @property
+    def file_kind(self) -> str:
+        """What model files of this class are called: the algorithm of ours, or the name of a user's class."""
+        return self.config.algorithm if type(self).__module__.startswith("abreast.") else type(self).__name__
 
     def save(self, path: Path) -> None:
         """Write everything learned to a safetensors file."""
-        raise NotImplementedError
+        learning = self.learning_state()
+        by_name = learning._replace(arrays=self.file_layout(learning.arrays))
+        write_model_file(path, self.file_kind, by_name, self.acting_state(), self.own_attributes.kept())
 
     def load(self, path: Path) -> None:
         """Take everything learned from a file that `save` wrote; a file that does not fit changes nothing."""
-        raise NotImplementedError
+        before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()
+        learning, acting = copied(before[0]), copied(before[1])
+        places = self.file_layout(learning.arrays) | acting.arrays
+        facts, own = read_model_file(path, self.file_kind, places)
+        learning.facts.update(part_of(facts, "learning").facts)
+        acting.facts.update(part_of(facts, "acting").facts)
+        try:
+            self._restore(learning, acting, own)
+        except Exception as error:
+            self._restore(*before)
+            raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error!r}.") from None
+        written = self.memory.written  # rows that the file counted, in perhaps other lanes, are not in this memory
+        fits = self.rows_learned_from.shape == written.shape
+        self.rows_learned_from = np.minimum(self.rows_learned_from, written) if fits else written.copy()
+
+    def _restore(self, learning: State, acting: State, own: State) -> None:
+        self.set_learning_state(learning._replace(opaque={}))
+        self.set_acting_state(acting._replace(opaque={}))
+        self.own_attributes.restore(own)
+
+    def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """The arrays of `learning_state` as they are kept in a file."""
+        return arrays
 
 
 class Recipe(Protocol):
@@ -266,12 +411,12 @@ class Recipe(Protocol):
     def kind(self) -> type[BaseModel]: ...
 
     def build(self, memory: Buffer) -> BaseModel:
-        """The model, with this memory; what it has learned is not in it yet."""
+        """The model, with this memory; what it has learned since is not in it yet."""
 
 
 @dataclass(frozen=True)
 class ModelSpec:
-    """A model by its configuration."""
+    """A model by its configuration, and what a user's class has added."""
 
     kind: type[BaseModel]
     observation: PlainObservation
@@ -279,32 +424,49 @@ class ModelSpec:
     config: ModelConfig
     lanes: int
     device: str
+    own: bytes | None
 
     def build(self, memory: Buffer) -> BaseModel:
         seed = np.random.SeedSequence(0)  # all it would decide comes with the state
         model = self.kind(self.observation, self.n_actions, self.config, seed, self.lanes, self.device)
         model.memory = memory
+        if self.own is not None:
+            model.own_attributes.take(self.own)
         return model
 
 
 @dataclass(frozen=True)
 class PickledModel:
-    """A model of the user's own."""
+    """A model that a user has written from nothing."""
 
     kind: type[BaseModel]
-    pickled: bytes
+    attributes: bytes
 
     def build(self, memory: Buffer) -> BaseModel:
-        model: BaseModel = pickle.loads(self.pickled)
+        model = self.kind.__new__(self.kind)
         model.memory = memory
+        vars(model).update(unpack(self.attributes, {"model": model, "memory": memory}))
         return model
 
 
+def plain(seen: ObservationShape) -> PlainObservation:
+    """The shape of an observation and nothing more."""
+    return PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale)
+
+
 def spec_of(model: BaseModel) -> ModelSpec:
-    """The recipe of a model that its configuration describes completely."""
-    seen = model.observation
-    plain = PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale)
-    return ModelSpec(type(model), plain, model.n_actions, model.config, model.memory.lanes, model.device)
+    """The recipe of a model that its configuration describes, the attributes of a user's class aside."""
+    arguments = (plain(model.observation), model.n_actions, model.config)
+    try:
+        inspect.signature(type(model)).bind(*arguments, None, model.memory.lanes, model.device)
+    except TypeError as error:
+        raise ModelError(
+            f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which a worker makes"
+            f" another: {error}. Make what it needs in `setup`"
+        ) from None
+    names = model.own_attributes.sendable()
+    own = model.own_attributes.pack(names) if names else None
+    return ModelSpec(type(model), *arguments, model.memory.lanes, model.device, own)
 
 
 class RandomModel(BaseModel):
@@ -322,17 +484,5 @@ class RandomModel(BaseModel):
     def epsilon_decay(self, rate: float) -> None:
         """Always random."""
 
-    def learning_state(self) -> State:
-        return State({"sampling": self._sampling()})
-
-    def adopt(self, state: State) -> None:
-        """There is nothing to adopt."""
-
     def recipe(self) -> Recipe:
         return spec_of(self)
-
-    def save(self, path: Path) -> None:
-        """There is nothing to write."""
-
-    def load(self, path: Path) -> None:
-        """There is nothing to read."""

@@ -20,15 +20,18 @@ from abreast.state import State, join
 FORMAT = 2
 
 
-def write_model_file(path: Path, algorithm: str, learning: State, acting: State) -> None:
-    """Write the two halves of a model's state."""
-    about = {"format": FORMAT, "algorithm": algorithm, "learning": learning.facts, "acting": acting.facts}
-    arrays = {name: np.ascontiguousarray(array) for name, array in (learning.arrays | acting.arrays).items()}
+def write_model_file(path: Path, algorithm: str, learning: State, acting: State, own: State) -> None:
+    """Write the two halves of a model's state, and the attributes of a user's class."""
+    facts = {"learning": learning.facts, "acting": acting.facts, "own": own.facts}
+    about = {"format": FORMAT, "algorithm": algorithm, **facts}
+    named = learning.arrays | acting.arrays | own.arrays
+    arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
     write_whole(path, safetensors.numpy.save(arrays, metadata={"abreast": json.dumps(about)}))
 
 
-def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]) -> State:
-    """The facts of both halves, joined; the arrays are copied to their places, if all of them fit.
+def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]) -> tuple[State, State]:
+    """The facts of both halves, joined, and the attributes of a user's class. The arrays of the halves are copied to their
+    places, if all of them fit.
 
     A random stream that is not in the file, or is that of another device, stays as it is.
     """
@@ -48,6 +51,8 @@ def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any
             f"{path} holds a model of algorithm {found[0]!r} in format {found[1]!r}, expected {algorithm!r} in format"
             f" {' or '.join(map(str, READERS))}: set model.algorithm to match."
         )
+    own = {name: array for name, array in arrays.items() if name.startswith("own.")}
+    arrays = {name: array for name, array in arrays.items() if name not in own}
     shapes = {name: (place.shape, place.dtype) for name, place in places.items() if not name.endswith("generator")}
     given = {name: (array.shape, array.dtype) for name, array in arrays.items() if not name.endswith("generator")}
     if given != shapes:
@@ -59,7 +64,7 @@ def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any
     for name, place in places.items():
         if name in arrays and (arrays[name].shape, arrays[name].dtype) == (place.shape, place.dtype):
             np.copyto(place, arrays[name])
-    return facts
+    return facts, State(about.get("own", {}), own)
 
 
 def _told(found: tuple[tuple[int, ...], np.dtype[Any]] | None, otherwise: str) -> str:

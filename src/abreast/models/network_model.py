@@ -7,7 +7,6 @@ policy   chooses, on the CPU; a copy of `online` taken when an epoch starts, so 
 import copy
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -15,29 +14,34 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from abreast.errors import ConfigError, ModelFileError
+from abreast.errors import ConfigError
 from abreast.models.base import BaseModel, Recipe, spec_of
 from abreast.models.flat import Adam, FlatParameters
-from abreast.models.frames import FrameStack
-from abreast.models.model_file import read_model_file, write_model_file
-from abreast.state import State, copied, part_of
+from abreast.state import State
 
 
 class NetworkModel(BaseModel):
     """A model that chooses with one copy of its network and learns with another."""
 
     CHOOSES_WITH = ("online",)
+    KNOWN = BaseModel.KNOWN | {
+        "learning_generator",
+        "online",
+        "online_block",
+        "policy",
+        "policy_block",
+        "optimiser",
+        "_adopted",
+    }
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
-        config, observation, lanes = self.config, self.observation, self.memory.lanes
+        config, observation = self.config, self.observation
         if np.dtype(observation.dtype).kind not in "uif":
             raise ConfigError(
                 f"model.algorithm {config.algorithm} needs numbers to learn from, but the observation is made of"
                 f" {np.dtype(observation.dtype)}: use one-hot or RGB observations."
             )
-        self.input_size = config.n_frames * int(np.prod(observation.input_size))
         self.learning_generator = generator_from(learning, self.device)
-        self.frames = FrameStack(lanes, config.n_frames, observation.input_size, observation.scale)
         self.online, self.online_block = self._flat_network(learns=True, device=self.device)
         self.policy, self.policy_block = self._flat_network(learns=False, device="cpu")
         self.initialise(self.online)
@@ -75,28 +79,13 @@ class NetworkModel(BaseModel):
         return self.take_actions([state], [lane])[0]
 
     def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
-        return self.choose(self.frames.push(states, lanes), lanes)
-
-    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
-        super().remember(state, action, reward, done, lane)
-        if done:
-            self.frames.clear(lane)  # what comes next is another episode, for the replay's stacks too
-
-    def end_episode(self, lane: int, done: bool = False) -> None:
-        super().end_episode(lane, done)
-        self.frames.clear(lane)
+        return self.choose(self.frame_stack.push(states, lanes), lanes)
 
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
-        self.frames.clear()
         self.policy_block.values.copy_(self.online_block.values.data if self._adopted is None else self._adopted)
 
     # ---- learning
-
-    def as_input(self, states: NDArray[Any]) -> Tensor:
-        """Stacked frames of a batch as rows for the network."""
-        inputs = torch.from_numpy(states).view(len(states), self.input_size).to(self.device).to(torch.float32)
-        return inputs if self.observation.scale == 1.0 else inputs * self.observation.scale
 
     def descend(self, loss: Tensor) -> None:
         """One step of Adam down the gradient of a loss, its norm limited to `gradient_norm`."""
@@ -128,7 +117,7 @@ class NetworkModel(BaseModel):
     def learning_state(self) -> State:
         arrays = {name: block.cpu().numpy() for name, block in self.blocks().items()}
         arrays["generator"] = self.learning_generator.get_state().numpy()
-        return State({**self.counters(), "sampling": self._sampling()}, arrays)
+        return self.own_attributes.with_learned(State({**self.counters(), "sampling": self._sampling()}, arrays))
 
     def set_learning_state(self, state: State) -> None:
         for name, block in self.blocks().items():
@@ -137,8 +126,10 @@ class NetworkModel(BaseModel):
         self.memory.rng.bit_generator.state = state.facts["sampling"]
         self.set_counters(state.facts)
         self._adopted = None
+        self.own_attributes.take_learned(state)
 
     def adopt(self, state: State) -> None:
+        super().adopt(state)
         self._adopted = torch.from_numpy(state.arrays["online"])
 
     def recipe(self) -> Recipe:
@@ -161,27 +152,7 @@ class NetworkModel(BaseModel):
         self.updates = int(counters["updates"])
         self.optimiser.steps = int(counters["gradient_steps"])
 
-    def save(self, path: Path) -> None:
-        learning, acting = self.learning_state(), self.acting_state()
-        by_parameter = State(learning.facts, self._by_parameter(learning.arrays))
-        write_model_file(path, self.config.algorithm, by_parameter, acting)
-
-    def load(self, path: Path) -> None:
-        before = copied(self.learning_state()), copied(self.acting_state())
-        learning, acting = map(copied, before)
-        places = self._by_parameter(learning.arrays) | acting.arrays
-        facts = read_model_file(path, self.config.algorithm, places)
-        learning.facts.update(part_of(facts, "learning").facts)
-        acting.facts.update(part_of(facts, "acting").facts)
-        try:
-            self.set_learning_state(learning)
-            self.set_acting_state(acting)
-        except Exception as error:
-            self.set_learning_state(before[0])
-            self.set_acting_state(before[1])
-            raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error!r}.") from None
-
-    def _by_parameter(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Views of the same arrays, with each block split into its parameters."""
         views = {name: array for name, array in arrays.items() if name not in self.blocks()}
         for name in self.blocks():

@@ -27,7 +27,7 @@ class StackedChoice:
     def take_actions(self, states: Sequence[Sequence[NDArray[Any]]], lanes: Sequence[int]) -> list[list[int]]:
         """Per model, the actions chosen in the states of these lanes."""
         with torch.inference_mode():
-            frames = [model.frames.push(seen, lanes) for model, seen in zip(self._models, states, strict=True)]
+            frames = [model.frame_stack.push(seen, lanes) for model, seen in zip(self._models, states, strict=True)]
             evaluated_NBA = self._all.evaluate(torch.stack(frames))
         return [
             model.decide(evaluated_BA, lanes) for model, evaluated_BA in zip(self._models, evaluated_NBA, strict=True)

@@ -42,6 +42,7 @@ class ValueModel(NetworkModel):
     """Does what it prefers, or something random with chance epsilon; learns `loss` from sampled batches."""
 
     config: ValueConfig
+    KNOWN = NetworkModel.KNOWN | {"target", "target_block"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)

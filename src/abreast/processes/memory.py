@@ -43,7 +43,8 @@ class SharedBlock:
     def __init__(self, layout: Layout) -> None:
         self._attach(_anonymous_file(_size_of(layout)), dict(layout))
         for array in self._arrays.values():
-            poison(array)
+            if array.dtype.kind not in "bu":  # zero is the poison of these, and fresh memory is zero: it costs nothing
+                poison(array)
 
     def _attach(self, descriptor: int, layout: dict[str, Any]) -> None:
         self._descriptor, self._layout = descriptor, layout

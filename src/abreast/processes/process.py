@@ -33,6 +33,7 @@ from abreast.processes.channel import PipeChannel
 from abreast.processes.child import NO_ORDER, Replaced, serve
 from abreast.processes.cores import LOOK_OUT_S, look_out
 from abreast.processes.memory import SharedBlock
+from abreast.processes.pickling import Pickler, main_can_be_imported
 
 Connection = connections.Connection
 StartMethod = Literal["forkserver", "spawn", "fork"]
@@ -215,10 +216,12 @@ class _StackDump:
             os.close(self._descriptor)
 
 
-class _Packer(pickle.Pickler):
+class _Packer(Pickler):
     """Pickles arguments, with the shared memory in them left out: it can only be handed over when a process starts."""
 
-    blocks: list[SharedBlock]
+    def __init__(self, file: io.BytesIO) -> None:
+        super().__init__(file)
+        self.blocks: list[SharedBlock] = []
 
     def persistent_id(self, value: Any) -> int | None:
         if not isinstance(value, SharedBlock):
@@ -230,8 +233,7 @@ class _Packer(pickle.Pickler):
 
 def _pack(value: Any) -> tuple[bytes, list[SharedBlock]]:
     data = io.BytesIO()
-    packer = _Packer(data, pickle.HIGHEST_PROTOCOL)
-    packer.blocks = []
+    packer = _Packer(data)
     packer.dump(value)
     return data.getvalue(), packer.blocks
 
@@ -300,7 +302,7 @@ def _die_with_parent() -> None:
 def comes_from_main(*things: Any) -> bool:
     """Whether one of these classes, functions or objects was defined in the user's main script."""
     parts = [part for thing in things for part in (thing, getattr(thing, "func", None), *getattr(thing, "args", ()))]
-    return any(getattr(part, "__module__", None) == "__main__" for part in parts)
+    return main_can_be_imported() and any(getattr(part, "__module__", None) == "__main__" for part in parts)
 
 
 @contextmanager

@@ -32,4 +32,12 @@ class Trajectory(NamedTuple):
     """The episode ended for good after this row."""
     valid: NDArray[np.bool_]
     """The row is `done`, or the next row goes on from it."""
+    last: NDArray[np.bool_]
+    """The episode ended with this row, for good or cut."""
     extras: dict[str, NDArray[Any]]
+
+    def part(self, begin: int, end: int) -> "Trajectory":
+        """Rows `begin` to `end` of it."""
+        rows = slice(begin, end)
+        extras = {name: array[rows] for name, array in self.extras.items()}
+        return Trajectory(*(array[rows] for array in self[:-1]), extras)  # type: ignore[arg-type,call-arg]

@@ -227,6 +227,7 @@ class Buffer:
             rewards=fields["rewards"][at],
             dones=fields["dones"][at],
             valid=self._usable(lanes, row, written),
+            last=fields["last"][at],
             extras={name: fields[name][at] for name in self.extras_dtypes},
         )
 

@@ -3,26 +3,43 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
+from abreast.streams import seeded_globals
 from abreast.worlds.playable import Decision, Late, Playable, Played
+
+PLAYING = 2
+"""The part of a seed's spawn key that stands for playing."""
 
 
 def collect_pass(
     game: Playable,
     epoch: int,
     lanes: int = 1,
+    seed: int = 0,
     *,
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
     """Play one epoch in each of so many lanes; `epoch` is the number of the first of them.
 
-    `beat` is called at every decision, in any lane. `on_turn` is called before each turn of the first lane and once
+    `seed` is the experiment's: users' code may draw from generators that the process shares. `beat` is called at every
+    decision, in any lane. `on_turn` is called before each turn of the first lane and once
     more at its end (to record it, say).
     """
+    with seeded_globals(np.random.SeedSequence(seed), PLAYING, epoch):
+        played = _play(game, epoch, lanes, beat, on_turn)
+    for player in game.players:
+        player.model.own_attributes.note_choosing()
+    return played
+
+
+def _play(
+    game: Playable, epoch: int, lanes: int, beat: Callable[[], None] | None, on_turn: Callable[[], None] | None
+) -> list[Played]:
     models: list[BaseModel] = [player.model for player in game.players]
     game.reset(lanes)
     before = [model.memory.written for model in models]

@@ -1,6 +1,7 @@
 """The configuration of an experiment: what is run (`experiment`), who learns (`model`), where (`world`)."""
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
 from pydantic import Field
@@ -88,9 +89,54 @@ class MPConfig(Section):
         return parse_config(config).multiprocessing
 
 
+class GridSection(OpenSection):
+    """The settings of a world that does not declare them: the size of a plain grid, and any other key."""
+
+    height: int | None = Field(None, ge=1, le=10_000)
+    """Rows; none: 10, unless the game makes its own world."""
+    width: int | None = Field(None, ge=1, le=10_000)
+    """Columns; none: 10, unless the game makes its own world."""
+    layers: int | None = Field(None, ge=1, le=100)
+    """Entities in a cell, one above the other; none: 1, unless the game makes its own world."""
+
+
+USUAL_NAMES = {
+    "experiment.epochs": "episodes num_episodes n_episodes num_epochs n_epochs iterations",
+    "experiment.max_turns": "turns steps max_steps num_steps horizon episode_length max_episode_steps max_cycles",
+    "experiment.seed": "random_seed rng_seed",
+    "experiment.num_agents": "agents n_agents players num_players n_players",
+    "experiment.train_interval": "train_freq update_interval update_every",
+    "experiment.compute_threads": "threads num_threads n_threads",
+    "model.algorithm": "algo method",
+    "model.agent_vision_radius": "radius vision vision_radius view view_size",
+    "model.n_frames": "frames num_frames frame_stack n_stack",
+    "model.epsilon": "eps epsilon_start eps_start exploration",
+    "model.epsilon_decay": "eps_decay",
+    "model.epsilon_min": "eps_min epsilon_end eps_end final_epsilon min_epsilon",
+    "model.gamma": "discount discount_factor",
+    "model.learning_rate": "lr alpha step_size",
+    "model.buffer_capacity": "buffer buffer_size replay_size replay_capacity memory_size capacity",
+    "model.batch_size": "batch minibatch minibatch_size",
+    "model.gradient_steps": "grad_steps num_updates n_updates",
+    "model.gradient_norm": "grad_norm max_grad_norm grad_clip clip_norm",
+    "model.hidden_size": "hidden hidden_dim hidden_units hidden_layer_size layer_size",
+    "world.height": "rows",
+    "world.width": "columns cols",
+    "multiprocessing.enabled": "parallel",
+    "multiprocessing.num_workers": "n_workers processes num_processes",
+    "multiprocessing.num_envs": "envs n_envs lanes num_lanes",
+    "multiprocessing.num_actors": "actors n_actors",
+}
+"""What others call our settings."""
+
+
 class Config(Section, Generic[M, W]):
     """A whole configuration; `M` and `W` are the sections of the chosen algorithm and of the game's world."""
 
+    USUAL_NAMES = MappingProxyType({name: key for key, names in USUAL_NAMES.items() for name in names.split()})
+
+    game: str | None = None
+    """The game, as `abreast train` finds it: a name, MODULE:NAME or FILE.py. Every run writes it down."""
     experiment: ExperimentConfig = Field(default_factory=ExperimentConfig)
     model: M
     world: W

@@ -1,23 +1,26 @@
 """An environment: a world, the agents in it, and what a game says about both. How it is run: `experiment.py`."""
 
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from types import MappingProxyType
 from typing import Any, ClassVar
 
 import numpy as np
 
 from abreast.agents import Agent
 from abreast.errors import ConfigError
+from abreast.files import seen_from_here
 from abreast.models import BaseModel, ObservationShape, name_of
 from abreast.models import algorithm as find_algorithm
-from abreast.settings import OpenSection, Section
+from abreast.settings import Section
 from abreast.state import State, join, part_of
-from abreast.training.config import Config, parse_config
+from abreast.training.config import Config, GridSection, parse_config
 from abreast.training.devices import device_for
 from abreast.training.experiment import Experiment
 from abreast.training.lanes import GridworldLanes
-from abreast.worlds import Gridworld
+from abreast.worlds import EmptyEntity, Gridworld
 
 
 @dataclass(frozen=True)
@@ -39,8 +42,10 @@ class Environment(Experiment):
     `config` is a mapping of sections or a parsed configuration.
     """
 
-    world_section: ClassVar[type[Section]] = OpenSection
+    world_section: ClassVar[type[Section]] = GridSection
     """The settings of the game's world; without one, the section `world` takes any key."""
+    defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Settings of a game that has no config.yaml, section by section."""
 
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
@@ -70,7 +75,24 @@ class Environment(Experiment):
         """This environment and its lanes, as training sees them."""
         return GridworldLanes(self)
 
+    @property
+    def target(self) -> str | None:
+        """Where `find_game` finds this class: MODULE:NAME, or FILE.py:NAME if it comes from the user's main script."""
+        place, name = type(self).__module__, type(self).__qualname__
+        if place == "__main__":
+            script = getattr(sys.modules["__main__"], "__file__", None)
+            place = "" if script is None else seen_from_here(script)
+        return f"{place}:{name}" if place and name.isidentifier() else None
+
     # ---- what a game says
+
+    @classmethod
+    def make_world(cls, config: Config[Any, Any]) -> Gridworld:
+        """The world before anything is put into it; a plain grid unless a game makes its own."""
+        size = {"height": 10, "width": 10, "layers": 1}
+        given = {name: getattr(config.world, name, None) for name in size}
+        size |= {name: value for name, value in given.items() if value is not None}
+        return Gridworld(**size, default_entity=EmptyEntity())
 
     def setup_agents(self) -> None:
         """Fill `self.agents`."""
@@ -79,6 +101,10 @@ class Environment(Experiment):
     def populate_environment(self) -> None:
         """Put agents and entities into the world, which holds only default entities."""
         raise NotImplementedError(f"{type(self).__name__}.populate_environment says where everything stands.")
+
+    def metrics(self) -> Mapping[str, float]:
+        """Figures of the game's own, asked for at the end of each epoch and kept with its reward; usually none."""
+        return {}
 
     # ---- what a game can use
 

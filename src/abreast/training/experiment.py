@@ -53,6 +53,11 @@ class Experiment:
         self.game, self.config, self.factory = game, parse_config(config), factory
 
     @property
+    def target(self) -> str | None:
+        """Where its game is found again, if that can be said (`Config.game`)."""
+        return None
+
+    @property
     def name(self) -> str:
         """What it is called in messages and folders."""
         return type(self.game).__name__
@@ -75,7 +80,7 @@ class Experiment:
         check_factory(self, in_processes=False)
         threads = compute_threads(self.config.experiment.compute_threads)
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
-            learners = InlineLearners(models_of(self.game))
+            learners = InlineLearners(models_of(self.game), self.config.experiment.seed)
             loop = Loop(self, self.inline_actors(), learners, LAGS["lockstep"], record)
             loop.run(self.epochs_played + self.config.experiment.epochs)
         return RunResult(record.epochs, record.folder)
@@ -118,7 +123,7 @@ class Experiment:
         with compute_threads(self.config.experiment.compute_threads):
             try:
                 for game in range(num_games):
-                    collect_pass(self.game, game)
+                    collect_pass(self.game, game, seed=self.config.experiment.seed)
             finally:
                 for memory, ring in zip(own, rings, strict=True):
                     memory.use(ring)

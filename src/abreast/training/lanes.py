@@ -1,6 +1,6 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -123,7 +123,7 @@ class GridworldLanes:
                 env.agents[number].perform(env.world, *choice)
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        played = [Played(env.turn, [agent.score for agent in env.agents]) for env in self._lanes]
+        played = [Played(env.turn, [agent.score for agent in env.agents], _metrics_of(env)) for env in self._lanes]
         late = [
             Late(number, agent.lane, terminated=True)
             for env in self._lanes
@@ -154,6 +154,12 @@ class GridworldLanes:
 def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:
     state = agent.pov(world)
     return state, agent.get_action(state)
+
+
+def _metrics_of(env: "Environment") -> Mapping[str, float]:
+    """The figures as they are now: a game may go on counting in the same mapping. What is none, the record refuses."""
+    metrics = env.metrics()
+    return dict(metrics) if isinstance(metrics, Mapping) else metrics
 
 
 def _acts_itself(agent: Agent) -> bool:

@@ -71,7 +71,8 @@ class Loop:
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         epsilons = [model.epsilon for model in self._models]
-        order = Play(self.passes, epoch, lanes, self._learners.acting_versions(), epsilons)
+        seed = settings.experiment.seed
+        order = Play(self.passes, epoch, lanes, self._learners.acting_versions(), epsilons, seed)
         started = time.perf_counter()
         played = self._actors.play(order, self._record.camera(epoch))
         collect_s = time.perf_counter() - started

@@ -19,8 +19,11 @@ from abreast.processes.memory import SharedBlock, padded
 from abreast.state import Opaque, State, join, part_of
 
 HEADER_BYTES = 16_384
-GROWTH = 4
-"""How much larger than at the start the opaque state of a user's model may become, beside a megabyte."""
+GROWTH, ROOM = 8, 2**26
+"""How much larger than at the start the attributes of a user's model may become, beside so many bytes.
+
+Memory that is not written to takes no room.
+"""
 
 
 class Published:
@@ -31,7 +34,7 @@ class Published:
     ) -> None:
         self._prefix, self._mode, self._readers, self._reader = prefix, mode, readers, 0
         self._size = HEADER_BYTES + sum(padded(array.nbytes) for array in state.arrays.values())
-        self._size += sum(GROWTH * len(each.data) + 1_000_000 for each in state.opaque.values())
+        self._size += sum(GROWTH * len(each.data) + ROOM for each in state.opaque.values())
         needed = [padded(state.arrays[name].nbytes) for name in chooses_with]
         self._acting_size = HEADER_BYTES + sum(needed) if needed else self._size
         self._block: SharedBlock | None = None
@@ -76,7 +79,8 @@ class Published:
         if len(text) > HEADER_BYTES or offset > self._size:
             raise WorkerError(
                 f"the state of a model has outgrown its shared memory: {len(text)} bytes of facts and"
-                f" {offset - HEADER_BYTES} of arrays do not fit into {HEADER_BYTES} and {self._size - HEADER_BYTES}."
+                f" {offset - HEADER_BYTES} of arrays and attributes do not fit into {HEADER_BYTES} and"
+                f" {self._size - HEADER_BYTES}. Does an attribute, such as a list of losses, grow without end?"
             )
         start = np.zeros(HEADER_BYTES, dtype=np.uint8)
         start[: len(text)] = np.frombuffer(text, np.uint8)
@@ -124,6 +128,9 @@ def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", r
     places = []
     for index, model in enumerate(models):
         state, named = _state_of(model, {}), [f"model.{name}" for name in model.CHOOSES_WITH]
+        if model.own_attributes.is_foreign:  # any attribute may be needed to choose
+            named = []
+            state.opaque.setdefault("model.own", Opaque("pickle", b""))
         places.append(Published(f"model{index}.", state, named, mode, readers))
     return places
 

@@ -63,11 +63,13 @@ class MARLMultiprocessingSystem:
         """Make the shared memory and start learners and actors; returns when all are ready."""
         slack = 2 * self.env.config.experiment.max_turns  # rows of the passes played while a round looks at its window
         if self.config.workers == "inline":
-            self.learners = InlineLearners(self._models, slack)
+            for model in self._models:
+                model.own_attributes.track()
+            self.learners = InlineLearners(self._models, self.env.config.experiment.seed, slack)
             self.actors = self.env.inline_actors()
             return
         kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners
-        learners = kind(self._models, self.config, slack, self.env.config.experiment.compute_threads)
+        learners = kind(self._models, self.config, slack, self.env.config.experiment)
         self.learners = learners  # type: ignore[assignment]
         try:
             single = self.config.num_actors == 1

@@ -10,7 +10,7 @@ turn are decisions of one agent each; agents that act at once are several decisi
 not there yet, does not appear. `training/lanes.py` is the implementation for gridworlds.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from numpy.typing import NDArray
@@ -59,6 +59,8 @@ class Played(NamedTuple):
 
     turns: int
     reward_per_agent: list[float]
+    metrics: Mapping[str, float] = {}
+    """Figures of the game's own, by name."""
 
 
 class Playable(Protocol):

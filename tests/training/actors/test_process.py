@@ -3,6 +3,7 @@
 import contextlib
 import os
 import signal
+import threading
 import time
 
 import pytest
@@ -175,10 +176,20 @@ def test_an_actor_that_fails_every_time_ends_the_run_with_its_stack():
 
 def test_an_environment_that_cannot_be_sent_is_refused_before_anything_starts(tmp_path):
     env = small_game(*ACTORS)
-    env.factory = lambda: env
+    lock = threading.Lock()
+    env.factory = lambda: lock
     with pytest.raises(ConfigError, match="num_actors is 3, but TreasurehuntEnv cannot be built in another process"):
         env.run_experiment_mp(output_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_factory_that_returns_the_same_environment_again_is_refused():
+    env = small_game(*ACTORS)
+    env.factory = lambda: env
+    with pytest.raises(
+        ConfigError, match="the factory returned an environment, or models, that another actor plays with"
+    ):
+        env.run_experiment(animate=False, logging=False)
 
 
 def test_the_default_factory_builds_the_same_environment_again():

@@ -40,7 +40,7 @@ def make_work():
     def make(freely=False):
         memory = SharedReplayBuffer.like(model.memory, 20, block, "replay0.")
         context = Context()
-        return context, learner_process(context, [Job(0, model.recipe(), memory, place.for_reader(0))], 1, freely)
+        return context, learner_process(context, [Job(0, model.recipe(), memory, place.for_reader(0), 0)], 1, freely)
 
     make.place = place
     return make
@@ -48,7 +48,7 @@ def make_work():
 
 def test_rounds_that_were_done_but_not_reported_are_reported_not_repeated(make_work):
     """As if the learner had been killed after publishing two rounds and before its answers arrived."""
-    orders = [(number, Train(2, [[40]])) for number in range(2)]
+    orders = [(number, Train(2, [[40]], {})) for number in range(2)]
     context, work = make_work()
     for number, order in orders:
         work.obey(number, order)
@@ -58,13 +58,13 @@ def test_rounds_that_were_done_but_not_reported_are_reported_not_repeated(make_w
         successor.obey(number, order)
     told = [[value.result for _, value, _ in each.answers] for each in (context, again)]
     assert told[0] == told[1] and make_work.place.version == 2
-    successor.obey(2, Train(1, [[40]]))
+    successor.obey(2, Train(1, [[40]], {}))
     assert again.answers[-1][1].result.updates == 5
 
 
 def test_a_learner_says_which_agent_it_is_at_and_that_it_is_at_none_when_it_answers(make_work):
     context, work = make_work()
-    work.obey(0, Train(3, [[40]]))
+    work.obey(0, Train(3, [[40]], {}))
     assert context.at[-1] == -1 and context.at.count(0) >= 3
 
 

@@ -2,8 +2,10 @@
 
 from rich.console import Console
 
+from abreast.games import Game
 from abreast.training.run.display import ProgressDisplay
 from fakes import small_game
+from own_game import Garden
 
 
 def test_the_display_shows_the_health_of_the_learners():
@@ -17,3 +19,17 @@ def test_the_display_shows_the_health_of_the_learners():
     text = shown.get()
     assert "0 restarts" in text and "versions behind:" in text
     assert "updates a step" in text and "waits: actor" in text
+
+
+def test_the_display_shows_a_games_own_figures_in_the_mean_of_the_epochs_that_have_them(capsys):
+    env = Game(Garden).build(Game(Garden).configure())
+    records = env.run_experiment(animate=False, logging=False).epochs
+    for record, rate in zip(records, (0.25, None, 0.75), strict=True):
+        record["metrics"] = {"rate [of it]": rate}
+    console, display = Console(width=160), ProgressDisplay(3)
+    for record in records:
+        display.show(record)
+    assert "  rate [of it] 0.5  " in capsys.readouterr().err.splitlines()[-1]
+    with console.capture() as shown:
+        console.print(display._table(records[-1]))
+    assert ["rate", "[of", "it]", "0.5"] in [line.split()[:4] for line in shown.get().splitlines()]

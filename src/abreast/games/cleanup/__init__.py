@@ -10,7 +10,6 @@ GAME = Game(
     name="cleanup",
     summary="Apples grow only while somebody keeps the river clean, and cleaning pays nothing.",
     environment=CleanupEnv,
-    world=CleanupWorld,
     folder=Path(__file__).parent,
 )
 

@@ -1,9 +1,11 @@
 """Cleanup as an environment."""
 
+from typing import Any
+
 from abreast.games.cleanup.agents import ACTIONS, FACING_KINDS, FROZEN_KIND, CleanupAgent
 from abreast.games.cleanup.entities import Apple, CleanBeam, Dirt, Grass, Orchard, Water, ZapBeam
 from abreast.games.cleanup.world import CleanupConfig, CleanupWorld
-from abreast.training import Environment
+from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec, Wall
 
 THINGS = (EmptyEntity, Wall, Water, Dirt, Grass, Orchard, Apple, CleanBeam, ZapBeam)
@@ -15,6 +17,10 @@ class CleanupEnv(Environment):
 
     world_section = CleanupConfig
     world: CleanupWorld
+
+    @classmethod
+    def make_world(cls, config: Config[Any, Any]) -> CleanupWorld:
+        return CleanupWorld(config)
 
     def setup_agents(self) -> None:
         actions = ActionSpec(ACTIONS)

@@ -10,7 +10,6 @@ GAME = Game(
     name="staghunt",
     summary="Catch hares alone for a little, or stand around a stag together for a lot.",
     environment=StaghuntEnv,
-    world=StaghuntWorld,
     folder=Path(__file__).parent,
 )
 

@@ -1,9 +1,11 @@
 """Stag hunt as an environment."""
 
+from typing import Any
+
 from abreast.games.staghunt.agents import StaghuntAgent
 from abreast.games.staghunt.entities import Hare, Moss, Stag, Tree
 from abreast.games.staghunt.world import StaghuntConfig, StaghuntWorld
-from abreast.training import Environment
+from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec
 
 KINDS = [kind.kind for kind in (EmptyEntity, Tree, Moss, Hare, Stag, StaghuntAgent)]
@@ -14,6 +16,10 @@ class StaghuntEnv(Environment):
 
     world_section = StaghuntConfig
     world: StaghuntWorld
+
+    @classmethod
+    def make_world(cls, config: Config[Any, Any]) -> StaghuntWorld:
+        return StaghuntWorld(config)
 
     def setup_agents(self) -> None:
         actions = ActionSpec(["up", "down", "left", "right", "stay"])

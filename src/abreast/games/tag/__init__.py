@@ -10,7 +10,6 @@ GAME = Game(
     name="tag",
     summary="Whoever is it walks into somebody else to pass the tag on; everybody else keeps away.",
     environment=TagEnv,
-    world=TagWorld,
     folder=Path(__file__).parent,
 )
 

@@ -1,10 +1,12 @@
 """Tag as an environment."""
 
+from typing import Any
+
 from abreast.errors import ConfigError
 from abreast.games.tag.agents import TagAgent
 from abreast.games.tag.entities import Crate, Grass, Role
 from abreast.games.tag.world import TagConfig, TagWorld
-from abreast.training import Environment
+from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec, Wall
 
 KINDS = [kind.kind for kind in (EmptyEntity, Wall, Grass, Crate)] + [role.value for role in Role]
@@ -16,6 +18,10 @@ class TagEnv(Environment):
     world_section = TagConfig
     world: TagWorld
     agents: list[TagAgent]
+
+    @classmethod
+    def make_world(cls, config: Config[Any, Any]) -> TagWorld:
+        return TagWorld(config)
 
     def setup_agents(self) -> None:
         taggers, number_of_agents = self.config.world.taggers, self.config.experiment.num_agents

@@ -10,7 +10,6 @@ GAME = Game(
     name="treasurehunt",
     summary="Gems (and, if you like, food and bones) appear on the sand; walk onto them, not into walls.",
     environment=TreasurehuntEnv,
-    world=TreasurehuntWorld,
     folder=Path(__file__).parent,
 )
 

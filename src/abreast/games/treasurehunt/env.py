@@ -1,9 +1,11 @@
 """Treasure hunt as an environment."""
 
+from typing import Any
+
 from abreast.games.treasurehunt.agents import TreasurehuntAgent
 from abreast.games.treasurehunt.entities import Bone, Food, Gem, Sand, Wall
 from abreast.games.treasurehunt.world import TreasurehuntConfig, TreasurehuntWorld
-from abreast.training import Environment
+from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec
 
 KINDS = [kind.kind for kind in (EmptyEntity, Wall, Sand, Gem, Food, Bone, TreasurehuntAgent)]
@@ -14,6 +16,10 @@ class TreasurehuntEnv(Environment):
 
     world_section = TreasurehuntConfig
     world: TreasurehuntWorld
+
+    @classmethod
+    def make_world(cls, config: Config[Any, Any]) -> TreasurehuntWorld:
+        return TreasurehuntWorld(config)
 
     def setup_agents(self) -> None:
         actions = ActionSpec(["up", "down", "left", "right"])

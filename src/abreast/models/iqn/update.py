@@ -29,6 +29,7 @@ class IQN(ValueModel):
     online: IQNNetwork
     target: IQNNetwork
     policy: IQNNetwork
+    KNOWN = ValueModel.KNOWN | {"choosing_generator", "midpoints", "_midpoints_there", "_embedded_midpoints"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)

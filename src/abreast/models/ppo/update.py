@@ -1,7 +1,6 @@
 """PPO: how it chooses and what it descends."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,13 +32,12 @@ class PPO(NetworkModel):
     config: PPOConfig
     online: PPONetwork
     policy: PPONetwork
+    KNOWN = NetworkModel.KNOWN | {"_log_chances"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
         self.epsilon = 0.0
         self._log_chances = np.full(self.memory.lanes, np.nan, dtype=np.float32)
-        self._learned = np.zeros(self.memory.lanes, dtype=np.int64)
-        """Rows of each lane that were learned from, counted from the first ever written."""
 
     def memory_options(self) -> dict[str, Any]:
         return {"extras": {"log_chance": np.float32}}
@@ -71,18 +69,11 @@ class PPO(NetworkModel):
         """PPO explores by its own policy."""
 
     def counters(self) -> dict[str, Any]:
-        return {**super().counters(), "rows_learned_from": self._learned.tolist()}
+        return {**super().counters(), "rows_learned_from": self.rows_learned_from.tolist()}
 
     def set_counters(self, counters: dict[str, Any]) -> None:
         super().set_counters(counters)
-        self._learned = np.array(counters["rows_learned_from"], dtype=np.int64)
-
-    def load(self, path: Path) -> None:
-        """Take over what a file holds, but for rows: those it counted, in perhaps other lanes, are not in this memory."""
-        super().load(path)
-        written = self.memory.written
-        fits = self._learned.shape == written.shape
-        self._learned = np.minimum(self._learned, written) if fits else written.copy()
+        self.rows_learned_from = np.array(counters["rows_learned_from"], dtype=np.int64)
 
     def train_step(self) -> float | None:
         rows = self._new_rows()
@@ -106,10 +97,7 @@ class PPO(NetworkModel):
     def _new_rows(self) -> _Rows:
         """Every row not yet learned from that has an outcome, with its advantage and return."""
         parts = []
-        for lane in range(self.memory.lanes):
-            start = max(int(self._learned[lane]), self.memory.oldest_row(lane))
-            trajectory = self.memory.trajectory(lane, start)
-            self._learned[lane] = start + len(trajectory.actions)
+        for trajectory in self.new_trajectories():
             states = self.as_input(trajectory.states)
             with torch.no_grad():
                 values_N = self.online.values(states).cpu().numpy()

@@ -33,6 +33,8 @@ class Play(NamedTuple):
     versions: list[int | None]
     """Which published weights each agent chooses with; None: the newest."""
     epsilons: list[float]
+    seed: int
+    """Of the experiment."""
 
 
 class Actors(Protocol):
@@ -58,6 +60,12 @@ def build_game(factory: Factory, number: int) -> Playable:
 def models_of(game: Playable) -> list[BaseModel]:
     """The models of its players."""
     return [player.model for player in game.players]
+
+
+def track(game: Playable) -> None:
+    """From now on, find out which attributes of users' models choosing changes, and which learning."""
+    for model in models_of(game):
+        model.own_attributes.track()
 
 
 def actor_state(game: Playable) -> State:

@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from abreast.errors import ConfigError
 from abreast.models import BaseModel
-from abreast.training.actors.base import Factory, Play, build_game, models_of
+from abreast.training.actors.base import Factory, Play, build_game, models_of, track
 from abreast.training.collect import collect_pass
 from abreast.worlds.playable import Playable, Played
 
@@ -17,6 +18,13 @@ class InlineActors:
         self._games = [game]
         if factory is not None:
             self._games += [build_game(factory, number) for number in range(1, count)]
+            if len({id(model) for each in self._games for model in models_of(each)}) < count * len(models_of(game)):
+                raise ConfigError(
+                    "the factory returned an environment, or models, that another actor plays with already: let it build"
+                    " new ones."
+                )
+            for each in self._games:
+                track(each)
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         played: list[Played] = []
@@ -30,7 +38,7 @@ class InlineActors:
                 for own, model in zip(models_of(first), models_of(game), strict=True):
                     _follow(model, own)
             try:
-                played += collect_pass(game, order.epoch + len(played), lanes, on_turn=on_turn)
+                played += collect_pass(game, order.epoch + len(played), lanes, order.seed, on_turn=on_turn)
             except BaseException:
                 _cut_episodes(game)
                 raise

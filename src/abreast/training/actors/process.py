@@ -4,21 +4,21 @@ An actor keeps nothing that it cannot get again: a pass starts with fresh worlds
 before. One that dies is replaced, its half pass is forgotten, and its successor plays the pass again.
 """
 
-import pickle
 import time
 from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from abreast.errors import ConfigError
+from abreast.attributes import pack
+from abreast.errors import AttributeStateError, ConfigError
 from abreast.processes.backend import ChildContext, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.state import State
-from abreast.training.actors.base import Factory, Play, actor_state, build_game, models_of, set_actor_state
+from abreast.training.actors.base import Factory, Play, actor_state, build_game, models_of, set_actor_state, track
 from abreast.training.collect import collect_pass
 from abreast.training.learners.hosted import HostedLearners, make_backend
 from abreast.training.published import Published, adopt_published
@@ -56,6 +56,7 @@ class ActorProcess:
             raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
         for agent, model in enumerate(self._models):
             model.memory.use(Ring(block.part(f"replay{agent}.")))
+        track(self._game)
         if state is not None:
             set_actor_state(self._game, state)
 
@@ -64,7 +65,7 @@ class ActorProcess:
         for agent, model in enumerate(self._models):
             adopt_published(model, self._published[agent], order.versions[agent])
             model.epsilon = order.epsilons[agent]
-        played = collect_pass(self._game, order.epoch, order.lanes, beat=self._context.beat)
+        played = collect_pass(self._game, order.epoch, order.lanes, order.seed, beat=self._context.beat)
         self._context.answer(key, Passed(played, actor_state(self._game)))
 
     def idle(self) -> float | None:
@@ -105,7 +106,7 @@ class ProcessActors:
             theirs = order._replace(epoch=order.epoch + first, lanes=min(lanes, order.lanes - first))
             self._orders[worker] = theirs
             self._team.submit(worker, order.number, theirs)
-        played = collect_pass(self._experiment.game, order.epoch, min(lanes, order.lanes), on_turn=on_turn)
+        played = collect_pass(self._experiment.game, order.epoch, min(lanes, order.lanes), order.seed, on_turn=on_turn)
         started = time.perf_counter()
         others: dict[int, list[Played]] = {}
         while self._orders:
@@ -167,12 +168,12 @@ def check_factory(experiment: "Experiment", in_processes: bool) -> None:
         )
     try:
         if in_processes:
-            pickle.dumps(experiment.factory)
-    except Exception as error:
+            pack(vars(experiment.factory) or {"factory": experiment.factory}, {})
+    except AttributeStateError as error:
         raise ConfigError(
             f"multiprocessing.num_actors is {experiment.config.multiprocessing.num_actors}, but {experiment.name} cannot be"
-            f" built in another process: {error}. Set env.factory to a function of a module that builds it, or num_actors"
-            " to 1: the first actor plays here, and nothing is pickled."
+            f" built in another process: {error}. Set env.factory to a function that builds it there, or num_actors to 1:"
+            " the first actor plays here, and nothing is pickled."
         ) from error
 
 

@@ -1,11 +1,18 @@
 """What a loop asks of its learners, and a round of training."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
+
+import numpy as np
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
+from abreast.streams import seeded_globals
 from abreast.training.run.health import symptoms
+
+LEARNING = 3
+"""The part of a seed's spawn key that stands for learning."""
 
 
 class RoundResult(NamedTuple):
@@ -46,7 +53,7 @@ class Learners(Protocol):
 
 
 def train_round(
-    models: Mapping[int, BaseModel], updates: int, beat: Callable[[int], None] = lambda agent: None
+    models: Mapping[int, BaseModel], updates: int, seed: int, beat: Callable[[int], None] = lambda agent: None
 ) -> dict[int, RoundResult]:
     """Update each model some times from its own memory; `beat` is called with the agent before each update.
 
@@ -56,10 +63,35 @@ def train_round(
     for agent, model in models.items():
         losses = []
         beat(agent)
-        for _ in range(updates):
-            if (loss := model.train_step()) is not None:
-                losses.append(float(loss))
-            beat(agent)
+        with own_stream(model, seed, agent):
+            for _ in range(updates):
+                if (loss := update(model)) is not None:
+                    losses.append(loss)
+                beat(agent)
+        model.own_attributes.note_learning()
         mean = sum(losses) / len(losses) if losses else None
         results[agent] = RoundResult(mean, model.updates, symptoms(model, mean))
     return results
+
+
+def is_tracked(model: BaseModel) -> bool:
+    """Whether learning has to be told what choosing changes: for users' models, in runs that may use several processes."""
+    return model.own_attributes.is_tracked
+
+
+def own_stream(model: BaseModel, seed: int, agent: int) -> AbstractContextManager[None]:
+    """Seed the generators that a process shares while a user's model learns; ours do not draw from them."""
+    if not model.own_attributes.is_foreign:
+        return nullcontext()
+    return seeded_globals(np.random.SeedSequence(seed), LEARNING, agent, model.updates)
+
+
+def update(model: BaseModel) -> float | None:
+    """One update; counted here if the model does not count."""
+    before = model.updates
+    loss = model.train_step()
+    if loss is None:
+        return None
+    if model.updates == before:
+        model.updates += 1
+    return float(loss)

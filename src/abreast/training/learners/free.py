@@ -7,7 +7,7 @@ from typing import Any
 from abreast.processes.team import Answered
 from abreast.training.learners.base import RoundResult
 from abreast.training.learners.hosted import HostedLearners
-from abreast.training.learners.process import TrainFreely, results_in
+from abreast.training.learners.process import Acting, TrainFreely, results_in
 from abreast.training.published import adopt_published
 
 STALE_S = 5.0
@@ -34,13 +34,19 @@ class FreeLearners(HostedLearners):
         self._team.submit(worker, ORDER, order)
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        """Nothing to do: they train without orders."""
+        """They train without orders, but users' models have to be told what choosing has changed."""
+        acting = self.acting_states()
+        for worker, agents in enumerate(self._agents_of):
+            told = {agent: acting[agent] for agent in agents if agent in acting}
+            if told:
+                self._team.submit(worker, number, Acting(told))
 
     def finish(self, number: int) -> list[RoundResult]:
         for event in self._team.events():
             if isinstance(event, Answered):
-                self._deaths[event.value] = 0
-            elif self._handle_death(event) and event.keys:
+                if event.key == ORDER:
+                    self._deaths[event.value] = 0
+            elif self._handle_death(event) and ORDER in event.keys:
                 self._order(event.worker)
         self._check_any_left()
         for agent, model in enumerate(self._models):
@@ -48,6 +54,8 @@ class FreeLearners(HostedLearners):
             self._lags[agent], self._versions[agent] = version - self._versions[agent], version
             newest = [*results_in(facts).values()][-1:] or [RoundResult(None, model.updates)]
             self._results[agent] = self._checked(agent, newest[0])
+            if agent in self.given_up:
+                self._results[agent] = self._untrained(agent)
         self.rounds = number + 1
         return list(self._results)
 

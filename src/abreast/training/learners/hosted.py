@@ -1,10 +1,11 @@
 """What learners in workers have in common: shared memory, the team of workers, agents that are given up."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from abreast.errors import ConfigError, WorkerError
+from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError
 from abreast.models import BaseModel
 from abreast.models.base import Recipe
 from abreast.processes.backend import Backend, ChildSpec
@@ -15,8 +16,9 @@ from abreast.processes.ring import Ring
 from abreast.processes.team import Died, Lost, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
-from abreast.training.config import MPConfig
-from abreast.training.learners.base import RoundResult
+from abreast.state import State
+from abreast.training.config import ExperimentConfig, MPConfig
+from abreast.training.learners.base import RoundResult, is_tracked
 from abreast.training.learners.process import Job, learner_process
 from abreast.training.published import create_shared_models, publish_model, restore_published
 
@@ -33,8 +35,8 @@ class HostedLearners:
     keeps_to_windows = True
     rounds = 0
 
-    def __init__(self, models: Sequence[BaseModel], config: MPConfig, slack: int, compute_threads: int) -> None:
-        self._models, self._config, self._compute_threads = models, config, compute_threads
+    def __init__(self, models: Sequence[BaseModel], config: MPConfig, slack: int, experiment: ExperimentConfig) -> None:
+        self._models, self._config, self._experiment = models, config, experiment
         self._recipes = [recipe_of(index, model) for index, model in enumerate(models)]
         self.given_up: dict[int, WorkerError] = {}
         self._slack = slack
@@ -43,6 +45,7 @@ class HostedLearners:
         self._own_rings: list[Ring] = []
         for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
             place.attach(self.block)
+            model.own_attributes.track()
             publish_model(model, place, 0, updates=model.updates, results=[])
             self._own_rings.append(model.memory.move_rows(self.ring(index)))
         self._results = [RoundResult(None, model.updates) for model in models]
@@ -70,6 +73,15 @@ class HostedLearners:
             layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
         return SharedBlock(layout)
 
+    def acting_states(self) -> dict[int, State]:
+        """Of users' models: what choosing has changed by now."""
+        states = {}
+        for agent, model in enumerate(self._models):
+            if is_tracked(model):
+                with named(agent, model):
+                    states[agent] = model.acting_state()
+        return states
+
     # ---- workers
 
     def _spec(self, worker: int) -> ChildSpec:
@@ -77,11 +89,13 @@ class HostedLearners:
         jobs = [self._job(agent) for agent in agents]
         name = f"learner of agent {', '.join(map(str, agents))}"
         needs_main = any(comes_from_main(job.recipe.kind) for job in jobs)
-        return ChildSpec(name, learner_process, (jobs, self._compute_threads, self.trains_freely), needs_main)
+        return ChildSpec(
+            name, learner_process, (jobs, self._experiment.compute_threads, self.trains_freely), needs_main
+        )
 
     def _job(self, agent: int) -> Job:
         memory = SharedReplayBuffer.like(self._models[agent].memory, self._slack, self.block, f"replay{agent}.")
-        return Job(agent, self._recipes[agent], memory, self.published[agent].for_reader(0))
+        return Job(agent, self._recipes[agent], memory, self.published[agent].for_reader(0), self._experiment.seed)
 
     def _handle_death(self, died: Died) -> bool:
         """Give up the agent that has cost too many deaths, or all of a lost worker; returns whether any is left there."""
@@ -94,7 +108,8 @@ class HostedLearners:
             gone = [died.at] if self._deaths[died.at] > self._config.max_restarts else []
         for agent in gone:
             self.given_up[agent] = died.given_up(self._config.max_restarts)
-            log.error("agent %d is not trained any more: %s", agent, self.given_up[agent])
+            error = self.given_up[agent]
+            log.error("agent %d is not trained any more: %s", agent, error, exc_info=error)
             agents.remove(agent)
         if not agents:
             self._team.retire(died.worker)
@@ -108,7 +123,12 @@ class HostedLearners:
 
     def _check_any_left(self) -> None:
         if not any(self._agents_of):
-            raise WorkerError("every learner has been given up.") from next(iter(self.given_up.values()))
+            first = next(iter(self.given_up.values()))
+            raise WorkerError(f"every learner has been given up; the first: {first}") from first
+
+    def _untrained(self, agent: int) -> RoundResult:
+        """The result of a round for an agent that was given up."""
+        return RoundResult(None, self._results[agent].updates)
 
     def health(self) -> dict[str, Any]:
         """Restarts of workers so far, and by how many versions each agent's play was behind."""
@@ -137,17 +157,29 @@ class HostedLearners:
 
 def recipe_of(agent: int, model: BaseModel) -> Recipe:
     """How a worker gets this model."""
-    try:
-        if type(model.memory) not in (Buffer, SharedReplayBuffer):
-            kind = type(model.memory)
-            raise TypeError(
-                f"its memory is a {kind.__module__}.{kind.__qualname__}, but workers make a buffer of abreast's"
+    with named(agent, model):
+        kind = type(model.memory)
+        if kind not in (Buffer, SharedReplayBuffer):
+            raise ModelError(
+                f"its memory is a {kind.__module__}.{kind.__qualname__}, but a learner reads rows from the shared memory of"
+                " an abreast.Buffer: leave self.memory as BaseModel makes it, and say what differs in memory_options"
             )
-        return model.recipe()
+        recipe = model.recipe()
+        if model.own_attributes.is_foreign:
+            recipe.build(model.memory.empty_copy())  # what fails there is named here, before anything starts
+        return recipe
+
+
+@contextmanager
+def named(agent: int, model: BaseModel) -> Iterator[None]:
+    """Say whose model it is that cannot be sent."""
+    try:
+        yield
     except Exception as error:
+        reason = str(error).rstrip(".") if isinstance(error, AbreastError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"the model of agent {agent} ({type(model).__name__}) cannot be sent to a learner process: {error}."
-            " Make it picklable, or set multiprocessing.workers to inline."
+            f"the model of agent {agent} ({type(model).__name__}) cannot learn in another process: {reason}."
+            " Change it, or run sequentially (multiprocessing.workers: inline)."
         ) from error
 
 

@@ -1,13 +1,33 @@
 """Learners in this very thread, with the agents' own models: the sequential run, and the debug mode of any other."""
 
-from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
-from abreast.training.learners.base import RoundResult, train_round
+from abreast.state import State
+from abreast.training.learners.base import RoundResult, is_tracked, train_round
+
+
+class Order(NamedTuple):
+    """A round that is not finished."""
+
+    updates: int
+    written: Sequence[list[int]]
+    acting: Mapping[int, State]
+    """Of users' models: what choosing had changed by then, which a pass played since may have changed again."""
+
+
+@contextmanager
+def _as_it_was(model: BaseModel, acting: State) -> Iterator[None]:
+    now = model.acting_state()
+    model.set_acting_state(acting)
+    try:
+        yield
+    finally:
+        model.set_acting_state(now)
 
 
 class InlineLearners:
@@ -17,20 +37,23 @@ class InlineLearners:
     keeps_to_windows = True
     rounds = 0
 
-    def __init__(self, models: Sequence[BaseModel], slack: int = 0) -> None:
-        self._models = dict(enumerate(models))
-        self._orders: dict[int, tuple[int, Sequence[list[int]]]] = {}
+    def __init__(self, models: Sequence[BaseModel], seed: int, slack: int = 0) -> None:
+        self._models, self._seed = dict(enumerate(models)), seed
+        self._orders: dict[int, Order] = {}
         self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        self._orders[number] = updates, written
+        acting = {agent: model.acting_state() for agent, model in self._models.items() if is_tracked(model)}
+        self._orders[number] = Order(updates, written, acting)
 
     def finish(self, number: int) -> list[RoundResult]:
-        updates, written = self._orders.pop(number)
-        with ExitStack() as windows:
-            for model, rows in zip(self._models.values(), written, strict=True):
-                windows.enter_context(model.memory.window(rows))
-            results = train_round(self._models, updates)
+        order = self._orders.pop(number)
+        with ExitStack() as contexts:
+            for agent, model in self._models.items():
+                contexts.enter_context(model.memory.window(order.written[agent]))
+                if agent in order.acting:
+                    contexts.enter_context(_as_it_was(model, order.acting[agent]))
+            results = train_round(self._models, order.updates, self._seed)
         self.rounds = number + 1
         return list(results.values())
 

@@ -5,7 +5,7 @@ done again but reported from there.
 """
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,7 +16,7 @@ from abreast.models.base import Recipe
 from abreast.processes.backend import ChildContext
 from abreast.replay import SharedReplayBuffer
 from abreast.state import State
-from abreast.training.learners.base import RoundResult, train_round
+from abreast.training.learners.base import RoundResult, train_round, update
 from abreast.training.published import Published, publish_model, restore_published
 from abreast.training.run.health import symptoms
 
@@ -34,6 +34,8 @@ class Job:
     recipe: Recipe
     memory: SharedReplayBuffer
     published: Published
+    seed: int
+    """Of the experiment."""
     results: dict[int, RoundResult] = field(default_factory=dict)
     """Results of the last rounds, by number."""
     version: int = 0
@@ -42,6 +44,7 @@ class Job:
     def build(self) -> BaseModel:
         """The model, as it was last published, with the agent's shared replay as its memory."""
         model = self.recipe.build(self.memory)
+        model.own_attributes.track()
         self.version, facts = restore_published(model, self.published)
         self.results = results_in(facts)
         return model
@@ -64,6 +67,8 @@ class Train(NamedTuple):
 
     updates: int
     written: Sequence[list[int]]
+    acting: Mapping[int, State]
+    """Of users' models: what choosing has changed by now."""
 
 
 class Trained(NamedTuple):
@@ -97,8 +102,10 @@ class RoundWork:
         if number in job.results:  # done before a restart, but the answer may have been lost
             return job.results[number]
         model = self._models[job.agent]
+        if job.agent in order.acting:
+            model.set_acting_state(order.acting[job.agent])
         with model.memory.window(order.written[job.agent]):
-            result = train_round({job.agent: model}, order.updates, self._context.beat)[job.agent]
+            result = train_round({job.agent: model}, order.updates, job.seed, self._context.beat)[job.agent]
         job.publish(model, number + 1, number, result)
         return result
 
@@ -116,6 +123,12 @@ class TrainFreely(NamedTuple):
     max_updates_per_step: float | None
 
 
+class Acting(NamedTuple):
+    """An order: this is what choosing has changed in users' models."""
+
+    states: Mapping[int, State]
+
+
 class FreeWork:
     """Trains whenever there is something to learn from. Its one order stays outstanding; every publish answers it."""
 
@@ -128,8 +141,14 @@ class FreeWork:
         self._key: Hashable = None
         self._rule: TrainFreely | None = None
 
-    def obey(self, key: Hashable, order: TrainFreely) -> None:
-        self._key, self._rule = key, order
+    def obey(self, key: Hashable, order: TrainFreely | Acting) -> None:
+        if isinstance(order, TrainFreely):
+            self._key, self._rule = key, order
+            return
+        for agent, state in order.states.items():
+            if agent in self._models:
+                self._models[agent].set_acting_state(state)
+        self._context.answer(key, None)
 
     def idle(self) -> float | None:
         if self._rule is None:
@@ -144,10 +163,10 @@ class FreeWork:
         if rule.max_updates_per_step is not None and model.updates >= rule.max_updates_per_step * steps:
             return False
         self._context.beat(agent)
-        loss = model.train_step()
+        loss = update(model)
         if loss is None:
             return False
-        self._losses[agent].append(float(loss))
+        self._losses[agent].append(loss)
         if len(self._losses[agent]) >= rule.publish_interval:
             self._publish(agent)
         return True
@@ -156,6 +175,7 @@ class FreeWork:
         model, losses, job = self._models[agent], self._losses[agent], self._jobs[agent]
         loss = sum(losses) / len(losses) if losses else None
         result = RoundResult(loss, model.updates, symptoms(model, loss))
+        model.own_attributes.note_learning()
         self._context.beat(agent)
         job.publish(model, job.version + 1, job.version, result)
         self._context.answer(self._key, agent, last=False)

@@ -24,7 +24,7 @@ class RoundLearners(HostedLearners):
         return [None if agent in self.given_up else self.rounds for agent in range(len(self._models))]
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        self._orders[number], self._answers[number] = Train(updates, written), {}
+        self._orders[number], self._answers[number] = Train(updates, written, self.acting_states()), {}
         for worker, agents in enumerate(self._agents_of):
             if agents:
                 self._team.submit(worker, number, self._orders[number])
@@ -44,6 +44,8 @@ class RoundLearners(HostedLearners):
             if agent not in self.given_up:
                 self._lags[agent] = self.published[agent].version - number - 1
                 adopt_published(self._models[agent], self.published[agent], number + 1)
+        for agent in self.given_up.keys() - answers.keys():
+            self._results[agent] = self._untrained(agent)
         self.rounds = number + 1
         return list(self._results)
 

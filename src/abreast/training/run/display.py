@@ -1,14 +1,19 @@
 """The live display of a run: epoch, reward per agent, speed, time left; one plain line now and then without a terminal."""
 
+import logging
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from textwrap import shorten
+from types import TracebackType
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
+from rich.text import Text
 
 if TYPE_CHECKING:
     from abreast.training.run.record import EpochRecord
@@ -17,6 +22,8 @@ SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
 PLAIN_LINES = 10
 """Lines printed over a whole run where the output is not a terminal."""
+LONGEST_WARNING = 300
+"""Characters of a warning that are printed."""
 
 
 class ProgressDisplay:
@@ -26,34 +33,46 @@ class ProgressDisplay:
         self._epochs = epochs
         self._done = 0
         self._recent: deque[Sequence[float]] = deque(maxlen=SMOOTHED)
-        self._console = Console(file=sys.stderr)
-        self._live = Live(console=self._console, refresh_per_second=8) if self._console.is_terminal else None
+        self._figures: deque[Mapping[str, float | None]] = deque(maxlen=SMOOTHED)
+        self.console = Console(file=sys.stderr)
+        self._live = Live(console=self.console, refresh_per_second=8) if self.console.is_terminal else None
 
-    def start(self) -> None:
+    def __enter__(self) -> "ProgressDisplay":
         if self._live is not None:
             self._live.start()
+        return self
 
     def show(self, record: "EpochRecord") -> None:
         """Take in an epoch; the terminal is redrawn eight times a second, whatever the speed of the run."""
         self._done += 1
         self._recent.append(record["reward_per_agent"])
+        self._figures.append(record.get("metrics", {}))
         if self._live is not None:
             self._live.update(self._table(record))
         elif self._done % max(1, self._epochs // PLAIN_LINES) == 0 or self._done == self._epochs:
-            self._console.print(self._line(record), highlight=False, soft_wrap=True)
+            self.console.print(self._line(record), highlight=False, markup=False, soft_wrap=True)
 
-    def stop(self) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._live is not None:
             self._live.stop()
 
     def _rewards(self) -> list[float]:
         return [sum(column) / len(self._recent) for column in zip(*self._recent, strict=True)]
 
+    def _metrics(self) -> dict[str, float]:
+        """The game's own figures, in the mean of those recent epochs that have them."""
+        names = dict.fromkeys(name for figures in self._figures for name in figures)
+        known = {name: [value for each in self._figures if (value := each.get(name)) is not None] for name in names}
+        return {name: sum(values) / len(values) for name, values in known.items() if values}
+
     def _line(self, record: "EpochRecord") -> str:
         rewards = self._rewards()
         return (
             f"epoch {self._done:,}/{self._epochs:,}  reward {sum(rewards):.1f}"
             f" ({' '.join(f'{reward:.1f}' for reward in rewards)})  epsilon {record['epsilon']:.3f}"
+            f"{''.join(f'  {name} {value:.3g}' for name, value in self._metrics().items())}"
             f"  {record['time']['agent_steps_per_s']:,.0f} agent-steps/s  {self._time_left(record)} left"
         )
 
@@ -75,6 +94,8 @@ class ProgressDisplay:
             table.add_row(f"agent {agent}", f"{reward:.1f}", bar)
         table.add_row("all", f"[bold]{sum(rewards):.1f}", f"mean reward of {len(self._recent)} epochs", loss,
                       f"epsilon {record['epsilon']:.3f}")  # fmt: skip
+        for name, value in self._metrics().items():
+            table.add_row(Text(name), f"{value:.3g}", "mean")
         if "restarts" in record["time"]:
             health = record["time"]
             lags = " ".join(str(lag) for lag in health["lag_per_agent"])
@@ -85,3 +106,26 @@ class ProgressDisplay:
                 waits += f", learners {max(health['learner_idle_s']):.2f} s"
             table.add_row("learners", f"{restarts} restarts", f"versions behind: {lags}", ratio, waits)
         return table
+
+
+class _OneLine(logging.Handler):
+    """Prints what is logged on one line, cut where it is long; all of it, and stacks, are in log.txt."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(logging.WARNING)
+        self._console = console
+
+    def emit(self, record: logging.LogRecord) -> None:
+        text = shorten(f"{record.levelname.lower()}: {record.getMessage()}", LONGEST_WARNING, placeholder=" …")
+        self._console.print(Text(text), soft_wrap=True)  # above the display, if this console has one
+
+
+@contextmanager
+def warnings_on(console: Console) -> Iterator[None]:
+    """Print warnings and errors of abreast meanwhile, one line each."""
+    log, handler = logging.getLogger("abreast"), _OneLine(console)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)

@@ -6,20 +6,24 @@
 import json
 import logging as standard_logging
 import math
+import numbers
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict
 
+import numpy as np
 import yaml
+from rich.console import Console
 
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, GameError, short
 from abreast.files import logged_to, make_run_folder, write_whole
 from abreast.models import BaseModel, algorithm, name_of
 from abreast.training.learners.base import RoundResult
 from abreast.training.run.camera import Camera
-from abreast.training.run.display import ProgressDisplay
+from abreast.training.run.display import ProgressDisplay, warnings_on
 from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
@@ -42,6 +46,8 @@ class EpochRecord(TypedDict):
     updates: int
     updates_per_agent_step: float
     """In this run so far: the update-to-data ratio."""
+    metrics: NotRequired[dict[str, float | None]]
+    """The game's own figures (`Environment.metrics`), if it has any; None where one is not finite."""
     time: dict[str, Any]
 
 
@@ -65,11 +71,14 @@ class RunRecord:
         self.epochs: list[EpochRecord] = []
         self._config = _as_yaml(experiment)
         name = experiment.name.removesuffix("Env")
-        self.folder = make_run_folder(name, output_dir) if animate or logging else None
+        self._made = make_run_folder(name, output_dir) if animate or logging else None
+        self.folder = None if self._made is None else self._made.path
         self._experiment, self._animate = experiment, animate
         self._models = [player.model for player in experiment.game.players]
         self._writes = self.folder is not None and logging
         self._display = ProgressDisplay(experiment.config.experiment.epochs) if logging and logger is None else None
+        self._speaks = logging
+        self._screen, self._files = ExitStack(), ExitStack()
         self._logger = logger if logging else None
         self._cameras: dict[int, Camera] = {}
         self._warned: set[tuple[int, str]] = set()
@@ -80,12 +89,13 @@ class RunRecord:
     def __enter__(self) -> "RunRecord":
         if self.folder is not None and self._writes:
             write_whole(self.folder / "config.yaml", self._config)
-            self._metrics = (self.folder / "metrics.jsonl").open("a", encoding="utf-8")
-            self._logged = logged_to(self.folder / "log.txt")
-            self._logged.__enter__()
+            self._metrics = self._files.enter_context((self.folder / "metrics.jsonl").open("a", encoding="utf-8"))
+            self._files.enter_context(logged_to(self.folder / "log.txt"))
             log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
         if self._display is not None:
-            self._display.start()
+            self._screen.enter_context(self._display)
+        if self._speaks:
+            self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
         self._started = time.perf_counter()
         return self
 
@@ -128,6 +138,8 @@ class RunRecord:
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
+        if figures := self._figures(played.metrics):
+            record["metrics"] = figures
         self.epochs.append(record)
         if self._writes:
             self._metrics.write(json.dumps(record, allow_nan=False) + "\n")
@@ -140,6 +152,19 @@ class RunRecord:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
             self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
 
+    def _figures(self, metrics: Mapping[str, Any]) -> dict[str, float | None]:
+        """The game's own figures, as plain numbers."""
+        if not isinstance(metrics, Mapping):
+            raise GameError(
+                f"the metrics of {self._experiment.name} are {short(metrics)}: expected names with numbers."
+            )
+        for name, value in metrics.items():
+            if not isinstance(name, str) or not isinstance(value, numbers.Real | np.bool_):
+                raise GameError(
+                    f"the metric {name!r} of {self._experiment.name} is {short(value)}: expected a name with a number."
+                )
+        return {name: _finite(float(value)) for name, value in metrics.items()}
+
     def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
         """Name each silent fault of each agent once."""
         for symptom in symptoms:
@@ -150,27 +175,34 @@ class RunRecord:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._display is not None:
-            self._display.stop()
-        if self.folder is None or not self._writes:
+        self._screen.close()
+        came_to_nothing = error is not None and not self.epochs
+        with self._files:
+            if self._writes and not came_to_nothing:
+                self._keep(error)
+        if self._made is not None and came_to_nothing:
+            self._made.take_back()
+        if error is not None and self.folder is not None:
+            kept = f"what was learned until then is in {self.folder}" if self.epochs else "nothing is left of it"
+            error.add_note(f"Stopped after {len(self.epochs)} epochs; {kept}.")
+
+    def _keep(self, error: BaseException | None) -> None:
+        """Write the models, and how the run ended."""
+        assert self.folder is not None
+        folder = self.folder / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        for index, model in enumerate(self._models):
+            model.save(folder / f"agent_{index}.safetensors")
+        if error is None:
+            log.info("finished after %d epochs", len(self.epochs))
             return
-        try:
-            folder = self.folder / "checkpoints"
-            folder.mkdir(exist_ok=True)
-            for index, model in enumerate(self._models):
-                model.save(folder / f"agent_{index}.safetensors")
-            if error is None:
-                log.info("finished after %d epochs", len(self.epochs))
-            else:
-                log.error("stopped after %d epochs by %s", len(self.epochs), kind.__name__ if kind else error)
-        finally:
-            self._logged.__exit__(None, None, None)
-            self._metrics.close()
+        stack = error if isinstance(error, Exception) else None  # an interrupt has nothing to show
+        log.error("stopped after %d epochs by %s", len(self.epochs), type(error).__name__, exc_info=stack)
 
 
 def _as_yaml(experiment: "Experiment") -> bytes:
     """The configuration, with the settings of every agent whose model is not the one it asks for."""
-    values = experiment.config.model_dump()
+    values = {**experiment.config.model_dump(), "game": experiment.config.game or experiment.target}
     for agent, player in enumerate(experiment.game.players):
         asked, model = experiment.config.model_of(agent), player.model
         if (type(model), model.config) != (algorithm(asked.algorithm), asked):

@@ -1,0 +1,222 @@
+"""Attributes that a user's class adds to one of ours: sent, compared and copied without being named by the user.
+
+What our own classes hold is described by their `state`. A subclass may add anything: torch modules and optimisers,
+generators, lists, functions. All of it is sent as one pickle, so that two attributes that share an object share it on the
+other side too. Objects that each side has of its own (the model itself, its memory) are named `places` and not sent.
+"""
+
+import copy
+import gc
+import hashlib
+import io
+import logging
+import pickle
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from enum import Enum
+from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import AttributeStateError, short
+from abreast.processes.pickling import Pickler
+
+Places = Mapping[str, object]
+"""Objects that stay where they are, by name; the receiver has its own of the same names."""
+
+IMMUTABLE = (
+    bool, int, float, complex, str, bytes, range, type(None), type(Ellipsis), type, ModuleType, BuiltinFunctionType,
+    Enum, np.generic, np.dtype, logging.Logger,
+)  # fmt: skip
+"""What may be shared: it never changes, or (a logger) is one and the same thing everywhere."""
+
+
+def pack(values: Mapping[str, Any], places: Places) -> bytes:
+    """Attributes as bytes; one that cannot be sent is named in an `AttributeStateError`."""
+    try:
+        return _dumps(dict(values), places)
+    except Exception:
+        for name, value in values.items():  # which one was it?
+            if (reason := why_not_sent(value, places)) is not None:
+                raise AttributeStateError(name, value, reason) from None
+        raise
+
+
+def unpack(data: bytes, places: Places) -> dict[str, Any]:
+    """The attributes that `pack` was given, with this side's objects in their places."""
+    unpickler: Any = pickle.Unpickler(io.BytesIO(data))
+    unpickler.persistent_load = dict(places).__getitem__
+    values: dict[str, Any] = unpickler.load()
+    return values
+
+
+def why_not_sent(value: object, places: Places) -> str | None:
+    """Why an attribute cannot be sent to another process; None if it can."""
+    try:
+        unpack(_dumps({"value": value}, places), places)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}".rstrip(".") if not isinstance(error, _Refused) else str(error)
+    return None
+
+
+def digest(value: object, places: Places) -> bytes | None:
+    """A digest that changes when the value does; None for what cannot be compared."""
+    try:
+        return hashlib.blake2b(_dumps({"value": value}, places), digest_size=16).digest()
+    except Exception:
+        return None
+
+
+class OwnAttributes:
+    """The attributes that a user's class added to an object of ours, and how they changed since the last look."""
+
+    def __init__(self, owner: object, known: Collection[str], places: Callable[[], Places]) -> None:
+        """`known`: attributes of our own classes."""
+        self._owner, self._known, self._places = owner, known, places
+        self._seen: dict[str, bytes | None] = {}
+
+    @property
+    def added(self) -> list[str]:
+        """Attributes that are not ours."""
+        return [name for name in vars(self._owner) if name not in self._known]
+
+    @property
+    def watched(self) -> list[str]:
+        """Attributes whose changes are of interest."""
+        return self.added
+
+    def look(self, names: Iterable[str] | None = None) -> None:
+        """Take attributes as they are now for unchanged."""
+        places = self._places()
+        for name in self.watched if names is None else names:
+            self._seen[name] = digest(vars(self._owner)[name], places)
+
+    def changed(self) -> set[str]:
+        """Attributes that are new or have changed since the last look, which this is."""
+        before, names = dict(self._seen), self.watched
+        self.look(names)
+        return {name for name in names if name not in before or before[name] != self._seen[name]}
+
+    def pack(self, names: Iterable[str]) -> bytes:
+        """These attributes as bytes."""
+        return pack({name: vars(self._owner)[name] for name in sorted(names)}, self._places())
+
+    def take(self, data: bytes) -> set[str]:
+        """Take attributes over; returns their names."""
+        values = unpack(data, self._places())
+        vars(self._owner).update(values)
+        self.look(values)
+        return set(values)
+
+
+# ---- copies
+
+
+def true_copy(value: Any, memo: dict[int, Any]) -> Any:
+    """A copy that shares nothing that can change with its original; raises `ValueError` if there is no such copy."""
+    try:
+        twin = copy.deepcopy(value, memo)
+    except Exception as error:
+        raise ValueError(f"{type(error).__name__}: {error}".rstrip(".")) from error
+    shared = {id(each) for each in reachable(value)}
+    for each in reachable(twin):
+        if id(each) in shared:
+            raise ValueError(f"its copy would share {_described(each)} with it")
+    return twin
+
+
+def reachable(start: object, places: Places = MappingProxyType({})) -> Iterator[object]:
+    """What can change among all that an object refers to, the object itself included; places are passed over."""
+    seen = {id(place) for place in places.values()}
+    left = [start]
+    while left:
+        value = left.pop()
+        if id(value) in seen or isinstance(value, IMMUTABLE):
+            continue
+        seen.add(id(value))
+        if isinstance(value, FunctionType):  # its globals are the module's own business
+            left += [cell.cell_contents for cell in value.__closure__ or () if not _is_empty(cell)]
+            left += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
+        elif isinstance(value, MethodType):
+            left.append(value.__self__)
+        elif isinstance(value, np.ndarray):
+            left += list(value.flat) if value.dtype.hasobject else []
+            yield value
+        elif isinstance(value, tuple | frozenset):
+            left += value
+        else:
+            left += gc.get_referents(value)
+            yield value
+
+
+def _is_empty(cell: CellType) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 (reading it is the test)
+    except ValueError:
+        return True
+    return False
+
+
+def _described(value: object) -> str:
+    return f"a {type(value).__name__} ({short(value)})"
+
+
+def differs(one: object, two: object) -> bool:
+    """Whether two attributes of the same name are plain values and differ; objects of classes are not looked into."""
+    if type(one) is not type(two):
+        return True
+    if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
+        return one.shape != two.shape or one.dtype != two.dtype or one.tobytes() != two.tobytes()
+    if isinstance(one, list | tuple) and isinstance(two, list | tuple):
+        return len(one) != len(two) or any(map(differs, one, two))
+    if isinstance(one, dict) and isinstance(two, dict):
+        return one.keys() != two.keys() or any(differs(value, two[key]) for key, value in one.items())
+    return isinstance(one, bool | int | float | complex | str | bytes) and repr(one) != repr(two)
+
+
+# ---- inside
+
+
+class _Refused(Exception):
+    """Could be pickled, but would not be the same afterwards."""
+
+
+class _Packer(Pickler):
+    """Pickles tensors as arrays, and places by name."""
+
+    def __init__(self, file: io.BytesIO, places: Places) -> None:
+        super().__init__(file)
+        self._names = {id(value): name for name, value in places.items()}
+        self._torch = sys.modules.get("torch")
+
+    def persistent_id(self, value: object) -> str | None:
+        return self._names.get(id(value))
+
+    def reducer_override(self, value: Any) -> Any:
+        if self._torch is not None and isinstance(value, self._torch.Tensor):
+            if value.grad_fn is not None:
+                raise _Refused(
+                    "it holds a tensor with the graph of its gradient, which exists in one process only: compute it again"
+                    " in train_step"
+                )
+            if value.device.type == "cpu" and value.dtype != self._torch.bfloat16 and not value.is_sparse:
+                return _rebuilt, (type(value), value.detach().numpy(), value.requires_grad, value.grad)
+        return super().reducer_override(value)
+
+
+def _rebuilt(kind: type, array: Any, requires_grad: bool, grad: Any) -> Any:
+    """A tensor on memory of its own."""
+    torch: Any = sys.modules.get("torch") or __import__("torch")
+    tensor = torch.from_numpy(array.copy())
+    tensor = (
+        kind(tensor, requires_grad) if issubclass(kind, torch.nn.Parameter) else tensor.requires_grad_(requires_grad)
+    )
+    tensor.grad = grad
+    return tensor
+
+
+def _dumps(value: Any, places: Places) -> bytes:
+    file = io.BytesIO()
+    _Packer(file, places).dump(value)
+    return file.getvalue()

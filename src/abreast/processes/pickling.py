@@ -1,0 +1,35 @@
+"""Pickling what users bring: also lambdas, local classes and what was defined in a notebook."""
+
+import pickle
+import sys
+from types import FunctionType
+from typing import IO, Any
+
+import cloudpickle  # type: ignore[import-untyped]
+
+
+class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Sends classes and functions by name where another process can import them, and by value where it cannot.
+
+    Those of the user's script go by name: children that need them import the script, and a class must be one and the same
+    for all that is sent. A notebook, or a script that is read from a pipe, cannot be imported.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
+        self._has_script = main_can_be_imported()
+
+    def reducer_override(self, value: Any) -> Any:
+        if self._has_script and isinstance(value, type | FunctionType) and _is_of_script(value):
+            return NotImplemented
+        return super().reducer_override(value)
+
+
+def main_can_be_imported() -> bool:
+    """Whether the user's main module is a file or a module, which children can import."""
+    main = sys.modules["__main__"]
+    return hasattr(main, "__file__") or getattr(main, "__spec__", None) is not None
+
+
+def _is_of_script(value: Any) -> bool:
+    return value.__module__ == "__main__" and getattr(sys.modules["__main__"], value.__qualname__, None) is value

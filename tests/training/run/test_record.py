@@ -1,0 +1,212 @@
+"""The record of a run: what it keeps, and what it takes back."""
+
+import json
+import logging
+import math
+from fractions import Fraction
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import yaml
+
+import own_game
+import villains
+from abreast.errors import GameError
+from abreast.games import Game
+from fakes import small_game, timeless
+
+
+def garden(*overrides, kind=own_game.Garden):
+    return Game(kind).build(Game(kind).configure(None, overrides))
+
+
+def metrics_in(folder):
+    return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+# ---- figures of the game's own
+
+RUNS = [
+    "run_experiment", "lockstep inline", "lockstep threads", "pipelined threads", "pipelined processes", "free threads",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("actors", [1, 2])
+@pytest.mark.parametrize("how", RUNS)
+@pytest.mark.xdist_group("system")
+def test_a_games_own_figures_are_kept_in_every_schedule_and_by_every_actor(how, actors, tmp_path):
+    settings = [f"multiprocessing.num_actors={actors}", "multiprocessing.num_envs=2", "experiment.epochs=8"]
+    if " " in how:
+        schedule, workers = how.split()
+        settings += [f"multiprocessing.schedule={schedule}", f"multiprocessing.workers={workers}"]
+    env = garden(*settings)
+    run = env.run_experiment_mp if " " in how else env.run_experiment
+    result = run(animate=False, output_dir=tmp_path / "run")
+    for record, kept in zip(result.epochs, metrics_in(tmp_path / "run"), strict=True):
+        assert record["metrics"] == kept["metrics"] == {"eaten": record["reward"], "turns": 6.0}
+
+
+class Figures(own_game.Garden):
+    """Tells what it is told to tell."""
+
+    told: ClassVar = {}
+
+    def metrics(self):
+        return self.told
+
+
+def test_numbers_of_any_kind_are_figures_and_what_is_not_finite_is_null(tmp_path, monkeypatch):
+    told = {"a": np.float32(0.5), "b": True, "c": Fraction(1, 4), "d": math.nan, "e": -math.inf, "f": np.int64(3)}
+    monkeypatch.setattr(Figures, "told", told)
+    garden(kind=Figures).run_experiment(animate=False, output_dir=tmp_path / "run")
+    kept = metrics_in(tmp_path / "run")[0]["metrics"]
+    assert kept == {"a": 0.5, "b": 1.0, "c": 0.25, "d": None, "e": None, "f": 3.0}
+
+
+@pytest.mark.parametrize(
+    ("told", "says"),
+    [
+        ({"gini": "low"}, "the metric 'gini' of Figures is 'low': expected a name with a number"),
+        ({"gini": None}, "the metric 'gini' of Figures is None"),
+        ({"gini": [1.0]}, "the metric 'gini' of Figures is \\[1.0\\]"),
+        ({3: 1.0}, "the metric 3 of Figures is 1.0"),
+        (None, "the metrics of Figures are None: expected names with numbers"),
+    ],
+)
+def test_what_is_no_number_stops_the_run(told, says, tmp_path, monkeypatch):
+    monkeypatch.setattr(Figures, "told", told)
+    with pytest.raises(GameError, match=says):
+        garden(kind=Figures).run_experiment(animate=False, output_dir=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+class Counts(own_game.Garden):
+    """Goes on counting in the mapping that it has told."""
+
+    def __init__(self, *arguments):
+        self.counted = {"resets": 0}
+        super().__init__(*arguments)
+
+    def reset(self):
+        self.counted["resets"] += 1
+        super().reset()
+
+    def metrics(self):
+        return self.counted
+
+
+def test_figures_are_those_of_their_epoch_though_it_is_recorded_later():
+    env = garden("multiprocessing.workers=threads", "multiprocessing.schedule=pipelined", kind=Counts)
+    result = env.run_experiment_mp(animate=False, logging=False)
+    assert [record["metrics"] for record in result.epochs] == [{"resets": 1.0}, {"resets": 2.0}, {"resets": 3.0}]
+
+
+def test_a_logger_is_told_of_figures_and_a_game_without_any_has_none():
+    told = []
+
+    class Listens:
+        def record_epoch(self, epoch, loss, reward, epsilon, **more):
+            told.append(more)
+
+    garden().run_experiment(animate=False, logger=Listens(), output_dir="run")
+    assert [set(more["metrics"]) for more in told] == [{"eaten", "turns"}] * 3
+    assert "metrics" not in small_game().run_experiment(animate=False, logging=False).epochs[0]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+# ---- which game it is of
+
+
+def test_a_run_from_python_writes_down_the_class_of_its_environment(tmp_path):
+    def recorded(kind, name):
+        env = kind(kind.make_world(Game(kind).configure()), Game(kind).configure())
+        env.run_experiment(animate=False, output_dir=tmp_path / name)
+        return yaml.safe_load((tmp_path / name / "config.yaml").read_text())["game"]
+
+    class Local(own_game.Garden):
+        """No other program can import it."""
+
+    assert recorded(own_game.Garden, "one") == "own_game:Garden"
+    assert recorded(Local, "two") is None
+
+
+# ---- runs that fail
+
+
+class Fails(own_game.Garden):
+    """Fails at the end of its first epoch, or of a later one."""
+
+    after = 1
+
+    def metrics(self):
+        self.ended = getattr(self, "ended", 0) + 1
+        if self.ended == self.after:
+            raise ZeroDivisionError("no way")
+        return {}
+
+
+class FailsLater(Fails):
+    """Two epochs are recorded."""
+
+    after = 3
+
+
+@pytest.mark.parametrize("run", ["run_experiment", "run_experiment_mp"])
+def test_a_run_that_fails_before_its_first_epoch_leaves_nothing(run, tmp_path):
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there" / "notes").write_text("mine")
+    for folder in ("runs/one", "there"):
+        with pytest.raises(ZeroDivisionError) as caught:
+            getattr(garden("multiprocessing.workers=threads", kind=Fails), run)(output_dir=folder)
+        assert caught.value.__notes__ == ["Stopped after 0 epochs; nothing is left of it."]
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["there", "there/notes"]
+
+
+def test_a_run_that_fails_later_keeps_what_it_has_with_the_stack_in_its_log(tmp_path):
+    with pytest.raises(ZeroDivisionError) as caught:
+        garden(kind=FailsLater).run_experiment(output_dir="run")
+    assert caught.value.__notes__ == ["Stopped after 2 epochs; what was learned until then is in run."]
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "stopped after 2 epochs by ZeroDivisionError" in log and "in metrics" in log
+    assert len(metrics_in(tmp_path / "run")) == 2 and len(list((tmp_path / "run" / "checkpoints").iterdir())) == 2
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
+@pytest.mark.xdist_group("system")
+def test_an_agent_that_is_given_up_has_no_loss_any_more_and_is_named_at_once(schedule, tmp_path, capsys):
+    env = garden(
+        f"multiprocessing.schedule={schedule}", "multiprocessing.workers=threads", "multiprocessing.max_restarts=0",
+        "multiprocessing.publish_interval=1", f"experiment.epochs={400 if schedule == 'free' else 12}",
+    )  # fmt: skip
+    agent = env.agents[1]
+    agent.model = villains.RaisesInTraining(agent.observation_spec, 4, env.config.model, env.agent_seed(1))
+    result = env.run_experiment_mp(animate=False, output_dir="run")
+    assert list(result.given_up) == [1]
+    losses = [record["loss_per_agent"] for record in result.epochs]
+    assert losses[-1][0] is not None and losses[-1][1] is None
+    since = [loss for _, loss in losses].index(None, 8 if schedule != "free" else 0)
+    assert schedule == "free" or all(loss is None for _, loss in losses[since:])
+    assert result.epochs[-1]["updates"] > 0
+    printed = capsys.readouterr().err
+    named = [line for line in printed.splitlines() if line.startswith("error: agent 1 is not trained any more: ")]
+    assert len(named) == 1 and "a villain divides by zero" in named[0] and "Traceback" not in printed
+    log = (tmp_path / "run" / "log.txt").read_text()
+    assert "Traceback" in log and "in train_step" in log
+    assert not [handler for handler in logging.getLogger("abreast").handlers if handler.level == logging.WARNING]
+
+
+def test_figures_change_no_result():
+    class Silent(own_game.Garden):
+        def metrics(self):
+            return {}
+
+    with_figures, without = (
+        timeless(garden(kind=kind).run_experiment(animate=False, logging=False).epochs)
+        for kind in (own_game.Garden, Silent)
+    )
+    assert [{**record, "metrics": 0} for record in with_figures] == [{**record, "metrics": 0} for record in without]
