@@ -16,7 +16,7 @@ MAY_IMPORT = {
     "state": {"errors"},
     "streams": set(),
     "processes": {"errors"},
-    "attributes": {"processes", "errors"},
+    "attributes": {"processes", "state", "errors"},
     "replay": {"processes", "state", "files", "errors"},
     "worlds": {"attributes", "state", "errors"},
     "models": {"replay", "attributes", "streams", "state", "settings", "plugins", "files", "errors"},

@@ -19,8 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from abreast.errors import AttributeStateError, short
+from abreast.errors import AttributeStateError, StateError, short
 from abreast.processes.pickling import Pickler
+from abreast.state import Opaque, State
 
 Places = Mapping[str, object]
 """Objects that stay where they are, by name; the receiver has its own of the same names."""
@@ -108,6 +109,50 @@ class OwnAttributes:
         vars(self._owner).update(values)
         self.look(values)
         return set(values)
+
+
+class AddedAttributes:
+    """All that users' classes have added to several objects of ours, which may refer to each other, as a state."""
+
+    def __init__(self, owners: Mapping[str, Any], places: Callable[[], Places]) -> None:
+        """`owners` have a `KNOWN` set of the attributes of our own classes."""
+        self._owners = {key: owner for key, owner in owners.items() if is_foreign(owner)}
+        self._places = places
+        self._not_sent: set[str] = set()
+        """What cannot be sent to another process. (Found once: to find it again for every state takes time.)"""
+
+    def state(self) -> State:
+        while True:
+            values = {path: value for path, value in self._items() if path not in self._not_sent}
+            try:
+                data = pack(values, self._places()) if values else b""
+            except AttributeStateError as error:
+                self._not_sent.add(error.name)
+                continue
+            opaque = {"values": Opaque("pickle", data)} if values else {}
+            return State({"not_sent": sorted(self._not_sent)}, opaque=opaque)
+
+    def set_state(self, state: State) -> None:
+        if state.facts["not_sent"]:
+            raise StateError(
+                f"{', '.join(state.facts['not_sent'])} cannot be sent to another process, so what an actor that died had"
+                " there is lost, and another cannot play on from it."
+            )
+        if "values" in state.opaque:
+            for path, value in unpack(state.opaque["values"].data, self._places()).items():
+                key, _, name = path.partition(".")
+                vars(self._owners[key])[name] = value
+
+    def _items(self) -> Iterator[tuple[str, Any]]:
+        for key, owner in self._owners.items():
+            for name, value in vars(owner).items():
+                if name not in owner.KNOWN:
+                    yield f"{key}.{name}", value
+
+
+def is_foreign(thing: object) -> bool:
+    """Whether an object is of a class that a user has written."""
+    return not type(thing).__module__.startswith("abreast.")
 
 
 # ---- copies

@@ -102,6 +102,7 @@ def test_the_camera_sees_each_turn_of_the_first_lane_once_and_its_end():
         transition()
         env.world.is_done = env.turn == 4
 
+    assert len(env.lanes) == 2  # built before only one of them is changed
     env.world.transition = until_turn_4
     collect_pass(env.game, 0, 2, on_turn=lambda: turns.append(env.turn))
     assert turns == [0, 1, 2, 3, 4]
@@ -111,6 +112,7 @@ def test_the_camera_sees_each_turn_of_the_first_lane_once_and_its_end():
 def test_every_decision_in_whatever_lane_is_a_sign_of_life():
     """An actor whose first lane ends early used to fall silent while it played on in the others."""
     env = small_game("multiprocessing.num_envs=2", "model.algorithm=random")
+    assert len(env.lanes) == 2  # built before only one of them is changed
     env.world.transition = lambda: setattr(env.world, "is_done", True)
     beats = []
     collect_pass(env.game, 0, 2, beat=lambda: beats.append(env.lanes[1].turn))

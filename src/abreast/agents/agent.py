@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from abreast.models.base import BaseModel
 from abreast.state import State
 from abreast.worlds import ActionSpec, Entity, Gridworld, Location, ObservationSpec, Sprite
+from abreast.worlds.playable import as_reward
 
 
 class Agent(Entity):
@@ -17,6 +18,12 @@ class Agent(Entity):
     A turn of an agent is `transition`: see, choose, act, remember. Subclasses say what an action does, in `act`; the
     other steps can be replaced one by one.
     """
+
+    KNOWN: ClassVar[frozenset[str]] = frozenset(
+        {"observation_spec", "action_spec", "model", "score", "lane", "_pending_reward", "location", "facing", "sprite"}
+        | {"direction_sprites"}
+    )
+    """Attributes of our own classes; any other is a subclass's own."""
 
     def __init__(
         self,
@@ -52,8 +59,10 @@ class Agent(Entity):
         raise NotImplementedError(f"{type(self).__name__}.act says what its actions do.")
 
     def give(self, reward: float) -> None:
-        """Take a reward that arose in another agent's turn: it counts with this agent's own next step."""
-        self._pending_reward += reward
+        """Take a reward that arose in another agent's turn: it counts with this agent's own next step; if there is none in
+        this epoch, with its last.
+        """
+        self._pending_reward += as_reward(reward)
 
     def is_done(self, world: Gridworld) -> bool:
         """Whether the episode has ended for good for this agent (not merely run out of turns).
@@ -81,11 +90,18 @@ class Agent(Entity):
 
     def act_for_reward(self, world: Gridworld, action: int) -> float:
         """Act, and take what it earns and what was given since the last step into score and total."""
-        reward = self.act(world, action) + self._pending_reward
-        self._pending_reward = 0.0
+        return self.earn(world, as_reward(self.act(world, action)) + self.take_given())
+
+    def earn(self, world: Gridworld, reward: float) -> float:
+        """Take a reward into score and total."""
         world.total_reward += reward
         self.score += reward
         return reward
+
+    def take_given(self) -> float:
+        """What was given since the last step; it is then taken."""
+        given, self._pending_reward = self._pending_reward, 0.0
+        return given
 
     def state(self) -> State:
         """What outlives `reset`; nothing, unless a subclass keeps something."""

@@ -239,6 +239,10 @@ class BaseModel:
         if done:
             self._forget_frames(lane)  # what comes next is another episode, for the replay's stacks too
 
+    def amend(self, reward: float, lane: int = 0) -> None:
+        """A reward that came after the step it belongs to, the newest of its lane, was remembered."""
+        self.memory.amend(lane, reward)
+
     def row_extras(self, lane: int) -> dict[str, Any]:
         """What else this model keeps of the step just lived; the fields named by `memory_options`."""
         return {}

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from abreast.attributes import OwnAttributes, reachable, why_not_sent
+from abreast.attributes import OwnAttributes, is_foreign, reachable, why_not_sent
 from abreast.errors import ModelError
 from abreast.state import Opaque, State
 
@@ -37,7 +37,7 @@ class ModelAttributes(OwnAttributes):
     def __init__(self, model: "BaseModel") -> None:
         super().__init__(model, model.KNOWN, model.places)
         self._model = model
-        self.is_foreign = not type(model).__module__.startswith("abreast.")
+        self.is_foreign = is_foreign(model)
         self.is_tracked = False
         self.chosen: set[str] = set(OF_CHOOSING)
         """Attributes that choosing has changed."""

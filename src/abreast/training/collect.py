@@ -1,15 +1,17 @@
 """Collecting: play an epoch in every lane and remember it. Every run, sequential or parallel, calls `collect_pass`."""
 
 from collections.abc import Callable, Sequence
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abreast.errors import ModelError, RewardError, WorldError, short
 from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
 from abreast.streams import seeded_globals
-from abreast.worlds.playable import Decision, Late, Playable, Played
+from abreast.worlds.playable import Decision, Late, Playable, Played, as_reward
 
 PLAYING = 2
 """The part of a seed's spawn key that stands for playing."""
@@ -46,6 +48,8 @@ def _play(
     for model in models:
         model.start_epoch_action(epoch=epoch)
     choose, seen = _Chooser(models).choose, -1
+    unchecked = set(range(len(models)))
+    """Agents whose first observation has not been looked at."""
     while True:
         if on_turn is not None and game.turns != seen:
             seen = game.turns
@@ -53,6 +57,11 @@ def _play(
         decisions = game.decisions()
         if decisions is None:
             break
+        if unchecked:
+            for agent, _, states in decisions:
+                if agent in unchecked:
+                    _check_observation(agent, models[agent], states[0])
+                    unchecked.discard(agent)
         actions = choose(decisions)
         outcomes, late = game.step(actions)
         if beat is not None:
@@ -60,6 +69,11 @@ def _play(
         for (agent, numbers, states), chosen, (rewards, terminated) in zip(decisions, actions, outcomes, strict=True):
             remember = models[agent].remember
             for index, lane in enumerate(numbers):
+                if not isfinite(rewards[index]):
+                    raise RewardError(
+                        f"agent {agent}, turn {game.turns}, action {chosen[index]}: the reward is {rewards[index]!r},"
+                        " expected a finite number."
+                    )
                 if lane:
                     remember(states[index], chosen[index], rewards[index], terminated[index], lane)
                 else:  # a model for one lane need not know of lanes
@@ -72,6 +86,17 @@ def _play(
     for model in models:
         model.end_epoch_action(epoch=epoch)
     return played
+
+
+def _check_observation(agent: int, model: BaseModel, state: NDArray[Any]) -> None:
+    """Refuse what the rows of the memory would hold otherwise than it is."""
+    seen, memory = np.asarray(state), model.memory
+    if seen.shape != memory.obs_shape or not np.array_equal(seen, seen.astype(memory.dtype)):
+        raise WorldError(
+            f"agent {agent} observes {seen.dtype} of shape {seen.shape}, for example {short(seen.reshape(-1)[:4].tolist())},"
+            f" but its observation spec says {memory.dtype} of shape {memory.obs_shape}: let `pov` and the spec"
+            " (`input_size`, `dtype`) say the same."
+        )
 
 
 class _Chooser:
@@ -97,8 +122,15 @@ class _Chooser:
 
 def _amend(model: BaseModel, late: Late, before: NDArray[Any]) -> None:
     """Add to the newest row what came late, if there is a row of this epoch."""
-    if model.memory.written[late.lane] > before[late.lane]:
-        if late.reward:
-            model.memory.amend(late.lane, late.reward)
-        if late.terminated:
-            model.end_episode(late.lane, done=True)
+    has_row = model.memory.written[late.lane] > before[late.lane]
+    if late.reward:
+        reward = as_reward(late.reward)
+        if has_row or type(model).amend is not BaseModel.amend:
+            model.amend(reward, late.lane)
+        elif type(model).remember is not BaseModel.remember:
+            raise ModelError(
+                f"agent {late.agent} got a reward of {reward:g} after its last step, but {type(model).__name__} put no row"
+                " of this epoch into self.memory: call super().remember, or say in `amend` what becomes of such a reward."
+            )
+    if late.terminated and has_row:
+        model.end_episode(late.lane, done=True)

@@ -1,7 +1,7 @@
 """An environment: a world, the agents in it, and what a game says about both. How it is run: `experiment.py`."""
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
@@ -10,17 +10,23 @@ from typing import Any, ClassVar
 import numpy as np
 
 from abreast.agents import Agent
-from abreast.errors import ConfigError
+from abreast.attributes import AddedAttributes, differs
+from abreast.errors import ConfigError, short
 from abreast.files import seen_from_here
 from abreast.models import BaseModel, ObservationShape, name_of
 from abreast.models import algorithm as find_algorithm
 from abreast.settings import Section
 from abreast.state import State, join, part_of
+from abreast.streams import seeded_globals
 from abreast.training.config import Config, GridSection, parse_config
 from abreast.training.devices import device_for
 from abreast.training.experiment import Experiment
 from abreast.training.lanes import GridworldLanes
 from abreast.worlds import EmptyEntity, Gridworld
+from abreast.worlds.playable import as_reward
+
+BUILDING = 4
+"""The part of a seed's spawn key that stands for building an environment."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,22 @@ class Environment(Experiment):
 
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
+    KNOWN: ClassVar[frozenset[str]] = frozenset(
+        {
+            "config",
+            "world",
+            "turn",
+            "agents",
+            "game",
+            "epochs_played",
+            "_blank_world",
+            "_lanes",
+            "_first_lane",
+            "_added",
+        }
+        | {"_lends_models", "_factory"}
+    )
+    """Attributes of this class; any other is a subclass's own."""
     _lends_models: list[Agent] | None = None
     _factory: "Callable[[], Environment] | None" = None
 
@@ -57,14 +79,15 @@ class Environment(Experiment):
         self.world = world
         self.turn = 0
         self.agents = []
-        self.world.reseed(self._seed(0))
-        self.world.create_world()
-        self._blank_world = self.world.copy() if self.config.multiprocessing.lanes > 1 else None
         self._lanes: list[Environment] = [self]
         self._first_lane = 0
-        self.setup_agents()
-        self._check_independence()
-        self.populate_environment()
+        self.world.reseed(self._seed(0))
+        with seeded_globals(self._seed(BUILDING)):
+            self.world.create_world()
+            self._blank_world = self.world.copy() if self.config.multiprocessing.lanes > 1 else None
+            self.setup_agents()
+            self._check_independence()
+            self.populate_environment()
 
     @property
     def name(self) -> str:
@@ -101,6 +124,12 @@ class Environment(Experiment):
     def populate_environment(self) -> None:
         """Put agents and entities into the world, which holds only default entities."""
         raise NotImplementedError(f"{type(self).__name__}.populate_environment says where everything stands.")
+
+    def after_turn(self) -> Sequence[float] | None:
+        """Called when all agents have acted in a turn. May return a joint payoff: one reward for each agent, beside what
+        `act` returned; it belongs to the step each has just taken.
+        """
+        return None
 
     def metrics(self) -> Mapping[str, float]:
         """Figures of the game's own, asked for at the end of each epoch and kept with its reward; usually none."""
@@ -165,11 +194,14 @@ class Environment(Experiment):
         if self.config.experiment.turn_order == "sequential":
             for agent in self.agents:
                 agent.transition(self.world)
-            return
-        states = [agent.pov(self.world) for agent in self.agents]
-        actions = [agent.get_action(state) for agent, state in zip(self.agents, states, strict=True)]
-        for agent, state, action in zip(self.agents, states, actions, strict=True):
-            agent.perform(self.world, state, action)
+        else:
+            states = [agent.pov(self.world) for agent in self.agents]
+            actions = [agent.get_action(state) for agent, state in zip(self.agents, states, strict=True)]
+            for agent, state, action in zip(self.agents, states, actions, strict=True):
+                agent.perform(self.world, state, action)
+        payoff = self.after_turn()
+        for agent, reward in zip(self.agents, payoff if payoff is not None else (), strict=False):
+            agent.model.amend(agent.earn(self.world, as_reward(reward)), agent.lane)
 
     @property
     def is_playing(self) -> bool:
@@ -207,24 +239,54 @@ class Environment(Experiment):
 
     def _make_lane(self, lane: int) -> "Environment":
         """A copy with a world and bodies of its own, whose agents choose with the models of this one."""
-        assert self._blank_world is not None
-        twin = type(self).__new__(type(self))
-        twin._lends_models = self.agents
-        twin.__init__(self._blank_world.copy(), self.config)  # type: ignore[misc]
+        if self._factory is not None:
+            twin = self._factory()
+        else:
+            assert self._blank_world is not None
+            twin = type(self).__new__(type(self))
+            twin._lends_models = self.agents
+            twin.__init__(self._blank_world.copy(), self.config)  # type: ignore[misc]
+            self._check_lane(twin)
         twin.world.reseed(self._seed(0, lane))
         for own, agent in zip(self.agents, twin.agents, strict=True):
             agent.model, agent.lane = own.model, lane
         return twin
 
+    def _check_lane(self, twin: "Environment") -> None:
+        """Refuse what was set after this environment was built: its lanes are built alike, and would not have it."""
+        if self.epochs_played or self.turn:
+            return
+        for mine, other, known in ((self, twin, self.KNOWN), (self.world, twin.world, self.world.KNOWN)):
+            for name, value in vars(mine).items():
+                if name not in known and (name not in vars(other) or differs(value, vars(other)[name])):
+                    raise ConfigError(
+                        f"{type(mine).__name__}.{name} is {short(value)}, but in an environment that is built for another"
+                        f" lane it is {short(vars(other).get(name, 'missing'))}: set it in __init__ or setup_agents, or set"
+                        " env.factory to a function that builds the whole environment."
+                    )
+
     # ---- state
 
     def state(self) -> State:
-        """What outlives `reset`, of this lane."""
+        """What outlives `reset`, of this lane: what its parts say, and all that users' classes have added to them."""
         agents = {f"agent{number}": agent.state() for number, agent in enumerate(self.agents)}
-        return join(world=self.world.state(), **agents)
+        return join(world=self.world.state(), added=self._added.state(), **agents)
+
+    @cached_property
+    def _added(self) -> AddedAttributes:
+        agents = {f"agent{number}": agent for number, agent in enumerate(self.agents)}
+        return AddedAttributes({"env": self, "world": self.world, **agents}, self._places)
+
+    def _places(self) -> dict[str, object]:
+        """What every lane has of its own, for attributes that refer to it."""
+        found: dict[str, object] = {"env": self, "world": self.world, "config": self.config}
+        for number, agent in enumerate(self.agents):
+            found |= {f"agent{number}": agent, f"model{number}": agent.model}
+        return found
 
     def set_state(self, state: State) -> None:
         """Play on from where `state` was."""
         self.world.set_state(part_of(state, "world"))
+        self._added.set_state(part_of(state, "added"))
         for number, agent in enumerate(self.agents):
             agent.set_state(part_of(state, f"agent{number}"))

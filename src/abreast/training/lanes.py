@@ -1,6 +1,6 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from abreast.agents import Agent
+from abreast.errors import RewardError
 from abreast.state import State, join, part_of
 from abreast.worlds import Gridworld
-from abreast.worlds.playable import Decision, Late, Outcome, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Played, as_reward
 from abreast.worlds.sprites import Painter
 
 if TYPE_CHECKING:
@@ -106,31 +107,37 @@ class GridworldLanes:
             asked += 1
             for index, env in enumerate(self._playing):
                 agent, world = env.agents[number], env.world
-                rewards[index] = agent.act_for_reward(world, chosen[index])  # type: ignore[index]
-                terminated[index] = agent.is_done(world)  # type: ignore[index]
+                try:
+                    rewards[index] = agent.act_for_reward(world, chosen[index])  # type: ignore[index]
+                    terminated[index] = agent.is_done(world)  # type: ignore[index]
+                except Exception as error:
+                    raise _placed(error, number, env, chosen[index]) from error.__cause__
         self._group += 1
-        if self._group == len(self._groups):
-            self._group = 0
-            self.turns += self._playing[0] is self._lanes[0]
-        return outcomes, ()
+        if self._group < len(self._groups):
+            return outcomes, ()
+        self._group = 0
+        self.turns += self._playing[0] is self._lanes[0]
+        return outcomes, [late for env in self._playing for late in _joint_payoff(env)]
 
     def _let_act(self, number: int) -> None:
         """Let an agent with a turn of its own take it, in every lane."""
         for env, choice in zip_longest(self._playing, self._own_choices.pop(number, ())):
-            if choice is None:
-                env.agents[number].transition(env.world)
-            else:
-                env.agents[number].perform(env.world, *choice)
+            try:
+                if choice is None:
+                    env.agents[number].transition(env.world)
+                else:
+                    env.agents[number].perform(env.world, *choice)
+            except Exception as error:
+                raise _placed(error, number, env, choice and choice[1]) from error.__cause__
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        played = [Played(env.turn, [agent.score for agent in env.agents], _metrics_of(env)) for env in self._lanes]
         late = [
-            Late(number, agent.lane, terminated=True)
+            Late(number, agent.lane, agent.earn(env.world, agent.take_given()), bool(agent.is_done(env.world)))
             for env in self._lanes
             for number, agent in enumerate(env.agents)
-            if agent.is_done(env.world)
         ]
-        return played, late
+        played = [Played(env.turn, [agent.score for agent in env.agents], _metrics_of(env)) for env in self._lanes]
+        return played, [each for each in late if each.reward or each.terminated]
 
     # ---- what it looks like, what is kept
 
@@ -160,6 +167,38 @@ def _metrics_of(env: "Environment") -> Mapping[str, float]:
     """The figures as they are now: a game may go on counting in the same mapping. What is none, the record refuses."""
     metrics = env.metrics()
     return dict(metrics) if isinstance(metrics, Mapping) else metrics
+
+
+def _joint_payoff(env: "Environment") -> Iterator[Late]:
+    """What the agents of a lane get for the turn as a whole."""
+    rewards = env.after_turn()
+    if rewards is None:
+        return
+    if len(rewards) != len(env.agents):
+        raise RewardError(
+            f"{env.name}.after_turn returned {len(rewards)} rewards in turn {env.turn}, but there are {len(env.agents)}"
+            " agents: return one for each."
+        )
+    for number, (agent, reward) in enumerate(zip(env.agents, rewards, strict=True)):
+        try:
+            earned = agent.earn(env.world, as_reward(reward))
+        except RewardError as error:
+            raise RewardError(f"agent {number}, turn {env.turn}, {env.name}.after_turn: {error}.") from None
+        if earned:
+            yield Late(number, agent.lane, earned)
+
+
+def _placed(error: Exception, number: int, env: "Environment", action: int | None) -> Exception:
+    """The error, told which agent was doing what."""
+    agent: Agent = env.agents[number]
+    doing = "its own turn" if action is None else f"action {action}"
+    if action is not None and 0 <= action < agent.action_spec.n_actions:
+        doing += f" ({agent.action_spec.get_readable_action(action)})"
+    place = f"agent {number} ({type(agent).__name__}), turn {env.turn}, {doing}"
+    if isinstance(error, RewardError):
+        return RewardError(f"{place}: {error}.")
+    error.add_note(f"(abreast: {place}, lane {agent.lane})")
+    return error
 
 
 def _acts_itself(agent: Agent) -> bool:

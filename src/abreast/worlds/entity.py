@@ -1,11 +1,13 @@
 """What stands in a cell of a gridworld."""
 
+import copy
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
     from abreast.worlds.gridworld import Gridworld
     from abreast.worlds.sprites import Sprite
 
+SIMPLE = (int, float, str, bool, type(None), tuple)
 Location = tuple[int, int, int]
 """(row, column, layer)."""
 
@@ -45,9 +47,13 @@ class Entity:
         """Change by itself, once a turn, before the agents act (only with `has_transitions`)."""
 
     def clone(self) -> Self:
-        """A copy to put into another cell. (`copy.copy` is four times slower, and a reset makes one per cell.)"""
+        """A copy to put into another cell, with lists and the like of its own.
+
+        (`copy.copy` is four times slower, and a reset makes one per cell.)
+        """
         twin = type(self).__new__(type(self))
-        twin.__dict__.update(self.__dict__)
+        for name, value in self.__dict__.items():
+            twin.__dict__[name] = value if isinstance(value, SIMPLE) else copy.deepcopy(value)
         return twin
 
     def __repr__(self) -> str:

@@ -5,18 +5,20 @@ grid, so they cost what is seen, not the size of the map; entities that change b
 own, so a turn costs what changes, not the cells that exist.
 """
 
-import copy
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abreast.attributes import true_copy
 from abreast.errors import WorldError
 from abreast.state import State
 from abreast.worlds.cells import CellPool
 from abreast.worlds.entity import Entity, Location
 
+LAYOUT = frozenset({"_cells", "map", "_live", "_padded", "kinds", "_pools"})
+"""Attributes that `create_world` makes anew."""
 OUTSIDE = 0
 """The number that stands for 'beyond the edge of the map' in a window of kinds."""
 
@@ -26,6 +28,11 @@ class Gridworld:
 
     Change it through `add`, `remove` and `move`; `map` is for reading.
     """
+
+    KNOWN: ClassVar[frozenset[str]] = LAYOUT.union(
+        ["height", "width", "layers", "default_entity", "rng", "total_reward", "is_done", "_kind_numbers", "_margin"]
+    )
+    """Attributes of this class; any other is a subclass's own."""
 
     def __init__(self, height: int, width: int, layers: int, default_entity: Entity, seed: int | None = None) -> None:
         for name, size in (("height", height), ("width", width), ("layers", layers)):
@@ -71,11 +78,24 @@ class Gridworld:
                 pool_here.add(location)
 
     def copy(self) -> Self:
-        """A world of the same kind with a layout and a random stream of its own; for one that holds no agents yet."""
-        twin = copy.copy(self)
+        """A world of the same kind, empty, that shares nothing with this one; for one that holds no agents yet.
+
+        Attributes that a subclass has added are copied deeply; one that cannot be is refused.
+        """
+        twin = type(self).__new__(type(self))
+        twins: dict[int, Any] = {id(self): twin}
+        for name, value in vars(self).items():
+            if name in LAYOUT:
+                continue
+            try:
+                vars(twin)[name] = true_copy(value, twins)
+            except ValueError as error:
+                raise WorldError(
+                    f"{type(self).__name__}.{name} ({type(value).__name__}) cannot be copied for another lane: {error}."
+                    " Make it something that can be copied, or set env.factory to a function that builds the environment"
+                    " anew."
+                ) from error
         twin._pools = {}
-        twin._kind_numbers = dict(self._kind_numbers)
-        twin.rng = copy.deepcopy(self.rng)
         twin.create_world()
         return twin
 

@@ -11,12 +11,34 @@ not there yet, does not appear. `training/lanes.py` is the implementation for gr
 """
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
+from abreast.errors import RewardError, short
 from abreast.state import State
+
+LARGEST_REWARD = float(np.finfo(np.float32).max)
+"""Rewards are kept as numbers of 32 bits."""
+
+
+def as_reward(value: object) -> float:
+    """A reward as a number; what is none, or not a finite one, is refused."""
+    number = value if type(value) is float else _as_number(value)
+    if not -LARGEST_REWARD <= number <= LARGEST_REWARD:  # also false for NaN
+        raise RewardError(f"the reward is {short(value)}, expected a finite number")
+    return number
+
+
+def _as_number(value: Any) -> float:
+    if isinstance(value, Real):
+        return float(value)
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):  # an array or tensor of one number
+        return as_reward(value.item())
+    raise RewardError(f"the reward is {short(value)}, expected a number")
 
 
 class Player(Protocol):
