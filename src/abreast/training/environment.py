@@ -13,7 +13,8 @@ from abreast.agents import Agent
 from abreast.attributes import AddedAttributes, differs
 from abreast.errors import ConfigError, WorldError, short
 from abreast.files import seen_from_here
-from abreast.models import BaseModel, ModelConfig, ObservationShape, algorithm
+from abreast.models import BaseModel, ObservationShape, name_of
+from abreast.models import algorithm as find_algorithm
 from abreast.settings import Section
 from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
@@ -145,14 +146,25 @@ class Environment(Experiment):
 
     # ---- what a game can use
 
-    def make_model(self, observation: ObservationShape, n_actions: int, agent: int) -> BaseModel:
-        """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own."""
+    def make_model(
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        agent: int,
+        algorithm: str | type[BaseModel] | None = None,
+    ) -> BaseModel:
+        """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own.
+
+        algorithm: a name, a class derived from BaseModel, `module:Class` or `file.py:Class`; it wins over
+            `model.algorithm`, and what a user gives in `model.per_agent` wins over it.
+        """
         if self._lends_models is not None:
             return self._lends_models[agent].model
-        config: ModelConfig = self.config.model
-        parallel = self.config.multiprocessing
+        config, parallel = self.config.model_of(agent, algorithm), self.config.multiprocessing
+        is_chosen = isinstance(algorithm, type) and name_of(algorithm) == config.algorithm
+        kind = find_algorithm(algorithm if is_chosen else config.algorithm)
         seed, device = self.agent_seed(agent), device_for(agent, parallel)
-        return algorithm(config.algorithm)(observation, n_actions, config, seed, parallel.lanes, device)
+        return kind(observation, n_actions, config, seed, parallel.lanes, device)
 
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         """The seed of agent number `agent`, for models made by hand."""
