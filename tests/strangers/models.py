@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from abreast import BaseModel
-from abreast.models import DQN
+from abreast import DQN, BaseModel
 
 
 class Bandit(BaseModel):
