@@ -45,6 +45,8 @@ def test_every_code_block_runs(page, tmp_path, monkeypatch):
         elif language == "sh":
             for line in text.splitlines():
                 run_shell_line(line)
+        elif language == "bibtex":
+            assert text.startswith("@software{")
         elif language == "toml":
             tomllib.loads(text)
         elif language == "yaml":
