@@ -27,6 +27,7 @@ from abreast.training.actors.process import check_factory
 from abreast.training.check.telling import SEED, differing, learned, quiet, told
 from abreast.training.collect import PLAYING, check_observation, collect_pass
 from abreast.training.config import Config
+from abreast.training.devices import compute_threads
 from abreast.training.environment import BUILDING, Environment
 
 OTHER_SEEDS = range(2, 6)
@@ -61,7 +62,8 @@ class GameSource(Protocol):
 
 def check_game(game: GameSource) -> Iterator[Verdict]:
     """Check a game."""
-    return judge(CHECKS, GameTrial(game), told)
+    with compute_threads(1):  # as in a run
+        yield from judge(CHECKS, GameTrial(game), told)
 
 
 # ---- playing
@@ -141,8 +143,7 @@ def play(env: Environment, epoch: int = 0, lanes: int = 1, on_turn: Callable[[],
     for (turns, scores, metrics), lane_env in zip(played, env.lanes, strict=False):
         lane = lane_env.agents[0].lane
         lived = [
-            agent.model.memory.trajectory(lane, start[lane])
-            for agent, start in zip(env.agents, before, strict=True)
+            agent.model.memory.trajectory(lane, start[lane]) for agent, start in zip(env.agents, before, strict=True)
         ]
         steps = [
             [
@@ -270,7 +271,11 @@ def _shared_values(env: Environment) -> dict[str, bytes | None]:
     classes = {base for thing in things if is_foreign(thing) for base in type(thing).__mro__}
     own = {each for each in classes if not each.__module__.startswith(("abreast.", "builtins"))}
     found: dict[str, bytes | None] = {}
-    for holder in (*own, *(sys.modules[name] for name in {each.__module__ for each in own} if name in sys.modules)):
+    holders: tuple[Any, ...] = (
+        *own,
+        *(sys.modules[name] for name in {each.__module__ for each in own} if name in sys.modules),
+    )
+    for holder in holders:
         for name, value in vars(holder).items():
             if not name.startswith("__") and not callable(value) and not isinstance(value, ModuleType | property):
                 found[f"{holder.__name__}.{name}"] = digest(value, {})
@@ -325,9 +330,9 @@ def _remembers_every_reward(trial: GameTrial) -> None:
                 for agent, (score, earned) in enumerate(zip(record.scores, record.earned, strict=True)):
                     if abs(score - earned) > 1e-4 * (1 + abs(score)):
                         raise Fault(
-                            f"after {record.turns} turn(s) in the turn order {order}, agent {agent} has a score of {score:g},"
-                            f" but the rewards in its memory add up to {earned:g}: let `act` return its reward, `give` an"
-                            " agent what arises in another's turn, and leave `score` alone."
+                            f"after {record.turns} turn(s) in the turn order {order}, agent {agent} has a score of"
+                            f" {score:g}, but the rewards in its memory add up to {earned:g}: let `act` return its"
+                            " reward, `give` an agent what arises in another's turn, and leave `score` alone."
                         )
 
 
@@ -360,9 +365,7 @@ SOUND = (PLAY, GLOBAL, SEEDED)
 CHECKS: tuple[Check[GameTrial], ...] = (
     Check(PLAY, "can be built and played; observations fit their spec, rewards are finite", _can_be_played),
     Check(GLOBAL, "is not changed by building and playing", _leaves_global_random_state_alone, [PLAY]),
-    Check(
-        SEEDED, "the same seed gives the same epochs, other seeds give others", _depends_on_its_seed, [PLAY, GLOBAL]
-    ),
+    Check(SEEDED, "the same seed gives the same epochs, other seeds give others", _depends_on_its_seed, [PLAY, GLOBAL]),
     Check(LANES, "played side by side give the same as alone", _has_true_lanes, SOUND),
     Check("state", "an actor that takes over plays on alike", _outlives_reset, [*SOUND, LANES]),
     Check("several actors", "one in another process plays alike", _is_the_same_in_another_process, [*SOUND, LANES]),
