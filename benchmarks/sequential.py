@@ -23,7 +23,7 @@ def reference(algorithm: str, epochs: int) -> dict[str, Any]:
     """The reference configuration."""
     return {
         "experiment": {"epochs": epochs, "max_turns": TURNS, "num_agents": 5, "seed": 0},
-        "model": {"algorithm": algorithm, "epsilon_decay": 0.0001},
+        "model": {"algorithm": algorithm, "epsilon_decay": 0.0001, "gradient_steps": 1},
         "world": {"height": 10, "width": 10, "gem_value": 10.0, "spawn_prob": 0.02},
     }
 

@@ -21,7 +21,7 @@ def build(lanes: int, epochs: int, agents: int, **parallel: Any) -> Treasurehunt
     """The reference environment."""
     config = {
         "experiment": {"epochs": epochs, "max_turns": 50, "num_agents": agents},
-        "model": {"algorithm": "iqn"},
+        "model": {"algorithm": "iqn", "epsilon_decay": 0.0001, "gradient_steps": 1, "n_step": 3},
         "world": {"height": 10, "width": 10, "gem_value": 10.0, "spawn_prob": 0.02},
         "multiprocessing": {"num_envs": lanes} | parallel,
     }

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from abreast.agents import Agent, MovingAgent
-    from abreast.models import BaseModel
+    from abreast.models import DQN, IQN, PPO, BaseModel, RandomModel
     from abreast.replay import Buffer, SharedReplayBuffer
     from abreast.rollouts import EnvStateManager
     from abreast.training import Environment, MARLMultiprocessingSystem, MPConfig
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "DQN",
+    "IQN",
+    "PPO",
     "ActionSpec",
     "Agent",
     "AsciiObservationSpec",
@@ -38,13 +41,14 @@ __all__ = [
     "MovingAgent",
     "OneHotObservationSpec",
     "RGBObservationSpec",
+    "RandomModel",
     "SharedReplayBuffer",
     "Wall",
 ]
 
 _PARTS = {
     "abreast.agents": ("Agent", "MovingAgent"),
-    "abreast.models": ("BaseModel",),
+    "abreast.models": ("DQN", "IQN", "PPO", "BaseModel", "RandomModel"),
     "abreast.replay": ("Buffer", "SharedReplayBuffer"),
     "abreast.rollouts": ("EnvStateManager",),
     "abreast.training": ("Environment", "MARLMultiprocessingSystem", "MPConfig"),

@@ -11,7 +11,9 @@ import hashlib
 import io
 import logging
 import pickle
+import random
 import sys
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType
@@ -31,6 +33,9 @@ IMMUTABLE = (
     Enum, np.generic, np.dtype, logging.Logger,
 )  # fmt: skip
 """What may be shared: it never changes, or (a logger) is one and the same thing everywhere."""
+
+
+CHANGEABLE = (list, dict, set, deque, bytearray, np.ndarray, np.random.Generator, random.Random)
 
 
 def pack(values: Mapping[str, Any], places: Places) -> bytes:
@@ -153,6 +158,30 @@ class AddedAttributes:
 def is_foreign(thing: object) -> bool:
     """Whether an object is of a class that a user has written."""
     return not type(thing).__module__.startswith("abreast.")
+
+
+class ClassAttributes:
+    """Lists, arrays and the like of users' classes, which all objects of a class share: have they changed?"""
+
+    def __init__(self, objects: Iterable[object]) -> None:
+        classes = {
+            kind for each in objects for kind in type(each).__mro__ if not kind.__module__.startswith("abreast.")
+        }
+        self._found = {
+            f"{kind.__qualname__}.{name}": value
+            for kind in sorted(classes - {object}, key=lambda kind: kind.__qualname__)
+            for name, value in vars(kind).items()
+            if isinstance(value, CHANGEABLE) and not name.startswith("__")
+        }
+        self._digests = self._look()
+
+    def changed(self) -> str | None:
+        """The name of one that has changed."""
+        now = self._look()
+        return next((name for name, before in self._digests.items() if now[name] != before), None)
+
+    def _look(self) -> dict[str, bytes | None]:
+        return {name: digest(value, {}) for name, value in self._found.items()}
 
 
 # ---- copies

@@ -98,6 +98,9 @@ def _import_file(path: Path, error: type[AbreastError]) -> ModuleType:
     """The module in a file, imported by its name from its folder, so that worker processes find it too."""
     if not path.is_file():
         raise error(f"there is no file {path}.")
+    main = sys.modules["__main__"]
+    if Path(getattr(main, "__file__", None) or "").resolve() == path.resolve():
+        return main  # the script that runs: importing it again would run it twice, and make another class of each
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)

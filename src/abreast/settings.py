@@ -31,16 +31,27 @@ class Section(pydantic.BaseModel):
     """What others call some settings, and their keys here: for the error, they are not accepted."""
 
     @classmethod
-    def parse(cls, values: object) -> Self:
-        """Validate `values` (a mapping, or an instance already), or raise one `ConfigError` that names the field."""
+    def parse(cls, values: object, where: str = "") -> Self:
+        """Validate `values` (a mapping, or an instance already), or raise one `ConfigError` that names the field.
+
+        `where` is the dotted key of the section, if it lies inside another.
+        """
         if isinstance(values, cls):
             return values
         if not isinstance(values, Mapping):
-            raise ConfigError(f"the configuration is {short(values)}, expected a mapping with {_some_keys(cls)}.")
+            raise ConfigError(
+                f"{where or 'the configuration'} is {short(values)}, expected a mapping with {_some_keys(cls)}."
+            )
         try:
             return cls.model_validate(values)
         except pydantic.ValidationError as error:
-            raise ConfigError(_sentence(cls, error)) from None
+            raise ConfigError(_sentence(cls, error, where)) from None
+
+    def with_derived(self, **values: Any) -> Self:
+        """A copy with values that follow from other settings: they do not count as given (`model_fields_set`)."""
+        copied = self.model_copy(update=values)
+        copied.model_fields_set.difference_update(values.keys() - self.model_fields_set)
+        return copied
 
 
 class OpenSection(Section):
@@ -122,9 +133,12 @@ def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]
     """Every setting of a section and of those inside it: (dotted key, value, meaning)."""
     for name, field in type(section).model_fields.items():
         value = getattr(section, name)
-        if isinstance(value, Section):
-            yield from explain(value, f"{prefix}{name}.")
-        else:
+        parts = {name: value} if isinstance(value, Section) else {}
+        if isinstance(value, dict):
+            parts = {f"{name}.{key}": part for key, part in value.items() if isinstance(part, Section)}
+        for key, part in parts.items():
+            yield from explain(part, f"{prefix}{key}.")
+        if not parts:
             yield prefix + name, value, " ".join([*(field.description or "").split(), *_choices(field.annotation)])
     for name, value in (section.model_extra or {}).items():
         yield prefix + name, value, "A setting that its section does not declare."
@@ -142,27 +156,32 @@ def _some_keys(cls: type[Section]) -> str:
     return f"keys such as {', '.join(names)}" if names else "keys and values"
 
 
-def _sentence(cls: type[Section], error: pydantic.ValidationError) -> str:
+def _sentence(cls: type[Section], error: pydantic.ValidationError, where: str) -> str:
     """The first fault, and how many more there are. Of a value that may be of several kinds, one fault for each is told."""
     by_place: dict[tuple[Any, ...], list[Any]] = {}
     for fault in error.errors():
         by_place.setdefault(_place(cls, fault["loc"]), []).append(fault)
     (place, faults), more = next(iter(by_place.items())), len(by_place) - 1
-    first, path = faults[0], ".".join(map(str, place)) or "the configuration"
+    first, path = faults[0], _joined(where, *place) or "the configuration"
     said = (fault["msg"].removeprefix("Input should be ").removeprefix("Keys should be ") for fault in faults)
     expected = " or ".join(said)
     if first["type"] == "extra_forbidden":
-        text = f"unknown key {path}: {_nearest_key(cls, path)}"
+        text = f"unknown key {path}: {_nearest_key(cls, path, where)}"
     elif first["type"] == "missing":
         text = f"{path} is missing: give it a value."
     elif first["type"] == "value_error":
-        text = f"{path + ': ' if place else ''}{first['ctx']['error']}"
+        text = f"{path + ': ' if place or where else ''}{first['ctx']['error']}"
     elif first["loc"][-1:] == ("[key]",) or first["type"] == "invalid_key":
-        above = ".".join(map(str, place[:-1])) or "the configuration"
+        above = _joined(where, *place[:-1]) or "the configuration"
         text = f"{above} has a key {short(first['input'])}: expected {expected}."
     else:
         text = f"{path} is {short(first['input'])}: expected {expected}."
     return text + (f" ({more} more fault{'s' if more > 1 else ''} in this configuration.)" if more else "")
+
+
+def _joined(*parts: Any) -> str:
+    """A dotted key."""
+    return ".".join(str(part) for part in parts if part != "")
 
 
 def _place(cls: type[Section], location: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -184,11 +203,11 @@ def _is_union(kind: Any) -> bool:
     return get_origin(kind) in (Union, types.UnionType)
 
 
-def _nearest_key(cls: type[Section], path: str) -> str:
+def _nearest_key(cls: type[Section], path: str, where: str) -> str:
     section, _, key = path.rpartition(".")
     if meant := _meant(cls, key, section):
         return f"did you mean {meant!r}?"
-    known = [_under(name, section) for name in _dotted_fields(cls)]
+    known = [_under(_joined(where, name), section) for name in _dotted_fields(cls)]
     beside = [name for name in known if name.rpartition(".")[0] == section]
     return nearest(path, beside or known)
 

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 import torch
 
+import abreast
 from abreast import ActionSpec, Gridworld, MovingAgent, OneHotObservationSpec
-from abreast.errors import ModelFileError, ReplayError, WorldError
-from abreast.models import ALGORITHMS, algorithm
+from abreast.errors import ConfigError, ModelFileError, ReplayError, WorldError
+from abreast.models import ALGORITHMS, DQN, BaseModel, algorithm, name_of
 from abreast.models.dqn.loss import value_loss
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.layers import NoisyLinear
@@ -230,3 +231,45 @@ def test_each_algorithms_settings_know_their_algorithm():
     for name, kind in ALGORITHMS.items():
         if name != "random":
             assert kind.Config().algorithm == name
+
+
+class Own(DQN):
+    pass
+
+
+def test_an_algorithm_is_found_by_the_name_of_its_class():
+    for kind in (*ALGORITHMS.values(), Own):
+        assert algorithm(name_of(kind)) is kind and algorithm(kind) is kind
+    assert name_of(Own) == f"{__name__}:Own" and name_of(DQN) == "dqn"
+
+
+def test_a_model_in_a_file_is_found_by_the_name_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "my_models.py").write_text("from abreast import DQN\n\nclass Mine(DQN):\n    pass\n")
+    assert issubclass(algorithm(f"{tmp_path}/my_models.py:Mine"), DQN)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("dqm", "model.algorithm is 'dqm': did you mean 'dqn'?"),
+        (7, "model.algorithm is 7: known are: dqn, iqn, ppo, random."),
+        (int, "model.algorithm is <class 'int'>: expected a class derived from abreast.BaseModel."),
+        ("math:pi", "model.algorithm is 'math:pi', which is 3.14"),
+        ("no_such_module:Mine", "there is no module 'no_such_module'"),
+    ],
+)
+def test_what_is_no_algorithm_is_refused(given, said):
+    with pytest.raises(ConfigError) as error:
+        algorithm(given)
+    assert said in str(error.value)
+
+
+def test_the_models_are_public():
+    for kind in (*ALGORITHMS.values(), BaseModel):
+        assert getattr(abreast, kind.__name__) is kind and kind.__name__ in abreast.__all__
+
+
+def test_settings_that_are_equal_have_the_same_hash():
+    one, two = (DQN.Config(gamma=0.5, per_agent=agents) for agents in ({}, {0: {"gamma": 0.1}}))
+    assert one != two and hash(one) == hash(two) and len({one, DQN.Config(gamma=0.5)}) == 1

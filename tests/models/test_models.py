@@ -187,7 +187,7 @@ def test_adam_does_what_adam_does():
 
 @pytest.mark.parametrize("name", ["dqn", "iqn"])
 def test_the_target_follows_slowly_and_is_copied_now_and_then(name):
-    model = make_model(name, target_rate=0.5, target_interval=3)
+    model = make_model(name, target_rate=0.5, target_interval=3, gradient_steps=1)
     live(model)
     for step in range(1, 4):
         before = model.target_block.values.detach().clone()

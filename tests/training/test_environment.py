@@ -2,17 +2,32 @@
 
 import json
 import logging
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
-from abreast import ActionSpec, Environment, Gridworld, MovingAgent, OneHotObservationSpec
+from abreast import (
+    DQN,
+    IQN,
+    PPO,
+    ActionSpec,
+    Environment,
+    Gridworld,
+    MovingAgent,
+    OneHotObservationSpec,
+    RandomModel,
+)
 from abreast.errors import ConfigError, RunFolderError
 from abreast.games import list_games
 from abreast.replay import Buffer
+from abreast.training import parse_config
 from abreast.worlds import EmptyEntity, Entity
-from fakes import small_game, timeless
+from fakes import outcome, small_game, timeless
 
 
 def metrics(folder):
@@ -129,8 +144,8 @@ def test_updates_come_every_train_interval_epochs():
 
 
 def test_a_second_run_goes_on_from_the_first():
-    whole = small_game("model.algorithm=dqn", "experiment.epochs=4")
-    halves = small_game("model.algorithm=dqn", "experiment.epochs=2")
+    whole = small_game("model.algorithm=dqn", "model.epsilon_decay=0.1", "experiment.epochs=4")
+    halves = small_game("model.algorithm=dqn", "model.epsilon_decay=0.1", "experiment.epochs=2")
     one = whole.run_experiment(animate=False, logging=False).epochs
     two = [record for _ in range(2) for record in halves.run_experiment(animate=False, logging=False).epochs]
     assert [record["reward"] for record in one] == [record["reward"] for record in two]
@@ -148,6 +163,141 @@ def test_a_logger_hears_of_every_epoch(tmp_path):
     listener = Listener()
     result = small_game().run_experiment(animate=False, logger=listener, output_dir=tmp_path)
     assert listener.heard == [(r["epoch"], r["reward"], r["reward_per_agent"]) for r in result.epochs]
+
+
+# ---- different models in one world
+
+
+class Quick(DQN):
+    """A model of a user's own."""
+
+    class Config(DQN.Config):
+        haste: float = 1.0
+
+
+def mixed_game(*overrides):
+    agents = ("model.per_agent.0.algorithm=ppo", "model.per_agent.1={algorithm: dqn, hidden_size: 8}")
+    return small_game("experiment.num_agents=3", *agents, *overrides)
+
+
+def test_each_agent_has_the_model_that_was_asked_for():
+    env = mixed_game("model.per_agent.2.agent_vision_radius=3")
+    assert [type(agent.model) for agent in env.agents] == [PPO, DQN, IQN]
+    assert [agent.model.config.hidden_size for agent in env.agents] == [16, 8, 16]
+    assert [agent.observation_spec.vision_radius for agent in env.agents] == [2, 2, 3]
+    assert env.agents[0].model.config == env.config.model_of(0)
+
+
+def test_a_mixed_run_is_repeated_from_its_configuration(tmp_path):
+    env = mixed_game("experiment.epochs=6")
+    first = outcome(env, env.run_experiment)
+    env = mixed_game("experiment.epochs=6")
+    env.run_experiment(animate=False, output_dir=tmp_path)
+    assert "3 agents, algorithms ppo (1), dqn (1), iqn (1), 6 epochs" in (tmp_path / "log.txt").read_text()
+    values = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    assert parse_config(values, env.world_section) == env.config
+    again = type(env)(type(env.world)(values), values)
+    assert outcome(again, again.run_experiment) == first
+
+
+class Team(Environment):
+    """A game that says itself what its agents are."""
+
+    algorithms = ("ppo", Quick, f"{__name__}:Quick", None)
+
+    def setup_agents(self):
+        view = OneHotObservationSpec(["EmptyEntity", "MovingAgent", "Wall"], vision_radius=1)
+        actions = ActionSpec(["left", "right"])
+        for number, algorithm in enumerate(self.algorithms):
+            self.agents.append(MovingAgent(view, actions, self.make_model(view, 2, number, algorithm)))
+
+    def populate_environment(self):
+        self.world.scatter(self.agents, onto="EmptyEntity")
+
+
+def team(num_actors=1, **model):
+    config = {
+        "experiment": {"epochs": 4, "max_turns": 10},
+        "model": {"hidden_size": 8, "batch_size": 8, "n_frames": 1, **model},
+        "multiprocessing": {"num_actors": num_actors, "schedule": "lockstep"},
+    }
+    return Team(Gridworld(3, 4, 1, EmptyEntity()), config)
+
+
+def test_a_game_chooses_by_name_by_class_or_by_where_a_class_is():
+    env = team(n_step=2)
+    assert [type(agent.model) for agent in env.agents] == [PPO, Quick, Quick, IQN]
+    assert {agent.model.config.hidden_size for agent in env.agents} == {8}
+    assert env.agents[1].model.config.haste == 1.0 and env.agents[1].model.config.n_step == 2
+
+
+def test_what_a_user_gives_for_an_agent_wins_over_the_game():
+    env = team(per_agent={0: {"algorithm": "random"}, 1: {"gamma": 0.5}})
+    assert [type(agent.model) for agent in env.agents] == [RandomModel, Quick, Quick, IQN]
+    assert [agent.model.config.gamma for agent in env.agents] == [0.99, 0.5, 0.99, 0.99]
+
+
+def test_a_class_that_is_no_model_is_refused(monkeypatch):
+    monkeypatch.setattr(Team, "algorithms", (Marker,))
+    with pytest.raises(ConfigError, match=r"the algorithm of agent 0 in make_model is .*: expected a class derived"):
+        team()
+
+
+@pytest.mark.xdist_group("system")
+def test_the_agents_of_a_game_that_chooses_are_the_same_in_other_processes():
+    one, two = team(num_actors=2), team(num_actors=2)
+    assert outcome(one, one.run_experiment) == outcome(two, two.run_experiment_mp)
+
+
+def test_the_configuration_of_a_run_says_what_each_agent_really_was(tmp_path):
+    env = team()
+    last = env.agents[3]
+    last.model = RandomModel(last.observation_spec, 2, env.config.model, env.agent_seed(3))
+    env.run_experiment(animate=False, output_dir=tmp_path)
+    values = yaml.safe_load((tmp_path / "config.yaml").read_text())
+    agents = values["model"]["per_agent"]
+    assert values["model"]["algorithm"] == "iqn"
+    assert [agents[number]["algorithm"] for number in range(4)] == ["ppo", *[f"{__name__}:Quick"] * 2, "random"]
+    assert agents[1]["haste"] == 1.0 and "n_step" not in agents[3]
+    again = Team(Gridworld(3, 4, 1, EmptyEntity()), values)
+    assert [type(agent.model) for agent in again.agents] == [PPO, Quick, Quick, RandomModel]
+    assert [agent.model.config for agent in again.agents[:3]] == [agent.model.config for agent in env.agents[:3]]
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {tests!r})
+import yaml
+from abreast import DQN
+from abreast.training import parse_config
+from fakes import small_game
+
+class Mine(DQN):
+    pass
+
+env = small_game()
+agent = env.agents[1]
+agent.model = Mine(agent.observation_spec, 4, parse_config({{"model": {{"algorithm": "dqn"}}}}).model, env.agent_seed(1))
+env.run_experiment(animate=False, output_dir="run")
+said = yaml.safe_load(open("run/config.yaml"))
+print(said["model"]["per_agent"][1]["algorithm"])
+print(type(small_game("model.per_agent.1.algorithm=script.py:Mine").agents[1].model) is Mine)
+"""
+
+
+def test_a_model_class_of_a_script_is_found_by_the_name_of_the_script(tmp_path):
+    (tmp_path / "script.py").write_text(SCRIPT.format(tests=str(Path(__file__).parent.parent)))
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert done.stdout.splitlines()[-2:] == ["script.py:Mine", "True"], done.stderr
+
+
+def test_epsilon_is_at_its_floor_after_half_of_the_epochs():
+    env = mixed_game(
+        "model.algorithm=dqn", "model.per_agent.2.epsilon=0.9", "model.epsilon_decay=null", "experiment.epochs=8"
+    )
+    half = env.run_experiment(animate=False, logging=False).epochs[4]["epsilon"]
+    assert half == pytest.approx((0.0 + 0.01 + 0.01) / 3)  # PPO has none
 
 
 # ---- turn orders

@@ -76,7 +76,7 @@ def test_lanes_play_several_epochs_a_pass_and_owe_as_many_updates():
 def test_the_state_of_a_loop_holds_the_figures_of_unfinished_passes():
     def fresh(record):
         env = Game(Garden).build(Game(Garden).configure())
-        learners = InlineLearners(models_of(env.game), slack=20)
+        learners = InlineLearners(models_of(env.game), 0, slack=20)
         return Loop(env, env.inline_actors(), learners, LAGS["pipelined"], record)
 
     with RunRecord(Game(Garden).build(Game(Garden).configure()), animate=False, logging=False) as record:

@@ -73,6 +73,18 @@ def test_lanes_do_not_change_that(workers, reference):
     assert parallel(*lanes, schedule="pipelined", workers=workers) == inline
 
 
+MIXED = ("model.per_agent.0.algorithm=ppo", "model.per_agent.1={algorithm: dqn, hidden_size: 8, epsilon: 0.9}")
+
+
+@pytest.mark.parametrize("workers", ["inline", "processes"])
+@pytest.mark.xdist_group("system")
+def test_different_models_in_one_world_do_not_change_that(workers, reference):
+    mixed = ("model.algorithm=iqn", *MIXED, "multiprocessing.num_envs=2")
+    assert parallel(*mixed, schedule="lockstep", workers=workers) == reference("sequential", *mixed)
+    inline = reference("parallel", *mixed, schedule="pipelined", workers="inline")
+    assert parallel(*mixed, schedule="pipelined", workers=workers) == inline
+
+
 def test_pipelined_differs_from_lockstep_or_the_comparison_would_be_empty(reference):
     name = "model.algorithm=dqn"
     assert reference("parallel", name, schedule="pipelined", workers="inline") != reference("sequential", name)

@@ -3,20 +3,41 @@
 Each algorithm has a folder with the same four files: `config`, `network`, `loss`, `update`.
 """
 
-from abreast.errors import ConfigError, nearest
+import sys
+
+from abreast.errors import ConfigError, nearest, short
+from abreast.files import seen_from_here
 from abreast.models.base import BaseModel, ModelConfig, ObservationShape, RandomModel
 from abreast.models.dqn import DQN
 from abreast.models.iqn import IQN
 from abreast.models.ppo import PPO
+from abreast.plugins import import_target, is_target
 
 ALGORITHMS: dict[str, type[BaseModel]] = {"random": RandomModel, "dqn": DQN, "iqn": IQN, "ppo": PPO}
 
 
-def algorithm(name: object) -> type[BaseModel]:
-    """The model class of an algorithm's name."""
-    if not isinstance(name, str) or name not in ALGORITHMS:
-        raise ConfigError(f"model.algorithm is {name!r}: {nearest(str(name), ALGORITHMS)}")
-    return ALGORITHMS[name]
+def algorithm(name: object, where: str = "model.algorithm") -> type[BaseModel]:
+    """The model class of an algorithm's name, of `module:Class` or `file.py:Class`; a class stands for itself."""
+    found = import_target(name, "model", ConfigError) if isinstance(name, str) and is_target(name) else name
+    if isinstance(found, str) and found in ALGORITHMS:
+        return ALGORITHMS[found]
+    if isinstance(found, type) and issubclass(found, BaseModel):
+        return found
+    if found is name and not isinstance(name, type):
+        raise ConfigError(f"{where} is {name!r}: {nearest(str(name), ALGORITHMS)}")
+    said = f"{name!r}, which is {short(found)}" if isinstance(name, str) else short(name)
+    raise ConfigError(f"{where} is {said}: expected a class derived from abreast.BaseModel.")
+
+
+def name_of(kind: type[BaseModel]) -> str:
+    """What `algorithm` finds a model class by; for a class of the script that runs, `script.py:Class`."""
+    for name, shipped in ALGORITHMS.items():
+        if kind is shipped:
+            return name
+    script = getattr(sys.modules["__main__"], "__file__", None)
+    if kind.__module__ != "__main__" or script is None:
+        return f"{kind.__module__}:{kind.__qualname__}"
+    return f"{seen_from_here(script)}:{kind.__qualname__}"
 
 
 __all__ = [
@@ -29,4 +50,5 @@ __all__ = [
     "ObservationShape",
     "RandomModel",
     "algorithm",
+    "name_of",
 ]

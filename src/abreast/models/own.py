@@ -61,6 +61,10 @@ class ModelAttributes(OwnAttributes):
             self.look()
             self.is_tracked = True
 
+    def untrack(self) -> None:
+        """The run is over."""
+        self.is_tracked, self.chosen, self.learned = False, set(OF_CHOOSING), set()
+
     def note_choosing(self) -> None:
         """An epoch was played."""
         if self.is_tracked:

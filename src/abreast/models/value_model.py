@@ -18,7 +18,7 @@ from abreast.replay import Batch
 class ValueConfig(ModelConfig):
     """Settings of value-based models."""
 
-    n_step: int = Field(3, ge=1)
+    n_step: int = Field(1, ge=1)
     """Rewards summed before the value of the state reached is asked for."""
     target_rate: float = Field(0.001, ge=0, le=1)
     """Share of the online weights blended into the target at each gradient step (Polyak averaging)."""

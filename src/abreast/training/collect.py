@@ -71,8 +71,8 @@ def _play(
             for index, lane in enumerate(numbers):
                 if not isfinite(rewards[index]):
                     raise RewardError(
-                        f"agent {agent}, turn {game.turns}, action {chosen[index]}: the reward is {rewards[index]!r}, expected"
-                        " a finite number."
+                        f"agent {agent}, turn {game.turns}, action {chosen[index]}: the reward is {rewards[index]!r},"
+                        " expected a finite number."
                     )
                 if lane:
                     remember(states[index], chosen[index], rewards[index], terminated[index], lane)

@@ -2,13 +2,12 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-import pydantic
 from pydantic import Field
 
-from abreast.errors import ConfigError, nearest
-from abreast.models import ModelConfig, algorithm
+from abreast.errors import ConfigError, nearest, short
+from abreast.models import BaseModel, ModelConfig, algorithm, name_of
 from abreast.settings import OpenSection, Section
 
 ScheduleName = Literal["lockstep", "pipelined", "free"]
@@ -49,11 +48,11 @@ class MPConfig(Section):
     workers: Literal["processes", "threads", "inline"] = "processes"
     """Where learners live; inline: one after the other in this thread, with the same results, for debugging."""
     buffer_capacity: int | None = Field(None, ge=1)
-    """Overrides model.buffer_capacity."""
+    """Overrides model.buffer_capacity, for agents whose own entry in model.per_agent says nothing of it."""
     batch_size: int | None = Field(None, ge=1)
-    """Overrides model.batch_size."""
+    """Overrides model.batch_size, likewise."""
     learning_rate: float | None = Field(None, gt=0)
-    """Overrides model.learning_rate."""
+    """Overrides model.learning_rate, likewise."""
     train_interval: int | None = Field(None, ge=1)
     """Overrides experiment.train_interval."""
     publish_interval: int = Field(10, ge=1)
@@ -144,21 +143,64 @@ class Config(Section, Generic[M, W]):
     multiprocessing: MPConfig = Field(default_factory=MPConfig)
 
     def __reduce__(self) -> Any:
-        """As values, because a class made from parameters cannot be found by name in another process."""
-        return parse_config, (self.model_dump(), type(self.world))
+        """As values, because a class made from parameters cannot be found by name in another process. Only those given:
+        what an agent of another algorithm gets depends on which were.
+        """
+        return parse_config, (self.model_dump(exclude_unset=True), type(self.world))
 
-    @pydantic.model_validator(mode="after")
-    def _fits(self) -> Self:
+    def model_of(self, agent: int, algorithm: "str | type[BaseModel] | None" = None) -> ModelConfig:
+        """All settings of agent number `agent`. `algorithm` is what its game makes it, unless `model.per_agent` says."""
+        own: ModelConfig | None = self.model.per_agent.get(agent)
+        if own is not None and (algorithm is None or "algorithm" in own.model_fields_set):
+            return own
+        if algorithm is None:
+            return self.model.with_derived(per_agent={}) if self.model.per_agent else self.model
+        return self._agent_of_game(agent, own or self.model, algorithm)
+
+    def _agent_of_game(self, agent: int, given: ModelConfig, name: "str | type[BaseModel]") -> ModelConfig:
+        """The settings of an agent whose algorithm its game chooses: those given, as far as this algorithm has them."""
+        kind = algorithm(name, f"the algorithm of agent {agent} in make_model")
+        where = "model" if given is self.model else f"model.per_agent.{agent}"
+        for key in sorted(given.model_fields_set - self.model.model_fields_set - kind.Config.model_fields.keys()):
+            raise ConfigError(
+                f"{where}.{key} is given, but the game makes agent {agent} a model {name_of(kind)}, which has no {key}:"
+                f" leave it out, or give {where}.algorithm too."
+            )
+        return self.settings_of(kind, given, {}, where, name if isinstance(name, str) else name_of(kind))
+
+    def settings_of(
+        self, kind: type[BaseModel], below: ModelConfig, own: Mapping[str, Any], where: str, name: str
+    ) -> ModelConfig:
+        """The settings of an agent with a model of that kind: its own, over those given below that such a model has."""
+        known = below.model_fields_set & kind.Config.model_fields.keys()
+        inherited = {key: getattr(below, key) for key in known}
+        section = kind.Config.parse({**inherited, **own, "algorithm": name, "per_agent": {}}, where)
+        section.model_fields_set.difference_update({"per_agent"}, {"algorithm"} - own.keys())
+        section = self.complete(section)
+        self.check_capacity(section, where)
+        return section
+
+    def complete(self, section: ModelConfig) -> ModelConfig:
+        """A model's settings with what follows from the experiment: how fast epsilon falls, if that is not given."""
+        if section.epsilon_decay is not None:
+            return section
+        lowest = section.epsilon_min or section.epsilon / 100
+        if section.epsilon <= lowest:
+            return section.with_derived(epsilon_decay=0.0)
+        half = max(1.0, self.experiment.epochs / 2)
+        return section.with_derived(epsilon_decay=1.0 - (lowest / section.epsilon) ** (1 / half))
+
+    def check_capacity(self, section: ModelConfig, where: str) -> None:
+        """Refuse a replay that cannot hold what an on-policy model learns from."""
         lanes = self.multiprocessing.lanes
         passes = -(-self.experiment.train_interval // lanes)
         rows = passes * lanes * self.experiment.max_turns
-        if self.model.on_policy and rows > self.model.buffer_capacity:
-            raise ValueError(
-                f"model.buffer_capacity is {self.model.buffer_capacity}, but {self.model.algorithm} learns from all"
+        if section.on_policy and rows > section.buffer_capacity:
+            raise ConfigError(
+                f"{where}.buffer_capacity is {section.buffer_capacity}, but {section.algorithm} learns from all"
                 f" {rows} rows that {passes * lanes} epochs of experiment.max_turns {self.experiment.max_turns} may have:"
                 f" raise it to {rows} or more."
             )
-        return self
 
 
 def parse_config(values: object, world_section: type[Section] = OpenSection) -> Config[Any, Any]:
@@ -166,15 +208,57 @@ def parse_config(values: object, world_section: type[Section] = OpenSection) -> 
     if isinstance(values, Config):
         return values
     sections: dict[str, Any] = dict(values) if isinstance(values, Mapping) else {}
-    model = sections.get("model") or {}
-    name = model.get("algorithm", ModelConfig().algorithm) if isinstance(model, Mapping) else ModelConfig().algorithm
-    whole = Config[algorithm(name).Config, world_section]  # type: ignore[valid-type,misc]
     for section in ("experiment", "model", "world", "multiprocessing"):
         if sections.get(section) is None:  # absent, or an empty heading in a YAML file
             sections[section] = {}
     _spread(sections)
+    name, per_agent = ModelConfig().algorithm, None
+    if isinstance(sections["model"], Mapping):
+        model = sections["model"] = dict(sections["model"])
+        name, per_agent = model.get("algorithm", name), model.pop("per_agent", None)
+    whole = Config[algorithm(name).Config, world_section]  # type: ignore[valid-type,misc]
     parsed: Config[Any, Any] = whole.parse(sections if isinstance(values, Mapping) else values)
-    return parsed
+    agents = _parse_agents(per_agent, parsed) if per_agent else {}
+    complete = parsed.complete(parsed.model)
+    if len(agents) < parsed.experiment.num_agents:
+        parsed.check_capacity(complete, "model")
+    return parsed.with_derived(model=complete.model_copy(update={"per_agent": agents}) if agents else complete)
+
+
+def _parse_agents(per_agent: object, config: Config[Any, Any]) -> dict[int, ModelConfig]:
+    """All settings of each agent that has some of its own."""
+    agents: dict[int, ModelConfig] = {}
+    for agent, own in _by_number(per_agent, config.experiment.num_agents).items():
+        where = f"model.per_agent.{agent}"
+        name = own.get("algorithm", config.model.algorithm)
+        if "per_agent" in own:
+            raise ConfigError(f"unknown key {where}.per_agent: an agent's own settings have no others inside.")
+        agents[agent] = config.settings_of(algorithm(name, f"{where}.algorithm"), config.model, own, where, name)
+    return agents
+
+
+def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
+    """What is given in `model.per_agent`; the same agent in numbers (a file) and as text (the command line) is one."""
+    if not isinstance(per_agent, Mapping):
+        raise ConfigError(f"model.per_agent is {short(per_agent)}: expected agents and settings, say {EXAMPLE}.")
+    given: dict[int, dict[str, Any]] = {}
+    for key, own in per_agent.items():
+        if isinstance(key, bool) or not str(key).isdecimal():
+            raise ConfigError(
+                f"model.per_agent has a key {short(key)}: expected the number of an agent, say {EXAMPLE}."
+            )
+        if int(key) >= num_agents:
+            raise ConfigError(
+                f"model.per_agent.{key} is given, but the last agent is {num_agents - 1} (the first is 0): raise"
+                f" experiment.num_agents, which is {num_agents}, or leave it out."
+            )
+        if own is not None and not isinstance(own, Mapping):
+            raise ConfigError(f"model.per_agent.{key} is {short(own)}: expected settings, say {{algorithm: ppo}}.")
+        given[int(key)] = {**given.get(int(key), {}), **(own or {})}
+    return dict(sorted(given.items()))
+
+
+EXAMPLE = "{0: {algorithm: ppo}}"
 
 
 def _spread(sections: dict[str, Any]) -> None:

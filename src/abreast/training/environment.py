@@ -11,9 +11,10 @@ import numpy as np
 
 from abreast.agents import Agent
 from abreast.attributes import AddedAttributes, differs
-from abreast.errors import ConfigError, short
+from abreast.errors import ConfigError, WorldError, short
 from abreast.files import seen_from_here
-from abreast.models import BaseModel, ModelConfig, ObservationShape, algorithm
+from abreast.models import BaseModel, ObservationShape, name_of
+from abreast.models import algorithm as find_algorithm
 from abreast.settings import Section
 from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
@@ -83,10 +84,19 @@ class Environment(Experiment):
         self.world.reseed(self._seed(0))
         with seeded_globals(self._seed(BUILDING)):
             self.world.create_world()
-            self._blank_world = self.world.copy() if self.config.multiprocessing.lanes > 1 else None
+            self._keep_blank_world()
             self.setup_agents()
             self._check_independence()
             self.populate_environment()
+
+    def _keep_blank_world(self) -> None:
+        """A copy of the world before anything is put into it, to build lanes from; or why there is none."""
+        self._blank_world: Gridworld | WorldError | None = None
+        if self.config.multiprocessing.lanes > 1:
+            try:
+                self._blank_world = self.world.copy()
+            except WorldError as error:  # told when a lane is needed and there is no factory
+                self._blank_world = error
 
     @property
     def name(self) -> str:
@@ -136,14 +146,25 @@ class Environment(Experiment):
 
     # ---- what a game can use
 
-    def make_model(self, observation: ObservationShape, n_actions: int, agent: int) -> BaseModel:
-        """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own."""
+    def make_model(
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        agent: int,
+        algorithm: str | type[BaseModel] | None = None,
+    ) -> BaseModel:
+        """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own.
+
+        algorithm: a name, a class derived from BaseModel, `module:Class` or `file.py:Class`; it wins over
+            `model.algorithm`, and what a user gives in `model.per_agent` wins over it.
+        """
         if self._lends_models is not None:
             return self._lends_models[agent].model
-        config: ModelConfig = self.config.model
-        parallel = self.config.multiprocessing
+        config, parallel = self.config.model_of(agent, algorithm), self.config.multiprocessing
+        is_chosen = isinstance(algorithm, type) and name_of(algorithm) == config.algorithm
+        kind = find_algorithm(algorithm if is_chosen else config.algorithm)
         seed, device = self.agent_seed(agent), device_for(agent, parallel)
-        return algorithm(config.algorithm)(observation, n_actions, config, seed, parallel.lanes, device)
+        return kind(observation, n_actions, config, seed, parallel.lanes, device)
 
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         """The seed of agent number `agent`, for models made by hand."""
@@ -203,17 +224,22 @@ class Environment(Experiment):
             self._lanes.append(self._make_lane(self._first_lane + len(self._lanes)))
         return self._lanes
 
+    def make_lanes(self) -> None:
+        assert self.lanes
+
     @property
     def factory(self) -> "Callable[[], Environment]":
         """Builds another environment like this one, wherever there are several actors; can be set to one of your own."""
-        if self._factory is None:
-            assert self._blank_world is not None, "asked for with a single lane"
-            return Blueprint(type(self), self._blank_world, self.config)
-        return self._factory
+        if self._factory is not None:
+            return self._factory
+        assert self._blank_world is not None, "asked for with a single lane"
+        if isinstance(self._blank_world, WorldError):
+            raise self._blank_world
+        return Blueprint(type(self), self._blank_world, self.config)
 
     @factory.setter
     def factory(self, factory: "Callable[[], Environment]") -> None:
-        self._factory = factory
+        self._factory = None if isinstance(factory, Blueprint) else factory
 
     def become_actor(self, number: int) -> None:
         """Play as actor `number` of several: with lanes and random streams of its own. Actor 0 is the one with the agents
@@ -230,10 +256,11 @@ class Environment(Experiment):
         if self._factory is not None:
             twin = self._factory()
         else:
-            assert self._blank_world is not None
-            twin = type(self).__new__(type(self))
+            blueprint = self.factory
+            assert isinstance(blueprint, Blueprint)
+            twin = blueprint.kind.__new__(blueprint.kind)
             twin._lends_models = self.agents
-            twin.__init__(self._blank_world.copy(), self.config)  # type: ignore[misc]
+            twin.__init__(blueprint.world.copy(), self.config)  # type: ignore[misc]
             self._check_lane(twin)
         twin.world.reseed(self._seed(0, lane))
         for own, agent in zip(self.agents, twin.agents, strict=True):

@@ -7,6 +7,7 @@ run_experiment, run_experiment_mp   Loop (loop.py)                 who waits for
 """
 
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -78,11 +79,13 @@ class Experiment:
             folder. Without `animate` and `logging` nothing is written.
         """
         check_factory(self, in_processes=False)
+        self.make_lanes()
         threads = compute_threads(self.config.experiment.compute_threads)
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
             learners = InlineLearners(models_of(self.game), self.config.experiment.seed)
-            loop = Loop(self, self.inline_actors(), learners, LAGS["lockstep"], record)
-            loop.run(self.epochs_played + self.config.experiment.epochs)
+            with closing(self.inline_actors()) as actors:
+                loop = Loop(self, actors, learners, LAGS["lockstep"], record)
+                loop.run(self.epochs_played + self.config.experiment.epochs)
         return RunResult(record.epochs, record.folder)
 
     def run_experiment_mp(
@@ -97,12 +100,16 @@ class Experiment:
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
         check_factory(self, in_processes=self.config.multiprocessing.workers == "processes")
+        self.make_lanes()
         threads = compute_threads(self.config.experiment.compute_threads)
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
             with system:
                 system.run(record)
             return RunResult(record.epochs, record.folder, system.given_up)
+
+    def make_lanes(self) -> None:
+        """Make all lanes of the game now, so that what cannot work is refused before anything starts."""
 
     def inline_actors(self) -> InlineActors:
         """All actors in this thread."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from abreast.agents import Agent
-from abreast.errors import RewardError
+from abreast.attributes import ClassAttributes
+from abreast.errors import RewardError, WorldError
 from abreast.state import State, join, part_of
 from abreast.worlds import Gridworld
 from abreast.worlds.playable import Decision, Late, Outcome, Played, as_reward
@@ -36,6 +37,9 @@ class GridworldLanes:
     def __init__(self, env: "Environment") -> None:
         self._env = env
         self.turns = 0
+        self._of_classes: ClassAttributes | None = None
+        if env.config.multiprocessing.lanes > 1:
+            self._of_classes = ClassAttributes([env, env.world, *env.agents])
 
     @property
     def players(self) -> Sequence[Agent]:
@@ -131,6 +135,7 @@ class GridworldLanes:
                 raise _placed(error, number, env, choice and choice[1]) from error.__cause__
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
+        self._check_classes()
         late = [
             Late(number, agent.lane, agent.earn(env.world, agent.take_given()), bool(agent.is_done(env.world)))
             for env in self._lanes
@@ -138,6 +143,16 @@ class GridworldLanes:
         ]
         played = [Played(env.turn, [agent.score for agent in env.agents], _metrics_of(env)) for env in self._lanes]
         return played, [each for each in late if each.reward or each.terminated]
+
+    def _check_classes(self) -> None:
+        """Refuse, after the first epoch, what all lanes have written into one and the same list of a class."""
+        changed = self._of_classes.changed() if self._of_classes is not None else None
+        self._of_classes = None
+        if changed is not None:
+            raise WorldError(
+                f"{changed} belongs to the class and has changed in play, but there are several lanes, which share it: make"
+                " one for each object, in __init__."
+            )
 
     # ---- what it looks like, what is kept
 

@@ -99,10 +99,11 @@ class Loop:
     def _decay(self, epochs: int) -> list[float]:
         """Let epsilon fall once an epoch; returns what it was in each, in the mean of all agents."""
         means = []
+        rates = [self._experiment.config.complete(model.config).epsilon_decay or 0.0 for model in self._models]
         for _ in range(epochs):
             means.append(sum(model.epsilon for model in self._models) / len(self._models))
-            for model in self._models:
-                model.epsilon_decay(self._experiment.config.model.epsilon_decay)
+            for model, rate in zip(self._models, rates, strict=True):
+                model.epsilon_decay(rate)
         return means
 
     def state(self) -> State:

@@ -97,6 +97,8 @@ class MARLMultiprocessingSystem:
         finally:
             if self.learners is not None:
                 self.learners.close()
+            for model in self._models:
+                model.own_attributes.untrack()
 
     @property
     def given_up(self) -> Mapping[int, WorkerError]:

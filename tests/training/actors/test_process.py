@@ -1,6 +1,7 @@
 """Several actors: the same result wherever they play, and whoever dies."""
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import threading
@@ -103,6 +104,7 @@ def test_an_actor_that_has_answered_is_not_silent_while_the_first_still_plays(ca
         time.sleep(0.2)  # a pass takes longer than the others may be silent
         play()
 
+    assert env.lanes  # built before the first is changed
     env.world.transition = slowly
     assert outcome(env, env.run_experiment_mp) == calm
     assert "restarted" not in caplog.text
@@ -117,6 +119,7 @@ def test_learners_that_have_answered_are_not_silent_during_a_long_pass(caplog):
         time.sleep(0.2)
         play()
 
+    assert env.lanes  # built before the first is changed
     env.world.transition = slowly
     result = env.run_experiment_mp(animate=False, logging=False)
     assert not result.given_up and "restarted" not in caplog.text
@@ -137,7 +140,8 @@ def breaks_later():
     env = small_game(*ACTORS)
 
     def explode():
-        raise ZeroDivisionError("the world broke")
+        if multiprocessing.parent_process() is not None:  # the lanes of the first actor are built by this too
+            raise ZeroDivisionError("the world broke")
 
     env.world.transition = explode
     return env
@@ -207,6 +211,7 @@ def test_what_an_interrupted_pass_wrote_is_forgotten():
         if env.epochs_played == 60 and env.turn == 5:
             raise KeyboardInterrupt
 
+    assert env.lanes  # built before the first is changed
     env.world.transition = interrupt
     with contextlib.suppress(KeyboardInterrupt):
         env.run_experiment_mp(animate=False, logging=False)

@@ -23,9 +23,10 @@ class CleanupEnv(Environment):
         return CleanupWorld(config)
 
     def setup_agents(self) -> None:
-        view = OneHotObservationSpec(KINDS, vision_radius=self.config.model.agent_vision_radius)
         actions = ActionSpec(ACTIONS)
         for number in range(self.config.experiment.num_agents):
+            radius = self.config.model_of(number).agent_vision_radius
+            view = OneHotObservationSpec(KINDS, vision_radius=radius)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(CleanupAgent(view, actions, model, number, self.config.world))
 

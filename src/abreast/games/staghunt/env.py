@@ -22,9 +22,10 @@ class StaghuntEnv(Environment):
         return StaghuntWorld(config)
 
     def setup_agents(self) -> None:
-        view = OneHotObservationSpec(KINDS, vision_radius=self.config.model.agent_vision_radius, outside=Tree.kind)
         actions = ActionSpec(["up", "down", "left", "right", "stay"])
         for number in range(self.config.experiment.num_agents):
+            radius = self.config.model_of(number).agent_vision_radius
+            view = OneHotObservationSpec(KINDS, vision_radius=radius, outside=Tree.kind)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(StaghuntAgent(view, actions, model, number, self.config.world))
 

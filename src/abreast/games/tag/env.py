@@ -30,9 +30,10 @@ class TagEnv(Environment):
                 f"world.taggers is {taggers}, but experiment.num_agents is {number_of_agents}: nobody would be left to"
                 " tag. Lower world.taggers or raise experiment.num_agents."
             )
-        view = OneHotObservationSpec(KINDS, vision_radius=self.config.model.agent_vision_radius)
         actions = ActionSpec(["up", "down", "left", "right", "stay"])
         for number in range(number_of_agents):
+            radius = self.config.model_of(number).agent_vision_radius
+            view = OneHotObservationSpec(KINDS, vision_radius=radius)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(TagAgent(view, actions, model, number, self.config.world))
 

@@ -22,9 +22,10 @@ class TreasurehuntEnv(Environment):
         return TreasurehuntWorld(config)
 
     def setup_agents(self) -> None:
-        view = OneHotObservationSpec(KINDS, vision_radius=self.config.model.agent_vision_radius)
         actions = ActionSpec(["up", "down", "left", "right"])
         for number in range(self.config.experiment.num_agents):
+            radius = self.config.model_of(number).agent_vision_radius
+            view = OneHotObservationSpec(KINDS, vision_radius=radius)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(TreasurehuntAgent(view, actions, model, number))
 

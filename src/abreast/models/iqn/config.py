@@ -6,10 +6,10 @@ from abreast.models.value_model import ValueConfig
 
 
 class IQNConfig(ValueConfig):
-    """Settings of IQN; the defaults are the reference learner."""
+    """Settings of IQN. The reference learner takes 3-step returns and one gradient step an update."""
 
     algorithm: str = "iqn"
-    """The algorithm: random, dqn, iqn or ppo."""
+    """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
     n_quantiles: int = Field(12, ge=1)
     """Quantiles per state, both in the loss and when choosing."""
     n_cosines: int = Field(64, ge=1)

@@ -11,7 +11,7 @@ class PPOConfig(ModelConfig):
     """Settings of PPO."""
 
     algorithm: str = "ppo"
-    """The algorithm: random, dqn, iqn or ppo."""
+    """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
     gradient_steps: int = Field(4, ge=1)
     """Passes over the new rows in one update, each in shuffled minibatches of `batch_size`."""
     gae_lambda: float = Field(0.95, ge=0, le=1)

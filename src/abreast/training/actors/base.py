@@ -52,9 +52,10 @@ class Actors(Protocol):
 
 def build_game(factory: Factory, number: int) -> Playable:
     """The game of another actor."""
-    game = factory().game
-    game.become_actor(number)
-    return game
+    experiment = factory()
+    experiment.factory = factory  # its lanes are built by it too
+    experiment.game.become_actor(number)
+    return experiment.game
 
 
 def models_of(game: Playable) -> list[BaseModel]:

@@ -48,7 +48,8 @@ class InlineActors:
         return {}
 
     def close(self) -> None:
-        pass
+        for model in models_of(self._games[0]):
+            model.own_attributes.untrack()
 
 
 def _cut_episodes(game: Playable) -> None:

@@ -20,12 +20,14 @@ from rich.console import Console
 
 from abreast.errors import ConfigError, GameError, short
 from abreast.files import logged_to, make_run_folder, write_whole
+from abreast.models import BaseModel, algorithm, name_of
 from abreast.training.learners.base import RoundResult
 from abreast.training.run.camera import Camera
 from abreast.training.run.display import ProgressDisplay, warnings_on
 from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
+    from abreast.training.config import Config
     from abreast.training.experiment import Experiment
 
 log = standard_logging.getLogger("abreast")
@@ -199,12 +201,29 @@ class RunRecord:
 
 
 def _as_yaml(experiment: "Experiment") -> bytes:
+    """The configuration, with the settings of every agent whose model is not the one it asks for."""
+    values = {**experiment.config.model_dump(), "game": experiment.config.game or experiment.target}
+    for agent, player in enumerate(experiment.game.players):
+        asked, model = experiment.config.model_of(agent), player.model
+        if (type(model), model.config) != (algorithm(asked.algorithm), asked):
+            values["model"].setdefault("per_agent", {})[agent] = _settings(model, experiment.config)
     try:
-        values = {**experiment.config.model_dump(), "game": experiment.config.game or experiment.target}
         return yaml.safe_dump(values, sort_keys=False).encode()
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise ConfigError(f"the configuration cannot be kept as YAML: {reason}. Use plain numbers and text.") from None
+
+
+def _settings(model: BaseModel, config: "Config[Any, Any]") -> dict[str, Any]:
+    """The settings a model has, as far as its class knows them: one made by hand may have been given those of another."""
+    has, known = config.complete(model.config).model_dump(), type(model).Config.model_fields.keys() - {"per_agent"}
+    return {key: value for key, value in has.items() if key in known} | {"algorithm": _algorithm_name(model)}
+
+
+def _algorithm_name(model: BaseModel) -> str:
+    """What finds a model's class; where its settings name it (`file.py:Class`), as they do."""
+    given = model.config.algorithm
+    return given if given.endswith(f":{type(model).__qualname__}") else name_of(type(model))
 
 
 def _finite(loss: float | None) -> float | None:
@@ -213,5 +232,9 @@ def _finite(loss: float | None) -> float | None:
 
 
 def _about(experiment: "Experiment") -> str:
-    config = experiment.config
-    return f"algorithm {config.model.algorithm}, {config.experiment.epochs} epochs, seed {config.experiment.seed}"
+    settings = experiment.config.experiment
+    names = [_algorithm_name(player.model) for player in experiment.game.players]
+    counts = {name: names.count(name) for name in dict.fromkeys(names)}
+    mixed = ", ".join(f"{name} ({count})" for name, count in counts.items())
+    who = f"algorithm {names[0]}" if len(counts) == 1 else f"algorithms {mixed}"
+    return f"{who}, {settings.epochs} epochs, seed {settings.seed}"
