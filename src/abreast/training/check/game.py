@@ -45,6 +45,7 @@ SMALL = (
     "multiprocessing.workers=processes",
     "multiprocessing.max_restarts=0",
 )
+TWO_LANES = "multiprocessing.num_envs=2"
 DRAW = "draw from self.world.rng instead (in an agent or entity, from world.rng)."
 WHY = " A run seeds these generators, so it can be repeated; but lanes that draw from them influence each other."
 
@@ -107,10 +108,10 @@ class GameTrial:
     game: GameSource
 
     def configure(self, *overrides: str) -> Config[Any, Any]:
-        """Settings for an epoch that takes little time, in two lanes."""
+        """Settings for an epoch that takes little time."""
         turns = min(TURNS, self.game.configure().experiment.max_turns)
         usual = [f"experiment.max_turns={turns}", f"experiment.seed={SEED}"]
-        usual += ["multiprocessing.num_envs=2", "multiprocessing.num_actors=1"]
+        usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
         return self.game.configure(None, [*SMALL, *usual, *overrides])
 
     def build(self, *overrides: str) -> Environment:
@@ -244,9 +245,9 @@ def _is_alike(one: Sequence[Record], two: Sequence[Record]) -> bool:
 
 
 def _has_true_lanes(trial: GameTrial) -> None:
-    together = play(trial.build(), lanes=2)
+    together = play(trial.build(TWO_LANES), lanes=2)
     for lane, record in enumerate(together):
-        env = trial.build().lanes[lane]
+        env = trial.build(TWO_LANES).lanes[lane]
         place = first_difference(play(env), [record])
         if place is not None:
             raise Fault(
@@ -283,11 +284,11 @@ def _shared_values(env: Environment) -> dict[str, bytes | None]:
 
 
 def _outlives_reset(trial: GameTrial) -> None:
-    env = trial.build()
+    env = trial.build(TWO_LANES)
     play(env, 0, lanes=2)
     state = env.game.state()
     expected = play(env, 1, lanes=2)
-    other = trial.build()
+    other = trial.build(TWO_LANES)
     try:
         other.game.set_state(state)
     except StateError as error:
@@ -304,7 +305,7 @@ def _outlives_reset(trial: GameTrial) -> None:
 
 
 def _is_the_same_in_another_process(trial: GameTrial) -> None:
-    env = trial.build("multiprocessing.num_envs=1", "multiprocessing.num_actors=2")
+    env = trial.build("multiprocessing.num_actors=2")
     check_factory(env, in_processes=True)
     place = first_difference(_as_actor(env.factory), elsewhere(_as_actor, env.factory))
     if place is not None:
@@ -326,7 +327,7 @@ def _remembers_every_reward(trial: GameTrial) -> None:
     for order in ("sequential", "simultaneous"):
         for turns in sorted({1, 2, own}):
             env = trial.build(f"experiment.max_turns={turns}", f"experiment.turn_order={order}")
-            for record in play(env, lanes=2):
+            for record in play(env):
                 for agent, (score, earned) in enumerate(zip(record.scores, record.earned, strict=True)):
                     if abs(score - earned) > 1e-4 * (1 + abs(score)):
                         raise Fault(
@@ -339,7 +340,7 @@ def _remembers_every_reward(trial: GameTrial) -> None:
 def _trains_alike(trial: GameTrial) -> str | None:
     runs = []
     for in_processes in (False, True):
-        env = trial.game.build(trial.configure())
+        env = trial.game.build(trial.configure(TWO_LANES))
         with quiet():
             result = (env.run_experiment_mp if in_processes else env.run_experiment)(animate=False, logging=False)
         for agent, error in result.given_up.items():

@@ -29,7 +29,7 @@ from abreast.checking import (
     new_global_states,
 )
 from abreast.errors import ConfigError, short
-from abreast.models import ALGORITHMS, BaseModel, ModelConfig
+from abreast.models import BaseModel, ModelConfig, name_of
 from abreast.models.base import PlainObservation
 from abreast.state import State
 from abreast.training.check.telling import SEED, attributes, differing, learned, not_kept, quiet, told
@@ -37,7 +37,7 @@ from abreast.training.collect import collect_pass
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
 from abreast.training.learners.base import own_stream, train_round
-from abreast.training.learners.hosted import check_lanes
+from abreast.training.learners.hosted import check_lanes, check_memory
 from abreast.worlds.playable import Decision, Late, Outcome, Played
 
 LANES, ACTIONS, TURNS = 2, 4, 16
@@ -116,8 +116,7 @@ class ModelTrial:
 
     def config(self) -> ModelConfig:
         """Its settings, with small layers."""
-        name = next((name for name, kind in ALGORITHMS.items() if kind is self.kind), None)
-        named = {} if name is None else {"algorithm": name}
+        named = {"algorithm": name_of(self.kind)}
         try:
             return self.kind.Config.parse({**named, **SMALL})
         except ConfigError:  # its settings may not allow such sizes; its own then have to do
@@ -134,6 +133,12 @@ class ModelTrial:
         for number in range(ROUNDS):
             collect_pass(game, number * LANES, LANES, SEED)
             train_round({0: model}, 1, SEED)
+
+    def make_trained(self, seed: int) -> BaseModel:
+        """A model that has learned something: a new one may choose the same action everywhere."""
+        model = self.make(seed)
+        self.train(model)
+        return model
 
     def run(self, in_processes: bool) -> tuple[BaseModel, list[Any]]:
         """The same in a whole run, sequentially or with a learner in a process."""
@@ -164,6 +169,7 @@ def _can_be_built(trial: ModelTrial) -> None:
             f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which environments and"
             f" workers make one: {error}. Make what it needs in `setup`, and settings fields of its Config."
         ) from error
+    check_memory(trial.make())
     if names := differing(attributes(trial.make()), attributes(trial.make())):
         raise Fault(
             f"two models with the same seed differ in {', '.join(names)}: seed generators from what `setup` is given"
@@ -186,9 +192,9 @@ def _chooses_actions(trial: ModelTrial) -> None:
 def _keeps_lanes_apart(trial: ModelTrial) -> str | None:
     together, alone, seen = [], [], set()
     for seed in range(SEED, SEED + 3):
-        both = _choices(trial.make(seed), range(LANES))
+        both = _choices(trial.make_trained(seed), range(LANES))
         together += [both[lane] for lane in range(LANES)]
-        alone += [_choices(trial.make(seed), [lane])[lane] for lane in range(LANES)]
+        alone += [_choices(trial.make_trained(seed), [lane])[lane] for lane in range(LANES)]
         seen |= {action for actions in both.values() for action in actions}
     if together != alone:
         raise Fault(
@@ -328,8 +334,7 @@ def _learns_alike_elsewhere(trial: ModelTrial) -> None:
 
 
 def _is_kept_in_files(trial: ModelTrial) -> str | None:
-    model, other = trial.make(), trial.make(SEED + 1)
-    trial.train(model)
+    model, other = trial.make_trained(SEED), trial.make(SEED + 1)
     lost = not_kept(model)
     with tempfile.TemporaryDirectory() as folder, quiet():
         path = Path(folder) / "model.safetensors"
@@ -347,6 +352,10 @@ def _is_kept_in_files(trial: ModelTrial) -> str | None:
             f"a model that was saved and loaded chooses otherwise{because}: keep all that it chooses with in attributes of"
             " self, as numbers, arrays, tensors, lists or torch modules."
         )
+    try:
+        trial.train(other)
+    except Exception as error:
+        raise Fault(f"a model that was loaded cannot learn on{because}: {told(error)}") from error
     if lost:
         return f"save and load keep what was learned, but not {', '.join(lost)}, which is as `setup` makes it"
     return None
@@ -358,8 +367,8 @@ CHECKS: tuple[Check[ModelTrial], ...] = (
     Check(BUILD, "the same seed gives the same model", _can_be_built),
     Check(CHOOSE, "are whole numbers in range, in every lane", _chooses_actions, [BUILD]),
     Check(MEMORY, "gets one row for each step", _remembers, [BUILD, CHOOSE]),
-    Check("lanes", "do not influence each other", _keeps_lanes_apart, SOUND),
     Check(LEARN, "an update returns a finite loss and changes something", _learns, SOUND),
+    Check("lanes", "do not influence each other", _keeps_lanes_apart, [*SOUND, LEARN]),
     Check("global random state", "is not changed", _leaves_global_random_state_alone, [*SOUND, LEARN]),
     Check(OWNED, "no attribute is changed both by choosing and by learning", _has_one_owner_each, [*SOUND, LEARN]),
     Check("other processes", "learn the same, bit for bit", _learns_alike_elsewhere, [*SOUND, LEARN, OWNED]),

@@ -159,17 +159,22 @@ class HostedLearners:
 def recipe_of(agent: int, model: BaseModel) -> Recipe:
     """How a worker gets this model."""
     with named(agent, model):
-        kind = type(model.memory)
-        if kind not in (Buffer, SharedReplayBuffer):
-            raise ModelError(
-                f"its memory is a {kind.__module__}.{kind.__qualname__}, but a learner reads rows from the shared memory of"
-                " an abreast.Buffer: leave self.memory as BaseModel makes it, and say what differs in memory_options"
-            )
+        check_memory(model)
         check_lanes(model)
         recipe = model.recipe()
         if model.own_attributes.is_foreign:
             recipe.build(model.memory.empty_copy())  # what fails there is named here, before anything starts
         return recipe
+
+
+def check_memory(model: BaseModel) -> None:
+    """Refuse a memory that cannot lie in shared memory."""
+    kind = type(model.memory)
+    if kind not in (Buffer, SharedReplayBuffer):
+        raise ModelError(
+            f"its memory is a {kind.__module__}.{kind.__qualname__}, but a learner reads rows from the shared memory of an"
+            " abreast.Buffer: leave self.memory as BaseModel makes it, and say what differs in memory_options"
+        )
 
 
 def check_lanes(model: BaseModel) -> None:
