@@ -1,6 +1,5 @@
 """Games that break the contract of training, each in one way; and one that keeps it."""
 
-import copy
 import os
 import random
 import threading
@@ -19,7 +18,7 @@ class Apple(Entity):
 
 
 class Body(MovingAgent):
-    kind = "Body"
+    """Walks."""
 
 
 class Fit(Environment):
@@ -33,7 +32,7 @@ class Fit(Environment):
     body = Body
 
     def setup_agents(self):
-        view = OneHotObservationSpec(["EmptyEntity", "Apple", "Body", "Wall"], vision_radius=1)
+        view = OneHotObservationSpec(["EmptyEntity", "Apple", self.body.kind, "Wall"], vision_radius=1)
         self.agents = [self.body(view, WALK, self.make_model(view, 4, number)) for number in range(2)]
 
     def populate_environment(self):
@@ -77,13 +76,18 @@ class ObservesHalves(Fit):
     body = HalfBody
 
 
-class InfiniteBody(Body):
-    def pov(self, world):
-        return np.where(super().pov(world) > 0, np.inf, 0.0)
+class InfiniteView(OneHotObservationSpec):
+    dtype = np.float32
+
+    def observe(self, world, location):
+        return np.where(super().observe(world, location) > 0, np.inf, 0.0)
 
 
 class ObservesInfinity(Fit):
-    body = InfiniteBody
+    def setup_agents(self):
+        super().setup_agents()
+        for agent in self.agents:
+            agent.observation_spec = InfiniteView(["EmptyEntity", "Apple", "Body", "Wall"], vision_radius=1)
 
 
 class RaisingBody(Body):
@@ -263,21 +267,17 @@ class StaysHere:
         raise TypeError("it stays here")
 
 
-class StayingWorld(Gridworld):
-    def __init__(self):
-        super().__init__(6, 6, 1, EmptyEntity())
-        self.thing = StaysHere()
+class Ground(EmptyEntity):
+    kind = "EmptyEntity"
 
-    def copy(self):
-        twin = super().copy()
-        twin.thing = copy.deepcopy(self.thing)
-        return twin
+    def __init__(self):
+        self.thing = StaysHere()
 
 
 class CannotBeSent(Fit):
     @classmethod
     def make_world(cls, config):
-        return StayingWorld()
+        return Gridworld(6, 6, 1, Ground())
 
 
 class UsesHash(Fit):

@@ -361,15 +361,17 @@ def _trains_alike(trial: GameTrial) -> str | None:
     return None
 
 
-PLAY, GLOBAL, SEEDED, LANES = "episode", "global random state", "seed", "lanes"
+PLAY, GLOBAL, SEEDED, LANES, STATE = "episode", "global random state", "seed", "lanes", "state"
 SOUND = (PLAY, GLOBAL, SEEDED)
 CHECKS: tuple[Check[GameTrial], ...] = (
     Check(PLAY, "can be built and played; observations fit their spec, rewards are finite", _can_be_played),
     Check(GLOBAL, "is not changed by building and playing", _leaves_global_random_state_alone, [PLAY]),
     Check(SEEDED, "the same seed gives the same epochs, other seeds give others", _depends_on_its_seed, [PLAY, GLOBAL]),
     Check(LANES, "played side by side give the same as alone", _has_true_lanes, SOUND),
-    Check("state", "an actor that takes over plays on alike", _outlives_reset, [*SOUND, LANES]),
-    Check("several actors", "one in another process plays alike", _is_the_same_in_another_process, [*SOUND, LANES]),
+    Check(STATE, "an actor that takes over plays on alike", _outlives_reset, [*SOUND, LANES]),
+    Check(
+        "several actors", "one in another process plays alike", _is_the_same_in_another_process, [*SOUND, LANES, STATE]
+    ),
     Check("late rewards", "every reward of a score is in the agent's memory", _remembers_every_reward, SOUND),
     Check("training", "learners in processes learn what the sequential run does", _trains_alike, [*SOUND, LANES]),
 )
