@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
 
 import typer
 from rich.table import Table
@@ -19,6 +19,9 @@ from abreast.plugins import import_target, is_target
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
 from abreast.rollouts.registry import list_kinds
+
+if TYPE_CHECKING:
+    from abreast.models import BaseModel
 
 STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
 
@@ -59,13 +62,12 @@ def _verdicts(target: str) -> Iterator[Verdict]:
 def _of_target(target: str) -> Iterator[Verdict]:
     found = import_target(target, "environment, game or model", RolloutError)
     if isinstance(found, ModuleType):
-        found = _only_model_in(found) or found
-    if _is_subclass(found, "abreast.models.base", "BaseModel"):
+        found = _part_of(found, target)
+    if _is_model(found):
         from abreast.training.check import check_model
 
         return check_model(found)
-    is_game = _is_subclass(found, "abreast.training.environment", "Environment")
-    if isinstance(found, ModuleType) or is_game or type(found).__module__ == "abreast.games.registry":
+    if _is_game(found):
         return _of_game(target)
     return check_environment(target)
 
@@ -99,15 +101,26 @@ def _of_game(target: str) -> Iterator[Verdict]:
     return check_game(find_game(target))
 
 
-def _only_model_in(module: ModuleType) -> Any:
-    """The model of a file that has one, and no game."""
-    own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
-    if hasattr(module, "GAME") or any(
-        _is_subclass(each, "abreast.training.environment", "Environment") for each in own
-    ):
-        return None
-    models = [each for each in own if _is_subclass(each, "abreast.models.base", "BaseModel")]
-    return models[0] if len(models) == 1 else None
+def _part_of(module: ModuleType, file: str) -> Any:
+    """The game of a file, or its only model."""
+    own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+    games = [module.GAME] if hasattr(module, "GAME") else [each for each in own.values() if _is_game(each)]
+    models = {name: value for name, value in own.items() if _is_model(value)}
+    if games:
+        return games[0]  # that there are several, `find_game` says
+    if len(models) == 1:
+        return next(iter(models.values()))
+    what = f"several models ({', '.join(models)}) and no game" if models else "no game and no model"
+    raise ConfigError(f"{file} has {what}: say which part of it to check, as in {file}:{next(iter(models), 'NAME')}.")
+
+
+def _is_game(thing: object) -> bool:
+    is_wrapped = type(thing).__module__ == "abreast.games.registry"
+    return is_wrapped or _is_subclass(thing, "abreast.training.environment", "Environment")
+
+
+def _is_model(thing: object) -> TypeGuard["type[BaseModel]"]:
+    return _is_subclass(thing, "abreast.models.base", "BaseModel")
 
 
 def _is_subclass(thing: object, module: str, name: str) -> bool:
