@@ -246,6 +246,25 @@ class KeepsItsTasteInAnObject(Fit):
         return super().train_step()
 
 
+class Table(dict):
+    """A dictionary that knows zero."""
+
+    def __missing__(self, key):
+        return 0.0
+
+
+class KeepsATable(Fit):
+    """Comes back from a file as a plain dictionary."""
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.table = Table()
+
+    def train_step(self):
+        self.table["updates"] += 1
+        return super().train_step()
+
+
 class HasAnObject(Fit):
     """Has one too, but it does not matter."""
 

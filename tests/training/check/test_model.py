@@ -37,6 +37,7 @@ UNFIT = [
     ("HoldsALock", "other processes", "its attribute lock (lock) cannot be sent to another process"),
     ("LearnsByProcess", "other processes", "in another process, pid differs from what is learned here"),
     ("KeepsItsTasteInAnObject", "files", "chooses otherwise (taste cannot be kept in a file)"),
+    ("KeepsATable", "files", "in a model that was saved and loaded, table is a dict, and was a Table"),
     ("CannotBeSaved", "files", "it raised OSError: no file for this one (unfit_models.py, line"),
 ]
 IN_PROCESSES = {"HoldsALock", "LearnsByProcess"}

@@ -32,7 +32,7 @@ from abreast.errors import ConfigError, short
 from abreast.models import BaseModel, ModelConfig, name_of
 from abreast.models.base import PlainObservation
 from abreast.state import State
-from abreast.training.check.telling import SEED, attributes, differing, learned, not_kept, quiet, told
+from abreast.training.check.telling import SEED, attributes, differing, kept, learned, not_kept, quiet, told
 from abreast.training.collect import collect_pass
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
@@ -347,6 +347,10 @@ def _is_kept_in_files(trial: ModelTrial) -> str | None:
             f"a model that was saved and loaded differs in {', '.join(names[:3])}{because}: keep it as numbers, arrays,"
             " tensors, lists or torch modules."
         )
+    if others := _other_types(model, other):
+        raise Fault(
+            f"in a model that was saved and loaded, {', '.join(others)}: keep it as a plain int, float, list, dict or array."
+        )
     if _choices(model, range(LANES)) != _choices(other, range(LANES)):
         raise Fault(
             f"a model that was saved and loaded chooses otherwise{because}: keep all that it chooses with in attributes of"
@@ -359,6 +363,12 @@ def _is_kept_in_files(trial: ModelTrial) -> str | None:
     if lost:
         return f"save and load keep what was learned, but not {', '.join(lost)}, which is as `setup` makes it"
     return None
+
+
+def _other_types(model: BaseModel, loaded: BaseModel) -> list[str]:
+    """Attributes of a user's that a file has made into something else, in words."""
+    pairs = [(name, type(vars(model)[name]), type(vars(loaded).get(name))) for name in kept(model)]
+    return [f"{name} is a {now.__name__}, and was a {was.__name__}" for name, was, now in pairs if was is not now]
 
 
 BUILD, CHOOSE, MEMORY, LEARN, OWNED = "building", "actions", "memory", "learning", "ownership"
