@@ -112,7 +112,7 @@ class SharedDice(BaseModel):
         self.weights = torch.randn(self.n_actions)
 
     def take_action(self, state, lane=0):
-        return int((self.weights + np.random.normal(size=self.n_actions)).argmax())  # noqa: NPY002
+        return int((self.weights.numpy() + np.random.normal(size=self.n_actions)).argmax())  # noqa: NPY002
 
     def train_step(self):
         self.weights = self.weights + 0.01 * torch.randn(self.n_actions) + 0.001 * random.random()

@@ -11,13 +11,14 @@ An attribute that both sides change would have two values: it is refused by name
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from abreast.attributes import OwnAttributes, is_foreign, reachable, why_not_sent
+from abreast.attributes import OwnAttributes, is_foreign, reachable, unpack, why_not_sent
 from abreast.errors import ModelError
 from abreast.state import Opaque, State
 
@@ -71,6 +72,11 @@ class ModelAttributes(OwnAttributes):
             self.chosen |= self.changed()
             self._refuse(self.learned)
 
+    def begin_learning(self) -> None:
+        """A round is about to be trained; epsilon was lowered since the last epoch, and not by learning."""
+        if self.is_tracked:
+            self.look(OF_CHOOSING)
+
     def note_learning(self) -> None:
         """A round was trained."""
         if self.is_tracked:
@@ -113,6 +119,24 @@ class ModelAttributes(OwnAttributes):
             self.chosen |= self.take(state.opaque["own"].data)
         if self.is_tracked:
             self.look(OF_CHOOSING)
+
+    def unlearned(self) -> bytes:
+        """All that can be sent and that learning does not change, as it is now."""
+        return self.pack(set(self.sendable()) - self.learned)
+
+    @contextmanager
+    def as_it_was(self, unlearned: bytes) -> Iterator[None]:
+        """Inside, what choosing has changed since `unlearned` is as it was then."""
+        attributes, names = vars(self._model), self.chosen - OF_CHOOSING
+        now = {name: attributes[name] for name in names if name in attributes}
+        before = unpack(unlearned, self._places())
+        attributes.update({name: before[name] for name in names if name in before})
+        self.look(now)
+        try:
+            yield
+        finally:
+            attributes.update(now)
+            self.look(now)
 
     def _with(self, state: State, names: Iterable[str]) -> State:
         sent = sorted(set(names) - OF_CHOOSING)

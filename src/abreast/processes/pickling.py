@@ -2,6 +2,7 @@
 
 import pickle
 import sys
+from pathlib import Path
 from types import FunctionType
 from typing import IO, Any
 
@@ -28,7 +29,7 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 def main_can_be_imported() -> bool:
     """Whether the user's main module is a file or a module, which children can import."""
     main = sys.modules["__main__"]
-    return hasattr(main, "__file__") or getattr(main, "__spec__", None) is not None
+    return getattr(main, "__spec__", None) is not None or Path(getattr(main, "__file__", None) or "<stdin>").is_file()
 
 
 def _is_of_script(value: Any) -> bool:

@@ -63,6 +63,7 @@ def train_round(
     for agent, model in models.items():
         losses = []
         beat(agent)
+        model.own_attributes.begin_learning()
         with own_stream(model, seed, agent):
             for _ in range(updates):
                 if (loss := update(model)) is not None:

@@ -1,13 +1,12 @@
 """Learners in this very thread, with the agents' own models: the sequential run, and the debug mode of any other."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
-from abreast.state import State
 from abreast.training.learners.base import RoundResult, is_tracked, train_round
 
 
@@ -16,18 +15,8 @@ class Order(NamedTuple):
 
     updates: int
     written: Sequence[list[int]]
-    acting: Mapping[int, State]
-    """Of users' models: what choosing had changed by then, which a pass played since may have changed again."""
-
-
-@contextmanager
-def _as_it_was(model: BaseModel, acting: State) -> Iterator[None]:
-    now = model.acting_state()
-    model.set_acting_state(acting)
-    try:
-        yield
-    finally:
-        model.set_acting_state(now)
+    attributes: Mapping[int, bytes]
+    """Of users' models: what a pass that is played before the round is finished may change."""
 
 
 class InlineLearners:
@@ -43,16 +32,16 @@ class InlineLearners:
         self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        acting = {agent: model.acting_state() for agent, model in self._models.items() if is_tracked(model)}
-        self._orders[number] = Order(updates, written, acting)
+        tracked = {agent: model.own_attributes for agent, model in self._models.items() if is_tracked(model)}
+        self._orders[number] = Order(updates, written, {agent: own.unlearned() for agent, own in tracked.items()})
 
     def finish(self, number: int) -> list[RoundResult]:
         order = self._orders.pop(number)
         with ExitStack() as contexts:
             for agent, model in self._models.items():
                 contexts.enter_context(model.memory.window(order.written[agent]))
-                if agent in order.acting:
-                    contexts.enter_context(_as_it_was(model, order.acting[agent]))
+                if agent in order.attributes:
+                    contexts.enter_context(model.own_attributes.as_it_was(order.attributes[agent]))
             results = train_round(self._models, order.updates, self._seed)
         self.rounds = number + 1
         return list(results.values())
