@@ -59,12 +59,15 @@ def test_each_fault_is_found_by_its_own_check(name, check, says, request):
     assert says in wrong[0].remark
 
 
-@pytest.mark.parametrize(
-    "kind", [*ALGORITHMS.values(), unfit_models.Fit, unfit_models.HasSettings, strangers.Reinforce]
-)
-def test_a_model_that_keeps_the_contract_passes(kind):
+@pytest.mark.parametrize("kind", [*ALGORITHMS.values(), unfit_models.HasSettings, strangers.Reinforce])
+def test_a_model_that_keeps_the_contract_passes(kind, at_home):
     verdicts = list(check_model(kind))
     assert {verdict.outcome for verdict in verdicts} == {"ok"}, verdicts
+
+
+@pytest.mark.parametrize("kind", [unfit_models.Fit, ALGORITHMS["dqn"]])
+def test_a_model_that_keeps_the_contract_passes_in_other_processes_too(kind):
+    assert {verdict.outcome for verdict in check_model(kind)} == {"ok"}
 
 
 @pytest.mark.parametrize(
