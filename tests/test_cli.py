@@ -157,6 +157,9 @@ MISTAKES = [
     ("check of an unknown module", ["check", "no_such_module:Env"], "there is no module 'no_such_module'"),
     ("check of an unknown name", ["check", "abreast.rollouts.envs.bandit:BanditEvn"], "did you mean 'BanditEnv'?"),
     ("check of what is no environment", ["check", "os:sep"], "os:sep is '/': expected an environment class"),
+    ("check of a game that is not there", ["check", "treasurehnt"], "no environment, game or model 'treasurehnt': did you"),
+    ("check of an unknown model", ["check", "dqnn"], "there is no environment, game or model 'dqnn': did you mean 'dqn'?"),
+    ("check of a file that is not there", ["check", "nowhere.py"], "there is no file nowhere.py."),
     ("check of an unknown type", ["check", "bandt"], "there is no tag or environment type 'bandt': did you mean 'bandit'?"),
     ("play of a damaged run", ["play", "run"], "run/config.yaml does not say of which game it is: give it, as in"
       " `abreast play GAME --run run`."),
@@ -720,6 +723,30 @@ def test_check_says_what_is_wrong_and_what_to_do(capsys):
     assert "wrong    pickling: it cannot be pickled" in capsys.readouterr().out
     assert run(["check", "my_own_envs:TellsNothing"]) == 2
     assert "wrong    info: the info of step has no success" in capsys.readouterr().out
+
+
+def test_check_finds_out_what_it_is_given(capsys):
+    Path("my_game.py").write_text("from unfit_games import *\nclass Mine(RewardsWithNaN): pass\n")
+    Path("my_model.py").write_text("import unfit_models\nclass Mine(unfit_models.ChoosesHalves): pass\n")
+    Path("my_parts.py").write_text("from unfit_models import Fit\nclass One(Fit): pass\nclass Two(Fit): pass\n")
+    Path("my_nothing.py").write_text("x = 1\n")
+    for target in ("my_game.py", "my_game.py:Mine", "my_game:Mine"):
+        assert run(["check", target]) == 2
+        assert "wrong    episode: agent 0 (NaNBody), turn 1, action" in capsys.readouterr().out
+    for target in ("my_model.py", "my_model.py:Mine", "my_model:Mine"):
+        assert run(["check", target]) == 2
+        assert "wrong    actions: Mine.take_action returned 2.5" in capsys.readouterr().out
+    assert run(["check", "my_parts.py"]) == 2
+    assert "my_parts.py has several models (One, Two) and no game" in capsys.readouterr().err
+    assert run(["check", "my_nothing.py"]) == 2
+    assert "my_nothing.py has no game and no model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["tag", "random"])
+def test_check_finds_games_and_models_by_name(name, capsys):
+    assert run(["check", name]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("ok  ") and "wrong" not in printed and "skipped" not in printed
 
 
 @pytest.mark.parametrize("arguments", [["envs"], ["rollout", "Bandit", HERE, "--episodes", "2"], ["check", "bandit"]])

@@ -9,7 +9,8 @@ import safetensors.numpy
 import torch
 
 from abreast.errors import ModelFileError
-from fakes import live, make_model
+from fakes import TinyObservation, live, make_model
+from unfit_models import Fit
 
 
 @pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
@@ -96,3 +97,14 @@ def test_weights_of_another_type_are_refused(tmp_path):
     path.write_bytes(safetensors.numpy.save(arrays, metadata=about))
     with pytest.raises(ModelFileError, match="of int64, expected"):
         make_model("dqn").load(path)
+
+
+def test_a_number_of_torch_stays_a_number(tmp_path):
+    """The optimiser of a user's model counts its steps in a tensor without dimensions."""
+    seen, config = TinyObservation(4), Fit.Config.parse({"batch_size": 8, "n_frames": 1})
+    model, other = (Fit(seen, 3, config, np.random.SeedSequence(seed)) for seed in range(2))
+    live(model)
+    model.train_step()
+    model.save(tmp_path / "m.safetensors")
+    other.load(tmp_path / "m.safetensors")
+    assert [other.optimiser.state[each]["step"].shape for each in other.network.parameters()] == [(), ()]

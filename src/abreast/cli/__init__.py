@@ -1,7 +1,8 @@
-"""The command line, in two halves: games that are trained, and rollouts of environments."""
+"""The command line: games that are trained, rollouts of environments, and checks of both."""
 
+import abreast.cli.check
 import abreast.cli.games
-import abreast.cli.rollouts  # noqa: F401 (what the two halves define are the commands)
+import abreast.cli.rollouts  # noqa: F401 (what they define are the commands)
 from abreast.cli.app import main, run
 
 __all__ = ["main", "run"]

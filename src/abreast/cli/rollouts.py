@@ -1,4 +1,4 @@
-"""The rollouts half of the command line: `abreast rollout`, `abreast envs`, `abreast check`. None of it needs torch."""
+"""The rollouts half of the command line: `abreast rollout`, `abreast envs`. None of it needs torch."""
 
 import shlex
 import signal
@@ -14,7 +14,6 @@ from abreast.cli.app import ConfigFile, Output, app, held_back, look_here, out, 
 from abreast.errors import AbreastError, ConfigError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
-from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
 from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.play import Played, make_policy, play_episodes
@@ -23,7 +22,6 @@ from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
 from abreast.rollouts.registry import Tag, tag_settings
 from abreast.settings import apply_overrides, explain, read_yaml
 
-STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
 AT_ONCE = 256
 """Environments at the same time; more episodes than these are played in several resets."""
 
@@ -128,29 +126,6 @@ def envs(
         else:
             table.add_row(kind_name, names, "yes" if kind.solver else "no", kind.summary)
     out.print(table)
-
-
-@app.command()
-def check(
-    target: Annotated[
-        str,
-        typer.Argument(
-            metavar="MODULE:ENV",
-            help="An environment class, a factory (called with a configuration or nothing) or an EnvKind; or a type's name.",
-        ),
-    ],
-) -> None:
-    """Check whether an environment keeps the contract of rollouts, and say how to repair what is wrong."""
-    look_here()
-    wrong = 0
-    for verdict in check_environment(target):
-        wrong += verdict.outcome == "wrong"
-        line = Table.grid(padding=(0, 2))
-        line.add_column(width=7, style=STYLES[verdict.outcome])
-        line.add_row(verdict.outcome, f"{verdict.check}: {verdict.remark}")
-        out.print(line)
-    if wrong:
-        raise typer.Exit(2)
 
 
 # ---- inside

@@ -25,7 +25,7 @@ def write_model_file(path: Path, algorithm: str, learning: State, acting: State,
     facts = {"learning": learning.facts, "acting": acting.facts, "own": own.facts}
     about = {"format": FORMAT, "algorithm": algorithm, **facts}
     named = learning.arrays | acting.arrays | own.arrays
-    arrays = {name: np.ascontiguousarray(array) for name, array in named.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
     write_whole(path, safetensors.numpy.save(arrays, metadata={"abreast": json.dumps(about)}))
 
 

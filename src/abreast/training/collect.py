@@ -60,7 +60,7 @@ def _play(
         if unchecked:
             for agent, _, states in decisions:
                 if agent in unchecked:
-                    _check_observation(agent, models[agent], states[0])
+                    check_observation(agent, models[agent], states[0])
                     unchecked.discard(agent)
         actions = choose(decisions)
         outcomes, late = game.step(actions)
@@ -88,7 +88,7 @@ def _play(
     return played
 
 
-def _check_observation(agent: int, model: BaseModel, state: NDArray[Any]) -> None:
+def check_observation(agent: int, model: BaseModel, state: NDArray[Any]) -> None:
     """Refuse what the rows of the memory would hold otherwise than it is."""
     seen, memory = np.asarray(state), model.memory
     if seen.shape != memory.obs_shape or not np.array_equal(seen, seen.astype(memory.dtype)):

@@ -1,15 +1,18 @@
 """Learners in workers: villains are given up alone, users' own models learn the same."""
 
 import os
+import re
 import threading
 
 import numpy as np
 import pytest
 
+import unfit_models
 import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.replay import Buffer
+from abreast.training.learners.hosted import recipe_of
 from fakes import small_game, timeless
 
 
@@ -193,3 +196,23 @@ def test_a_memory_of_ones_own_kind_is_refused_by_name():
     env.agents[1].model.memory = OwnBuffer(memory.capacity, memory.obs_shape, **memory.options())
     with pytest.raises(ConfigError, match=r"the model of agent 1 \(DQN\) .*OwnBuffer, but a learner reads rows from"):
         env.run_experiment_mp(animate=False, logging=False)
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (
+            unfit_models.ChoosesWithoutLane,
+            "its take_action does not take the lane, but there are 2: define take_action(",
+        ),
+        (unfit_models.RemembersWithoutLane, "its remember does not take the lane, but there are 2: define remember("),
+    ],
+)
+def test_a_model_that_cannot_be_told_its_lane_is_refused_where_there_are_several(kind, says):
+    with pytest.raises(ConfigError, match=re.escape(says)):
+        with_villain(kind, "multiprocessing.num_envs=2").run_experiment_mp(animate=False, logging=False)
+
+
+@pytest.mark.parametrize("kind", [unfit_models.ChoosesWithoutLane, unfit_models.RemembersWithoutLane])
+def test_a_model_for_one_lane_need_not_know_of_lanes(kind):
+    recipe_of(0, with_villain(kind).agents[1].model)

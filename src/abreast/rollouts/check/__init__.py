@@ -1,5 +1,6 @@
 """`abreast check`: does an environment keep the contract of rollouts?"""
 
-from abreast.rollouts.check.checks import Verdict, check_environment
+from abreast.checking import Verdict
+from abreast.rollouts.check.checks import check_environment
 
 __all__ = ["Verdict", "check_environment"]

@@ -8,50 +8,30 @@ global random state does not depend on its seed alone either, but the user is to
 """
 
 import pickle
-import random
-import sys
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from itertools import zip_longest
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import check_env
 
+from abreast.checking import Check, Fault, Verdict, compare_states, judge, new_global_states
 from abreast.errors import short
-from abreast.rollouts.check.trial import SEED, Fault, Shown, Trial, begin, find_trial, raised, step
+from abreast.rollouts.check.trial import SEED, Shown, Trial, begin, find_trial, raised, step
 from abreast.rollouts.episodes.episode import Episode, is_picture
 
 OTHER_SEEDS = range(2, 10)
 INFO_KEYS = ("success", "action_is_valid", "action_is_effective")
 JUNK_TEXTS = ("", " ", "no such action", "\x00", "√🙂", "[" * 1000, "9" * 5000)
 JUNK_NUMBERS = (-1, 10**9)
-
-
-class Verdict(NamedTuple):
-    """The result of a check."""
-
-    check: str
-    outcome: Literal["ok", "wrong", "skipped"]
-    remark: str
-    """What was verified; or what is wrong and what to do; or why it was skipped."""
+REPAIR = "draw from self.np_random instead."
 
 
 def check_environment(target: str) -> Iterator[Verdict]:
     """Check an environment, given as MODULE:ENV or by the name of its type."""
-    trial = find_trial(target)
-    failed: set[str] = set()
-    for check in CHECKS:
-        cause = next((name for name in check.needs if name in failed), None)
-        if cause is not None:
-            verdict = Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
-        else:
-            verdict = _judge(check, trial)
-        if verdict.outcome == "wrong":
-            failed.add(check.name)
-        yield verdict
+    return judge(CHECKS, find_trial(target), lambda error: f"it {raised(error)}.")
 
 
 # ---- the checks
@@ -62,11 +42,11 @@ def _can_be_played(trial: Trial) -> None:
 
 
 def _leaves_global_random_state_alone(trial: Trial) -> None:
-    with _new_global_states() as before:
+    with new_global_states() as before:
         env = trial.make()
-        _compare_states(before, "making it")
+        compare_states(before, "making it", REPAIR)
         for shown in trial.play_stepwise(env, SEED):
-            _compare_states(before, shown.call)
+            compare_states(before, shown.call, REPAIR)
 
 
 def _depends_on_its_seed(trial: Trial) -> str | None:
@@ -221,19 +201,9 @@ def _is_the_same_in_another_process(trial: Trial) -> None:
         )
 
 
-class Check(NamedTuple):
-    """A check, what it verifies, and the checks whose failure would make this one fail too."""
-
-    name: str
-    claim: str
-    run: Callable[[Trial], str | None]
-    """Raises a `Fault`; may return a remark in place of the claim."""
-    needs: Sequence[str] = ()
-
-
 PLAY, GLOBAL, SEEDED, RENDER, REPLAY = "episode", "global random state", "seed", "render", "replay"
 SOUND = (PLAY, GLOBAL, SEEDED)
-CHECKS = (
+CHECKS: tuple[Check[Trial], ...] = (
     Check(PLAY, "can be made, reset, stepped and rendered", _can_be_played),
     Check(GLOBAL, "is not changed", _leaves_global_random_state_alone, [PLAY]),
     Check(
@@ -253,61 +223,9 @@ CHECKS = (
 # ---- inside
 
 
-def _judge(check: Check, trial: Trial) -> Verdict:
-    try:
-        try:
-            found = check.run(trial)
-        finally:
-            trial.close()
-    except Fault as fault:
-        return Verdict(check.name, "wrong", str(fault))
-    except (Exception, SystemExit) as error:
-        return Verdict(check.name, "wrong", f"it {raised(error)}.")
-    return Verdict(check.name, "ok", found or check.claim)
-
-
 def _first_difference(one: Sequence[Shown], two: Sequence[Shown]) -> str | None:
     """Where two episodes differ first, in words."""
     for number, (mine, theirs) in enumerate(zip(one, two, strict=False)):
         if not mine.equals(theirs):
             return "at the start" if number == 0 else f"after step {number}"
     return None if len(one) == len(two) else "in their length"
-
-
-@contextmanager
-def _new_global_states() -> Iterator[dict[str, bytes]]:
-    """Set random global states, which no environment can reproduce by seeding; restored afterwards."""
-    plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is what this is about)
-    torch = sys.modules.get("torch")
-    torchs = torch.get_rng_state() if torch is not None else None
-    try:
-        random.seed()
-        np.random.seed()  # noqa: NPY002
-        if torch is not None:
-            torch.seed()
-        yield _global_states()
-    finally:
-        random.setstate(plain)
-        np.random.set_state(numpys)  # noqa: NPY002
-        if torch is not None:
-            torch.set_rng_state(torchs)
-
-
-def _global_states() -> dict[str, bytes]:
-    """The global random states; torch has one only if it was imported."""
-    states = {
-        "the module random": pickle.dumps(random.getstate()),
-        "numpy.random": pickle.dumps(np.random.get_state()),  # noqa: NPY002
-    }
-    if "torch" in sys.modules:
-        states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
-    return states
-
-
-def _compare_states(before: dict[str, bytes], call: str) -> None:
-    changed = [name for name, state in _global_states().items() if state != before.get(name, state)]
-    if changed:
-        raise Fault(
-            f"{call} changed the state of {' and '.join(changed)}, which the whole process shares: draw from self.np_random"
-            " instead."
-        )

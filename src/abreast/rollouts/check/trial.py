@@ -1,12 +1,6 @@
 """The environment that is checked: found by name, and played."""
 
 import copy
-import json
-import os
-import pickle
-import subprocess
-import sys
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
+from abreast.checking import Fault, elsewhere
 from abreast.errors import short, words
 from abreast.rollouts.drivers.play import listed_action
 from abreast.rollouts.episodes.episode import Episode
@@ -23,12 +18,6 @@ from abreast.rollouts.registry import find_tag
 SEED = 1
 STEPS = 12
 """Actions of an episode that is played for a check."""
-TIMEOUT_S = 120.0
-"""Seconds that another process may take for an episode."""
-
-
-class Fault(Exception):
-    """A fault of the environment: what is wrong, and what to do."""
 
 
 class Shown(NamedTuple):
@@ -118,31 +107,8 @@ class Trial:
 
     def digests_elsewhere(self, actions: Sequence[Any]) -> list[str]:
         """The same digests from a new process, in which texts have other hashes."""
-        code = f"import sys; from {__name__} import write_digests; write_digests(*sys.argv[1:])"
-        surroundings = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
-            "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
-        }
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            (folder / "actions").write_bytes(pickle.dumps(list(actions)))
-            try:
-                done = subprocess.run(
-                    [sys.executable, "-c", code, self.target, name],
-                    env=surroundings,
-                    stdin=subprocess.DEVNULL,
-                    capture_output=True,
-                    timeout=TIMEOUT_S,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired:
-                raise Fault(f"in another process the same episode took longer than {TIMEOUT_S:.0f} seconds.") from None
-            if done.returncode != 0:
-                said = done.stderr.decode(errors="replace").strip().splitlines()
-                raise Fault(f"in another process it failed: {said[-1] if said else f'exit code {done.returncode}'}")
-            digests: list[str] = json.loads((folder / "digests").read_text())
-            return digests
+        found: list[str] = elsewhere(_digests_of, self.target, list(actions))
+        return found
 
     def _choose(self, space: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
         lookup = self.config.action_lookup
@@ -156,11 +122,9 @@ class Trial:
         return space.sample() if listed is None else listed
 
 
-def write_digests(target: str, folder: str) -> None:
+def _digests_of(target: str, actions: Sequence[Any]) -> list[str]:
     """What the other process runs."""
-    actions = pickle.loads(Path(folder, "actions").read_bytes())
-    digests, _ = find_trial(target).digests(actions)
-    Path(folder, "digests").write_text(json.dumps(digests))
+    return find_trial(target).digests(actions)[0]
 
 
 def begin(env: Any, seed: int) -> tuple[Any, dict[str, Any]]:

@@ -1,5 +1,6 @@
 """What learners in workers have in common: shared memory, the team of workers, agents that are given up."""
 
+import inspect
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -158,16 +159,40 @@ class HostedLearners:
 def recipe_of(agent: int, model: BaseModel) -> Recipe:
     """How a worker gets this model."""
     with named(agent, model):
-        kind = type(model.memory)
-        if kind not in (Buffer, SharedReplayBuffer):
-            raise ModelError(
-                f"its memory is a {kind.__module__}.{kind.__qualname__}, but a learner reads rows from the shared memory of"
-                " an abreast.Buffer: leave self.memory as BaseModel makes it, and say what differs in memory_options"
-            )
+        check_memory(model)
+        check_lanes(model)
         recipe = model.recipe()
         if model.own_attributes.is_foreign:
             recipe.build(model.memory.empty_copy())  # what fails there is named here, before anything starts
         return recipe
+
+
+def check_memory(model: BaseModel) -> None:
+    """Refuse a memory that cannot lie in shared memory."""
+    kind = type(model.memory)
+    if kind not in (Buffer, SharedReplayBuffer):
+        raise ModelError(
+            f"its memory is a {kind.__module__}.{kind.__qualname__}, but a learner reads rows from the shared memory of an"
+            " abreast.Buffer: leave self.memory as BaseModel makes it, and say what differs in memory_options"
+        )
+
+
+def check_lanes(model: BaseModel) -> None:
+    """Refuse a user's model that cannot be told in which of several lanes it plays."""
+    if not model.own_attributes.is_foreign or model.memory.lanes == 1:
+        return
+    calls: dict[str, tuple[object, ...]] = {"take_action": (None, 1), "remember": (None, 0, 0.0, False, 1)}
+    if type(model).take_actions is not BaseModel.take_actions:  # it chooses for all lanes at once
+        del calls["take_action"]
+    for name, arguments in calls.items():
+        try:
+            inspect.signature(getattr(model, name)).bind(*arguments)
+        except TypeError:
+            given = "state" if name == "take_action" else "state, action, reward, done"
+            raise ModelError(
+                f"its {name} does not take the lane, but there are {model.memory.lanes}: define"
+                f" {name}(self, {given}, lane=0), and keep what belongs to an episode by lane"
+            ) from None
 
 
 @contextmanager

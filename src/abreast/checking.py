@@ -1,0 +1,170 @@
+"""What all checks of `abreast check` share: verdicts, the loop that judges, global random states, another process.
+
+    CHECKS = (Check("episode", "can be played", _can_be_played), Check("seed", "…", _depends_on_its_seed, ["episode"]))
+    for verdict in judge(CHECKS, trial, told=str):
+        print(*verdict)
+
+A check is skipped if it would only find the consequence of a fault that was found already: the user is told of the first
+fault only.
+"""
+
+import os
+import pickle
+import random
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+
+from abreast.processes.pickling import Pickler
+
+TIMEOUT_S = 120.0
+"""Seconds that another process may take."""
+
+
+class Fault(Exception):
+    """A fault of what is checked: what is wrong, and what to do."""
+
+
+class Verdict(NamedTuple):
+    """The result of a check."""
+
+    check: str
+    outcome: Literal["ok", "wrong", "skipped"]
+    remark: str
+    """What was verified; or what is wrong and what to do; or why it was skipped."""
+
+
+class Closable(Protocol):
+    """What is checked, as its checks see it."""
+
+    def close(self) -> None:
+        """Called after each check."""
+
+
+T = TypeVar("T", bound=Closable)
+
+
+class Check(NamedTuple, Generic[T]):
+    """A check, what it verifies, and the checks whose failure would make this one fail too."""
+
+    name: str
+    claim: str
+    run: Callable[[T], str | None]
+    """Raises a `Fault`; may return a remark in place of the claim."""
+    needs: Sequence[str] = ()
+
+
+def judge(checks: Sequence[Check[T]], trial: T, told: Callable[[BaseException], str]) -> Iterator[Verdict]:
+    """Run the checks one after the other; `told` puts into words what was raised and is no `Fault`."""
+    failed: set[str] = set()
+    for check in checks:
+        cause = next((name for name in check.needs if name in failed), None)
+        if cause is not None:
+            verdict = Verdict(check.name, "skipped", f"not checked: repair {cause!r} first")
+        else:
+            verdict = _judge_one(check, trial, told)
+        if verdict.outcome == "wrong":
+            failed.add(check.name)
+        yield verdict
+
+
+def _judge_one(check: Check[T], trial: T, told: Callable[[BaseException], str]) -> Verdict:
+    try:
+        try:
+            found = check.run(trial)
+        finally:
+            trial.close()
+    except Fault as fault:
+        return Verdict(check.name, "wrong", str(fault))
+    except (Exception, SystemExit) as error:
+        return Verdict(check.name, "wrong", told(error))
+    return Verdict(check.name, "ok", found or check.claim)
+
+
+# ---- global random states
+
+
+@contextmanager
+def new_global_states() -> Iterator[dict[str, bytes]]:
+    """Set random global states, which no user's code can reproduce by seeding; restored afterwards."""
+    plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is what this is about)
+    torch = sys.modules.get("torch")
+    torchs = torch.get_rng_state() if torch is not None else None
+    try:
+        random.seed()
+        np.random.seed()  # noqa: NPY002
+        if torch is not None:
+            torch.seed()
+        yield global_states()
+    finally:
+        random.setstate(plain)
+        np.random.set_state(numpys)  # noqa: NPY002
+        if torch is not None:
+            torch.set_rng_state(torchs)
+
+
+def global_states() -> dict[str, bytes]:
+    """The global random states; torch has one only if it was imported."""
+    states = {
+        "the module random": pickle.dumps(random.getstate()),
+        "numpy.random": pickle.dumps(np.random.get_state()),  # noqa: NPY002
+    }
+    if "torch" in sys.modules:
+        states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
+    return states
+
+
+def changed_states(before: dict[str, bytes]) -> list[str]:
+    """The global random states that are not as they were."""
+    return [name for name, state in global_states().items() if state != before.get(name, state)]
+
+
+def compare_states(before: dict[str, bytes], call: str, repair: str) -> None:
+    """Refuse a call that has changed a global random state."""
+    changed = changed_states(before)
+    if changed:
+        raise Fault(f"{call} changed the state of {' and '.join(changed)}, which the whole process shares: {repair}")
+
+
+# ---- another process
+
+
+def elsewhere(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function returns in a new process, in which texts have other hashes. What it returns can be pickled."""
+    code = f"import sys; from {__name__} import answer; answer(sys.argv[1])"
+    surroundings = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path or os.curdir for path in sys.path),
+        "PYTHONHASHSEED": "2" if os.environ.get("PYTHONHASHSEED") == "1" else "1",
+    }
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        with (folder / "call").open("wb") as file:
+            Pickler(file).dump((function, arguments))
+        try:
+            done = subprocess.run(
+                [sys.executable, "-c", code, name],
+                env=surroundings,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=TIMEOUT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise Fault(f"in another process the same episode took longer than {TIMEOUT_S:.0f} seconds.") from None
+        if done.returncode != 0:
+            said = done.stderr.decode(errors="replace").strip().splitlines()
+            raise Fault(f"in another process it failed: {said[-1] if said else f'exit code {done.returncode}'}")
+        return pickle.loads((folder / "answer").read_bytes())
+
+
+def answer(folder: str) -> None:
+    """What the other process runs."""
+    function, arguments = pickle.loads(Path(folder, "call").read_bytes())
+    Path(folder, "answer").write_bytes(pickle.dumps(function(*arguments)))

@@ -1,0 +1,377 @@
+"""The checks of a game: each verifies one part of the contract of `Environment`, and says how to repair what is wrong.
+
+    for verdict in check_game(find_game("my_module:MyGame")):
+        print(*verdict)
+
+Agents act at random, each from a stream of its lane, so that a lane is given the same actions whatever is played beside it.
+What is compared are the rows of their memories: what each agent saw, did and got. Only the last check trains.
+"""
+
+import hashlib
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.attributes import digest, is_foreign
+from abreast.checking import Check, Fault, Verdict, compare_states, elsewhere, global_states, judge, new_global_states
+from abreast.errors import StateError, short
+from abreast.models import RandomModel
+from abreast.streams import seeded_globals
+from abreast.training.actors.process import check_factory
+from abreast.training.check.telling import SEED, differing, learned, quiet, told
+from abreast.training.collect import PLAYING, check_observation, collect_pass
+from abreast.training.config import Config
+from abreast.training.devices import compute_threads
+from abreast.training.environment import BUILDING, Environment
+
+OTHER_SEEDS = range(2, 6)
+TURNS = 12
+"""Turns of an epoch that is played for a check, at most; late rewards are looked for in epochs of MOST_TURNS too."""
+MOST_TURNS = 100
+EPOCHS = 4
+SMALL = (
+    "model.hidden_size=16",
+    "model.batch_size=8",
+    f"experiment.epochs={EPOCHS}",
+    "experiment.train_interval=1",
+    "multiprocessing.device=cpu",
+    "multiprocessing.schedule=lockstep",
+    "multiprocessing.workers=processes",
+    "multiprocessing.max_restarts=0",
+)
+TWO_LANES = "multiprocessing.num_envs=2"
+DRAW = "draw from self.world.rng instead (in an agent or entity, from world.rng)."
+WHY = " A run seeds these generators, so it can be repeated; but lanes that draw from them influence each other."
+
+
+class GameSource(Protocol):
+    """Where the environments of a game come from: an `abreast.games.Game`."""
+
+    @property
+    def environment(self) -> type[Environment]: ...
+
+    def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]: ...
+
+    def build(self, config: Config[Any, Any]) -> Environment: ...
+
+
+def check_game(game: GameSource) -> Iterator[Verdict]:
+    """Check a game."""
+    with compute_threads(1):  # as in a run
+        yield from judge(CHECKS, GameTrial(game), told)
+
+
+# ---- playing
+
+
+class ScriptedModel(RandomModel):
+    """Acts at random, from a stream for each lane and epoch, and looks at every observation."""
+
+    number = 0
+    """Of its agent."""
+
+    def start_epoch_action(self, *, epoch: int) -> None:
+        super().start_epoch_action(epoch=epoch)
+        self._streams = [np.random.default_rng([self.number, lane, epoch]) for lane in range(self.memory.lanes)]
+
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
+        seen = np.asarray(state)
+        if seen.dtype.kind == "f" and not np.isfinite(seen).all():
+            strange = short(seen[~np.isfinite(seen)][0].item())
+            raise Fault(f"agent {self.number} observes {strange}: let `pov` return finite numbers.")
+        check_observation(self.number, self, seen)
+        return int(self._streams[lane].integers(self.n_actions))
+
+
+class Record(NamedTuple):
+    """An epoch in one lane."""
+
+    turns: int
+    scores: Sequence[float]
+    metrics: Mapping[str, float]
+    steps: Sequence[Sequence[Mapping[str, bytes]]]
+    """Per agent, what it saw, did and got in each of its steps."""
+    earned: Sequence[float]
+    """Per agent, the rewards of its steps, added up."""
+
+
+@dataclass
+class GameTrial:
+    """A game, as its checks build and play it."""
+
+    game: GameSource
+
+    def configure(self, *overrides: str) -> Config[Any, Any]:
+        """Settings for an epoch that takes little time."""
+        turns = min(TURNS, self.game.configure().experiment.max_turns)
+        usual = [f"experiment.max_turns={turns}", f"experiment.seed={SEED}"]
+        usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
+        return self.game.configure(None, [*SMALL, *usual, *overrides])
+
+    def build(self, *overrides: str) -> Environment:
+        """An environment whose agents act at random."""
+        return scripted(self.game.build(self.configure(*overrides)))
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+def scripted(env: Environment) -> Environment:
+    """The environment, with other models."""
+    if not env.agents:
+        raise Fault("it has no agents: fill self.agents in setup_agents.")
+    lanes = env.config.multiprocessing.lanes
+    rows = lanes * (2 * env.config.experiment.max_turns + 4)
+    config = env.config.model.model_copy(update={"n_frames": 1, "buffer_capacity": rows})
+    for number, agent in enumerate(env.agents):
+        seed = env.agent_seed(number)
+        agent.model = ScriptedModel(agent.observation_spec, agent.action_spec.n_actions, config, seed, lanes)
+        agent.model.number = number
+    return env
+
+
+def play(env: Environment, epoch: int = 0, lanes: int = 1, on_turn: Callable[[], None] | None = None) -> list[Record]:
+    """Play an epoch in each lane."""
+    before = [agent.model.memory.written.tolist() for agent in env.agents]
+    played = collect_pass(env.game, epoch, lanes, env.config.experiment.seed, on_turn=on_turn)
+    records = []
+    for (turns, scores, metrics), lane_env in zip(played, env.lanes, strict=False):
+        lane = lane_env.agents[0].lane
+        lived = [
+            agent.model.memory.trajectory(lane, start[lane]) for agent, start in zip(env.agents, before, strict=True)
+        ]
+        steps = [
+            [
+                {
+                    "observation": hashlib.blake2b(states.tobytes()).digest(),
+                    "reward": reward.tobytes(),
+                    "end of the episode": done.tobytes(),
+                }
+                for states, reward, done in zip(each.states, each.rewards, each.dones, strict=True)
+            ]
+            for each in lived
+        ]
+        earned = [float(each.rewards.sum(dtype=np.float64)) for each in lived]
+        records.append(Record(turns, scores, metrics, steps, earned))
+    return records
+
+
+def first_difference(one: Sequence[Record], two: Sequence[Record]) -> str | None:
+    """Where two series of epochs differ first, in words."""
+    for mine, theirs in zip(one, two, strict=True):
+        both = zip(*mine.steps, strict=False), zip(*theirs.steps, strict=False)
+        for step, agents in enumerate(zip(*both, strict=False), start=1):
+            for agent, (my, their) in enumerate(zip(*agents, strict=True)):
+                if names := differing(my, their):
+                    return f"in the {names[0]} of agent {agent} at its step {step}"
+        if mine.turns != theirs.turns or mine.steps != theirs.steps:
+            return f"in their length ({mine.turns} and {theirs.turns} turns)"
+        if mine.scores != theirs.scores:
+            return f"in the scores ({short(mine.scores)} and {short(theirs.scores)})"
+        if repr(mine.metrics) != repr(theirs.metrics):  # NaN is not equal to itself
+            return f"in the metrics ({short(mine.metrics)} and {short(theirs.metrics)})"
+    return None
+
+
+# ---- the checks
+
+
+def _can_be_played(trial: GameTrial) -> None:
+    play(trial.build())
+
+
+def _leaves_global_random_state_alone(trial: GameTrial) -> None:
+    kind, config = trial.game.environment, trial.configure()
+    with new_global_states() as before:
+        world = kind.make_world(config)
+        compare_states(before, "make_world", "let the world draw from its own rng, in create_world or later." + WHY)
+        env = kind.__new__(kind)
+        building = _states_in(np.random.SeedSequence(SEED, spawn_key=(BUILDING,)))
+        last = "create_world"
+        for name in ("setup_agents", "populate_environment"):
+            vars(env)[name] = _watched(env, name, building, last)  # what __init__ calls
+            last = name
+        env.__init__(world, config)  # type: ignore[misc]
+        compare_states(before, "__init__", DRAW + WHY)
+    for name in ("setup_agents", "populate_environment"):
+        del vars(env)[name]
+    playing, calls = _states_in(np.random.SeedSequence(SEED), PLAYING, 0), iter(["reset"])
+    play(scripted(env), on_turn=lambda: compare_states(playing, next(calls, "a turn"), DRAW + WHY))
+
+
+def _watched(env: Environment, name: str, before: dict[str, bytes], earlier: str) -> Callable[[], None]:
+    """A method that says when it has changed a global random state, and when the step before it has."""
+
+    def call() -> None:
+        compare_states(before, earlier, DRAW + WHY)
+        getattr(type(env), name)(env)
+        compare_states(before, name, DRAW + WHY)
+
+    return call
+
+
+def _states_in(seed: np.random.SeedSequence, *path: int) -> dict[str, bytes]:
+    """The global random states that a run sets for something."""
+    with seeded_globals(seed, *path):
+        return global_states()
+
+
+def _depends_on_its_seed(trial: GameTrial) -> str | None:
+    first = _two_epochs(trial.build())
+    place = first_difference(first, _two_epochs(trial.build()))
+    if place is not None:
+        raise Fault(
+            f"two environments with the same seed and the same actions differ {place}: draw all random numbers from"
+            f" self.world.rng, and keep what changes in attributes of self, not of a class or a module.{_suspects(trial)}"
+        )
+    others = [_two_epochs(trial.build(f"experiment.seed={seed}")) for seed in OTHER_SEEDS]
+    if all(_is_alike(first, other) for other in others):
+        return "the same seed gives the same epochs. Other seeds look alike: that is right if nothing in it is random"
+    return None
+
+
+def _two_epochs(env: Environment) -> list[Record]:
+    return [record for epoch in range(2) for record in play(env, epoch)]
+
+
+def _is_alike(one: Sequence[Record], two: Sequence[Record]) -> bool:
+    return first_difference(one, two) is None
+
+
+def _has_true_lanes(trial: GameTrial) -> None:
+    together = play(trial.build(TWO_LANES), lanes=2)
+    for lane, record in enumerate(together):
+        env = trial.build(TWO_LANES).lanes[lane]
+        place = first_difference(play(env), [record])
+        if place is not None:
+            raise Fault(
+                f"lane {lane} played beside another gives other results than played alone, {place}: the lanes share"
+                " something that changes, such as a list of a class or a module; make it an attribute, in __init__ or"
+                f" populate_environment.{_suspects(trial)}"
+            )
+
+
+def _suspects(trial: GameTrial) -> str:
+    """Attributes of classes and modules that change while the game is played."""
+    env = trial.build()
+    before = _shared_values(env)
+    play(env)
+    changed = [name for name, value in _shared_values(env).items() if before.get(name) != value]
+    return f" While it is played, {', '.join(sorted(changed))} changes." if changed else ""
+
+
+def _shared_values(env: Environment) -> dict[str, bytes | None]:
+    """What all environments of a process share: attributes of the user's classes and of their modules."""
+    things = [env, env.world, *env.agents, *env.world.map.flat]
+    classes = {base for thing in things if is_foreign(thing) for base in type(thing).__mro__}
+    own = {each for each in classes if not each.__module__.startswith(("abreast.", "builtins"))}
+    found: dict[str, bytes | None] = {}
+    holders: tuple[Any, ...] = (
+        *own,
+        *(sys.modules[name] for name in {each.__module__ for each in own} if name in sys.modules),
+    )
+    for holder in holders:
+        for name, value in vars(holder).items():
+            if not name.startswith("__") and not callable(value) and not isinstance(value, ModuleType | property):
+                found[f"{holder.__name__}.{name}"] = digest(value, {})
+    return found
+
+
+def _outlives_reset(trial: GameTrial) -> None:
+    env = trial.build(TWO_LANES)
+    play(env, 0, lanes=2)
+    state = env.game.state()
+    expected = play(env, 1, lanes=2)
+    other = trial.build(TWO_LANES)
+    try:
+        other.game.set_state(state)
+    except StateError as error:
+        raise Fault(
+            f"{str(error).rstrip('.')}: make of it what can be pickled, or make it anew in populate_environment."
+        ) from error
+    place = first_difference(expected, play(other, 1, lanes=2))
+    if place is not None:
+        raise Fault(
+            f"an actor that takes over from another, after an epoch, plays on differently, {place}: what outlives an epoch"
+            " is in something that state() does not have. Keep it in an attribute of the environment, the world or an"
+            " agent, or make it anew in populate_environment."
+        )
+
+
+def _is_the_same_in_another_process(trial: GameTrial) -> None:
+    env = trial.build("multiprocessing.num_actors=2")
+    check_factory(env, in_processes=True)
+    place = first_difference(_as_actor(env.factory), elsewhere(_as_actor, env.factory))
+    if place is not None:
+        raise Fault(
+            f"an actor in another process, with the same seed and actions, plays differently {place}: do not depend on"
+            " hash() of a text, the order of a set, the time, or on what was done in this process before."
+        )
+
+
+def _as_actor(factory: Callable[[], Environment]) -> list[Record]:
+    """What an actor plays that builds its environment anew."""
+    env = scripted(factory())
+    env.game.become_actor(1)
+    return play(env)
+
+
+def _remembers_every_reward(trial: GameTrial) -> None:
+    own = min(MOST_TURNS, trial.game.configure().experiment.max_turns)
+    for order in ("sequential", "simultaneous"):
+        for turns in sorted({1, 2, own}):
+            env = trial.build(f"experiment.max_turns={turns}", f"experiment.turn_order={order}")
+            for record in play(env):
+                for agent, (score, earned) in enumerate(zip(record.scores, record.earned, strict=True)):
+                    if abs(score - earned) > 1e-4 * (1 + abs(score)):
+                        raise Fault(
+                            f"after {record.turns} turn(s) in the turn order {order}, agent {agent} has a score of"
+                            f" {score:g}, but the rewards in its memory add up to {earned:g}: let `act` return its"
+                            " reward, `give` an agent what arises in another's turn, and leave `score` alone."
+                        )
+
+
+def _trains_alike(trial: GameTrial) -> str | None:
+    runs = []
+    for in_processes in (False, True):
+        env = trial.game.build(trial.configure(TWO_LANES))
+        with quiet():
+            result = (env.run_experiment_mp if in_processes else env.run_experiment)(animate=False, logging=False)
+        for agent, error in result.given_up.items():
+            raise Fault(f"agent {agent} cannot learn in another process: {told(error)}") from error
+        rewards = [(record["reward"], record["loss"]) for record in result.epochs]
+        runs.append((rewards, [learned(agent.model) for agent in env.agents]))
+    (rewards, models), (other_rewards, others) = runs
+    for agent, (mine, theirs) in enumerate(zip(models, others, strict=True)):
+        if names := differing(mine, theirs):
+            raise Fault(
+                f"after {EPOCHS} epochs with learners in processes, {', '.join(names[:3])} of the model of agent {agent}"
+                " is not what it is in the sequential run: `abreast check` its model, as MODULE:MODEL."
+            )
+    if repr(rewards) != repr(other_rewards):
+        raise Fault(f"with learners in processes, rewards and losses are {other_rewards}, sequentially {rewards}.")
+    if all(loss is None for _, loss in rewards):
+        return "the sequential run and learners in processes give the same; but there was too little to learn from"
+    return None
+
+
+PLAY, GLOBAL, SEEDED, LANES, STATE = "episode", "global random state", "seed", "lanes", "state"
+SOUND = (PLAY, GLOBAL, SEEDED)
+CHECKS: tuple[Check[GameTrial], ...] = (
+    Check(PLAY, "can be built and played; observations fit their spec, rewards are finite", _can_be_played),
+    Check(GLOBAL, "is not changed by building and playing", _leaves_global_random_state_alone, [PLAY]),
+    Check(SEEDED, "the same seed gives the same epochs, other seeds give others", _depends_on_its_seed, [PLAY, GLOBAL]),
+    Check(LANES, "played side by side give the same as alone", _has_true_lanes, SOUND),
+    Check(STATE, "an actor that takes over plays on alike", _outlives_reset, [*SOUND, LANES]),
+    Check(
+        "several actors", "one in another process plays alike", _is_the_same_in_another_process, [*SOUND, LANES, STATE]
+    ),
+    Check("late rewards", "every reward of a score is in the agent's memory", _remembers_every_reward, SOUND),
+    Check("training", "learners in processes learn what the sequential run does", _trains_alike, [*SOUND, LANES]),
+)

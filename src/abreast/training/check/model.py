@@ -1,0 +1,386 @@
+"""The checks of a model: each verifies one part of the contract of `BaseModel`, and says how to repair what is wrong.
+
+    for verdict in check_model(MyModel):
+        print(*verdict)
+
+The model plays a made-up game: random observations of 5x5x3 bytes, four actions, two lanes.
+"""
+
+import inspect
+import math
+import operator
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.checking import (
+    Check,
+    Fault,
+    Verdict,
+    changed_states,
+    compare_states,
+    global_states,
+    judge,
+    new_global_states,
+)
+from abreast.errors import ConfigError, short
+from abreast.models import BaseModel, ModelConfig, name_of
+from abreast.models.base import PlainObservation
+from abreast.state import State
+from abreast.training.check.telling import SEED, attributes, differing, kept, learned, not_kept, quiet, told
+from abreast.training.collect import collect_pass
+from abreast.training.devices import compute_threads
+from abreast.training.experiment import Experiment
+from abreast.training.learners.base import own_stream, train_round
+from abreast.training.learners.hosted import check_lanes, check_memory
+from abreast.worlds.playable import Decision, Late, Outcome, Played
+
+LANES, ACTIONS, TURNS = 2, 4, 16
+ROUNDS = 4
+"""Epochs in each lane, with an update after each."""
+SMALL = {"hidden_size": 16, "batch_size": 8, "buffer_capacity": 256, "n_frames": 2}
+COUNTED = {"learning.updates", "learning.sampling", "learning.rows_learned_from", "learning.gradient_steps"}
+"""Parts of a state that change with every update, whether or not anything is learned."""
+
+
+def check_model(kind: type[BaseModel]) -> Iterator[Verdict]:
+    """Check a model's class."""
+    with compute_threads(1):  # as in a run
+        yield from judge(CHECKS, ModelTrial(kind), told)
+
+
+# ---- playing
+
+
+@dataclass
+class ModelPlayer:
+    """The player of a made-up game."""
+
+    model: BaseModel
+
+
+class MadeUpGame:
+    """What its player sees is random, and the reward depends on that and the action. Every second lane ends for good."""
+
+    def __init__(self, model: BaseModel) -> None:
+        self.players = [ModelPlayer(model)]
+        self.turns = 0
+        self._rng = np.random.default_rng(SEED)
+
+    def become_actor(self, number: int) -> None:
+        raise NotImplementedError("it has one actor")
+
+    def reset(self, lanes: int) -> None:
+        self._lanes, self.turns, self._scores = list(range(lanes)), 0, [0.0] * lanes
+
+    def decisions(self) -> Sequence[Decision] | None:
+        if self.turns == TURNS:
+            return None
+        self._states = [made_up_state(self._rng) for _ in self._lanes]
+        return [Decision(0, self._lanes, self._states)]
+
+    def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
+        self.turns += 1
+        rewards = [float(state.flat[action]) for state, action in zip(self._states, actions[0], strict=True)]
+        self._scores = [score + reward for score, reward in zip(self._scores, rewards, strict=True)]
+        return [Outcome(rewards, [self.turns == TURNS and lane % 2 == 1 for lane in self._lanes])], ()
+
+    def finish(self) -> tuple[list[Played], Sequence[Late]]:
+        return [Played(self.turns, [score]) for score in self._scores], ()
+
+    def picture(self) -> None:
+        return None
+
+    def state(self) -> State:
+        return State({"stream": self._rng.bit_generator.state})
+
+    def set_state(self, state: State) -> None:
+        self._rng.bit_generator.state = state.facts["stream"]
+
+
+def made_up_state(rng: np.random.Generator) -> NDArray[np.uint8]:
+    """An observation."""
+    return rng.integers(0, 2, (5, 5, 3)).astype(np.uint8)
+
+
+@dataclass
+class ModelTrial:
+    """A model's class, as its checks build and train it."""
+
+    kind: type[BaseModel]
+
+    def config(self) -> ModelConfig:
+        """Its settings, with small layers."""
+        named = {"algorithm": name_of(self.kind)}
+        try:
+            return self.kind.Config.parse({**named, **SMALL})
+        except ConfigError:  # its settings may not allow such sizes; its own then have to do
+            return self.kind.Config.parse(named)
+
+    def make(self, seed: int = SEED) -> BaseModel:
+        """A new model."""
+        observation, seeds = PlainObservation((5, 5, 3), np.uint8, 1.0), np.random.SeedSequence(seed)
+        return self.kind(observation, ACTIONS, self.config(), seeds, LANES, "cpu")
+
+    def train(self, model: BaseModel) -> None:
+        """Play and learn for some rounds, as a run does."""
+        game = MadeUpGame(model)
+        for number in range(ROUNDS):
+            collect_pass(game, number * LANES, LANES, SEED)
+            train_round({0: model}, 1, SEED)
+
+    def make_trained(self, seed: int) -> BaseModel:
+        """A model that has learned something: a new one may choose the same action everywhere."""
+        model = self.make(seed)
+        self.train(model)
+        return model
+
+    def run(self, in_processes: bool) -> tuple[BaseModel, list[Any]]:
+        """The same in a whole run, sequentially or with a learner in a process."""
+        model = self.make()
+        parallel = {"num_envs": LANES, "schedule": "lockstep", "max_restarts": 0, "device": "cpu"}
+        settings = {"epochs": ROUNDS * LANES, "max_turns": TURNS, "num_agents": 1, "seed": SEED}
+        experiment = Experiment(MadeUpGame(model), {"experiment": settings, "multiprocessing": parallel})
+        run = experiment.run_experiment_mp if in_processes else experiment.run_experiment
+        with quiet():
+            result = run(animate=False, logging=False)
+        return model, [(record["reward"], record["loss"]) for record in result.epochs]
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+
+# ---- the checks
+
+
+def _can_be_built(trial: ModelTrial) -> None:
+    kind = trial.kind
+    if not (isinstance(kind.Config, type) and issubclass(kind.Config, ModelConfig)):
+        raise Fault(f"its Config is {short(kind.Config)}: make it a subclass of abreast.models.ModelConfig.")
+    try:
+        inspect.signature(kind).bind(None, ACTIONS, None, None, LANES, "cpu")
+    except TypeError as error:
+        raise Fault(
+            f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which environments and"
+            f" workers make one: {error}. Make what it needs in `setup`, and settings fields of its Config."
+        ) from error
+    check_memory(trial.make())
+    if names := differing(attributes(trial.make()), attributes(trial.make())):
+        raise Fault(
+            f"two models with the same seed differ in {', '.join(names)}: seed generators from what `setup` is given"
+            " (`learning`, or more.spawn(1)), and depend on nothing else, such as the time."
+        )
+
+
+def _chooses_actions(trial: ModelTrial) -> None:
+    model = trial.make()
+    check_lanes(model)
+    rng = np.random.default_rng(SEED)
+    model.start_epoch_action(epoch=0)
+    for number in range(TURNS):
+        lane = number % LANES
+        (action,) = model.take_actions([made_up_state(rng)], [lane])
+        if not 0 <= operator.index(action) < ACTIONS:
+            raise Fault(f"it chose {short(action)}: choose a whole number from 0 to n_actions - 1, here {ACTIONS - 1}.")
+
+
+def _keeps_lanes_apart(trial: ModelTrial) -> str | None:
+    together, alone, seen = [], [], set()
+    for seed in range(SEED, SEED + 3):
+        both = _choices(trial.make_trained(seed), range(LANES))
+        together += [both[lane] for lane in range(LANES)]
+        alone += [_choices(trial.make_trained(seed), [lane])[lane] for lane in range(LANES)]
+        seen |= {action for actions in both.values() for action in actions}
+    if together != alone:
+        raise Fault(
+            "what it chooses in a lane depends on what happens in another: keep what belongs to an episode (frames, hidden"
+            " states) by lane, in a list or array with an entry for each of self.memory.lanes."
+        )
+    if len(seen) == 1:
+        return "it always chose the same action, so an influence between lanes could not be seen"
+    return None
+
+
+def _choices(model: BaseModel, lanes: Sequence[int]) -> dict[int, list[int]]:
+    """What it chooses in each lane, without exploring, if these lanes are played. Random numbers depend on lane and step."""
+    streams = {lane: np.random.default_rng([SEED, lane]) for lane in lanes}
+    chosen: dict[int, list[int]] = {lane: [] for lane in lanes}
+    model.start_epoch_action(epoch=0)
+    model.epsilon = 0.0
+    for step in range(TURNS):
+        for lane in lanes:
+            model.choose_from(np.random.SeedSequence([lane, step]))
+            state = made_up_state(streams[lane])
+            with own_stream(model, lane, step):
+                chosen[lane] += model.take_actions([state], [lane])
+            model.remember(state, chosen[lane][-1], 0.0, False, *([lane] if lane else []))
+    return chosen
+
+
+def _remembers(trial: ModelTrial) -> None:
+    model = trial.make()
+    rng = np.random.default_rng(SEED)
+    model.start_epoch_action(epoch=0)
+    for number in range(TURNS):
+        lane, state = number % LANES, made_up_state(rng)
+        before = model.memory.written.copy()
+        (action,) = model.take_actions([state], [lane])
+        model.remember(state, action, 1.0, False, *([lane] if lane else []))
+        more = (model.memory.written - before).tolist()
+        if more != [int(each == lane) for each in range(LANES)]:
+            raise Fault(
+                f"`remember` in lane {lane} wrote {more} rows to lanes 0 and 1 of its memory: call super().remember with the"
+                " lane, once for each step."
+            )
+
+
+def _learns(trial: ModelTrial) -> str | None:
+    model, losses, changed = trial.make(), [], set[str]()
+    game = MadeUpGame(model)
+    for number in range(ROUNDS):
+        collect_pass(game, number * LANES, LANES, SEED)
+        before, updates = learned(model), model.updates
+        with own_stream(model, SEED, 0):
+            loss = model.train_step()
+        if loss is None:
+            continue
+        losses.append(_as_loss(loss))
+        if model.updates not in (updates, updates + 1):
+            raise Fault(
+                f"train_step has raised `updates` by {model.updates - updates}: add 1 for each call that learned, or leave"
+                " it to the run."
+            )
+        changed |= set(differing(before, learned(model))) - COUNTED
+    rows = ROUNDS * LANES * TURNS
+    if not losses:
+        return f"train_step returned None, with {rows} rows in memory: right only for a model that does not learn"
+    if not changed:
+        raise Fault(
+            f"train_step returned losses ({short(losses)}), but nothing of the model has changed: is the gradient computed"
+            " (loss.backward()) and followed (optimiser.step())? What is learned has to be in attributes of self."
+        )
+    return None
+
+
+def _as_loss(loss: Any) -> float:
+    try:
+        number = float(loss)
+    except (TypeError, ValueError, RuntimeError):
+        number = math.nan
+    if not math.isfinite(number):
+        raise Fault(
+            f"train_step returned {short(loss)}: return the loss as a finite number, or None if nothing was learned."
+        )
+    return number
+
+
+def _leaves_global_random_state_alone(trial: ModelTrial) -> str | None:
+    draw = "draw choices from self.choosing_rng (a torch.Generator can be seeded from it)."
+    model, rng = trial.make(), np.random.default_rng(SEED)
+    drawn: list[str] = []
+    with new_global_states() as before:
+        for epoch in range(ROUNDS):
+            model.start_epoch_action(epoch=epoch)
+            compare_states(before, "start_epoch_action", draw)
+            for number in range(2 * TURNS):
+                lane, state = number % LANES, made_up_state(rng)
+                (action,) = model.take_actions([state], [lane])
+                compare_states(before, "take_action", draw)
+                model.remember(state, action, 1.0, False, *([lane] if lane else []))
+                compare_states(before, "remember", draw)
+            model.end_epoch_action(epoch=epoch)
+            compare_states(before, "end_epoch_action", draw)
+            model.train_step()
+            drawn += changed_states(before)
+            before = global_states()
+    if not drawn:
+        return None
+    return (
+        f"is not changed by choosing. train_step draws from {' and '.join(sorted(set(drawn)))}: a run seeds it, so results"
+        " are the same everywhere, but not with multiprocessing.workers: threads"
+    )
+
+
+def _has_one_owner_each(trial: ModelTrial) -> str | None:
+    model = trial.make()
+    model.own_attributes.track()
+    trial.train(model)
+    collect_pass(MadeUpGame(model), 0, LANES, SEED)  # looks once more
+    own = model.own_attributes
+    unsent = sorted(set(own.added) - set(own.sendable())) if own.is_foreign else []
+    if not unsent:
+        return None
+    return (
+        f"no attribute is changed both by choosing and by learning. {', '.join(unsent)} cannot be sent to another process:"
+        " each has what its own constructor makes"
+    )
+
+
+def _learns_alike_elsewhere(trial: ModelTrial) -> None:
+    (here, rewards), (there, others) = trial.run(in_processes=False), trial.run(in_processes=True)
+    names = differing(learned(here), learned(there))
+    if names or repr(rewards) != repr(others):
+        what = ", ".join(names[:3]) or "the losses"
+        raise Fault(
+            f"after the same {ROUNDS} updates in another process, {what} differs from what is learned here: keep all that"
+            " choosing and learning need in attributes of self (not of a class or a module), and depend on nothing else,"
+            " such as the process or the time."
+        )
+
+
+def _is_kept_in_files(trial: ModelTrial) -> str | None:
+    model, other = trial.make_trained(SEED), trial.make(SEED + 1)
+    lost = not_kept(model)
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        path = Path(folder) / "model.safetensors"
+        model.save(path)
+        other.load(path)
+    because = f" ({', '.join(lost)} cannot be kept in a file)" if lost else ""
+    names = [name for name in differing(learned(model), learned(other)) if name != "learning.rows_learned_from"]
+    if names:
+        raise Fault(
+            f"a model that was saved and loaded differs in {', '.join(names[:3])}{because}: keep it as numbers, arrays,"
+            " tensors, lists or torch modules."
+        )
+    if others := _other_types(model, other):
+        raise Fault(
+            f"in a model that was saved and loaded, {', '.join(others)}: keep it as a plain int, float, list, dict or array."
+        )
+    if _choices(model, range(LANES)) != _choices(other, range(LANES)):
+        raise Fault(
+            f"a model that was saved and loaded chooses otherwise{because}: keep all that it chooses with in attributes of"
+            " self, as numbers, arrays, tensors, lists or torch modules."
+        )
+    try:
+        trial.train(other)
+    except Exception as error:
+        raise Fault(f"a model that was loaded cannot learn on{because}: {told(error)}") from error
+    if lost:
+        return f"save and load keep what was learned, but not {', '.join(lost)}, which is as `setup` makes it"
+    return None
+
+
+def _other_types(model: BaseModel, loaded: BaseModel) -> list[str]:
+    """Attributes of a user's that a file has made into something else, in words."""
+    pairs = [(name, type(vars(model)[name]), type(vars(loaded).get(name))) for name in kept(model)]
+    return [f"{name} is a {now.__name__}, and was a {was.__name__}" for name, was, now in pairs if was is not now]
+
+
+BUILD, CHOOSE, MEMORY, LEARN, OWNED = "building", "actions", "memory", "learning", "ownership"
+SOUND = (BUILD, CHOOSE, MEMORY)
+CHECKS: tuple[Check[ModelTrial], ...] = (
+    Check(BUILD, "the same seed gives the same model", _can_be_built),
+    Check(CHOOSE, "are whole numbers in range, in every lane", _chooses_actions, [BUILD]),
+    Check(MEMORY, "gets one row for each step", _remembers, [BUILD, CHOOSE]),
+    Check(LEARN, "an update returns a finite loss and changes something", _learns, SOUND),
+    Check("lanes", "do not influence each other", _keeps_lanes_apart, [*SOUND, LEARN]),
+    Check("global random state", "is not changed", _leaves_global_random_state_alone, [*SOUND, LEARN]),
+    Check(OWNED, "no attribute is changed both by choosing and by learning", _has_one_owner_each, [*SOUND, LEARN]),
+    Check("other processes", "learn the same, bit for bit", _learns_alike_elsewhere, [*SOUND, LEARN, OWNED]),
+    Check("files", "save and load keep what was learned", _is_kept_in_files, [*SOUND, LEARN]),
+)

@@ -1,0 +1,86 @@
+"""`abreast check` of models: every way to break the contract is found by the check that is meant for it, and by no other."""
+
+import pytest
+
+import unfit_models
+from abreast.models import ALGORITHMS
+from abreast.training import Experiment
+from abreast.training.check import check_model
+from strangers import models as strangers
+
+# (model, the check that refuses it, what it says)
+UNFIT = [
+    ("SeededByTheClock", "building", "two models with the same seed differ in dice: seed generators from what `setup`"),
+    ("KnowsNoLanesWhenBuilt", "building", "its constructor does not take (observation, n_actions, config, seed, lanes"),
+    ("HasPlainSettings", "building", "make it a subclass of abreast.models.ModelConfig"),
+    ("RaisesInSetup", "building", "it raised ZeroDivisionError: a villain divides by zero (unfit_models.py, line"),
+    ("HasItsOwnMemory", "building", "its memory is a unfit_models.OwnBuffer"),
+    ("ChoosesHalves", "actions", "take_action returned 2.5: expected a whole number from 0 to 3"),
+    ("ChoosesTooFar", "actions", "it chose 4: choose a whole number from 0 to n_actions - 1, here 3."),
+    (
+        "ChoosesWithoutLane",
+        "actions",
+        "its take_action does not take the lane, but there are 2: define take_action(self",
+    ),
+    ("RemembersWithoutLane", "actions", "its remember does not take the lane"),
+    ("RemembersNothing", "memory", "`remember` in lane 0 wrote [0, 0] rows"),
+    ("RemembersTwice", "memory", "`remember` in lane 0 wrote [2, 0] rows"),
+    ("RemembersInTheFirstLane", "memory", "`remember` in lane 1 wrote [1, 0] rows"),
+    ("LosesNaN", "learning", "train_step returned nan: return the loss as a finite number"),
+    ("LosesText", "learning", "train_step returned 'a lot'"),
+    ("ForgetsToStep", "learning", "but nothing of the model has changed"),
+    ("CountsTwice", "learning", "train_step has raised `updates` by 2"),
+    ("HasOneHistory", "lanes", "what it chooses in a lane depends on what happens in another"),
+    ("ChoosesFromNumpy", "global random state", "take_action changed the state of numpy.random"),
+    ("DrawsAtTheEnd", "global random state", "end_epoch_action changed the state of torch"),
+    ("CountsOnBothSides", "ownership", "CountsOnBothSides changes rows in choosing"),
+    ("HoldsALock", "other processes", "its attribute lock (lock) cannot be sent to another process"),
+    ("LearnsByProcess", "other processes", "in another process, pid differs from what is learned here"),
+    ("KeepsItsTasteInAnObject", "files", "chooses otherwise (taste cannot be kept in a file)"),
+    ("KeepsATable", "files", "in a model that was saved and loaded, table is a dict, and was a Table"),
+    ("CannotBeSaved", "files", "it raised OSError: no file for this one (unfit_models.py, line"),
+]
+IN_PROCESSES = {"HoldsALock", "LearnsByProcess"}
+
+
+@pytest.fixture
+def at_home(monkeypatch):
+    """Other processes are not the point, and take their time."""
+    monkeypatch.setattr(Experiment, "run_experiment_mp", Experiment.run_experiment)
+
+
+@pytest.mark.parametrize(("name", "check", "says"), UNFIT, ids=[row[0] for row in UNFIT])
+def test_each_fault_is_found_by_its_own_check(name, check, says, request):
+    if name not in IN_PROCESSES:
+        request.getfixturevalue("at_home")
+    verdicts = list(check_model(getattr(unfit_models, name)))
+    wrong = [verdict for verdict in verdicts if verdict.outcome == "wrong"]
+    assert [verdict.check for verdict in wrong] == [check], verdicts
+    assert says in wrong[0].remark
+
+
+@pytest.mark.parametrize("kind", [*ALGORITHMS.values(), unfit_models.HasSettings, strangers.Reinforce])
+def test_a_model_that_keeps_the_contract_passes(kind, at_home):
+    verdicts = list(check_model(kind))
+    assert {verdict.outcome for verdict in verdicts} == {"ok"}, verdicts
+
+
+@pytest.mark.parametrize("kind", [unfit_models.Fit, ALGORITHMS["dqn"]])
+def test_a_model_that_keeps_the_contract_passes_in_other_processes_too(kind):
+    assert {verdict.outcome for verdict in check_model(kind)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "says"),
+    [
+        ("LearnsNothing", "lanes", "it always chose the same action, so an influence between lanes could not be seen"),
+        ("LearnsNothing", "learning", "right only for a model that does not learn"),
+        ("DropsOut", "global random state", "train_step draws from torch: a run seeds it"),
+        ("HoldsALockBesideItsNetwork", "ownership", "lock cannot be sent to another process: each has what its own"),
+        ("HasAnObject", "files", "but not names, which is as `setup` makes it"),
+    ],
+)
+def test_what_may_be_right_is_remarked_upon(name, check, says, at_home):
+    verdicts = {verdict.check: verdict for verdict in check_model(getattr(unfit_models, name))}
+    assert {verdict.outcome for verdict in verdicts.values()} == {"ok"}, verdicts
+    assert says in verdicts[check].remark
