@@ -7,6 +7,7 @@ there and exits with 130.
 import os
 import signal
 import sys
+import threading
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,12 +35,22 @@ Output = Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder
 
 @contextmanager
 def held_back(*signals: signal.Signals) -> Iterator[None]:
-    """Let signals wait until this is done."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
+    """Let signals wait until this is done.
+
+    (To block them in this thread is not enough: another thread then takes them, and Python still runs the handler here.)
+    """
+    if threading.current_thread() is not threading.main_thread():  # handlers never run in this one
+        yield
+        return
+    waiting: list[int] = []
+    before = {number: signal.signal(number, lambda taken, frame: waiting.append(taken)) for number in signals}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        for taken in waiting:
+            signal.raise_signal(taken)
 
 
 def _print_version(wanted: bool) -> None:

@@ -127,6 +127,8 @@ class BaseModel:
     """
 
     Config: ClassVar[type[ModelConfig]] = ModelConfig
+    ALGORITHM: ClassVar[str | None] = None
+    """Its name, if it is one of ours."""
     CHOOSES_WITH: ClassVar[tuple[str, ...]] = ()
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
@@ -373,7 +375,7 @@ class BaseModel:
     @property
     def file_kind(self) -> str:
         """What model files of this class are called: the algorithm of ours, or the name of a user's class."""
-        return self.config.algorithm if type(self).__module__.startswith("abreast.") else type(self).__name__
+        return vars(type(self)).get("ALGORITHM") or type(self).__name__
 
     def save(self, path: Path) -> None:
         """Write everything learned to a safetensors file."""
@@ -475,6 +477,8 @@ def spec_of(model: BaseModel) -> ModelSpec:
 
 class RandomModel(BaseModel):
     """Chooses every action with the same chance and learns nothing: the baseline."""
+
+    ALGORITHM = "random"
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         self.epsilon = 1.0

@@ -216,14 +216,14 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
     if type(value) is tuple:
         return {KIND: "tuple", VALUE: [inner(each, number) for number, each in enumerate(value)]}
     if type(value) is set:
-        return {KIND: "set", VALUE: [inner(each, number) for number, each in enumerate(sorted(value))]}
+        return {KIND: "set", VALUE: [inner(each, number) for number, each in enumerate(sorted(value, key=repr))]}
     if type(value) is deque:
         return {KIND: "deque", VALUE: [inner(each, number) for number, each in enumerate(value)], "most": value.maxlen}
     if isinstance(value, dict):
         pairs = [[inner(key, f"key{number}"), inner(each, key)] for number, (key, each) in enumerate(value.items())]
         return {KIND: "dict", VALUE: pairs}
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
-        return {KIND: "array", VALUE: array(value)}
+        return {KIND: "array" if isinstance(value, np.ndarray) else "scalar", VALUE: array(value)}
     if isinstance(value, torch.Tensor) and value.grad_fn is None and value.dtype != torch.bfloat16:
         return {KIND: "tensor", VALUE: array(value.detach().cpu().numpy())}
     if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
@@ -257,7 +257,12 @@ def _decode(encoded: Any, arrays: dict[str, Any], current: Any) -> Any:
 def _decode_dict(encoded: Any, arrays: Any, current: Any) -> Any:
     pairs = [(_decode(key, arrays, None), value) for key, value in encoded[VALUE]]
     now = current if isinstance(current, dict) else {}
-    return {key: _decode(value, arrays, now.get(key)) for key, value in pairs}
+    decoded = {key: _decode(value, arrays, now.get(key)) for key, value in pairs}
+    if type(now) is dict:
+        return decoded
+    now.clear()  # a defaultdict, say, which stays one
+    now.update(decoded)
+    return now
 
 
 def _decode_tensor(encoded: Any, arrays: Any, current: Any) -> Any:
@@ -295,6 +300,7 @@ DECODERS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "deque": lambda encoded, arrays, current: deque(_decode(encoded[VALUE], arrays, None), encoded["most"]),
     "dict": _decode_dict,
     "array": lambda encoded, arrays, current: arrays[encoded[VALUE]],
+    "scalar": lambda encoded, arrays, current: arrays[encoded[VALUE]][()],
     "tensor": _decode_tensor,
     "state_dict": _decode_state_dict,
     "generator": _decode_generator,

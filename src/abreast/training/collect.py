@@ -91,6 +91,8 @@ def _play(
 def check_observation(agent: int, model: BaseModel, state: NDArray[Any]) -> None:
     """Refuse what the rows of the memory would hold otherwise than it is."""
     seen, memory = np.asarray(state), model.memory
+    if seen.dtype.kind == "f" and not np.isfinite(seen).all():
+        raise WorldError(f"agent {agent} observes {short(seen[~np.isfinite(seen)].tolist())}: expected finite numbers.")
     if seen.shape != memory.obs_shape or not np.array_equal(seen, seen.astype(memory.dtype)):
         raise WorldError(
             f"agent {agent} observes {seen.dtype} of shape {seen.shape}, for example {short(seen.reshape(-1)[:4].tolist())},"

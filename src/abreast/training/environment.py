@@ -255,6 +255,10 @@ class Environment(Experiment):
         """A copy with a world and bodies of its own, whose agents choose with the models of this one."""
         if self._factory is not None:
             twin = self._factory()
+            if len(twin.agents) != len(self.agents):
+                raise ConfigError(
+                    f"the environment's factory made {len(twin.agents)} agents, expected {len(self.agents)}."
+                )
         else:
             blueprint = self.factory
             assert isinstance(blueprint, Blueprint)

@@ -150,7 +150,7 @@ def breaks_later():
 @pytest.mark.parametrize("workers", ["processes", "threads"])
 @pytest.mark.xdist_group("system")
 def test_a_factory_that_fails_in_the_child_shows_its_own_stack(workers):
-    env = small_game(*ACTORS, f"multiprocessing.workers={workers}")
+    env = small_game(*ACTORS, f"multiprocessing.workers={workers}", "multiprocessing.num_envs=1")
     env.factory = broken_factory
     with pytest.raises(WorkerError, match=r"actor [12] could not start: FileNotFoundError: the map") as caught:
         env.run_experiment_mp(animate=False, logging=False)
@@ -163,7 +163,7 @@ def test_a_factory_that_fails_in_the_child_shows_its_own_stack(workers):
 def test_a_factory_with_other_agents_is_refused():
     env = small_game(*ACTORS)
     env.factory = factory_with_too_few_agents
-    with pytest.raises(WorkerError, match="factory made 1 agents, expected 2"):
+    with pytest.raises(ConfigError, match="factory made 1 agents, expected 2"):
         env.run_experiment_mp(animate=False, logging=False)
 
 

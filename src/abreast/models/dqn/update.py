@@ -14,6 +14,7 @@ class DQN(ValueModel):
     """Deep Q-network with n-step returns; double-Q targets and dueling heads unless switched off."""
 
     Config = DQNConfig
+    ALGORITHM = "dqn"
     config: DQNConfig
     online: DQNNetwork
     target: DQNNetwork

@@ -25,6 +25,7 @@ class IQN(ValueModel):
     """
 
     Config = IQNConfig
+    ALGORITHM = "iqn"
     config: IQNConfig
     online: IQNNetwork
     target: IQNNetwork

@@ -29,6 +29,7 @@ class PPO(NetworkModel):
     """
 
     Config = PPOConfig
+    ALGORITHM = "ppo"
     config: PPOConfig
     online: PPONetwork
     policy: PPONetwork
