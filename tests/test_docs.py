@@ -11,6 +11,7 @@ import yaml
 from abreast.cli import run
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.config import ManagerConfig, TagConfig
+from abreast.training import parse_config
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -36,6 +37,7 @@ def run_shell_line(line):
 def test_every_code_block_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "garden").mkdir()
+    (tmp_path / "garden" / "config.yaml").touch()
     namespace = {"__name__": "__main__"}
     blocks = BLOCK.findall(page.read_text())
     assert blocks, f"{page.name} has no code block any more"
@@ -50,7 +52,9 @@ def test_every_code_block_runs(page, tmp_path, monkeypatch):
         elif language == "toml":
             tomllib.loads(text)
         elif language == "yaml":
-            RolloutConfig.parse(yaml.safe_load(text))
+            values = yaml.safe_load(text)
+            parse = parse_config if "model" in values else RolloutConfig.parse
+            parse(values)
         else:
             pytest.fail(f"{page.name} has a block in {language!r}, which this test does not know how to check")
 

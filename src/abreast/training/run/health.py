@@ -2,7 +2,7 @@
 
 import math
 
-from abreast.models import BaseModel
+from abreast.models import BaseModel, RandomModel
 
 LOOKED_AT = 64
 """Newest rows of a replay that are looked at, per lane."""
@@ -12,12 +12,27 @@ def symptoms(model: BaseModel, loss: float | None) -> list[str]:
     """Faults of a model that has just been trained, as sentences; usually none."""
     found: list[str] = []
     if loss is None:
+        if type(model).train_step is not RandomModel.train_step and not model.memory.written.any():
+            found.append("it learns nothing, for its memory is empty: does its `remember` call `super().remember`?")
         return found
     if not math.isfinite(loss):
         found.append(f"its loss is {loss}: lower model.learning_rate")
     if model.has_no_gradient:
-        found.append("its gradient is zero: it has stopped learning")
+        found.append("its gradient is zero: it has stopped learning" + _why(model))
     newest = model.memory.newest_states(LOOKED_AT)
     if len(newest) >= LOOKED_AT and not newest.any():
         found.append(f"the newest {len(newest)} states in its memory are all zero: is anything written into it?")
     return found
+
+
+def _why(model: BaseModel) -> str:
+    """What is known of the cause of a gradient of zero."""
+    newest = [
+        model.memory.trajectory(lane, max(0, int(end) - LOOKED_AT)) for lane, end in enumerate(model.memory.written)
+    ]
+    if any(rows.valid.any() for rows in newest):
+        return ""
+    return (
+        ", for no row has an outcome: episodes of one turn are cut before there is a next state; set world.is_done where the"
+        " game ends"
+    )
