@@ -29,8 +29,7 @@ Places = Mapping[str, object]
 """Objects that stay where they are, by name; the receiver has its own of the same names."""
 
 IMMUTABLE = (
-    bool, int, float, complex, str, bytes, range, type(None), type(Ellipsis), type, ModuleType, BuiltinFunctionType,
-    Enum, np.generic, np.dtype, logging.Logger,
+    bool, int, float, complex, str, bytes, range, type(None), type(Ellipsis), type, ModuleType, Enum, np.generic, np.dtype, logging.Logger,
 )  # fmt: skip
 """What may be shared: it never changes, or (a logger) is one and the same thing everywhere."""
 
@@ -212,7 +211,7 @@ def reachable(start: object, places: Places = MappingProxyType({})) -> Iterator[
         if isinstance(value, FunctionType):  # its globals are the module's own business
             left += [cell.cell_contents for cell in value.__closure__ or () if not _is_empty(cell)]
             left += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
-        elif isinstance(value, MethodType):
+        elif isinstance(value, MethodType | BuiltinFunctionType):  # of a list, say
             left.append(value.__self__)
         elif isinstance(value, np.ndarray):
             left += list(value.flat) if value.dtype.hasobject else []

@@ -1,0 +1,150 @@
+"""Attributes of users' model classes: which are ours, which side changes them, what files keep of them."""
+
+from collections import defaultdict, deque
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from abreast.errors import ModelError, ModelFileError
+from abreast.models import ALGORITHMS, BaseModel, ModelConfig
+from fakes import TinyObservation, live, make_model
+
+
+class Mine(BaseModel):
+    """Holds a bit of everything."""
+
+    def setup(self, learning, more):
+        self.network = nn.Linear(self.input_size, self.n_actions)
+        self.optimiser = torch.optim.Adam(self.network.parameters(), lr=0.1)
+        self.table = defaultdict(float)
+        self.recent, self.seen, self.best = deque(maxlen=3), set(), np.float32(0)
+        self.pair, self.dice, self.noise = (1, [2.5]), np.random.default_rng(learning), torch.Generator()
+        self.count = 0
+
+    def take_action(self, state, lane=0):
+        self.count += 1
+        row = self.with_history(state, lane)
+        return int(self.network(row).argmax())
+
+    def train_step(self):
+        rows = self.memory.trajectory(0, 0)
+        loss = (self.network(self.as_input(rows.states)) - 1).pow(2).mean() * float(self.dice.random() + 1)
+        self.optimiser.zero_grad()
+        loss.backward()
+        self.optimiser.step()
+        self.table[len(self.table), "x"] = loss.item()
+        self.recent.append(loss.item())
+        self.seen.add(int(torch.randint(100, (), generator=self.noise)))
+        self.best = np.float32(loss.item())
+        return loss.item()
+
+
+def mine(kind=Mine, seed=0, **settings):
+    config = ModelConfig(n_frames=2, buffer_capacity=64, batch_size=8, **settings)
+    return kind(TinyObservation(4), 3, config, np.random.SeedSequence(seed))
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_every_attribute_of_ours_is_known(name):
+    model = make_model(name)
+    live(model)
+    model.train_step()
+    assert set(vars(model)) <= model.KNOWN and not model.own_attributes.added and not model.own_attributes.is_foreign
+
+
+def test_each_attribute_belongs_to_the_side_that_changes_it():
+    model = mine()
+    own = model.own_attributes
+    own.track()
+    live(model)
+    own.note_choosing()
+    model.train_step()
+    own.note_learning()
+    assert own.chosen - {"epsilon", "choosing_rng"} == {"count"}
+    assert own.learned == {"network", "optimiser", "table", "recent", "seen", "best", "dice", "noise"}
+
+
+def test_one_that_both_sides_change_is_refused_by_name():
+    class Both(Mine):
+        def train_step(self):
+            self.count += 1
+            return super().train_step()
+
+    model, learner = mine(Both), mine(Both)
+    for each in (model, learner):
+        each.own_attributes.track()
+        live(each)
+    model.own_attributes.note_choosing()
+    learner.own_attributes.look()
+    learner.train_step()
+    learner.own_attributes.note_learning()
+    with pytest.raises(ModelError, match="Both changes count in choosing"):
+        model.adopt(learner.learning_state())
+
+
+def test_a_file_keeps_the_attributes_and_learning_goes_on_as_if_nothing_had_happened(tmp_path):
+    model, other = mine(), mine(seed=5)
+    live(model)
+    model.train_step()
+    model.save(tmp_path / "mine.safetensors")
+    other.load(tmp_path / "mine.safetensors")
+    live(other)  # the same rows
+    other.count = model.count
+    assert other.table == model.table and type(other.table) is defaultdict and other.recent == model.recent
+    assert other.recent.maxlen == 3 and other.seen == model.seen and type(other.best) is np.float32
+    assert other.pair == (1, [2.5]) and other.optimiser.param_groups[0]["params"][0] is other.network.weight
+    assert [model.train_step() for _ in range(3)] == [other.train_step() for _ in range(3)]
+    assert torch.equal(model.network.weight, other.network.weight)
+
+
+def test_what_a_file_cannot_keep_is_named_and_a_file_of_another_class_refused(tmp_path, caplog):
+    class Odd(Mine):
+        def setup(self, learning, more):
+            super().setup(learning, more)
+            self.thing = object()
+
+    mine(Odd).save(tmp_path / "odd.safetensors")
+    assert "Odd.thing holds a object, which cannot be kept in a file" in caplog.text
+    with pytest.raises(ModelFileError, match="holds a model of algorithm 'Odd'"):
+        mine().load(tmp_path / "odd.safetensors")
+
+
+def test_other_actors_draw_other_numbers_from_a_generator_of_ones_own():
+    one, two = mine(), mine()
+    two.choose_from(np.random.SeedSequence(9))
+    assert one.dice.random() != two.dice.random()
+    assert torch.rand((), generator=one.noise) != torch.rand((), generator=two.noise)
+
+
+def test_new_episodes_are_whole_and_returned_once():
+    model = make_model("dqn", n_frames=1)
+    for step in range(10):
+        model.remember(np.zeros(4, np.uint8), step % 3, float(step), done=step in (3, 6))
+    found = [episode.rewards.tolist() for episode in model.new_episodes()]
+    assert found == [[0, 1, 2, 3], [4, 5, 6]]
+    assert model.new_episodes() == []
+    model.end_episode(0)
+    assert [episode.rewards.tolist() for episode in model.new_episodes()] == [[7, 8, 9]]
+
+
+@pytest.mark.parametrize("action", [None, 3, -1, 1.5, "1", np.array([0, 1])])
+def test_an_action_that_is_none_of_the_agents_is_refused(action):
+    class Wrong(Mine):
+        def take_action(self, state, lane=0):
+            return action
+
+    with pytest.raises(ModelError, match=r"Wrong.take_action returned .*: expected a whole number from 0 to 2"):
+        mine(Wrong).take_actions([np.zeros(4, np.uint8)], [0])
+
+
+def test_whole_numbers_of_any_kind_are_actions():
+    class Right(Mine):
+        given = iter([1, True, np.int64(1), np.array(1), torch.tensor(1)])
+
+        def take_action(self, state, lane=0):
+            return next(self.given)
+
+    model = mine(Right)
+    assert [model.take_actions([np.zeros(4, np.uint8)], [0]) for _ in range(5)] == [[1]] * 5

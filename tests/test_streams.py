@@ -1,0 +1,30 @@
+"""Generators that a process shares are seeded while users' code runs, and are as they were afterwards."""
+
+import random
+
+import numpy as np
+import torch
+
+from abreast.streams import seeded_globals
+
+
+def draws():
+    return random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
+
+
+def test_the_same_seed_and_path_give_the_same_numbers_and_nothing_is_left_behind():
+    seed = np.random.SeedSequence(3)
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    expected = draws()
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    with seeded_globals(seed, 2, 5):
+        inside = draws()
+    assert draws() == expected
+    with seeded_globals(seed, 2, 5):
+        assert draws() == inside
+    for other in (np.random.SeedSequence(4), seed.spawn(1)[0]):
+        with seeded_globals(other, 2, 5):
+            assert not {*draws()} & {*inside}
+    with seeded_globals(seed, 2, 6):
+        assert not {*draws()} & {*inside}
+    assert seed.n_children_spawned == 1  # only by this test
