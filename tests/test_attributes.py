@@ -55,13 +55,10 @@ def test_a_digest_changes_with_the_value():
 
 def test_a_true_copy_shares_nothing_that_can_change():
     shared = [1]
-    box = Box(
-        array=np.zeros(3), shared=shared, again=shared, log=logging.getLogger("x"), kind=Box, method=shared.append
-    )
+    box = Box(array=np.zeros(3), shared=shared, again=shared, log=logging.getLogger("x"), kind=Box)
     twin = true_copy(box, {})
     assert twin.array is not box.array and twin.shared is not shared and twin.shared is twin.again
-    twin.method(7)
-    assert shared == [1] and twin.log is box.log
+    assert twin.log is box.log
 
 
 def test_functions_that_enclose_and_objects_that_copy_to_themselves_are_no_true_copies():
@@ -71,7 +68,7 @@ def test_functions_that_enclose_and_objects_that_copy_to_themselves_are_no_true_
         def __deepcopy__(self, memo):
             return self
 
-    for value in (lambda: seen, {"rule": lambda: seen}, [Stubborn()], Box(inner=Stubborn())):
+    for value in (lambda: seen, seen.append, {"rule": lambda: seen}, [Stubborn()], Box(inner=Stubborn())):
         with pytest.raises(ValueError, match="its copy would share"):
             true_copy(value, {})
     count = 3

@@ -29,7 +29,8 @@ Places = Mapping[str, object]
 """Objects that stay where they are, by name; the receiver has its own of the same names."""
 
 IMMUTABLE = (
-    bool, int, float, complex, str, bytes, range, type(None), type(Ellipsis), type, ModuleType, Enum, np.generic, np.dtype, logging.Logger,
+    bool, int, float, complex, str, bytes, range, type(None), type(Ellipsis), type, ModuleType, Enum, np.generic, np.dtype,
+    logging.Logger,
 )  # fmt: skip
 """What may be shared: it never changes, or (a logger) is one and the same thing everywhere."""
 

@@ -21,9 +21,27 @@ def deaf(env):
     model.remember = lambda state, action, reward, *rest: remember(state, action, 0.0, *rest)
 
 
+def forgetful(env):
+    """Agent 1 puts nothing into its memory."""
+    env.agents[1].model.remember = lambda *step: None
+
+
+def hasty(env):
+    """Every episode of agent 1 is cut after one turn, so that no state has a successor."""
+    model = env.agents[1].model
+    remember = model.remember
+    model.remember = lambda *step: (remember(*step), model.memory.end_episode(0))
+
+
 @pytest.mark.parametrize("workers", ["inline", "threads"])
 @pytest.mark.parametrize(
-    ("harm", "says"), [(blind, "states in its memory are all zero"), (deaf, "its gradient is zero")]
+    ("harm", "says"),
+    [
+        (blind, "states in its memory are all zero"),
+        (deaf, "its gradient is zero: it has stopped learning\n"),
+        (forgetful, "its memory is empty: does its `remember` call"),
+        (hasty, "no row has an outcome: episodes of one turn are cut"),
+    ],
 )
 def test_silent_faults_are_named_once_and_only_where_they_are(harm, says, workers, caplog):
     env = small_game("model.algorithm=dqn", "experiment.epochs=15", f"multiprocessing.workers={workers}")
