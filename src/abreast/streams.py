@@ -13,21 +13,27 @@ from contextlib import contextmanager
 
 import numpy as np
 
+_spares: list[np.random.MT19937] = []
+"""Generators that are not in use. (To make one takes 90 µs.)"""
 SHARED_GENERATORS = 1_000_000
 """The part of a seed's spawn key that stands for them."""
 
 
 @contextmanager
 def seeded_globals(seed: np.random.SeedSequence, *path: int) -> Iterator[None]:
-    """Seed the generators of `random`, `numpy.random` and torch inside, and restore them afterwards. (Takes 0.1 ms.)"""
+    """Seed the generators of `random`, `numpy.random` and torch inside, and restore them afterwards. (Takes 30 µs, a third
+    of what it would with the state of NumPy's generator copied: another generator takes its place instead.)
+    """
     torch = sys.modules.get("torch")
     gpus = torch is not None and torch.cuda.is_initialized()
-    before = random.getstate(), np.random.get_state(), torch.get_rng_state() if torch else None  # noqa: NPY002
+    before = random.getstate(), np.random.get_bit_generator(), torch.get_rng_state() if torch else None  # type: ignore[attr-defined]
+    spare = _spares.pop() if _spares else np.random.MT19937()
     gpus_before = torch.cuda.get_rng_state_all() if gpus else []  # type: ignore[union-attr]
     words = np.random.SeedSequence(seed.entropy, spawn_key=(*seed.spawn_key, SHARED_GENERATORS, *path)).generate_state(
         4
     )
     random.seed(int(words[0]))
+    np.random.set_bit_generator(spare)  # type: ignore[attr-defined]
     np.random.seed(words[1:3])  # noqa: NPY002 (the global one is what this is about)
     if torch is not None:
         torch.default_generator.manual_seed(int(words[3]))
@@ -37,7 +43,8 @@ def seeded_globals(seed: np.random.SeedSequence, *path: int) -> Iterator[None]:
         yield
     finally:
         random.setstate(before[0])
-        np.random.set_state(before[1])  # noqa: NPY002
+        np.random.set_bit_generator(before[1])  # type: ignore[attr-defined]
+        _spares.append(spare)
         if torch is not None and before[2] is not None:
             torch.set_rng_state(before[2])
             if gpus:

@@ -90,7 +90,12 @@ class Agent(Entity):
 
     def act_for_reward(self, world: Gridworld, action: int) -> float:
         """Act, and take what it earns and what was given since the last step into score and total."""
-        return self.earn(world, as_reward(self.act(world, action)) + self.take_given())
+        reward = as_reward(self.act(world, action))
+        if self._pending_reward:
+            reward += self.take_given()
+        world.total_reward += reward
+        self.score += reward
+        return reward
 
     def earn(self, world: Gridworld, reward: float) -> float:
         """Take a reward into score and total."""

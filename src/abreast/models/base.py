@@ -486,6 +486,9 @@ class RandomModel(BaseModel):
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         return int(self.choosing_rng.integers(self.n_actions))
 
+    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
+        return [self.take_action(states[0]) for _ in lanes]
+
     def train_step(self) -> None:
         return None
 

@@ -68,12 +68,13 @@ def _play(
             beat()  # before anything is remembered: an actor that was replaced ends here
         for (agent, numbers, states), chosen, (rewards, terminated) in zip(decisions, actions, outcomes, strict=True):
             remember = models[agent].remember
+            if not isfinite(sum(rewards)):
+                wrong = next(index for index, reward in enumerate(rewards) if not isfinite(reward))
+                raise RewardError(
+                    f"agent {agent}, turn {game.turns}, action {chosen[wrong]}: the reward is {rewards[wrong]!r}, expected a"
+                    " finite number."
+                )
             for index, lane in enumerate(numbers):
-                if not isfinite(rewards[index]):
-                    raise RewardError(
-                        f"agent {agent}, turn {game.turns}, action {chosen[index]}: the reward is {rewards[index]!r},"
-                        " expected a finite number."
-                    )
                 if lane:
                     remember(states[index], chosen[index], rewards[index], terminated[index], lane)
                 else:  # a model for one lane need not know of lanes

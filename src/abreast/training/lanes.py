@@ -121,7 +121,8 @@ class GridworldLanes:
             return outcomes, ()
         self._group = 0
         self.turns += self._playing[0] is self._lanes[0]
-        return outcomes, [late for env in self._playing for late in _joint_payoff(env)]
+        payoffs = [(env, env.after_turn()) for env in self._playing]
+        return outcomes, [late for env, payoff in payoffs if payoff is not None for late in _paid(env, payoff)]
 
     def _let_act(self, number: int) -> None:
         """Let an agent with a turn of its own take it, in every lane."""
@@ -184,11 +185,8 @@ def _metrics_of(env: "Environment") -> Mapping[str, float]:
     return dict(metrics) if isinstance(metrics, Mapping) else metrics
 
 
-def _joint_payoff(env: "Environment") -> Iterator[Late]:
+def _paid(env: "Environment", rewards: Sequence[float]) -> Iterator[Late]:
     """What the agents of a lane get for the turn as a whole."""
-    rewards = env.after_turn()
-    if rewards is None:
-        return
     if len(rewards) != len(env.agents):
         raise RewardError(
             f"{env.name}.after_turn returned {len(rewards)} rewards in turn {env.turn}, but there are {len(env.agents)}"
