@@ -254,7 +254,7 @@ class Table(dict):
 
 
 class KeepsATable(Fit):
-    """Comes back from a file as a plain dictionary."""
+    """Holds a dictionary of a class of its own, which stays one."""
 
     def setup(self, learning, more):
         super().setup(learning, more)

@@ -35,7 +35,10 @@ IMMUTABLE = (
 """What may be shared: it never changes, or (a logger) is one and the same thing everywhere."""
 
 
-CHANGEABLE = (list, dict, set, deque, bytearray, np.ndarray, np.random.Generator, random.Random)
+CHANGEABLE = (
+    list, dict, set, tuple, deque, bytearray, int, float, str, np.ndarray, np.random.Generator, random.Random,
+)  # fmt: skip
+"""Attributes of a class that play may change."""
 
 
 def pack(values: Mapping[str, Any], places: Places) -> bytes:
@@ -69,9 +72,18 @@ def why_not_sent(value: object, places: Places) -> str | None:
 def digest(value: object, places: Places) -> bytes | None:
     """A digest that changes when the value does; None for what cannot be compared."""
     try:
-        return hashlib.blake2b(_dumps({"value": value}, places), digest_size=16).digest()
+        return hashlib.blake2b(_dumps({"value": value}, places, _DigestPacker), digest_size=16).digest()
     except Exception:
         return None
+
+
+class Deleted(Enum):
+    """Stands for an attribute that is there no more."""
+
+    DELETED = "deleted"
+
+
+DELETED = Deleted.DELETED
 
 
 class OwnAttributes:
@@ -96,22 +108,26 @@ class OwnAttributes:
         """Take attributes as they are now for unchanged."""
         places = self._places()
         for name in self.watched if names is None else names:
-            self._seen[name] = digest(vars(self._owner)[name], places)
+            self._seen[name] = digest(vars(self._owner).get(name, DELETED), places)
 
     def changed(self) -> set[str]:
         """Attributes that are new or have changed since the last look, which this is."""
-        before, names = dict(self._seen), self.watched
+        before, names = dict(self._seen), [*self.watched, *(self._seen.keys() - set(self.watched))]
         self.look(names)
         return {name for name in names if name not in before or before[name] != self._seen[name]}
 
     def pack(self, names: Iterable[str]) -> bytes:
         """These attributes as bytes."""
-        return pack({name: vars(self._owner)[name] for name in sorted(names)}, self._places())
+        return pack({name: vars(self._owner).get(name, DELETED) for name in sorted(names)}, self._places())
 
     def take(self, data: bytes) -> set[str]:
         """Take attributes over; returns their names."""
         values = unpack(data, self._places())
-        vars(self._owner).update(values)
+        for name, value in values.items():
+            if value is DELETED:
+                vars(self._owner).pop(name, None)
+            else:
+                vars(self._owner)[name] = value
         self.look(values)
         return set(values)
 
@@ -236,17 +252,54 @@ def _described(value: object) -> str:
     return f"a {type(value).__name__} ({short(value)})"
 
 
-def differs(one: object, two: object) -> bool:
-    """Whether two attributes of the same name are plain values and differ; objects of classes are not looked into."""
+def shared_memory(values: Mapping[str, Any], places: Places) -> str | None:
+    """Names of two attributes of which one is a view into the memory of the other: a copy of them would be apart."""
+    torch = sys.modules.get("torch")
+    owners: dict[int, tuple[int, str]] = {}
+
+    def note(each: Any, name: str) -> str | None:
+        if isinstance(each, np.ndarray):
+            root = each
+            while isinstance(root.base, np.ndarray):
+                root = root.base
+            memory = root.__array_interface__["data"][0]
+        elif torch is not None and isinstance(each, torch.Tensor) and each.device.type == "cpu":
+            memory = each.untyped_storage().data_ptr()
+        else:
+            return None
+        thing, other = owners.setdefault(memory, (id(each), name))
+        return f"{other} and {name}" if thing != id(each) and each.nbytes else None
+
+    for name, place in places.items():
+        note(place, f"the model's {name}")
+    for name, value in values.items():
+        for each in reachable(value, places):
+            found = note(each, name)
+            if found is not None:
+                return found
+    return None
+
+
+def differs(one: object, two: object, seen: frozenset[int] = frozenset()) -> bool:
+    """Whether two values of the same name are made of plain values that differ."""
     if type(one) is not type(two):
         return True
+    if id(one) in seen:
+        return False
+    seen = seen | {id(one)}
     if isinstance(one, np.ndarray) and isinstance(two, np.ndarray):
         return one.shape != two.shape or one.dtype != two.dtype or one.tobytes() != two.tobytes()
     if isinstance(one, list | tuple) and isinstance(two, list | tuple):
-        return len(one) != len(two) or any(map(differs, one, two))
+        return len(one) != len(two) or any(differs(mine, other, seen) for mine, other in zip(one, two, strict=True))
     if isinstance(one, dict) and isinstance(two, dict):
-        return one.keys() != two.keys() or any(differs(value, two[key]) for key, value in one.items())
-    return isinstance(one, bool | int | float | complex | str | bytes) and repr(one) != repr(two)
+        return one.keys() != two.keys() or any(differs(value, two[key], seen) for key, value in one.items())
+    if isinstance(one, bool | int | float | complex | str | bytes):
+        return repr(one) != repr(two)
+    if isinstance(one, IMMUTABLE) or not is_foreign(one) or not hasattr(one, "__dict__"):
+        return False
+    known: frozenset[str] = getattr(one, "KNOWN", frozenset())
+    mine, others = ({name: value for name, value in vars(each).items() if name not in known} for each in (one, two))
+    return differs(mine, others, seen)
 
 
 # ---- inside
@@ -274,8 +327,25 @@ class _Packer(Pickler):
                     "it holds a tensor with the graph of its gradient, which exists in one process only: compute it again"
                     " in train_step"
                 )
+            if value._backward_hooks or vars(value):
+                raise _Refused(
+                    "it holds a tensor with a hook or an attribute of its own, which would be lost: register hooks and keep"
+                    " such values in train_step"
+                )
             if value.device.type == "cpu" and value.dtype != self._torch.bfloat16 and not value.is_sparse:
                 return _rebuilt, (type(value), value.detach().numpy(), value.requires_grad, value.grad)
+        if getattr(value, "_optimizer_step_pre_hooks", None) or getattr(value, "_optimizer_step_post_hooks", None):
+            raise _Refused("it holds an optimiser with hooks, which would be lost: do what they do in train_step")
+        return super().reducer_override(value)
+
+
+class _DigestPacker(_Packer):
+    """Leaves out whether a torch module is in training mode: both sides set it as they need it."""
+
+    def reducer_override(self, value: Any) -> Any:
+        if self._torch is not None and isinstance(value, self._torch.nn.Module):
+            make, arguments, state, *more = value.__reduce_ex__(2)
+            return make, arguments, {name: each for name, each in state.items() if name != "training"}, *more
         return super().reducer_override(value)
 
 
@@ -290,7 +360,7 @@ def _rebuilt(kind: type, array: Any, requires_grad: bool, grad: Any) -> Any:
     return tensor
 
 
-def _dumps(value: Any, places: Places) -> bytes:
+def _dumps(value: Any, places: Places, packer: "type[_Packer]" = _Packer) -> bytes:
     file = io.BytesIO()
-    _Packer(file, places).dump(value)
+    packer(file, places).dump(value)
     return file.getvalue()

@@ -75,7 +75,7 @@ def short(value: object) -> str:
 def words(error: BaseException, folder: Path) -> str:
     """What was raised, and where: the innermost line that is not in a file of this folder, whose code only called."""
     places = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    outside = [(path, line) for path, line in places if path.parent != folder]
+    outside = [(path, line) for path, line in places if path.parent != folder and not path.name.startswith("<")]
     where = f" ({outside[-1][0].name}, line {outside[-1][1]})" if outside else ""
     return f"{type(error).__name__}: {error}{where}"
 

@@ -110,6 +110,17 @@ def apply_overrides(
     return result
 
 
+def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections of `below` with the keys of `above` over them."""
+    merged = dict(below)
+    for key, value in above.items():
+        under = merged.get(key)
+        if value is None and isinstance(under, Mapping):
+            continue  # an empty heading in a YAML file changes nothing
+        merged[key] = merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
+    return merged
+
+
 class _Loader(yaml.SafeLoader):
     """YAML 1.1 reads `1e-4` as text; everyone who writes it in a configuration means the number."""
 

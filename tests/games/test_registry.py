@@ -13,7 +13,7 @@ from abreast import plugins
 from abreast.cli import run
 from abreast.errors import GameError
 from abreast.games import Game, find_game, find_game_of_run, list_games, registry
-from abreast.games.registry import merge
+from abreast.settings import merge
 
 FILES = ["README.md", "__init__.py", "agents.py", "config.yaml", "entities.py", "env.py", "world.py"]
 

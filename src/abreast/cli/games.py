@@ -34,6 +34,8 @@ Overrides = Annotated[
     typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings, e.g. experiment.epochs=500 model.algorithm=ppo."),
 ]
 
+PIPED_WIDTH = 300
+"""Characters of a line where the output is no terminal: a setting stays on one."""
 BASELINE_EPOCHS = 40
 """Epochs that random agents play for comparison, after a training run."""
 
@@ -59,6 +61,7 @@ def train(
     shorthands += ["multiprocessing.enabled=true"] if parallel else []
     experiment = chosen.configure(config, [*(overrides or []), *shorthands])
     env = chosen.build(experiment)
+    _warn_of_unused_algorithm(env, overrides or [])
     run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
         result = run(animate=animate, output_dir=output)
@@ -129,7 +132,8 @@ def games() -> None:
 @app.command()
 def settings(game: GameName, overrides: Overrides = None, config: ConfigFile = None) -> None:
     """List every setting of a game: its key, its value, what it means."""
-    out.print(settings_table(explain(_find(game).configure(config, overrides or []))))
+    table = settings_table(explain(_find(game).configure(config, overrides or [])))
+    out.print(table, width=None if out.is_terminal else PIPED_WIDTH)
 
 
 # ---- inside
@@ -204,11 +208,21 @@ def _random_reward(game: "Game", config: "Config[Any, Any]") -> float | str:
         return f"{type(error).__name__}: {error}".rstrip(".")
 
 
+def _warn_of_unused_algorithm(env: "Environment", overrides: list[str]) -> None:
+    """Say so if the algorithm that was asked for is that of no agent: the game, or model.per_agent, decides for each."""
+    from abreast.models import name_of
+
+    asked = [text.partition("=")[2] for text in overrides if text.startswith("model.algorithm=")]
+    names = {name_of(type(agent.model)) for agent in env.agents} | {
+        agent.model.config.algorithm for agent in env.agents
+    }
+    if asked and asked[-1] not in names:
+        complain(f"model.algorithm={asked[-1]} has no effect: the agents of this game are {', '.join(sorted(names))}.")
+
+
 def _compared(reward: float, random: float | str, epochs: int) -> str:
-    text = f"Mean reward of the last {epochs} epoch(s): {reward:.1f}"
+    text = f"Mean reward of the last {epochs} {'epoch' if epochs == 1 else 'epochs'}: {reward:.1f}"
     if isinstance(random, str):
         return f"{text}; there is no comparison, because random agents cannot play this game: {random}."
     text = f"{text}; random agents get {random:.1f}"
-    if random > 0 and reward > 0:
-        return f"{text}: the agents became {reward / random:.1f} times as good as random."
-    return f"{text}: {abs(reward - random):.1f} {'more' if reward > random else 'less'} than random."
+    return f"{text}, so this is {reward / random:.1f} times random." if reward > random > 0 else f"{text}."

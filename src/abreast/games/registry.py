@@ -19,7 +19,7 @@ from typing import Any
 from abreast.errors import ConfigError, GameError, WorldError, short
 from abreast.files import seen_from_here
 from abreast.plugins import Plugins, import_target, is_target, split_target
-from abreast.settings import Section, apply_overrides, read_yaml
+from abreast.settings import Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Environment, parse_config
 from abreast.worlds import Gridworld
 
@@ -155,14 +155,3 @@ def find_game_of_run(run: Path) -> Game:
 def _seen_from_here(target: str) -> str:
     place, colon, name = split_target(target)
     return f"{seen_from_here(place)}{colon}{name}" if place.endswith(".py") else target
-
-
-def merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Sections of `below` with the keys of `above` over them."""
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        if value is None and isinstance(under, Mapping):
-            continue  # an empty heading in a YAML file changes nothing
-        merged[key] = merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    return merged

@@ -219,6 +219,8 @@ class BaseModel:
 
     def _checked(self, action: Any) -> int:
         """An action as a number, if it is one of the agent's."""
+        if type(action) is int and 0 <= action < self.n_actions:
+            return action
         try:
             number = operator.index(action.item() if hasattr(action, "item") else action)
         except (TypeError, ValueError, RuntimeError):
@@ -340,7 +342,7 @@ class BaseModel:
         self.memory.rng.bit_generator.state = state.facts["sampling"]
         self.updates = int(state.facts["updates"])
         self.rows_learned_from = np.array(state.facts["rows_learned_from"], dtype=np.int64)
-        self.own_attributes.take_learned(state)
+        self.own_attributes.take_learned(state, to_learn=True)
 
     def adopt(self, state: State) -> None:
         """Choose, from the next epoch on, with what another model has learned. The state stays valid until the next call;
@@ -470,7 +472,7 @@ def spec_of(model: BaseModel) -> ModelSpec:
             f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which a worker makes"
             f" another: {error}. Make what it needs in `setup`"
         ) from None
-    names = model.own_attributes.sendable()
+    names = model.own_attributes.added if model.own_attributes.is_foreign else []
     own = model.own_attributes.pack(names) if names else None
     return ModelSpec(type(model), *arguments, model.memory.lanes, model.device, own)
 
@@ -485,9 +487,6 @@ class RandomModel(BaseModel):
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         return int(self.choosing_rng.integers(self.n_actions))
-
-    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
-        return [self.take_action(states[0]) for _ in lanes]
 
     def train_step(self) -> None:
         return None

@@ -56,7 +56,7 @@ class Adam:
     """
 
     def __init__(self, block: FlatParameters, learning_rate: float) -> None:
-        self._block, self._learning_rate = block, learning_rate
+        self._block, self.learning_rate = block, learning_rate
         self.mean, self.square = torch.zeros_like(block.values.data), torch.zeros_like(block.values.data)
         self.steps = 0
 
@@ -66,5 +66,5 @@ class Adam:
         steps = torch.tensor(float(self.steps), device=self.mean.device)
         torch._fused_adam_(
             [self._block.values.data], [self._block.gradients], [self.mean], [self.square], [], [steps],
-            lr=self._learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
+            lr=self.learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip

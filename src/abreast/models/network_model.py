@@ -126,7 +126,7 @@ class NetworkModel(BaseModel):
         self.memory.rng.bit_generator.state = state.facts["sampling"]
         self.set_counters(state.facts)
         self._adopted = None
-        self.own_attributes.take_learned(state)
+        self.own_attributes.take_learned(state, to_learn=True)
 
     def adopt(self, state: State) -> None:
         super().adopt(state)
@@ -145,12 +145,17 @@ class NetworkModel(BaseModel):
 
     def counters(self) -> dict[str, Any]:
         """Everything learning counts, by name."""
-        return {"updates": self.updates, "gradient_steps": self.optimiser.steps}
+        return {
+            "updates": self.updates,
+            "gradient_steps": self.optimiser.steps,
+            "learning_rate": self.optimiser.learning_rate,
+        }
 
     def set_counters(self, counters: dict[str, Any]) -> None:
         """Go on counting from there."""
         self.updates = int(counters["updates"])
         self.optimiser.steps = int(counters["gradient_steps"])
+        self.optimiser.learning_rate = float(counters["learning_rate"])
 
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Views of the same arrays, with each block split into its parameters."""

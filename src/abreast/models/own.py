@@ -11,14 +11,14 @@ An attribute that both sides change would have two values: it is refused by name
 import logging
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from abreast.attributes import OwnAttributes, is_foreign, reachable, unpack, why_not_sent
+from abreast.attributes import ClassAttributes, OwnAttributes, is_foreign, reachable, shared_memory, unpack
 from abreast.errors import ModelError
 from abreast.state import Opaque, State
 
@@ -40,6 +40,10 @@ class ModelAttributes(OwnAttributes):
         self._model = model
         self.is_foreign = is_foreign(model)
         self.is_tracked = False
+        self.has_learned = False
+        self._of_class: ClassAttributes | None = None
+        self.shared: dict[str, str] = {}
+        """Attributes that another agent's model has too, and whose they are."""
         self.chosen: set[str] = set(OF_CHOOSING)
         """Attributes that choosing has changed."""
         self.learned: set[str] = set()
@@ -49,28 +53,42 @@ class ModelAttributes(OwnAttributes):
     def watched(self) -> list[str]:
         return [*self.added, *OF_CHOOSING] if self.is_foreign else []
 
-    def sendable(self) -> list[str]:
-        """Attributes that can be sent; what cannot (an open file, a lock) stays as its constructor made it."""
-        places = self._places()
-        return [name for name in self.added if why_not_sent(vars(self._model)[name], places) is None]
+    def initial(self) -> list[str]:
+        """Attributes that other actors begin with: all but those with generators, of which each actor has its own."""
+        places, attributes = self._places(), vars(self._model)
+
+        def draws(value: Any) -> bool:
+            return any(isinstance(each, GENERATORS) for each in reachable(value, places))
+
+        return [name for name in self.added if not draws(attributes[name])]
 
     # ---- which side changes them
 
     def track(self) -> None:
         """From now on, find out which side changes what."""
-        if self.is_foreign:
-            self.look()
-            self.is_tracked = True
+        if not self.is_foreign:
+            return
+        views = shared_memory({name: vars(self._model)[name] for name in self.added}, self._places())
+        if views is not None:
+            raise ModelError(
+                f"{type(self._model).__name__}: {views} share memory, so that a change of one changes the other, which is"
+                " lost where they are copied: keep one of them, and make the view where it is used."
+            )
+        self.look()
+        self.is_tracked = True
+        self._of_class = ClassAttributes([self._model])
 
     def untrack(self) -> None:
         """The run is over."""
-        self.is_tracked, self.chosen, self.learned = False, set(OF_CHOOSING), set()
+        self.is_tracked, self.has_learned = False, False
+        self.chosen, self.learned, self.shared = set(OF_CHOOSING), set(), {}
 
     def note_choosing(self) -> None:
         """An epoch was played."""
         if self.is_tracked:
             self.chosen |= self.changed()
             self._refuse(self.learned)
+            self._check_class("choosing")
 
     def begin_learning(self) -> None:
         """A round is about to be trained; epsilon was lowered since the last epoch, and not by learning."""
@@ -81,10 +99,29 @@ class ModelAttributes(OwnAttributes):
         """A round was trained."""
         if self.is_tracked:
             self.learned |= self.changed()
+            self.has_learned = True
+            self._check_class("learning")
+
+    def _check_class(self, side: str) -> None:
+        """Refuse what changes in a class, of which every process has its own."""
+        assert self._of_class is not None
+        changed = self._of_class.changed()
+        if changed is not None:
+            raise ModelError(
+                f"{changed} belongs to the class and changes in {side}, but every process has a class of its own: make it an"
+                " attribute of self, in setup."
+            )
 
     def _refuse(self, learned: Iterable[str]) -> None:
-        """Refuse attributes that both sides change."""
-        both = sorted(self.chosen & set(learned)) if self.is_tracked else []
+        """Refuse attributes that both sides change, and those that change and that another agent's model has too."""
+        if not self.is_tracked:
+            return
+        for name in sorted((self.chosen | set(learned)) & self.shared.keys()):
+            raise ModelError(
+                f"{type(self._model).__name__}.{name} changes, and is one and the same as {self.shared[name]}, but agents"
+                " are independent learners, perhaps in separate processes: make one for each."
+            )
+        both = sorted(self.chosen & set(learned))
         if both:
             raise ModelError(
                 f"{type(self._model).__name__} changes {', '.join(both)} in choosing (take_action, remember, epoch actions)"
@@ -96,18 +133,22 @@ class ModelAttributes(OwnAttributes):
     # ---- sent
 
     def with_learned(self, state: State) -> State:
-        """The state of learning, with what learning changes; with all that can be sent, as long as that is not known."""
-        if not self.is_foreign:
+        """The state of learning, with what learning changes; before the first round, with what other actors begin with."""
+        if not self.is_tracked:
             return state
-        if self.is_tracked:
-            state.facts["changed_by_learning"] = sorted(self.learned)
-        return self._with(state, self.learned if self.is_tracked else self.sendable())
+        facts = {**state.facts, "changed_by_learning": sorted(self.learned), "has_learned": self.has_learned}
+        return self._with(state._replace(facts=facts), self.learned if self.has_learned else self.initial())
 
-    def take_learned(self, state: State) -> None:
-        """Take over what learning has changed elsewhere."""
-        self._refuse(state.facts.get("changed_by_learning", ()))
-        if "own" in state.opaque:
-            self.learned |= self.take(state.opaque["own"].data)
+    def take_learned(self, state: State, to_learn: bool = False) -> None:
+        """Take over what learning has changed elsewhere, to choose with it or to learn on.
+
+        A learner has all that others begin with already, by its recipe.
+        """
+        changed = set(state.facts.get("changed_by_learning", ()))
+        self._refuse(changed)
+        if "own" in state.opaque and (state.facts["has_learned"] or not to_learn):
+            self.take(state.opaque["own"].data)
+        self.learned |= changed
 
     def with_chosen(self, state: State) -> State:
         """The state of choosing, with what choosing changes."""
@@ -122,21 +163,23 @@ class ModelAttributes(OwnAttributes):
 
     def unlearned(self) -> bytes:
         """All that can be sent and that learning does not change, as it is now."""
-        return self.pack(set(self.sendable()) - self.learned)
+        return self.pack(set(self.added) - self.learned)
 
     @contextmanager
     def as_it_was(self, unlearned: bytes) -> Iterator[None]:
         """Inside, what choosing has changed since `unlearned` is as it was then."""
         attributes, names = vars(self._model), self.chosen - OF_CHOOSING
-        now = {name: attributes[name] for name in names if name in attributes}
+        now = {name: attributes.pop(name) for name in names if name in attributes}
         before = unpack(unlearned, self._places())
         attributes.update({name: before[name] for name in names if name in before})
-        self.look(now)
+        self.look(names)
         try:
             yield
         finally:
+            for name in names:
+                attributes.pop(name, None)
             attributes.update(now)
-            self.look(now)
+            self.look(names)
 
     def _with(self, state: State, names: Iterable[str]) -> State:
         sent = sorted(set(names) - OF_CHOOSING)
@@ -161,7 +204,7 @@ class ModelAttributes(OwnAttributes):
             try:
                 facts[name] = _encode(value, f"own.{name}", found)
                 arrays |= found
-            except _Unknown as unknown:
+            except (_Unknown, RecursionError) as unknown:
                 if not callable(value) or isinstance(value, torch.nn.Module):
                     log.warning(
                         "%s.%s holds a %s, which cannot be kept in a file: whoever loads the model has it as `setup` makes"
@@ -176,7 +219,29 @@ class ModelAttributes(OwnAttributes):
         """Take attributes over from what `kept` returned."""
         attributes = vars(self._model)
         for name, encoded in state.facts.items():
-            attributes[name] = _decode(encoded, state.arrays, attributes.get(name))
+            try:
+                attributes[name] = _decode(encoded, state.arrays, attributes.get(name))
+            except _Unknown as unknown:
+                log.warning(
+                    "%s.%s is not restored from the file: %s, which `setup` would have to make first.",
+                    type(self._model).__name__,
+                    name,
+                    unknown,
+                )
+
+
+def note_shared(models: "Sequence[BaseModel]") -> None:
+    """Find out which attributes of users' models are, or hold, one and the same thing."""
+    owners: dict[int, tuple[int, str]] = {}
+    for agent, model in enumerate(models):
+        own = model.own_attributes
+        places = model.places() if own.is_foreign else {}
+        for name in own.added if own.is_foreign else ():
+            for each in reachable(vars(model)[name], places):
+                other, other_name = owners.setdefault(id(each), (agent, name))
+                if other != agent:
+                    own.shared[name] = f"that of agent {other}"
+                    models[other].own_attributes.shared[other_name] = f"that of agent {agent}"
 
 
 def reseed(generator: Any, seed: np.random.SeedSequence) -> None:
@@ -220,7 +285,7 @@ def _encode(value: Any, path: str, arrays: dict[str, Any]) -> Any:
     if type(value) is deque:
         return {KIND: "deque", VALUE: [inner(each, number) for number, each in enumerate(value)], "most": value.maxlen}
     if isinstance(value, dict):
-        pairs = [[inner(key, f"key{number}"), inner(each, key)] for number, (key, each) in enumerate(value.items())]
+        pairs = [[inner(key, f"key{number}"), inner(each, number)] for number, (key, each) in enumerate(value.items())]
         return {KIND: "dict", VALUE: pairs}
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in "biuf":
         return {KIND: "array" if isinstance(value, np.ndarray) else "scalar", VALUE: array(value)}
@@ -274,30 +339,44 @@ def _decode_tensor(encoded: Any, arrays: Any, current: Any) -> Any:
     return current
 
 
+def _decode_sequence(encoded: Any, arrays: Any, current: Any) -> list[Any]:
+    return _decode(encoded[VALUE], arrays, list(current) if isinstance(current, tuple | deque) else None)  # type: ignore[no-any-return]
+
+
+def _there(current: Any, attribute: str, what: str) -> None:
+    """Refuse to restore what is changed in place where there is none."""
+    if not hasattr(current, attribute):
+        raise _Unknown(f"it holds {what}")
+
+
 def _decode_state_dict(encoded: Any, arrays: Any, current: Any) -> Any:
+    _there(current, "load_state_dict", "a module or optimiser")
     current.load_state_dict(_decode(encoded[VALUE], arrays, None))
     return current
 
 
 def _decode_generator(encoded: Any, arrays: Any, current: Any) -> Any:
+    _there(current, "bit_generator", "a generator")
     current.bit_generator.state = encoded[VALUE]
     return current
 
 
 def _decode_torch_generator(encoded: Any, arrays: Any, current: Any) -> Any:
+    _there(current, "set_state", "a generator")
     current.set_state(torch.from_numpy(arrays[encoded[VALUE]].copy()))
     return current
 
 
 def _decode_random(encoded: Any, arrays: Any, current: Any) -> Any:
+    _there(current, "setstate", "a generator")
     current.setstate(_decode(encoded[VALUE], arrays, None))
     return current
 
 
 DECODERS: dict[str, Callable[[Any, Any, Any], Any]] = {
-    "tuple": lambda encoded, arrays, current: tuple(_decode(encoded[VALUE], arrays, None)),
+    "tuple": lambda encoded, arrays, current: tuple(_decode_sequence(encoded, arrays, current)),
     "set": lambda encoded, arrays, current: set(_decode(encoded[VALUE], arrays, None)),
-    "deque": lambda encoded, arrays, current: deque(_decode(encoded[VALUE], arrays, None), encoded["most"]),
+    "deque": lambda encoded, arrays, current: deque(_decode_sequence(encoded, arrays, current), encoded["most"]),
     "dict": _decode_dict,
     "array": lambda encoded, arrays, current: arrays[encoded[VALUE]],
     "scalar": lambda encoded, arrays, current: arrays[encoded[VALUE]][()],

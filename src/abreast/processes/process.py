@@ -82,6 +82,7 @@ class ProcessChild:
     def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
         self.name, self.hint = spec.name, hint
         packed, blocks = _pack((spec.make, spec.arguments))
+        needs_main = spec.needs_main or (main_can_be_imported() and b"__main__" in packed)
         self._life, self._dump = _Life(), _StackDump()
         ours, theirs = multiprocessing.Pipe()
         self._channel = PipeChannel(ours)
@@ -90,7 +91,7 @@ class ProcessChild:
             self._process = context.Process(
                 target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
             )
-            with nullcontext() if spec.needs_main or start_method == "fork" else _main_module_hidden():
+            with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
                 self._process.start()
         except BaseException:
             self._channel.close()

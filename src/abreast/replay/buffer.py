@@ -125,10 +125,20 @@ class Buffer:
         """Remember one step. `done` says that the episode ended for good; a cut episode ends by `end_episode`."""
         if extras.keys() != self.extras_dtypes.keys():
             raise ReplayError(f"a row came with extras {sorted(extras)}, expected {sorted(self.extras_dtypes)}.")
+        if getattr(state, "dtype", None) is not self.dtype:
+            self._check_type(np.asarray(state))
         age = self._age[lane]
         row = {"states": state, "actions": action, "rewards": reward, "dones": done, "last": done, "age": age, **extras}
         self.ring.write(lane, row)
         self._age[lane] = 0 if done else age + 1
+
+    def _check_type(self, state: NDArray[Any]) -> None:
+        """Refuse a state of another element type that would not be the same in this one."""
+        if not np.array_equal(state, state.astype(self.dtype), equal_nan=state.dtype.kind == "f"):
+            raise ReplayError(
+                f"a state of {state.dtype} does not fit into rows of {self.dtype} without loss, for example"
+                f" {state.reshape(-1)[:4].tolist()}: let the observation spec say its dtype."
+            )
 
     def end_episode(self, lane: int = 0, done: bool = False) -> None:
         """The episode in this lane ended with the newest row: for good (`done`), or cut, say, by its turn limit."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.errors import ModelError, RewardError, WorldError, short
+from abreast.errors import ConfigError, ModelError, RewardError, WorldError, short
 from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
 from abreast.streams import seeded_globals
@@ -44,6 +44,11 @@ def _play(
 ) -> list[Played]:
     models: list[BaseModel] = [player.model for player in game.players]
     game.reset(lanes)
+    if [id(player.model) for player in game.players] != [id(model) for model in models]:
+        raise ConfigError(
+            "the agents have other models after `reset`, which have learned nothing: make new bodies there if you like, but"
+            " give them the models they had."
+        )
     before = [model.memory.written for model in models]
     for model in models:
         model.start_epoch_action(epoch=epoch)
@@ -93,7 +98,8 @@ def check_observation(agent: int, model: BaseModel, state: NDArray[Any]) -> None
     """Refuse what the rows of the memory would hold otherwise than it is."""
     seen, memory = np.asarray(state), model.memory
     if seen.dtype.kind == "f" and not np.isfinite(seen).all():
-        raise WorldError(f"agent {agent} observes {short(seen[~np.isfinite(seen)].tolist())}: expected finite numbers.")
+        odd = seen[~np.isfinite(seen)].tolist()[0]
+        raise WorldError(f"agent {agent} observes {odd}: let `pov` return finite numbers.")
     if seen.shape != memory.obs_shape or not np.array_equal(seen, seen.astype(memory.dtype)):
         raise WorldError(
             f"agent {agent} observes {seen.dtype} of shape {seen.shape}, for example {short(seen.reshape(-1)[:4].tolist())},"

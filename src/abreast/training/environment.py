@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from abreast.errors import ConfigError, WorldError, short
 from abreast.files import seen_from_here
 from abreast.models import BaseModel, ObservationShape, name_of
 from abreast.models import algorithm as find_algorithm
-from abreast.settings import Section
+from abreast.settings import Section, merge
 from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
 from abreast.training.config import Config, GridSection, parse_config
@@ -86,6 +86,7 @@ class Environment(Experiment):
             self.world.create_world()
             self._keep_blank_world()
             self.setup_agents()
+            self._count_agents()
             self._check_independence()
             self.populate_environment()
 
@@ -117,6 +118,12 @@ class Environment(Experiment):
         return f"{place}:{name}" if place and name.isidentifier() else None
 
     # ---- what a game says
+
+    @classmethod
+    def make(cls, config: Mapping[str, Any] = MappingProxyType({})) -> Self:
+        """The environment in a world of its own, with the settings of `defaults` and those given over them."""
+        parsed = parse_config(merge(cls.defaults, config), cls.world_section)
+        return cls(cls.make_world(parsed), parsed)
 
     @classmethod
     def make_world(cls, config: Config[Any, Any]) -> Gridworld:
@@ -173,6 +180,20 @@ class Environment(Experiment):
     def _seed(self, *path: int) -> np.random.SeedSequence:
         """The seed of one part of the experiment; independent of how many other parts there are."""
         return np.random.SeedSequence(self.config.experiment.seed, spawn_key=path)
+
+    def _count_agents(self) -> None:
+        """Let the configuration say how many agents there are; refuse a number that was given and is not that."""
+        given, count = self.config.experiment, len(self.agents)
+        if count == given.num_agents:
+            return
+        if not count:
+            raise ConfigError(f"{self.name} has no agents: fill self.agents in setup_agents.")
+        if "num_agents" in given.model_fields_set:
+            raise ConfigError(
+                f"experiment.num_agents is {given.num_agents}, but {self.name}.setup_agents made {count} agents: leave the"
+                " setting out, or let setup_agents make as many."
+            )
+        self.config = self.config.with_derived(experiment=given.with_derived(num_agents=count))
 
     def _check_independence(self) -> None:
         models = [id(agent.model) for agent in self.agents]
@@ -275,9 +296,9 @@ class Environment(Experiment):
         """Refuse what was set after this environment was built: its lanes are built alike, and would not have it."""
         if self.epochs_played or self.turn:
             return
-        for mine, other, known in ((self, twin, self.KNOWN), (self.world, twin.world, self.world.KNOWN)):
+        for mine, other in ((self, twin), (self.world, twin.world), *zip(self.agents, twin.agents, strict=True)):
             for name, value in vars(mine).items():
-                if name not in known and (name not in vars(other) or differs(value, vars(other)[name])):
+                if name not in mine.KNOWN and (name not in vars(other) or differs(value, vars(other)[name])):
                     raise ConfigError(
                         f"{type(mine).__name__}.{name} is {short(value)}, but in an environment that is built for another"
                         f" lane it is {short(vars(other).get(name, 'missing'))}: set it in __init__ or setup_agents, or set"

@@ -20,6 +20,7 @@ from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, parse_config
 from abreast.training.devices import compute_threads
+from abreast.training.learners.hosted import check_lanes, named
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.loop import LAGS, Loop
 from abreast.training.run.record import EpochRecord, Logger, RunRecord
@@ -79,6 +80,9 @@ class Experiment:
             folder. Without `animate` and `logging` nothing is written.
         """
         check_factory(self, in_processes=False)
+        for agent, model in enumerate(models_of(self.game)):
+            with named(agent, model):
+                check_lanes(model)
         self.make_lanes()
         threads = compute_threads(self.config.experiment.compute_threads)
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:

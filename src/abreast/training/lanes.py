@@ -1,6 +1,6 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -11,7 +11,7 @@ from PIL import Image
 
 from abreast.agents import Agent
 from abreast.attributes import ClassAttributes
-from abreast.errors import RewardError, WorldError
+from abreast.errors import RewardError, WorldError, short
 from abreast.state import State, join, part_of
 from abreast.worlds import Gridworld
 from abreast.worlds.playable import Decision, Late, Outcome, Played, as_reward
@@ -39,7 +39,7 @@ class GridworldLanes:
         self.turns = 0
         self._of_classes: ClassAttributes | None = None
         if env.config.multiprocessing.lanes > 1:
-            self._of_classes = ClassAttributes([env, env.world, *env.agents])
+            self._of_classes = ClassAttributes([env, env.world, *env.agents, *env.world.map.flat])
 
     @property
     def players(self) -> Sequence[Agent]:
@@ -187,6 +187,11 @@ def _metrics_of(env: "Environment") -> Mapping[str, float]:
 
 def _paid(env: "Environment", rewards: Sequence[float]) -> Iterator[Late]:
     """What the agents of a lane get for the turn as a whole."""
+    if isinstance(rewards, Mapping | Set) or not hasattr(rewards, "__len__"):
+        raise RewardError(
+            f"{env.name}.after_turn returned {short(rewards)} in turn {env.turn}: expected a list with one reward for each"
+            f" of the {len(env.agents)} agents, or None."
+        )
     if len(rewards) != len(env.agents):
         raise RewardError(
             f"{env.name}.after_turn returned {len(rewards)} rewards in turn {env.turn}, but there are {len(env.agents)}"

@@ -101,7 +101,8 @@ class Loop:
         means = []
         rates = [self._experiment.config.complete(model.config).epsilon_decay or 0.0 for model in self._models]
         for _ in range(epochs):
-            means.append(sum(model.epsilon for model in self._models) / len(self._models))
+            exploring = [model.epsilon for model in self._models if model.epsilon]  # PPO has none
+            means.append(sum(exploring) / max(len(exploring), 1))
             for model, rate in zip(self._models, rates, strict=True):
                 model.epsilon_decay(rate)
         return means

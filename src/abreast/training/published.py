@@ -130,7 +130,7 @@ def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", r
         state, named = _state_of(model, {}), [f"model.{name}" for name in model.CHOOSES_WITH]
         if model.own_attributes.is_foreign:  # any attribute may be needed to choose
             named = []
-            state.opaque.setdefault("model.own", Opaque("pickle", b""))
+            state.opaque["model.own"] = Opaque("pickle", model.own_attributes.pack(model.own_attributes.added))
         places.append(Published(f"model{index}.", state, named, mode, readers))
     return places
 

@@ -18,6 +18,7 @@ from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
 from abreast.errors import ConfigError, WorkerError
+from abreast.models.own import note_shared
 from abreast.training.actors.base import Actors, models_of
 from abreast.training.actors.process import ProcessActors
 from abreast.training.config import MPConfig
@@ -46,6 +47,7 @@ class MARLMultiprocessingSystem:
         if self.config.workers != "inline":
             for index, model in enumerate(self._models):
                 recipe_of(index, model)  # refused before anything starts
+        note_shared(self._models)
         workers = self.config.num_workers
         if workers is not None and workers > len(agents):
             raise ConfigError(

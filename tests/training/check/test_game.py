@@ -12,7 +12,7 @@ UNFIT = [
     ("ObservesHalves", "episode", "agent 0 observes float64 of shape (3, 3, 4)"),
     ("ObservesInfinity", "episode", "agent 0 observes inf: let `pov` return finite numbers."),
     ("RaisesInAct", "episode", "it raised ZeroDivisionError: a villain divides by zero (unfit_games.py, line"),
-    ("HasNoAgents", "episode", "it has no agents: fill self.agents in setup_agents."),
+    ("HasNoAgents", "episode", "has no agents: fill self.agents in setup_agents."),
     ("DrawsInAct", "global random state", "a turn changed the state of the module random"),
     ("DrawsInPopulate", "global random state", "populate_environment changed the state of numpy.random"),
     ("DrawsInSetup", "global random state", "setup_agents changed the state of torch"),

@@ -162,7 +162,7 @@ def test_a_foreign_model_that_cannot_be_sent_is_refused_before_anything_starts(t
     env = with_foreign(Secretive)
     with pytest.raises(
         ConfigError,
-        match=r"the model of agent 0 \(Secretive\) cannot learn in another process: its attribute lock \(lock\)",
+        match=r"the model of agent 0 \(Secretive\) cannot be used here: its attribute lock \(lock\)",
     ):
         env.run_experiment_mp(output_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()

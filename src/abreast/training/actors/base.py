@@ -8,9 +8,10 @@ Every actor has worlds, bodies and random streams of its own, so it does not mat
 (inline), or all at once (process), with the same result.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from abreast.errors import ConfigError
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
 from abreast.worlds.playable import Playable, Played
@@ -61,6 +62,16 @@ def build_game(factory: Factory, number: int) -> Playable:
 def models_of(game: Playable) -> list[BaseModel]:
     """The models of its players."""
     return [player.model for player in game.players]
+
+
+def check_kinds(models: Sequence[BaseModel], expected: Sequence[str]) -> None:
+    """Refuse models of another kind than those of the first actor, whose weights they are to choose with."""
+    kinds = [type(model).__qualname__ for model in models]
+    if kinds != list(expected):
+        raise ConfigError(
+            f"the environment's factory made models {', '.join(kinds)}, but those of the first actor are"
+            f" {', '.join(expected)}: make them in setup_agents, or set env.factory to a function that builds all of it."
+        )
 
 
 def track(game: Playable) -> None:

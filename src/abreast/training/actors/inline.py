@@ -5,7 +5,8 @@ from typing import Any
 
 from abreast.errors import ConfigError
 from abreast.models import BaseModel
-from abreast.training.actors.base import Factory, Play, build_game, models_of, track
+from abreast.models.own import note_shared
+from abreast.training.actors.base import Factory, Play, build_game, check_kinds, models_of, track
 from abreast.training.collect import collect_pass
 from abreast.worlds.playable import Playable, Played
 
@@ -23,7 +24,9 @@ class InlineActors:
                     "the factory returned an environment, or models, that another actor plays with already: let it build"
                     " new ones."
                 )
+            note_shared(models_of(game))
             for each in self._games:
+                check_kinds(models_of(each), [type(model).__qualname__ for model in models_of(game)])
                 track(each)
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
@@ -35,8 +38,8 @@ class InlineActors:
                 break
             if game is not first:
                 on_turn = None
-                for own, model in zip(models_of(first), models_of(game), strict=True):
-                    _follow(model, own)
+                for agent, (own, model) in enumerate(zip(models_of(first), models_of(game), strict=True)):
+                    _follow(model, own, order.epsilons[agent])
             try:
                 played += collect_pass(game, order.epoch + len(played), lanes, order.seed, on_turn=on_turn)
             except BaseException:
@@ -59,8 +62,8 @@ def _cut_episodes(game: Playable) -> None:
             model.end_episode(lane)
 
 
-def _follow(model: BaseModel, leader: BaseModel) -> None:
+def _follow(model: BaseModel, leader: BaseModel, epsilon: float) -> None:
     """Choose with what another model, in this process, has learned, and remember where it does."""
     model.adopt(leader.learning_state())
-    model.epsilon = leader.epsilon
+    model.epsilon = epsilon  # that of the beginning of the pass, which the leader may have lowered meanwhile
     model.memory.use(leader.memory.ring)

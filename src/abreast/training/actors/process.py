@@ -18,7 +18,16 @@ from abreast.processes.process import comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.state import State
-from abreast.training.actors.base import Factory, Play, actor_state, build_game, models_of, set_actor_state, track
+from abreast.training.actors.base import (
+    Factory,
+    Play,
+    actor_state,
+    build_game,
+    check_kinds,
+    models_of,
+    set_actor_state,
+    track,
+)
 from abreast.training.collect import collect_pass
 from abreast.training.learners.hosted import HostedLearners, make_backend
 from abreast.training.published import Published, adopt_published
@@ -45,15 +54,17 @@ class ActorProcess:
         block: SharedBlock,
         published: Sequence[Published],
         compute_threads: int,
+        kinds: Sequence[str],
         state: State | None,
     ) -> None:
-        """`state` says where to go on, if it replaces another."""
+        """`kinds` are those of the models; `state` says where to go on, if it replaces another."""
         torch.set_num_threads(compute_threads)
         self._context, self._published = context, published
         self._game = build_game(factory, context.number + 1)
         self._models = models_of(self._game)
         if len(self._models) != len(published):
             raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
+        check_kinds(self._models, kinds)
         for agent, model in enumerate(self._models):
             model.memory.use(Ring(block.part(f"replay{agent}.")))
         track(self._game)
@@ -96,7 +107,8 @@ class ProcessActors:
         factory = self._experiment.factory
         published = [place.for_reader(worker + 1) for place in self._learners.published]
         threads = self._experiment.config.experiment.compute_threads
-        arguments = (factory, self._learners.block, published, threads, self._states.get(worker))
+        kinds = [type(model).__qualname__ for model in models_of(self._experiment.game)]
+        arguments = (factory, self._learners.block, published, threads, kinds, self._states.get(worker))
         return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, _needs_main(factory))
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:

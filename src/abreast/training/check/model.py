@@ -28,7 +28,7 @@ from abreast.checking import (
     judge,
     new_global_states,
 )
-from abreast.errors import ConfigError, short
+from abreast.errors import AttributeStateError, ConfigError, short
 from abreast.models import BaseModel, ModelConfig, name_of
 from abreast.models.base import PlainObservation
 from abreast.state import State
@@ -306,19 +306,16 @@ def _leaves_global_random_state_alone(trial: ModelTrial) -> str | None:
     )
 
 
-def _has_one_owner_each(trial: ModelTrial) -> str | None:
+def _has_one_owner_each(trial: ModelTrial) -> None:
     model = trial.make()
     model.own_attributes.track()
     trial.train(model)
     collect_pass(MadeUpGame(model), 0, LANES, SEED)  # looks once more
     own = model.own_attributes
-    unsent = sorted(set(own.added) - set(own.sendable())) if own.is_foreign else []
-    if not unsent:
-        return None
-    return (
-        f"no attribute is changed both by choosing and by learning. {', '.join(unsent)} cannot be sent to another process:"
-        " each has what its own constructor makes"
-    )
+    try:
+        own.pack(own.added if own.is_foreign else ())
+    except AttributeStateError as error:
+        raise Fault(f"{error}. Make it where it is used, or keep it out of self.") from None
 
 
 def _learns_alike_elsewhere(trial: ModelTrial) -> None:

@@ -197,14 +197,13 @@ def check_lanes(model: BaseModel) -> None:
 
 @contextmanager
 def named(agent: int, model: BaseModel) -> Iterator[None]:
-    """Say whose model it is that cannot be sent."""
+    """Say whose model it is that cannot be trained."""
     try:
         yield
     except Exception as error:
         reason = str(error).rstrip(".") if isinstance(error, AbreastError) else f"{type(error).__name__}: {error}"
         raise ConfigError(
-            f"the model of agent {agent} ({type(model).__name__}) cannot learn in another process: {reason}."
-            " Change it, or run sequentially (multiprocessing.workers: inline)."
+            f"the model of agent {agent} ({type(model).__name__}) cannot be used here: {reason}."
         ) from error
 
 

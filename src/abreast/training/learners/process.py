@@ -160,6 +160,8 @@ class FreeWork:
     def _train(self, agent: int, model: BaseModel, rule: TrainFreely) -> bool:
         """One update, if there is something to learn from."""
         steps = int(model.memory.written.sum())
+        if not steps:
+            return False
         if rule.max_updates_per_step is not None and model.updates >= rule.max_updates_per_step * steps:
             return False
         self._context.beat(agent)

@@ -1,0 +1,270 @@
+"""What a review found to differ without a word; each of these is now identical or refused."""
+
+import functools
+import queue
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from abreast import DQN, BaseModel, RandomModel
+from abreast.errors import ConfigError, ModelError, RewardError, WorldError
+from fakes import TinyObservation
+from strangers import games
+from strangers.test_strangers import config, plain, result, with_model
+
+
+class Plain(BaseModel):
+    """A network, an optimiser, choices by chance."""
+
+    def setup(self, learning, more):
+        self.net = nn.Linear(self.input_size, self.n_actions)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.05)
+
+    def take_action(self, state, lane=0):
+        with torch.no_grad():
+            chances = self.net(self.with_history(state, lane)).softmax(0).double().numpy()
+        return int(self.choosing_rng.choice(self.n_actions, p=chances / chances.sum()))
+
+    def train_step(self):
+        batch = self.memory.sample(8)
+        loss = (self.net(self.as_input(batch.states)).mean(1) - torch.from_numpy(batch.rewards)).pow(2).mean()
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+        return loss.item()
+
+
+# ---- identical
+
+
+class LowersEpsilonByStep(Plain):
+    def take_action(self, state, lane=0):
+        self.epsilon *= 0.98
+        return super().take_action(state, lane) if self.choosing_rng.random() > self.epsilon else 0
+
+
+class SwitchesModes(Plain):
+    def take_action(self, state, lane=0):
+        self.net.eval()
+        return super().take_action(state, lane)
+
+    def train_step(self):
+        self.net.train()
+        return super().train_step()
+
+
+class MakesAttributesLater(Plain):
+    def end_epoch_action(self, *, epoch):
+        super().end_epoch_action(epoch=epoch)
+        if epoch >= 4:
+            self.late = True
+
+    def train_step(self):
+        return super().train_step() + (100 if hasattr(self, "late") else 0)
+
+
+class Forgets(Plain):
+    def train_step(self):
+        if hasattr(self, "cache"):
+            del self.cache
+        else:
+            self.cache = [1]
+        return super().train_step()
+
+
+class LowersItsLearningRate(DQN):
+    def train_step(self):
+        self.optimiser.learning_rate *= 0.8
+        return super().train_step()
+
+
+class Heuristic(RandomModel):
+    def take_action(self, state, lane=0):
+        return int(state.sum()) % self.n_actions
+
+
+IDENTICAL = [LowersEpsilonByStep, SwitchesModes, MakesAttributesLater, Forgets, LowersItsLearningRate, Heuristic]
+
+
+@pytest.mark.parametrize("kind", IDENTICAL)
+@pytest.mark.xdist_group("system")
+def test_identical_in_lockstep_and_pipelined(kind):
+    make, two = with_model(kind), {"num_envs": 2, "num_actors": 2}
+    assert result(make, "run_experiment_mp", **two) == result(make, "run_experiment", **two)
+    late = {"num_envs": 2, "schedule": "pipelined", "epochs": 12}
+    there = result(make, "run_experiment_mp", **late)
+    assert there == result(make, "run_experiment_mp", workers="inline", **late)
+
+
+def test_a_heuristic_is_asked_in_every_lane():
+    env = with_model(Heuristic)(num_envs=3)
+    env.run_experiment(animate=False, logging=False)
+    rows = [env.agents[0].model.memory.trajectory(lane, 0) for lane in range(3)]
+    assert all((each.states[:, -1].sum((1, 2, 3)) % 4 == each.actions).all() for each in rows)
+
+
+@pytest.mark.xdist_group("system")
+def test_weights_set_before_the_run_reach_all_actors():
+    for run in ("run_experiment", "run_experiment_mp"):
+        env = with_model(Plain)(num_envs=1, num_actors=2, epochs=2)
+        for agent in env.agents:
+            with torch.no_grad():
+                agent.model.net.weight.zero_()
+                agent.model.net.bias.copy_(torch.tensor([100.0, 0.0, 0.0, 0.0]))
+        getattr(env, run)(animate=False, logging=False)
+        actions = [env.agents[0].model.memory.trajectory(lane, 0).actions for lane in range(2)]
+        assert all((each == 0).all() for each in actions)
+
+
+# ---- refused
+
+
+class ActsOnAView(Plain):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.weights = self.net.weight.detach().numpy()
+
+
+class ViewsOurNetwork(DQN):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.weights = self.online.heads.weight.detach().numpy()
+
+
+class ClipsByHook(Plain):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        for parameter in self.net.parameters():
+            parameter.register_hook(lambda gradient: gradient.clamp(-0.1, 0.1))
+
+
+class HooksItsOptimiser(Plain):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.opt.register_step_post_hook(lambda *step: None)
+
+
+class HasAQueue(DQN):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.queue = queue.Queue()
+
+
+class CountsOnItsClass(Plain):
+    steps = 0
+
+    def take_action(self, state, lane=0):
+        type(self).steps += 1
+        return super().take_action(state, lane)
+
+
+class SharesACritic(Plain):
+    critic = functools.cache(lambda: nn.Linear(1, 1))
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.shared = SharesACritic.critic()
+
+    def train_step(self):
+        with torch.no_grad():
+            self.shared.weight += 0.1
+        return super().train_step()
+
+
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        (ActsOnAView, "net and weights share memory"),
+        (ViewsOurNetwork, "the model's .* and weights share memory"),
+        (ClipsByHook, "attribute net .* a tensor with a hook"),
+        (HooksItsOptimiser, "attribute opt .* an optimiser with hooks"),
+        (HasAQueue, "attribute queue .* cannot be sent"),
+        (CountsOnItsClass, "CountsOnItsClass.steps belongs to the class and changes in choosing"),
+        (SharesACritic, "SharesACritic.shared changes, and is one and the same as that of agent"),
+    ],
+)
+@pytest.mark.xdist_group("system")
+def test_refused_by_name(kind, said):
+    with pytest.raises((ConfigError, ModelError), match=said):
+        with_model(kind)().run_experiment_mp(animate=False, logging=False)
+
+
+class Levels(games.Walkers):
+    level = 0
+
+    def reset(self):
+        type(self).level += 1
+        super().reset()
+
+
+class NewAgents(games.Walkers):
+    def reset(self):
+        self.setup_agents()
+        super().reset()
+
+
+class Rules:
+    def __init__(self, bonus):
+        self.bonus = bonus
+
+
+class Extra(games.Walkers):
+    def __init__(self, world, settings, bonus=1.0):
+        self.rules = Rules(bonus)
+        super().__init__(world, settings)
+
+
+def with_skill():
+    env = games.Walkers(plain(), config(num_envs=2))
+    env.agents[0].skill = 100
+    return env
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda: Levels(plain(), config(num_envs=2)), WorldError, "Levels.level belongs to the class"),
+        (lambda: NewAgents(plain(), config()), ConfigError, "the agents have other models after `reset`"),
+        (lambda: Extra(plain(), config(num_envs=2), 9.0), ConfigError, "Extra.rules is"),
+        (with_skill, ConfigError, "MovingAgent.skill is 100, but in an environment that is built for another lane"),
+    ],
+)
+def test_games_whose_lanes_would_differ_are_refused(make, error, said):
+    with pytest.raises(error, match=said):
+        make().run_experiment(animate=False, logging=False)
+
+
+@pytest.mark.parametrize("payoff", [{0: -5.0, 1: -7.0}, 0.5, {1.0, 2.0}, [1.0], "ab"])
+def test_a_payoff_that_is_no_list_of_numbers_is_refused(payoff):
+    class Odd(games.Walkers):
+        def after_turn(self):
+            return payoff
+
+    with pytest.raises(RewardError, match=r"after_turn"):
+        Odd(plain(), config()).run_experiment(animate=False, logging=False)
+
+
+def test_modules_in_tuples_come_back_from_files_and_what_setup_does_not_make_is_named(tmp_path, caplog):
+    class Pair(Plain):
+        def setup(self, learning, more):
+            super().setup(learning, more)
+            self.nets = (nn.Linear(2, 2), {1: np.ones(2), "1": np.zeros(2)})
+            self.league = []
+
+    one, two = (Pair(TinyObservation(4), 3, Pair.Config(n_frames=1), np.random.SeedSequence(seed)) for seed in range(2))
+    one.league.append(nn.Linear(1, 1))
+    one.save(tmp_path / "pair.safetensors")
+    two.load(tmp_path / "pair.safetensors")
+    assert torch.equal(one.nets[0].weight, two.nets[0].weight)
+    assert two.nets[1][1].tolist() == [1, 1] and two.nets[1]["1"].tolist() == [0, 0]
+    assert "Pair.league is not restored from the file: it holds a module or optimiser" in caplog.text
+
+
+def test_a_number_of_agents_that_the_game_does_not_make_is_refused():
+    settings = config()
+    assert games.Walkers(plain(), settings).config.experiment.num_agents == 2
+    settings["experiment"]["num_agents"] = 7
+    with pytest.raises(ConfigError, match=r"num_agents is 7, but Walkers.setup_agents made 2 agents"):
+        games.Walkers(plain(), settings)
