@@ -184,7 +184,7 @@ class ClassAttributes:
             kind for each in objects for kind in type(each).__mro__ if not kind.__module__.startswith("abreast.")
         }
         self._found = {
-            f"{kind.__qualname__}.{name}": value
+            f"{kind.__qualname__}.{name}": (kind, name)
             for kind in sorted(classes - {object}, key=lambda kind: kind.__qualname__)
             for name, value in vars(kind).items()
             if isinstance(value, CHANGEABLE) and not name.startswith("__")
@@ -197,7 +197,7 @@ class ClassAttributes:
         return next((name for name, before in self._digests.items() if now[name] != before), None)
 
     def _look(self) -> dict[str, bytes | None]:
-        return {name: digest(value, {}) for name, value in self._found.items()}
+        return {path: digest(vars(kind).get(name), {}) for path, (kind, name) in self._found.items()}
 
 
 # ---- copies
@@ -255,28 +255,29 @@ def _described(value: object) -> str:
 def shared_memory(values: Mapping[str, Any], places: Places) -> str | None:
     """Names of two attributes of which one is a view into the memory of the other: a copy of them would be apart."""
     torch = sys.modules.get("torch")
-    owners: dict[int, tuple[int, str]] = {}
+    blocks: dict[tuple[int, int], tuple[int, str]] = {}
+    """By first and last byte: the first array or tensor found there, and the attribute it belongs to."""
 
-    def note(each: Any, name: str) -> str | None:
+    def memory_of(each: Any) -> tuple[int, int]:
         if isinstance(each, np.ndarray):
-            root = each
-            while isinstance(root.base, np.ndarray):
-                root = root.base
-            memory = root.__array_interface__["data"][0]
+            while isinstance(each.base, np.ndarray):
+                each = each.base
+            start, size = each.__array_interface__["data"][0], each.nbytes
         elif torch is not None and isinstance(each, torch.Tensor) and each.device.type == "cpu":
-            memory = each.untyped_storage().data_ptr()
+            start, size = each.untyped_storage().data_ptr(), each.untyped_storage().nbytes()
         else:
-            return None
-        thing, other = owners.setdefault(memory, (id(each), name))
-        return f"{other} and {name}" if thing != id(each) and each.nbytes else None
+            start, size = 0, 0
+        return start, start + size
 
     for name, place in places.items():
-        note(place, f"the model's {name}")
+        blocks.setdefault(memory_of(place), (id(place), f"the model's {name}"))
     for name, value in values.items():
         for each in reachable(value, places):
-            found = note(each, name)
-            if found is not None:
-                return found
+            start, end = memory_of(each)
+            for (first, last), (thing, other) in blocks.items():
+                if start < last and first < end and thing != id(each):
+                    return f"{other} and {name}"
+            blocks.setdefault((start, end), (id(each), name))
     return None
 
 
