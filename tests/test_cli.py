@@ -244,7 +244,11 @@ def test_folder_names_are_taken_as_they_are(capsys):
 
 @pytest.mark.parametrize(
     ("reward", "chance", "says"),
-    [(20, 10, "2.0 times as good"), (5, -10, "15.0 more than random"), (-20, 10, "30.0 less than random")],
+    [
+        (20, 10, "20.0; random agents get 10.0, so this is 2.0 times random."),
+        (5, -10, "5.0; random agents get -10.0."),
+        (5, 10, "5.0; random agents get 10.0."),
+    ],
 )
 def test_the_comparison_with_random_agents(reward, chance, says):
     assert says in _compared(reward, chance, 5)

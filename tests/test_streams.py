@@ -1,6 +1,7 @@
 """Generators that a process shares are seeded while users' code runs, and are as they were afterwards."""
 
 import random
+import threading
 
 import numpy as np
 import torch
@@ -9,14 +10,39 @@ from abreast.streams import seeded_globals
 
 
 def draws():
-    return random.random(), np.random.rand(), torch.rand(()).item()  # noqa: NPY002
+    return random.random(), np.random.rand(), np.random.normal(), torch.rand(()).item()  # noqa: NPY002
+
+
+def begin():
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    np.random.normal()  # noqa: NPY002 (one of a pair)
+
+
+def test_threads_that_come_meanwhile_leave_it_alone():
+    begin()
+    expected = draws()
+    begin()
+    inside, over = threading.Event(), threading.Event()
+
+    def elsewhere():
+        with seeded_globals(np.random.SeedSequence(1)):
+            inside.set()
+            over.wait(10)
+
+    thread = threading.Thread(target=elsewhere)
+    thread.start()
+    inside.wait(10)
+    with seeded_globals(np.random.SeedSequence(2)):
+        over.set()
+        thread.join()
+    assert draws() == expected
 
 
 def test_the_same_seed_and_path_give_the_same_numbers_and_nothing_is_left_behind():
     seed = np.random.SeedSequence(3)
-    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    begin()
     expected = draws()
-    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002
+    begin()
     with seeded_globals(seed, 2, 5):
         inside = draws()
     assert draws() == expected

@@ -297,7 +297,7 @@ def test_epsilon_is_at_its_floor_after_half_of_the_epochs():
         "model.algorithm=dqn", "model.per_agent.2.epsilon=0.9", "model.epsilon_decay=null", "experiment.epochs=8"
     )
     half = env.run_experiment(animate=False, logging=False).epochs[4]["epsilon"]
-    assert half == pytest.approx((0.0 + 0.01 + 0.01) / 3)  # PPO has none
+    assert half == pytest.approx(0.01)  # in the mean of those that explore by it: PPO does not
 
 
 # ---- turn orders

@@ -24,7 +24,7 @@ UNFIT = [
     ("CannotBeCopied", "lanes", "LockedWorld.lock (lock) cannot be copied for another lane"),
     ("SharesAListOfTheClass", "lanes", "SharesAListOfTheClass.taken belongs to the class and has changed in play"),
     ("SharesAListOfTheModule", "lanes", "While it is played, unfit_games.TAKEN changes."),
-    ("SharesANumberOfTheClass", "lanes", "While it is played, SharesANumberOfTheClass.steps changes."),
+    ("SharesANumberOfTheClass", "lanes", "SharesANumberOfTheClass.steps belongs to the class and has changed in play"),
     ("KeepsItsLevelElsewhere", "state", "plays on differently, in the reward of agent 0 at its step 1"),
     ("HoldsALock", "state", "env.lock cannot be sent to another process"),
     ("CannotBeSent", "several actors", "cannot be built in another process"),
