@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 
@@ -33,7 +34,8 @@ def seeded_globals(seed: np.random.SeedSequence, *path: int) -> Iterator[None]:
         return
     torch = sys.modules.get("torch")
     gpus = torch is not None and torch.cuda.is_initialized()
-    plain, numpys, legacy = random.getstate(), np.random.get_bit_generator(), np.random.get_state()  # type: ignore[attr-defined]  # noqa: NPY002
+    plain, numpys = random.getstate(), np.random.get_bit_generator()  # type: ignore[attr-defined]
+    legacy: Any = np.random.get_state()  # noqa: NPY002
     torchs = torch.get_rng_state() if torch is not None else None
     of_gpus = torch.cuda.get_rng_state_all() if gpus else []  # type: ignore[union-attr]
     spare = _spares.pop() if _spares else np.random.MT19937()
