@@ -454,6 +454,14 @@ def test_random_agents_are_random_whatever_models_the_game_makes():
     assert one != two and len({*one, *two}) > 1
 
 
+def test_a_game_that_decides_on_its_number_of_agents_is_recorded_and_compared_with_as_many(capsys):
+    arguments = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16"]
+    assert run(["train", "strangers.games:Walkers", *arguments, "--output", "run"]) == 0
+    assert "random agents get" in capsys.readouterr().out
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["num_agents"] == 2
+    assert run(["play", "run"]) == 0
+
+
 def test_a_run_whose_models_kept_nothing_is_told_so(capsys):
     assert run(["train", "odd_games:Stubborn", "--output", "run"]) == 0
     capsys.readouterr()

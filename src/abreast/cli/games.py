@@ -71,7 +71,7 @@ def train(
     out.print(f"The run folder is {result.folder}")
     out.print(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}")
     recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
-    out.print(_compared(fmean(recent), _random_reward(chosen, experiment), len(recent)))
+    out.print(_compared(fmean(recent), _random_reward(chosen, env.config), len(recent)))
     for agent, why in sorted(result.given_up.items()):
         complain(f"agent {agent} was given up, the others finished ({result.folder}/log.txt has the stack): {why}")
     if result.given_up:
