@@ -23,7 +23,7 @@ BAR = 3.0
 RANDOM_EPOCHS = 100
 ALGORITHMS = {"iqn": [], "dqn": [], "ppo": ["experiment.train_interval=2"]}
 COLOURS = {"iqn": "#d1495b", "dqn": "#2e6f95", "ppo": "#3c7a57"}
-# The rewards of tag add up to nearly the same whoever is good at it, so agent 0 learns among agents that act at random.
+# The rewards of tag add up to nearly the same however well one plays, so agent 0 learns among agents that act at random.
 LONE_LEARNERS = {"tag": [f"model.per_agent.{agent}.algorithm=random" for agent in range(1, 4)]}
 
 

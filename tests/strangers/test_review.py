@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from abreast import DQN, BaseModel, RandomModel
-from abreast.errors import ConfigError, ModelError, RewardError, WorldError
+from abreast.errors import ConfigError, ModelError, ReplayError, RewardError, WorkerError, WorldError
 from fakes import TinyObservation
 from strangers import games
 from strangers.test_strangers import config, plain, result, with_model
@@ -246,6 +246,36 @@ def test_a_payoff_that_is_no_list_of_numbers_is_refused(payoff):
 
     with pytest.raises(RewardError, match=r"after_turn"):
         Odd(plain(), config()).run_experiment(animate=False, logging=False)
+
+
+@pytest.mark.parametrize("run", ["run_experiment", "run_experiment_mp"])
+@pytest.mark.xdist_group("system")
+def test_models_that_the_factory_does_not_make_are_refused_where_there_are_several_actors(run):
+    env = with_model(Plain)(num_envs=1, num_actors=2)
+    for number, agent in enumerate(env.agents):
+        agent.model = Heuristic(agent.observation_spec, 4, env.config.model, env.agent_seed(number), 2)
+    with pytest.raises(
+        (ConfigError, WorkerError), match=r"made models Plain, Plain, but those of the first actor are Heur"
+    ):
+        getattr(env, run)(animate=False, logging=False)
+
+
+def test_a_state_that_does_not_fit_later_in_an_episode_is_refused_too():
+    class Blurs(games.MovingAgent):
+        kind = "MovingAgent"
+
+        def pov(self, world):
+            seen = super().pov(world)
+            return seen * 0.5 if self.score else seen
+
+        def act(self, world, action):
+            return 1.0
+
+    class Blur(games.Walkers):
+        body = Blurs
+
+    with pytest.raises(ReplayError, match="a state of float64 does not fit into rows of uint8 without loss"):
+        Blur(plain(), config()).run_experiment(animate=False, logging=False)
 
 
 def test_modules_in_tuples_come_back_from_files_and_what_setup_does_not_make_is_named(tmp_path, caplog):

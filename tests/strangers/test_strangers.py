@@ -120,7 +120,7 @@ def test_identical_when_pipelined_wherever_learners_live(name):
 
 @pytest.mark.parametrize("name", ["own generators", "Reinforce", "Noisy"])
 @pytest.mark.xdist_group("system")
-def test_whoever_is_killed_the_result_is_the_same(name):
+def test_killed_learners_and_actors_change_nothing(name):
     make = {**GAMES, **MODELS}[name]
     settings = {"num_envs": 2, "num_actors": 2, "epochs": 60, "max_restarts": 50}
     undisturbed = result(make, "run_experiment", **settings)

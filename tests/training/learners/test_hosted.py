@@ -215,4 +215,4 @@ def test_a_model_that_cannot_be_told_its_lane_is_refused_where_there_are_several
 
 @pytest.mark.parametrize("kind", [unfit_models.ChoosesWithoutLane, unfit_models.RemembersWithoutLane])
 def test_a_model_for_one_lane_need_not_know_of_lanes(kind):
-    recipe_of(0, with_villain(kind).agents[1].model)
+    assert recipe_of(0, with_villain(kind).agents[1].model).kind is kind
