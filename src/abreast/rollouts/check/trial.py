@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.checking import Fault, elsewhere
 from abreast.errors import short, words
-from abreast.rollouts.drivers.play import listed_action
+from abreast.rollouts.drivers.policies.local import listed_action
 from abreast.rollouts.episodes.episode import Episode
 from abreast.rollouts.registry import find_tag
 

@@ -1,0 +1,183 @@
+"""The client: sends a chat to a server and returns the answer, again and again if that fails in a way that may pass.
+
+fails in a way that may pass    no connection, broken off, too slow, cut off, status 408 409 425 429 5xx    sent again
+this prompt is refused          status 400 413 422, too long for the model's context                        Unanswered
+all would fail                  status 401 403 (key), 404 (model or address)                                RolloutError
+"""
+
+import asyncio
+import os
+import random
+import re
+from collections.abc import Sequence
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, NoReturn
+from urllib.parse import urlsplit
+
+from abreast.errors import RolloutError
+from abreast.rollouts.drivers.client.answers import Completion, error_text, read_stream, read_whole
+from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
+from abreast.rollouts.drivers.config import ServerConfig
+from abreast.rollouts.drivers.policies.base import Counts, Message, Tokens, Unanswered
+
+if TYPE_CHECKING:
+    import httpx
+
+MAY_PASS = frozenset({408, 409, 425, 429})
+CONNECT_S = 10.0
+_TOO_LONG = re.compile(r"context.{0,2}(length|size|window)|too long|too many tokens", re.IGNORECASE)
+_NO_MODEL = re.compile(r"model.*(not found|not exist|unknown|invalid|not available)|(unknown|invalid).*model", re.I | re.S)
+
+
+class ChatClient:
+    """A server, asked by any number of tasks of one event loop, at most `in_flight` at a time."""
+
+    def __init__(self, config: ServerConfig, backoff: Backoff | None = None) -> None:
+        if config.base_url is None:
+            raise RolloutError("the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1.")
+        self._httpx = _import_httpx()
+        self._config, self._backoff = config, backoff or Backoff()
+        self._url = config.base_url.rstrip("/")
+        self._headers = _headers(config)
+        self._model = config.model
+        self._rng = random.Random()
+        self.counts = Counts()
+
+    async def start(self) -> None:
+        """Connect, and look whether the server is there, and takes the key."""
+        limits = self._httpx.Limits(max_connections=None, max_keepalive_connections=self._config.in_flight)
+        is_near = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
+        self._http: httpx.AsyncClient = self._httpx.AsyncClient(
+            headers=self._headers,
+            limits=limits,
+            timeout=self._httpx.Timeout(None, connect=CONNECT_S),
+            trust_env=not is_near,  # a proxy does not know this machine's servers
+            follow_redirects=True,
+        )
+        self._in_flight = asyncio.Semaphore(self._config.in_flight)
+        try:
+            models = await self._models(self._url)
+            if models is None and not self._url.endswith("/v1") and await self._models(f"{self._url}/v1") is not None:
+                raise RolloutError(f"{self._url} is no OpenAI-compatible server, but {self._url}/v1 is: give that address.")
+            if self._model is None:
+                self._model = self._only_one_of(models)
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def ask(self, messages: Sequence[Message]) -> tuple[str, Tokens]:
+        """The answer to a chat, and the tokens it took."""
+        config = self._config
+        body = {**config.sampling, "model": self._model, "messages": list(messages)}
+        if config.stream:
+            body |= {"stream": True, "stream_options": {"include_usage": True}}
+        for attempt in range(config.retries + 1):
+            try:
+                async with self._in_flight:
+                    self.counts.requests += 1
+                    self.counts.retries += attempt > 0
+                    completion = await self._send(body)
+            except Transient as fault:
+                failure = fault
+            else:
+                return self._counted(completion)
+            if attempt < config.retries:  # others may send meanwhile
+                await asyncio.sleep(self._backoff.wait_s(attempt, failure.wait_s, self._rng))
+        times = "1 request" if not config.retries else f"{config.retries + 1} requests"
+        raise Unanswered(f"{self._url} gave no answer to {times}, the last time because {failure}.")
+
+    def _counted(self, completion: Completion) -> tuple[str, Tokens]:
+        tokens = completion.tokens or Tokens()
+        self.counts.answers += 1
+        self.counts.uncounted += completion.tokens is None
+        self.counts.tokens = self.counts.tokens.plus(tokens)
+        return completion.text, tokens
+
+    async def _send(self, body: dict[str, Any]) -> Completion:
+        """One request."""
+        httpx, limit_s = self._httpx, self._config.request_timeout
+        try:
+            async with (
+                asyncio.timeout(limit_s),
+                self._http.stream("POST", f"{self._url}/chat/completions", json=body) as response,
+            ):
+                if response.status_code != 200:
+                    await self._refused(response.status_code, await response.aread(), response.headers.get("retry-after"))
+                if response.headers.get("content-type", "").startswith("text/event-stream"):
+                    return await read_stream(response.aiter_lines())
+                return read_whole(await response.aread())
+        except TimeoutError:
+            raise Transient(f"no complete answer came within {limit_s:g} s") from None
+        except (httpx.TransportError, httpx.DecodingError) as error:
+            raise Transient(f"the connection failed ({_words(error)})") from None
+
+    async def _refused(self, status: int, body: bytes, retry_after: str | None) -> NoReturn:
+        """Raise what a status other than 200 means."""
+        said = error_text(body)
+        if status in MAY_PASS or status >= 500:
+            raise Transient(f"it answered with status {status} ({said})", retry_after_s(retry_after))
+        if status in (401, 403):
+            raise RolloutError(self._key_refused(status))
+        if status == 404 or (status in (400, 422) and _NO_MODEL.search(said)):
+            models = await self._models(self._url)
+            if models is None:
+                raise RolloutError(f"{self._url} has no chat/completions (status {status}: {said}): check --base-url.")
+            if self._model not in models:
+                raise RolloutError(
+                    f"the server at {self._url} has no model {self._model!r}: give --model one of {', '.join(models)}."
+                )
+        if _TOO_LONG.search(said):
+            raise Unanswered(f"the prompt is too long for the model ({said}): shorten it with context.history_window.")
+        raise Unanswered(f"{self._url} refuses the request (status {status}: {said}).")
+
+    async def _models(self, url: str) -> list[str] | None:
+        """The models that a server lists; None if it has no list."""
+        httpx = self._httpx
+        try:
+            response = await self._http.get(f"{url}/models", timeout=CONNECT_S)
+            if response.status_code in (401, 403):
+                raise RolloutError(self._key_refused(response.status_code))
+            return [str(each["id"]) for each in response.json()["data"]] if response.status_code == 200 else None
+        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            raise RolloutError(
+                f"no server answers at {self._url} ({_words(error)}): start one, or correct --base-url."
+            ) from None
+        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+            return None
+
+    def _only_one_of(self, models: list[str] | None) -> str:
+        if models is None or len(models) != 1:
+            names = "has no list of its models" if models is None else f"has the models {', '.join(models) or '(none)'}"
+            raise RolloutError(f"the server at {self._url} {names}: name one with --model.")
+        return models[0]
+
+    def _key_refused(self, status: int) -> str:
+        name = self._config.api_key_env
+        given = "no key was given" if name is None else f"the key in {name} is not the right one"
+        return f"the server at {self._url} refuses access (status {status}), {given}: name the variable with --api-key-env."
+
+
+def _words(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def _headers(config: ServerConfig) -> dict[str, str]:
+    name = config.api_key_env
+    if name is None:
+        return {}
+    key = os.environ.get(name, "").strip()
+    if not key:
+        raise RolloutError(f"the environment variable {name} (--api-key-env) is not set: put the key of the server into it.")
+    return {"Authorization": f"Bearer {key}"}
+
+
+def _import_httpx() -> ModuleType:
+    try:
+        import httpx  # noqa: PLC0415
+    except ImportError:
+        raise RolloutError('the policy openai needs the package httpx: pip install "abreast[llm]".') from None
+    return httpx

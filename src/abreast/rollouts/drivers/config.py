@@ -1,0 +1,71 @@
+"""Settings of a rollout from the command line: what is played, by which policy, and how a server is asked."""
+
+from typing import Any, Self
+
+import pydantic
+from pydantic import Field
+
+from abreast.settings import Section
+
+
+class ServerConfig(Section):
+    """An OpenAI-compatible server (vLLM, SGLang, llama.cpp ...) and how it is asked."""
+
+    base_url: str | None = None
+    """Address of the server, up to and including /v1, say http://localhost:8000/v1."""
+    model: str | None = None
+    """Name of the model; none: the only one that the server has."""
+    api_key_env: str | None = None
+    """Name of the environment variable that holds the key; none: no key is sent."""
+    stream: bool = False
+    """Whether answers are received piece by piece; they are used when they are complete."""
+    in_flight: int = Field(64, ge=1, le=65_536)
+    """Requests at the same time, at most."""
+    retries: int = Field(6, ge=0, le=1000)
+    """How often a request that failed is sent again; the waits between are 0.5, 1, 2 ... 30 s, or what the server asks for."""
+    request_timeout: float = Field(300.0, gt=0)
+    """Seconds for one request, from sending it to the end of its answer."""
+    price_in: float | None = Field(None, ge=0)
+    """Price of a million prompt tokens."""
+    price_out: float | None = Field(None, ge=0)
+    """Price of a million tokens of answers."""
+    sampling: dict[str, Any] = Field(default_factory=dict)
+    """What else is sent with each request: temperature, max_tokens, top_p, seed ..."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_an_address(self) -> Self:
+        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+            raise ValueError(f"base_url is {self.base_url!r}: expected an address such as http://localhost:8000/v1.")
+        taken = sorted({"messages", "model", "stream", "stream_options", "n"} & self.sampling.keys())
+        if taken:
+            raise ValueError(f"sampling has {', '.join(taken)}: that is set by abreast, leave it out.")
+        return self
+
+
+class PlayConfig(Section):
+    """A rollout: what `--resume` needs beside the configuration of the environments."""
+
+    tag: str
+    """What is played: a tag or an environment type."""
+    policy: str = "random"
+    """Who plays: random, solver, openai, human, replay, or MODULE:FUNCTION."""
+    replay: str | None = None
+    """The trajectories that the policy replay plays again."""
+    episodes: int = Field(64, ge=1)
+    """Episodes in all."""
+    group_size: int = Field(1, ge=1)
+    """Episodes that share a seed."""
+    slots: int | None = Field(None, ge=1, le=65_536)
+    """Episodes that are played at the same time, at most; none: 256, with the policy openai as many as requests in flight."""
+    time_limit: float | None = Field(None, gt=0)
+    """Seconds after which the rollout stops, and keeps what is finished."""
+    server: ServerConfig = Field(default_factory=ServerConfig)
+    """The server of the policy openai."""
+
+    @pydantic.model_validator(mode="after")
+    def _has_whole_groups(self) -> Self:
+        if self.episodes % self.group_size:
+            raise ValueError(
+                f"--episodes {self.episodes} is not a multiple of --group-size {self.group_size}: make it one."
+            )
+        return self

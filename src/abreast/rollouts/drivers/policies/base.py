@@ -1,0 +1,116 @@
+"""What every policy is: an async callable that is asked once per turn of an episode.
+
+    answer = await policy(asked)          # asked: which episode, its cache, the messages for a language model
+    await episode.step(answer.given)      # a text (the Context of the tag parses it), or a list of actions
+
+An `Unanswered` ends that episode, with its reason; the others go on. Any other exception stops the run.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+from abreast.errors import RolloutError
+from abreast.rollouts.episodes.slot import Cache
+from abreast.rollouts.registry import Tag
+
+Message = dict[str, Any]
+"""A message of a chat: role and content."""
+
+
+class Unanswered(RolloutError):
+    """A policy has no answer for this turn: its episode ends with this reason."""
+
+
+class EndOfInput(Exception):
+    """The policy wants to stop here: the run ends, and keeps what is finished."""
+
+
+class Tokens(NamedTuple):
+    """Tokens that a server has counted."""
+
+    prompt: int = 0
+    completion: int = 0
+
+    def plus(self, other: "Tokens") -> "Tokens":
+        """The sum."""
+        return Tokens(self.prompt + other.prompt, self.completion + other.completion)
+
+
+class Answer(NamedTuple):
+    """What a policy says."""
+
+    given: str | list[str]
+    """The raw text of a language model, or actions."""
+    tokens: Tokens = Tokens()
+
+
+@dataclass
+class Counts:
+    """What a policy has used in this run so far."""
+
+    requests: int = 0
+    """Sent, also those that failed."""
+    retries: int = 0
+    """Requests that were sent again."""
+    answers: int = 0
+    uncounted: int = 0
+    """Answers for which the server gave no token counts."""
+    tokens: Tokens = field(default_factory=Tokens)
+
+
+@dataclass
+class Asked:
+    """One turn of an episode, as a policy sees it."""
+
+    number: int
+    """Of the episode, in this run."""
+    seed: int
+    tag: Tag
+    cache: Cache
+    make_messages: Callable[[], list[Message]]
+
+    @property
+    def turn(self) -> int:
+        """0 for the first."""
+        return len(self.cache["history"]) - 1
+
+    @cached_property
+    def messages(self) -> list[Message]:
+        """The chat that a language model is asked to continue. Made when it is first read."""
+        return self.make_messages()
+
+
+class Policy(Protocol):
+    """Who plays."""
+
+    @property
+    def counts(self) -> Counts | None:
+        """What it has used, if it counts that."""
+
+    @property
+    def most_episodes(self) -> int | None:
+        """How many episodes it can play at the same time, if there is a limit."""
+
+    async def __call__(self, asked: Asked) -> Answer:
+        """The answer for this turn."""
+
+    async def start(self) -> None:
+        """Called once, in the event loop, before the first turn; raises if nothing can be played."""
+
+    async def close(self) -> None:
+        """Called once, in the event loop, after the last turn, also after an error."""
+
+
+class SimplePolicy:
+    """Base of policies that hold nothing to close, and count nothing."""
+
+    counts: Counts | None = None
+    most_episodes: int | None = None
+
+    async def start(self) -> None:
+        """Nothing to do."""
+
+    async def close(self) -> None:
+        """Nothing to do."""
