@@ -1,169 +1,233 @@
-"""Playing whole episodes: policies that need no language model, and the loop that calls them.
+"""Playing whole episodes, without a barrier: whichever is over, the next one begins in its place at once.
 
-   ┌────────── caches of episodes that go on ──────────┐
-   ▼                                                   │
-policy(tag, cache) ──▶ actions of each ──▶ EnvStateManager.step
+ orders: episode 0, 1, 2 ...          N tasks, one for each environment in use
+   number, tag, seed, group ──▶ ┌─────────────────────────────────────────────┐
+                                │ lease an environment ── policy ──▶ step ──┐ │──▶ on_ended(played)
+                                │                           ▲───────────────┘ │
+                                └─────────────────────────────────────────────┘
+What an episode is depends on its number alone, never on the task that plays it, or on the order in which episodes end.
 """
 
-import re
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from abreast.errors import RolloutError, nearest
-from abreast.rollouts.episodes.slot import Cache
+from abreast.errors import RolloutError
+from abreast.rollouts.drivers.policies.base import (
+    Asked,
+    EndOfInput,
+    Message,
+    Played,
+    Policy,
+    Tokens,
+    Unanswered,
+)
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
-from abreast.rollouts.registry import Tag, find_kind, list_kinds
+from abreast.rollouts.registry import Tag
 
-Policy = Callable[[Tag, Cache], list[str]]
-"""Called with the tag of an environment and the cache of its episode; returns the actions of the next turn."""
-OnProgress = Callable[[int, "list[Played]"], None]
-"""Called after each batch with the number of turns taken, and the episodes that ended with it."""
+STOP_AFTER = 16
+"""So many episodes in a row without any answer, and the run stops: the rest would end likewise."""
 
-_PLACEHOLDER = re.compile(r"<\w+>")
-_FORM = re.compile(r"\b(\w+)\[\w+\]")
-_WORD = re.compile(r"[^\W\d_]{3,}")
+OnEnded = Callable[[Played], None]
+OnTurn = Callable[[], None]
 
 
-class Played(NamedTuple):
-    """An episode that is over. Its numbers continue over resets; those in the cache begin at 0 after each."""
+class Order(NamedTuple):
+    """An episode that is to be played."""
 
-    env_id: int
-    group_id: int
+    number: int
+    tag: str
     seed: int
-    truncated: bool
-    error: str | None
-    """Why the episode could not go on, if it could not."""
-    num_actions: int
-    tally: Tally
-    cache: Cache
+    group_id: int
+
+
+def orders_of(manager: EnvStateManager, episodes: int | None = None) -> list[Order]:
+    """The first so many episodes of a manager's environments (default: one in each), as its resets would begin them."""
+    count = len(manager)
+    first = manager.config.seed.train if manager.mode == "train" else manager.config.seed.val
+    groups = manager.envs[-1].group_id + 1
+    orders = []
+    for number in range(count if episodes is None else episodes):
+        env = manager.envs[number % count]
+        group_id = number // count * groups + env.group_id
+        orders.append(Order(number, env.tag.name, first + group_id, group_id))
+    return orders
 
 
 def play_episodes(
-    manager: EnvStateManager, policy: Policy, on_progress: OnProgress, episodes: int | None = None
-) -> None:
-    """Play `episodes` episodes (default: one in each environment); the manager is reset as often as necessary.
+    manager: EnvStateManager,
+    policy: Policy,
+    on_ended: OnEnded,
+    orders: Iterable[Order] | None = None,
+    *,
+    slots: int | None = None,
+    time_limit: float | None = None,
+    on_turn: OnTurn = lambda: None,
+) -> str | None:
+    """Play episodes (default: one in each environment), at most `slots` at a time. If it stopped early, returns why.
 
     with EnvStateManager(config) as manager:
-        play_episodes(manager, make_policy("random", manager.tag_of(0)), lambda turns, ended: print(turns, len(ended)))
+        play_episodes(manager, RandomPolicy(seed=0), lambda played: print(played.number, played.tally.reward))
     """
-    wanted, begun, groups = len(manager) if episodes is None else episodes, 0, 0
-    while begun < wanted:
-        manager.reset()
-        caches = manager.caches
-        going, ended = _split(manager, caches[: wanted - begun], begun, groups)  # some may fail at their start
-        on_progress(0, ended)
-        while going:
-            turns = len(going)
-            manager.step([{"env_id": cache["env_id"], "actions": _ask(manager, policy, cache)} for cache in going])
-            going, ended = _split(manager, going, begun, groups)
-            on_progress(turns, ended)
-        begun, groups = begun + len(caches), groups + caches[-1]["group_id"] + 1
+    return asyncio.run(
+        play_episodes_async(manager, policy, on_ended, orders, slots=slots, time_limit=time_limit, on_turn=on_turn)
+    )
 
 
-def _ask(manager: EnvStateManager, policy: Policy, cache: Cache) -> list[str]:
-    return policy(manager.tag_of(cache["env_id"]), cache)
-
-
-def _split(
-    manager: EnvStateManager, caches: Sequence[Cache], begun: int, groups: int
-) -> tuple[list[Cache], list[Played]]:
-    """The caches of episodes that go on, and the episodes that have ended."""
-    statuses = manager.statuses()
-    going, ended = [], []
-    for cache in caches:
-        status = statuses[cache["env_id"]]
-        if not status["terminated"]:
-            going.append(cache)
-            continue
-        ended.append(
-            Played(
-                env_id=begun + cache["env_id"],
-                group_id=groups + cache["group_id"],
-                seed=status["seed"],
-                truncated=status["truncated"],
-                error=_error(cache),
-                num_actions=status["num_actions"],
-                tally=manager.envs[cache["env_id"]].tally,
-                cache=cache,
-            )
-        )
-    return going, ended
-
-
-def _error(cache: Cache) -> str | None:
-    told = (entry.get("info", {}) for entry in cache["history"][-2:])
-    return next((info["error"] for info in told if "error" in info), None)
-
-
-# ---- policies
-
-
-def make_policy(name: str, tag: Tag, seed: int = 0) -> Policy:
-    """The policy of that name, for a tag."""
-    if name == "random":
-        return RandomPolicy(seed)
-    if name != "solver":
-        raise RolloutError(f"there is no policy {name!r}: {nearest(name, ['random', 'solver'])}")
-    if tag.kind.solver is None:
-        able = ", ".join(kind for kind in list_kinds() if _has_solver(kind))
-        raise RolloutError(
-            f"the environment type {tag.kind.name!r} has no solver: take the policy random, or one of these types: {able}."
-        )
-    return _solve
-
-
-class RandomPolicy:
-    """One random action per turn: a known one, if there are any, else a number as text.
-
-    Each environment has its own random stream, so that its actions do not depend on the other environments.
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = seed
-        self._streams: dict[int, np.random.Generator] = {}
-
-    def __call__(self, tag: Tag, cache: Cache) -> list[str]:
-        env_id, history = cache["env_id"], cache["history"]
-        if env_id not in self._streams:
-            self._streams[env_id] = np.random.default_rng([self._seed, env_id])
-        rng = self._streams[env_id]
-        if tag.config.action_lookup:
-            return [_one_of(list(tag.config.action_lookup.values()), rng)]
-        info = history[-2]["info"] if len(history) > 1 else {}
-        # Before the first turn no action is listed; an instruction may say what one looks like, say search[words].
-        forms = [f"{verb}[<words>]" for verb in _FORM.findall(tag.instruction)[:1]]
-        return [listed_action(info, history[-1]["state"], rng, forms) or str(rng.integers(100))]
-
-
-def listed_action(
-    info: Mapping[str, Any], text: str, rng: np.random.Generator, otherwise: Sequence[str] = ()
+async def play_episodes_async(
+    manager: EnvStateManager,
+    policy: Policy,
+    on_ended: OnEnded,
+    orders: Iterable[Order] | None = None,
+    *,
+    slots: int | None = None,
+    time_limit: float | None = None,
+    on_turn: OnTurn = lambda: None,
 ) -> str | None:
-    """A random one of `info["available_actions"]`, or of `otherwise`; a <placeholder> is replaced by words of a text."""
-    listed = info.get("available_actions")
-    if not isinstance(listed, list | tuple) or not all(isinstance(action, str) for action in listed):
-        listed = []
-    actions = listed or otherwise
-    if not actions:
-        return None
-    words = _WORD.findall(str(info.get("instruction") or text)) or ["anything"]
-    some = " ".join(_one_of(words, rng) for _ in range(rng.integers(1, 4)))
-    return _PLACEHOLDER.sub(lambda _: some, _one_of(actions, rng))
+    """As `play_episodes`, awaitable."""
+    wanted = list(orders_of(manager) if orders is None else orders)
+    by_tag: dict[str, list[Order]] = {}
+    for order in wanted:
+        by_tag.setdefault(order.tag, []).append(order)
+    players = _Players(manager, policy, on_ended, on_turn)
+    async with _started(policy):
+        tasks = [
+            asyncio.create_task(players.play(waiting))
+            for tag, listed in by_tag.items()
+            for waiting in [iter(listed)]
+            for _ in range(min(len(listed), _share(manager, tag, policy.most_episodes, slots)))
+        ]
+        try:
+            async with asyncio.timeout(time_limit) as limit:
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION) if tasks else (set(), None)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            return f"the time limit of {time_limit:g} s is over"
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+    errors = [error for task in done if not task.cancelled() and (error := task.exception()) is not None]
+    for error in errors:
+        if not isinstance(error, EndOfInput):
+            raise error
+    return "the input ended" if errors else None
 
 
-def _one_of(choices: Sequence[str], rng: np.random.Generator) -> str:
-    return choices[int(rng.integers(len(choices)))]
-
-
-def _solve(tag: Tag, cache: Cache) -> list[str]:
-    assert tag.kind.solver is not None
-    return tag.kind.solver(tag.config, cache["history"])
-
-
-def _has_solver(name: str) -> bool:
+@asynccontextmanager
+async def _started(policy: Policy) -> AsyncIterator[None]:
+    await policy.start()
     try:
-        return find_kind(name).solver is not None
-    except RolloutError:  # an installed type that does not load
-        return False
+        yield
+    finally:
+        await policy.close()
+
+
+def _share(manager: EnvStateManager, tag: str, *limits: int | None) -> int:
+    """How many episodes of a tag are played at the same time."""
+    envs = sum(env.tag.name == tag for env in manager.envs)
+    slots = min([len(manager), *(limit for limit in limits if limit is not None)])
+    return max(1, envs * slots // len(manager))
+
+
+class _Players:
+    """What the tasks of a run share."""
+
+    def __init__(self, manager: EnvStateManager, policy: Policy, on_ended: OnEnded, on_turn: OnTurn) -> None:
+        self._manager, self._policy, self._on_ended, self._on_turn = manager, policy, on_ended, on_turn
+        self._unanswered_in_a_row = 0
+
+    async def play(self, waiting: Iterator[Order]) -> None:
+        """Play episodes until none is waiting."""
+        for order in waiting:
+            played = await self._episode(order)
+            self._on_ended(played)
+            self._policy.ended(played)
+            if self._unanswered_in_a_row >= STOP_AFTER:
+                raise RolloutError(
+                    f"{self._unanswered_in_a_row} episodes in a row got no answer, the last because of: {played.error}"
+                    " The rollout stops here, with the episodes that ended kept."
+                )
+
+    async def _episode(self, order: Order) -> Played:
+        record = _Record(order)
+        lease = self._manager.episode(order.tag, seed=order.seed, group_id=order.group_id)
+        try:
+            episode = await lease.__aenter__()
+        except RolloutError as error:
+            return record.never_begun(self._tag(order.tag), str(error))
+        async with _left(lease):
+            while not episode.done:
+                # Turns in the main process never wait: without this, neither other tasks nor Ctrl-C would have a chance.
+                await asyncio.sleep(0)
+                asked = Asked(order.number, order.seed, episode.tag, episode.cache, lambda: episode.messages)
+                record.prompts.append(asked.messages)
+                try:
+                    answer = await self._policy(asked)
+                except Unanswered as unanswered:
+                    self._unanswered_in_a_row += 1
+                    return record.over(self._manager, episode, str(unanswered))
+                self._unanswered_in_a_row = 0
+                record.answers.append(answer.given)
+                record.tokens = record.tokens.plus(answer.tokens)
+                await episode.step(answer.given)
+                self._on_turn()
+            return record.over(self._manager, episode, None)
+
+    def _tag(self, name: str) -> Tag:
+        return next(env.tag for env in self._manager.envs if env.tag.name == name)
+
+
+@asynccontextmanager
+async def _left(lease: Any) -> AsyncIterator[None]:
+    """Leave a lease that was entered before."""
+    try:
+        yield
+    except BaseException as error:
+        await lease.__aexit__(type(error), error, error.__traceback__)
+        raise
+    await lease.__aexit__(None, None, None)
+
+
+class _Record:
+    """What is kept of an episode while it is played."""
+
+    def __init__(self, order: Order) -> None:
+        self._order = order
+        self.prompts: list[list[Message]] = []
+        self.answers: list[str | list[str]] = []
+        self.tokens = Tokens()
+
+    def over(self, manager: EnvStateManager, episode: Any, unanswered: str | None) -> Played:
+        """The episode, as it is now."""
+        env = manager.envs[episode.env_id]
+        said = [message["content"] for message in episode.messages if message["role"] == "assistant"]
+        return Played(
+            number=self._order.number,
+            group_id=self._order.group_id,
+            seed=self._order.seed,
+            tag=episode.tag,
+            truncated=unanswered is not None or episode.truncated,
+            error=episode.error if unanswered is None else unanswered,
+            is_unanswered=unanswered is not None,
+            num_actions=env.num_actions,
+            tally=env.tally,
+            cache=episode.cache,
+            prompts=self.prompts,
+            answers=self.answers,
+            last_answer=said[-1] if said else "",
+            tokens=self.tokens,
+        )
+
+    def never_begun(self, tag: Tag, error: str) -> Played:
+        """The episode, which could not begin."""
+        order = self._order
+        cache = {"env_id": -1, "group_id": order.group_id, "tag": order.tag, "penalty": 0, "history": []}
+        return Played(
+            number=order.number, group_id=order.group_id, seed=order.seed, tag=tag, truncated=True, error=error,
+            is_unanswered=False, num_actions=0, tally=Tally(), cache=cache, prompts=[], answers=[], last_answer="",
+            tokens=self.tokens,
+        )  # fmt: skip

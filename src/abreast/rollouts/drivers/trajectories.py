@@ -1,42 +1,74 @@
 """The run folder of a rollout.
 
-<run folder>/  config.yaml   trajectories.jsonl   images/episode_000003_02.png   log.txt
+<run folder>/  config.yaml   rollout.yaml   trajectories.jsonl   images/episode_000003_02.png   log.txt
 """
 
 import io
-import json
 import logging
-import math
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 import yaml
 
+from abreast.errors import ConfigError, RunFolderError
 from abreast.files import logged_to, write_whole
 from abreast.rollouts.config import RolloutConfig
-from abreast.rollouts.drivers.play import Played
+from abreast.rollouts.drivers.config import PlayConfig
+from abreast.rollouts.drivers.lines import Found, encode, line_of, repair
+from abreast.rollouts.drivers.policies.base import Message, Played
+from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
 
 
-class Trajectories:
-    """Writes each episode as soon as it is over, so that a crash loses none that has ended."""
+class Begun(NamedTuple):
+    """A run that was begun before."""
 
-    def __init__(self, folder: Path, config: RolloutConfig, remark: str) -> None:
+    config: RolloutConfig
+    play: PlayConfig
+
+
+def read_run(folder: Path) -> Begun:
+    """What a run was begun with."""
+    if not (folder / "rollout.yaml").is_file() or not (folder / "config.yaml").is_file():
+        raise RunFolderError(f"{folder} is no run of `abreast rollout` that could be resumed: it has no rollout.yaml.")
+    given = read_yaml(folder / "rollout.yaml")
+    try:
+        play = PlayConfig.parse({key: value for key, value in given.items() if key != "abreast_version"})
+    except ConfigError as error:
+        raise RunFolderError(f"{folder / 'rollout.yaml'} cannot be used: {error}") from None
+    return Begun(RolloutConfig.parse(read_yaml(folder / "config.yaml")), play)
+
+
+class Trajectories:
+    """Writes each episode as soon as it is over, so that a crash loses none that has ended.
+
+    A run that is resumed appends to what is there; `before` are the episodes that it had.
+    """
+
+    def __init__(
+        self, folder: Path, config: RolloutConfig, play: PlayConfig, remark: str, version: str, retry_failed: bool = False
+    ) -> None:
         self._folder = folder
         self._config = f"# {remark}\n{yaml.safe_dump(config.model_dump(), sort_keys=False)}"
+        self._play = yaml.safe_dump({"abreast_version": version, **play.model_dump()}, sort_keys=False)
         self._remark, self._count = remark, 0
+        self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
         self._open = ExitStack()
 
     def __enter__(self) -> "Trajectories":
         write_whole(self._folder / "config.yaml", self._config.encode())
+        write_whole(self._folder / "rollout.yaml", self._play.encode())
         self._open.enter_context(logged_to(self._folder / "log.txt"))
         # Lines are appended: a file that is replaced as a whole could only be written at the end.
-        self._file = self._open.enter_context((self._folder / "trajectories.jsonl").open("a", encoding="utf-8"))
+        self._file = self._open.enter_context((self._folder / "trajectories.jsonl").open("ab"))
         log.info(self._remark)
+        if self.before.lines:
+            log.info("resumed with %d episodes", len(self.before.lines))
+        for fault in self.before.faults:
+            log.warning("%s It is played again.", fault)
         return self
 
     def __exit__(
@@ -48,49 +80,16 @@ class Trajectories:
 
     def add(self, played: Played) -> None:
         """Write an episode."""
-        cache = played.cache
-        line = {
-            "env_id": played.env_id,
-            "group_id": played.group_id,
-            "tag": cache["tag"],
-            "seed": played.seed,
-            "penalty": cache["penalty"],
-            "reward": played.tally.reward,
-            "success": played.tally.success,
-            "terminated": True,
-            "truncated": played.truncated,
-            "history": self._without_images(cache["history"], played.env_id),
-        }
-        self._file.write(json.dumps(_plain(line), allow_nan=False) + "\n")
+        history, names = self._without_images(played)
+        prompts = [[_with_names(message, names) for message in prompt] for prompt in played.prompts]
+        self._file.write(encode(line_of(played, history, prompts)))
         self._file.flush()
         self._count += 1
 
-    def _without_images(self, history: list[dict[str, Any]], env_id: int) -> list[dict[str, Any]]:
+    def _without_images(self, played: Played) -> tuple[list[dict[str, Any]], dict[int, str]]:
         """The history with file names in place of images."""
-        entries, number = [], 0
-        for entry in history:
-            names = []
-            for image in entry.get("images", ()):
-                names.append(f"images/episode_{env_id:06d}_{number:02d}.png")
-                number += 1
-                png = io.BytesIO()
-                image.save(png, "PNG")
-                (self._folder / "images").mkdir(exist_ok=True)
-                write_whole(self._folder / names[-1], png.getvalue())
-            entries.append({**entry, "images": names} if names else entry)
-        return entries
+        return [], {}
 
 
-def _plain(value: Any) -> Any:
-    """A value that JSON can represent; others become null or text, since an info may hold anything."""
-    if isinstance(value, bool | int | str | None):
-        return value
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {str(key): _plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [_plain(each) for each in value]
-    if isinstance(value, np.ndarray | np.generic):
-        return _plain(value.tolist())
-    return str(value)
+def _with_names(message: Message, names: dict[int, str]) -> Message:
+    return message

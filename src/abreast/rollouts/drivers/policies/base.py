@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, Protocol
 
 from abreast.errors import RolloutError
 from abreast.rollouts.episodes.slot import Cache
+from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
 
 Message = dict[str, Any]
@@ -82,6 +83,31 @@ class Asked:
         return self.make_messages()
 
 
+class Played(NamedTuple):
+    """An episode that is over."""
+
+    number: int
+    """Of the episode, in this run; the env_id in its cache is that of the environment that played it."""
+    group_id: int
+    seed: int
+    tag: Tag
+    truncated: bool
+    error: str | None
+    """Why the episode could not go on, if it could not."""
+    is_unanswered: bool
+    """Whether that was for want of an answer."""
+    num_actions: int
+    tally: Tally
+    cache: Cache
+    prompts: list[list[Message]]
+    """The messages of each turn."""
+    answers: list[str | list[str]]
+    """What the policy gave in each turn: a text, or actions."""
+    last_answer: str
+    """The last of them, as a message of a chat."""
+    tokens: Tokens
+
+
 class Policy(Protocol):
     """Who plays."""
 
@@ -96,6 +122,9 @@ class Policy(Protocol):
     async def __call__(self, asked: Asked) -> Answer:
         """The answer for this turn."""
 
+    def ended(self, played: Played) -> None:
+        """Called when an episode that it played is over."""
+
     async def start(self) -> None:
         """Called once, in the event loop, before the first turn; raises if nothing can be played."""
 
@@ -108,6 +137,9 @@ class SimplePolicy:
 
     counts: Counts | None = None
     most_episodes: int | None = None
+
+    def ended(self, played: Played) -> None:
+        """Nothing to do."""
 
     async def start(self) -> None:
         """Nothing to do."""

@@ -3,21 +3,15 @@
 from abreast.rollouts.drivers.client.chat import ChatClient
 from abreast.rollouts.drivers.client.retries import Backoff
 from abreast.rollouts.drivers.config import ServerConfig
-from abreast.rollouts.drivers.policies.base import Answer, Asked, Counts
+from abreast.rollouts.drivers.policies.base import Answer, Asked, SimplePolicy
 
 
-class OpenAIPolicy:
+class OpenAIPolicy(SimplePolicy):
     """Sends the messages of each turn to the server; the answer is the text as it is."""
-
-    most_episodes = None
 
     def __init__(self, config: ServerConfig, backoff: Backoff | None = None) -> None:
         self._client = ChatClient(config, backoff)
-
-    @property
-    def counts(self) -> Counts:
-        """Requests, retries and tokens of this run."""
-        return self._client.counts
+        self.counts = self._client.counts
 
     async def __call__(self, asked: Asked) -> Answer:
         return Answer(*await self._client.ask(asked.messages))

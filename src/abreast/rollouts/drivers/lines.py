@@ -1,0 +1,156 @@
+"""The lines of trajectories.jsonl, one JSON object an episode: made from what was played, and read again.
+
+A line has
+    episode, group_id, tag, seed         which episode it is: its number in the run, and what it was begun with
+    reward, penalty, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid    what came of it
+    tokens                               {prompt, completion}, as the server counted them
+    answers                              what the policy gave in each turn: a text, or a list of actions
+    messages                             the whole chat, the last answer included
+    prompts                              for each turn: how many of `messages` the policy was shown, or, where it was shown
+                                         something else (a history window), those messages themselves
+    history                              the history of the cache, with file names in place of images
+"""
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from abreast.errors import RunFolderError, short
+from abreast.files import write_whole
+from abreast.rollouts.drivers.policies.base import Message, Played
+
+Line = dict[str, Any]
+_NEEDED: dict[str, type | tuple[type, ...]] = {
+    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": (int, float), "success": bool, "history": list,
+    "answers": list,
+}  # fmt: skip
+
+
+def line_of(played: Played, history: Sequence[Mapping[str, Any]], prompts: Sequence[list[Message]]) -> Line:
+    """The line of an episode. History and prompts are given apart, because images in them are replaced."""
+    chat = _whole_chat(played, prompts)
+    shown = [len(prompt) if chat[: len(prompt)] == prompt else prompt for prompt in prompts]
+    line = {
+        "episode": played.number,
+        "group_id": played.group_id,
+        "tag": played.tag.name,
+        "seed": played.seed,
+        "reward": played.tally.reward,
+        "penalty": played.cache.get("penalty", 0),
+        "success": played.tally.success,
+        "terminated": True,
+        "truncated": played.truncated,
+        "error": played.error,
+        "unanswered": played.is_unanswered,
+        "num_actions": played.num_actions,
+        "num_given": played.tally.given,
+        "num_invalid": played.tally.invalid,
+        "tokens": played.tokens._asdict(),
+        "answers": played.answers,
+        "messages": chat,
+        "prompts": shown,
+        "history": history,
+    }
+    result: Line = plain(line)
+    return result
+
+
+def _whole_chat(played: Played, prompts: Sequence[list[Message]]) -> list[Message]:
+    """The last prompt and its answer."""
+    if not prompts:
+        return []
+    if len(played.answers) < len(prompts):  # the last one was not answered
+        return list(prompts[-1])
+    return [*prompts[-1], {"role": "assistant", "content": played.last_answer}]
+
+
+def encode(line: Line) -> bytes:
+    """A line as it is written."""
+    return json.dumps(line, allow_nan=False).encode() + b"\n"
+
+
+def plain(value: Any) -> Any:
+    """A value that JSON can represent; others become null or text, since an info may hold anything."""
+    if isinstance(value, bool | int | str | None):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {str(key): plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple | set | frozenset):
+        return [plain(each) for each in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return plain(value.tolist())
+    return str(value)
+
+
+# ---- reading
+
+
+class Found(NamedTuple):
+    """What a file of trajectories holds."""
+
+    lines: list[Line]
+    faults: list[str]
+    """Lines that are no episode, and why; each a sentence."""
+
+
+def find_file(run: Path) -> Path:
+    """The trajectories of a run: its folder, or the file itself, is given."""
+    path = run / "trajectories.jsonl" if run.is_dir() else run
+    if not path.is_file():
+        raise RunFolderError(f"{run} is no run of `abreast rollout`: there is no {path}.")
+    return path
+
+
+def read_lines(path: Path) -> Found:
+    """All episodes of a file; of those with the same number, the first."""
+    found, seen = Found([], []), set[int]()
+    for number, raw in _raw_lines(path):
+        line, fault = _read(raw)
+        if line is None:
+            found.faults.append(f"line {number} of {path} is no episode: {fault}.")
+        elif line["episode"] in seen:
+            found.faults.append(f"line {number} of {path} holds episode {line['episode']} once more.")
+        else:
+            seen.add(line["episode"])
+            found.lines.append(line)
+    return found
+
+
+def repair(path: Path, without_unanswered: bool) -> Found:
+    """Read a file, and write it anew without what is no episode, so that a run can append to it.
+
+    A run that was killed may leave half a line at the end. With `without_unanswered`, episodes that ended for want of an
+    answer are left out too, so that they are played again.
+    """
+    found = read_lines(path) if path.exists() else Found([], [])
+    kept = [line for line in found.lines if not (without_unanswered and line.get("unanswered"))]
+    whole = b"".join(encode(line) for line in kept)
+    if not path.exists() or path.read_bytes() != whole:
+        write_whole(path, whole)
+    return Found(kept, found.faults)
+
+
+def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    with path.open("rb") as file:
+        for number, raw in enumerate(file, 1):
+            if raw.strip():
+                yield number, raw
+
+
+def _read(raw: bytes) -> tuple[Line | None, str]:
+    try:
+        line = json.loads(raw)
+    except (ValueError, RecursionError):
+        return None, "it is cut off" if not raw.endswith(b"\n") else "it is not valid JSON"
+    if not isinstance(line, dict):
+        return None, f"it is {short(line)}"
+    for key, kind in _NEEDED.items():
+        if not isinstance(line.get(key), kind):
+            return None, f"its {key} is {short(line[key])}" if key in line else f"it has no {key}"
+    return line, ""

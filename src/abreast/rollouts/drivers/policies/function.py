@@ -1,0 +1,183 @@
+"""A policy that is a function of the user's own: MODULE:FUNCTION or FILE.py:FUNCTION.
+
+    def play(messages): return "<answer>Up</answer>"            # a text, as a language model writes it ...
+    def play(cache, tag): return ["Up", "Left"]                 # ... or actions
+    async def play(messages): return await my_server(messages)  # many turns at the same time
+    def play(batch): return my_model([asked.messages for asked in batch])   # all turns that wait now: one answer for each
+
+It is given what its parameters are named after. A class is made once, without arguments, and then called likewise. Functions
+that are not async are called in one thread, one call at a time.
+"""
+
+import asyncio
+import inspect
+import queue
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import RolloutError, short, words
+from abreast.plugins import import_target
+from abreast.rollouts.drivers.policies.base import Answer, Asked, SimplePolicy, Unanswered
+
+GATHER_S = 0.005
+"""How long a batch waits for more turns after the first: a few times what a turn in a worker takes."""
+
+PARAMETERS: dict[str, Callable[[Asked], Any]] = {
+    "messages": lambda asked: asked.messages,
+    "cache": lambda asked: asked.cache,
+    "tag": lambda asked: asked.tag.name,
+    "seed": lambda asked: asked.seed,
+    "number": lambda asked: asked.number,
+}
+
+
+class FunctionPolicy(SimplePolicy):
+    """Calls a function for each turn, or for all turns that wait."""
+
+    def __init__(self, target: str) -> None:
+        self._name = target
+        thing = import_target(target, "policy", RolloutError)
+        if inspect.isclass(thing):
+            try:
+                thing = thing()
+            except Exception as error:
+                raise RolloutError(f"the policy {target} cannot be made: it raised {_words(error)}.") from error
+        if not callable(thing) or inspect.ismodule(thing):
+            raise RolloutError(f"the policy {target} is {short(thing)}: expected a function.")
+        self._function = thing
+        self._wanted = _wanted(target, thing)
+        self._is_async = inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
+            getattr(thing, "__call__", None)  # noqa: B004 (of an object that has an async one)
+        )
+        self._thread = _CallThread()
+        self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
+        self._collector: asyncio.Task[None] | None = None
+
+    async def __call__(self, asked: Asked) -> Answer:
+        if self._wanted is not None:
+            return self._checked(await self._call({name: PARAMETERS[name](asked) for name in self._wanted}))
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting.append((asked, future))
+        if self._collector is None or self._collector.done():
+            self._collector = asyncio.create_task(self._collect())
+        return await future
+
+    async def close(self) -> None:
+        """End the thread, as soon as a call that is under way returns."""
+        if self._collector is not None:
+            self._collector.cancel()
+        self._thread.close()
+
+    async def _collect(self) -> None:
+        """Call the function with all turns that wait, until none does."""
+        while self._waiting:
+            await asyncio.sleep(GATHER_S)
+            taken, self._waiting = [each for each in self._waiting if not each[1].done()], []
+            answers, error = list[Answer](), None
+            try:
+                answers = self._checked_batch(await self._call({"batch": [asked for asked, _ in taken]}), len(taken))
+            except RolloutError as raised:
+                error = raised
+            for number, (_, future) in enumerate(taken):
+                if future.done():  # its episode was stopped meanwhile
+                    continue
+                if error is None:
+                    future.set_result(answers[number])
+                else:
+                    future.set_exception(error)
+
+    async def _call(self, arguments: dict[str, Any]) -> Any:
+        try:
+            if self._is_async:
+                return await self._function(**arguments)
+            return await self._thread.call(self._function, arguments)
+        except asyncio.CancelledError:
+            raise
+        except Exception as error:
+            raise Unanswered(f"the policy {self._name} raised {_words(error)}.") from error
+
+    def _checked(self, given: Any) -> Answer:
+        if isinstance(given, str):
+            return Answer(given)
+        if isinstance(given, list | tuple) and all(isinstance(action, str) for action in given):
+            return Answer(list(given))
+        raise RolloutError(
+            f"the policy {self._name} returned {short(given)}: expected a text, or a list of actions that are texts."
+        )
+
+    def _checked_batch(self, given: Any, size: int) -> list[Answer]:
+        if not isinstance(given, list | tuple) or len(given) != size:
+            told = f"{len(given)} answers" if isinstance(given, list | tuple) else short(given)
+            raise RolloutError(
+                f"the policy {self._name} returned {told} for a batch of {size}: expected a list of {size} texts."
+            )
+        return [self._checked(each) for each in given]
+
+
+def _wanted(target: str, function: Callable[..., Any]) -> list[str] | None:
+    """The parameters that it is called with; None for a batch."""
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except (ValueError, TypeError):  # a function of C code
+        parameters = []
+    parameters = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    named = [each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY]
+    required = [each.name for each in parameters if each.default is each.empty]
+    if "batch" in named and set(required) <= {"batch"}:
+        return None
+    wanted = [name for name in named if name in PARAMETERS]
+    if not wanted or not set(required) <= set(wanted):
+        takes = f"takes {', '.join(required or named)}" if named else "takes nothing that is known"
+        raise RolloutError(
+            f"the policy {target} {takes}: expected parameters named {', '.join(PARAMETERS)}, or batch alone."
+        )
+    return wanted
+
+
+def _words(error: BaseException) -> str:
+    return words(error, Path(__file__).parent)
+
+
+class _CallThread:
+    """One thread that calls functions. It is a daemon, so that a call that never returns does not keep the program."""
+
+    def __init__(self) -> None:
+        self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+        """What the function returns or raises."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="policy", daemon=True)
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
+        self._calls.put((function, arguments, loop, future))
+        return await future
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._calls.put(None)
+
+    def _serve(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, arguments, loop, future = call
+            result, error = None, None
+            try:
+                result = function(**arguments)
+            except BaseException as raised:  # SystemExit too: it would end this thread, and be seen nowhere
+                error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+            with suppress(RuntimeError):  # the loop is closed: no reader is left
+                loop.call_soon_threadsafe(_settle, future, result, error)
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
+    if future.done():  # cancelled
+        return
+    if error is None:
+        future.set_result(result)
+    else:
+        future.set_exception(error)

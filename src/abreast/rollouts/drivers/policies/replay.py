@@ -1,0 +1,62 @@
+"""The policy `replay`: gives the answers of recorded episodes again, and says where the results differ from the record."""
+
+from pathlib import Path
+from typing import Any
+
+from abreast.errors import RolloutError, short
+from abreast.rollouts.drivers.lines import Line, find_file, plain, read_lines
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Played, SimplePolicy, Unanswered
+
+COMPARED = ("reward", "penalty", "success", "truncated", "error")
+"""Compared beside each turn of the history."""
+
+
+class ReplayPolicy(SimplePolicy):
+    """Plays the episodes of a file; `differences` has a sentence for each that came out otherwise."""
+
+    def __init__(self, file: Path) -> None:
+        path = find_file(file)
+        found = read_lines(path)
+        if not found.lines:
+            raise RolloutError(f"{path} holds no episode that could be played again.")
+        self.faults = found.faults
+        self.lines: dict[int, Line] = {line["episode"]: line for line in found.lines}
+        self.differences: dict[int, str] = {}
+
+    async def __call__(self, asked: Asked) -> Answer:
+        line = self.lines.get(asked.number)
+        if line is None:
+            raise Unanswered(f"episode {asked.number} is not in the file that is replayed.")
+        answers = line["answers"]
+        if asked.turn >= len(answers):
+            raise Unanswered(line.get("error") or f"the recorded episode ended after {len(answers)} turns.")
+        return Answer(answers[asked.turn])
+
+    def ended(self, played: Played) -> None:
+        """Compare an episode with its record."""
+        line = self.lines.get(played.number)
+        difference = None if line is None else _difference(line, played)
+        if difference is not None:
+            self.differences[played.number] = f"episode {played.number} {difference}"
+
+
+def _difference(line: Line, played: Played) -> str | None:
+    """What differs first, in the order of the turns."""
+    now: list[dict[str, Any]] = plain(_without_images(played.cache.get("history", [])))
+    before: list[dict[str, Any]] = _without_images(line["history"])
+    for turn, (recorded, entry) in enumerate(zip(before, now, strict=False)):
+        for key in dict.fromkeys([*recorded, *entry]):
+            if recorded.get(key) != entry.get(key):
+                return f"differs in turn {turn}: {key} is {short(entry.get(key))}, recorded was {short(recorded.get(key))}."
+    if len(before) != len(now):
+        return f"differs: it had {len(now) - 1} turns, recorded were {len(before) - 1}."
+    results = {"reward": played.tally.reward, "penalty": played.cache.get("penalty", 0), "success": played.tally.success,
+               "truncated": played.truncated, "error": played.error}  # fmt: skip
+    for key in COMPARED:
+        if plain(results[key]) != line.get(key):
+            return f"differs: {key} is {short(results[key])}, recorded was {short(line.get(key))}."
+    return None
+
+
+def _without_images(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{key: value for key, value in entry.items() if key != "images"} for entry in history]
