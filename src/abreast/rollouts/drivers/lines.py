@@ -4,68 +4,103 @@ A line has
     episode, group_id, tag, seed         which episode it is: its number in the run, and what it was begun with
     reward, penalty, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid    what came of it
     tokens                               {prompt, completion}, as the server counted them
-    answers                              what the policy gave in each turn: a text, or a list of actions
+    answers, rewards                     of each turn: what the policy gave, a text or a list of actions; what that brought,
+                                         penalties included
     messages                             the whole chat, the last answer included
     prompts                              for each turn: how many of `messages` the policy was shown, or, where it was shown
                                          something else (a history window), those messages themselves
-    history                              the history of the cache, with file names in place of images
+    info, history                        of the cache: what the reset told, and the turns, with file names in place of images
 """
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from PIL.Image import Image
 
 from abreast.errors import RunFolderError, short
 from abreast.files import write_whole
-from abreast.rollouts.drivers.policies.base import Message, Played
+from abreast.rollouts.context.context import Context, Message
+from abreast.rollouts.drivers.policies.base import Played
+from abreast.rollouts.episodes.slot import Cache
 
 Line = dict[str, Any]
+Save = Callable[[Image], str]
 _NEEDED: dict[str, type | tuple[type, ...]] = {
     "episode": int, "group_id": int, "tag": str, "seed": int, "reward": (int, float), "success": bool, "history": list,
     "answers": list,
 }  # fmt: skip
 
 
-def line_of(played: Played, history: Sequence[Mapping[str, Any]], prompts: Sequence[list[Message]]) -> Line:
-    """The line of an episode. History and prompts are given apart, because images in them are replaced."""
-    chat = _whole_chat(played, prompts)
-    shown = [len(prompt) if chat[: len(prompt)] == prompt else prompt for prompt in prompts]
-    line = {
-        "episode": played.number,
-        "group_id": played.group_id,
-        "tag": played.tag.name,
-        "seed": played.seed,
-        "reward": played.tally.reward,
-        "penalty": played.cache.get("penalty", 0),
-        "success": played.tally.success,
-        "terminated": True,
-        "truncated": played.truncated,
-        "error": played.error,
-        "unanswered": played.is_unanswered,
-        "num_actions": played.num_actions,
-        "num_given": played.tally.given,
-        "num_invalid": played.tally.invalid,
-        "tokens": played.tokens._asdict(),
-        "answers": played.answers,
-        "messages": chat,
-        "prompts": shown,
-        "history": history,
-    }
-    result: Line = plain(line)
+def line_of(played: Played, save: Save) -> Line:
+    """The line of an episode. `save` is called with each image of it, and returns the name that stands for it."""
+    cache, names = played.cache, dict[int, str]()
+    history = []
+    for entry in cache["history"]:
+        for image in entry.get("images", ()):
+            names[id(image)] = names.get(id(image)) or save(image)
+        shown = {"images": [names[id(image)] for image in entry["images"]]} if entry.get("images") else {}
+        history.append({**entry, **shown})
+    context = Context(played.tag)
+    chat = context.conversation(cache, "pil") if history else []
+    result: Line = plain(
+        {
+            "episode": played.number,
+            "group_id": played.group_id,
+            "tag": played.tag.name,
+            "seed": played.seed,
+            "reward": played.tally.reward,
+            "penalty": cache["penalty"],
+            "success": played.tally.success,
+            "terminated": True,
+            "truncated": played.truncated,
+            "error": played.error,
+            "unanswered": played.is_unanswered,
+            "num_actions": played.num_actions,
+            "num_given": played.tally.given,
+            "num_invalid": played.tally.invalid,
+            "tokens": played.tokens._asdict(),
+            "answers": played.answers,
+            "rewards": context.rewards(cache) if history else [],
+            "messages": _named(chat, names),
+            "prompts": [
+                prompt if isinstance(prompt, int) else _named(prompt, names) for prompt in _prompts(context, cache, chat)
+            ],
+            "info": cache.get("info", {}),
+            "history": history,
+        }
+    )
     return result
 
 
-def _whole_chat(played: Played, prompts: Sequence[list[Message]]) -> list[Message]:
-    """The last prompt and its answer."""
-    if not prompts:
-        return []
-    if len(played.answers) < len(prompts):  # the last one was not answered
-        return list(prompts[-1])
-    return [*prompts[-1], {"role": "assistant", "content": played.last_answer}]
+def _prompts(context: Context, cache: Cache, chat: Sequence[Message]) -> list[int | list[Message]]:
+    """What each turn was asked with: so many of the chat's messages, or, with a history window, these."""
+    answers = [number for number, message in enumerate(chat) if message["role"] == "assistant"]
+    if context.config.history_window is None:
+        return list(answers)
+    return [context.messages(cache, "pil", turn) for turn in range(len(answers))]
+
+
+def _named(messages: Sequence[Message], names: Mapping[int, str]) -> list[Message]:
+    """Messages with the names of images in place of images; those without images have a text."""
+    named = []
+    for message in messages:
+        content = message["content"]
+        if not isinstance(content, str):
+            content = [_named_part(part, names) for part in content]
+            if all(part["type"] == "text" for part in content):
+                content = "".join(part["text"] for part in content)
+        named.append({**message, "content": content})
+    return named
+
+
+def _named_part(part: Mapping[str, Any], names: Mapping[int, str]) -> Mapping[str, Any]:
+    if part["type"] != "image":
+        return part
+    return {"type": "image_url", "image_url": {"url": names[id(part["image"])]}}
 
 
 def encode(line: Line) -> bytes:

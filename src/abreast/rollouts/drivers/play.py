@@ -17,7 +17,6 @@ from abreast.errors import RolloutError
 from abreast.rollouts.drivers.policies.base import (
     Asked,
     EndOfInput,
-    Message,
     Played,
     Policy,
     Tokens,
@@ -164,7 +163,6 @@ class _Players:
                 # Turns in the main process never wait: without this, neither other tasks nor Ctrl-C would have a chance.
                 await asyncio.sleep(0)
                 asked = Asked(order.number, order.seed, episode.tag, episode.cache, lambda: episode.messages)
-                record.prompts.append(asked.messages)
                 try:
                     answer = await self._policy(asked)
                 except Unanswered as unanswered:
@@ -197,14 +195,12 @@ class _Record:
 
     def __init__(self, order: Order) -> None:
         self._order = order
-        self.prompts: list[list[Message]] = []
         self.answers: list[str | list[str]] = []
         self.tokens = Tokens()
 
     def over(self, manager: EnvStateManager, episode: Any, unanswered: str | None) -> Played:
         """The episode, as it is now."""
         env = manager.envs[episode.env_id]
-        said = [message["content"] for message in episode.messages if message["role"] == "assistant"]
         return Played(
             number=self._order.number,
             group_id=self._order.group_id,
@@ -216,9 +212,7 @@ class _Record:
             num_actions=env.num_actions,
             tally=env.tally,
             cache=episode.cache,
-            prompts=self.prompts,
             answers=self.answers,
-            last_answer=said[-1] if said else "",
             tokens=self.tokens,
         )
 
@@ -228,6 +222,5 @@ class _Record:
         cache = {"env_id": -1, "group_id": order.group_id, "tag": order.tag, "penalty": 0, "history": []}
         return Played(
             number=order.number, group_id=order.group_id, seed=order.seed, tag=tag, truncated=True, error=error,
-            is_unanswered=False, num_actions=0, tally=Tally(), cache=cache, prompts=[], answers=[], last_answer="",
-            tokens=self.tokens,
+            is_unanswered=False, num_actions=0, tally=Tally(), cache=cache, answers=[], tokens=self.tokens,
         )  # fmt: skip

@@ -6,18 +6,20 @@
 import io
 import logging
 from contextlib import ExitStack
+from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
+from PIL.Image import Image
 
 from abreast.errors import ConfigError, RunFolderError
 from abreast.files import logged_to, write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.lines import Found, encode, line_of, repair
-from abreast.rollouts.drivers.policies.base import Message, Played
+from abreast.rollouts.drivers.policies.base import Played
 from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
@@ -80,16 +82,16 @@ class Trajectories:
 
     def add(self, played: Played) -> None:
         """Write an episode."""
-        history, names = self._without_images(played)
-        prompts = [[_with_names(message, names) for message in prompt] for prompt in played.prompts]
-        self._file.write(encode(line_of(played, history, prompts)))
+        numbers = count()
+
+        def save(image: Image) -> str:
+            name = f"images/episode_{played.number:06d}_{next(numbers):02d}.png"
+            png = io.BytesIO()
+            image.save(png, "PNG")
+            (self._folder / "images").mkdir(exist_ok=True)
+            write_whole(self._folder / name, png.getvalue())
+            return name
+
+        self._file.write(encode(line_of(played, save)))
         self._file.flush()
         self._count += 1
-
-    def _without_images(self, played: Played) -> tuple[list[dict[str, Any]], dict[int, str]]:
-        """The history with file names in place of images."""
-        return [], {}
-
-
-def _with_names(message: Message, names: dict[int, str]) -> Message:
-    return message

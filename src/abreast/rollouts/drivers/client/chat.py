@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from abreast.errors import RolloutError
+from abreast.rollouts.context.context import Message
 from abreast.rollouts.drivers.client.answers import Completion, error_text, read_stream, read_whole
 from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
 from abreast.rollouts.drivers.config import ServerConfig
-from abreast.rollouts.drivers.policies.base import Counts, Message, Tokens, Unanswered
+from abreast.rollouts.drivers.policies.base import Counts, Tokens, Unanswered
 
 if TYPE_CHECKING:
     import httpx

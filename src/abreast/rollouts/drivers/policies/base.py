@@ -9,15 +9,13 @@ An `Unanswered` ends that episode, with its reason; the others go on. Any other 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from abreast.errors import RolloutError
+from abreast.rollouts.context.context import Message
 from abreast.rollouts.episodes.slot import Cache
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
-
-Message = dict[str, Any]
-"""A message of a chat: role and content."""
 
 
 class Unanswered(RolloutError):
@@ -99,12 +97,8 @@ class Played(NamedTuple):
     num_actions: int
     tally: Tally
     cache: Cache
-    prompts: list[list[Message]]
-    """The messages of each turn."""
     answers: list[str | list[str]]
     """What the policy gave in each turn: a text, or actions."""
-    last_answer: str
-    """The last of them, as a message of a chat."""
     tokens: Tokens
 
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Message, Played, SimplePolicy
+from abreast.rollouts.context.context import Message
+from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Played, SimplePolicy
 
 SEPARATOR = "||"
 

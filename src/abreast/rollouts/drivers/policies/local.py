@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import RolloutError
+from abreast.rollouts.context.context import Context
 from abreast.rollouts.drivers.policies.base import Answer, Asked, SimplePolicy
 from abreast.rollouts.episodes.slot import Cache
 from abreast.rollouts.registry import Tag, find_kind, list_kinds
@@ -38,7 +39,7 @@ def random_action(tag: Tag, cache: Cache, rng: np.random.Generator) -> str:
     history = cache["history"]
     info = history[-2]["info"] if len(history) > 1 else cache.get("info", {})
     # If no action is listed, an instruction may say what one looks like, say search[words].
-    forms = [f"{verb}[<words>]" for verb in _FORM.findall(tag.instruction)[:1]]
+    forms = [f"{verb}[<words>]" for verb in _FORM.findall(Context(tag).instruction)[:1]]
     return listed_action(info, history[-1]["state"], rng, forms) or str(rng.integers(100))
 
 
