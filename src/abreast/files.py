@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from abreast.errors import RunFolderError
 
-LEFT_BEHIND = ("config.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
+LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
 WRITTEN = (*LEFT_BEHIND, "log.txt")
 """All that a run of games writes."""

@@ -22,7 +22,7 @@ class ServerConfig(Section):
     in_flight: int = Field(64, ge=1, le=65_536)
     """Requests at the same time, at most."""
     retries: int = Field(6, ge=0, le=1000)
-    """How often a request that failed is sent again; the waits between are 0.5, 1, 2 ... 30 s, or what the server asks for."""
+    """How often a request that failed is sent again, after 0.5, 1, 2 ... 30 s, or what the server asks for."""
     request_timeout: float = Field(300.0, gt=0)
     """Seconds for one request, from sending it to the end of its answer."""
     price_in: float | None = Field(None, ge=0)
@@ -56,7 +56,7 @@ class PlayConfig(Section):
     group_size: int = Field(1, ge=1)
     """Episodes that share a seed."""
     slots: int | None = Field(None, ge=1, le=65_536)
-    """Episodes that are played at the same time, at most; none: 256, with the policy openai as many as requests in flight."""
+    """Episodes that are played at the same time, at most; none: 256, with the policy openai as many as in_flight."""
     time_limit: float | None = Field(None, gt=0)
     """Seconds after which the rollout stops, and keeps what is finished."""
     server: ServerConfig = Field(default_factory=ServerConfig)

@@ -2,30 +2,30 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
-from abreast.rollouts.drivers.play import Played
+from abreast.rollouts.drivers.policies.base import Counts, Played
 
 PLAIN_LINES = 10
 """Lines printed over a whole rollout where the output is not a terminal."""
 
 
 class RolloutDisplay:
-    """Shows each batch of turns as it is taken."""
+    """Shows turns and episodes as they are taken. `before`: episodes that a resumed rollout already has."""
 
-    def __init__(self, episodes: int) -> None:
-        self._episodes = episodes
+    def __init__(self, episodes: int, before: int = 0, counts: Counts | None = None, is_silent: bool = False) -> None:
+        self._episodes, self._before, self._counts, self._is_silent = episodes, before, counts, is_silent
         self._turns = self._done = self._successes = self._lines = 0
         self._reward = self._elapsed_s = 0.0
         self._console = Console(file=sys.stderr)
-        self._live = Live(console=self._console, refresh_per_second=8) if self._console.is_terminal else None
+        is_live = self._console.is_terminal and not is_silent
+        self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._table) if is_live else None
 
     def __enter__(self) -> "RolloutDisplay":
         self._started = time.perf_counter()
@@ -41,29 +41,37 @@ class RolloutDisplay:
 
     @property
     def turns_per_s(self) -> float:
-        """Turns per second up to the last batch, all time included."""
+        """Turns per second up to the last one, all time included."""
         return self._turns / self._elapsed_s if self._elapsed_s else 0.0
 
-    def show(self, turns: int, ended: Sequence[Played]) -> None:
-        """Count a batch of turns, and the episodes that ended with it."""
-        self._turns += turns
+    def turn(self) -> None:
+        """Count a turn."""
+        self._turns += 1
         self._elapsed_s = time.perf_counter() - self._started
-        self._done += len(ended)
-        self._successes += sum(played.tally.success for played in ended)
-        self._reward += sum(played.tally.reward for played in ended)
-        if self._live is not None:
-            self._live.update(self._table())
-        elif ended and self._done * PLAIN_LINES // self._episodes > self._lines:
-            self._lines = self._done * PLAIN_LINES // self._episodes
-            line = f"episodes {self._done:,}/{self._episodes:,}  {'  '.join([*self._results(), *self._speed()])}"
+
+    def ended(self, played: Played) -> None:
+        """Count an episode that is over."""
+        self._elapsed_s = time.perf_counter() - self._started
+        self._done += 1
+        self._successes += played.tally.success
+        self._reward += played.tally.reward
+        over = self._before + self._done
+        if self._live is None and not self._is_silent and over * PLAIN_LINES // self._episodes > self._lines:
+            self._lines = over * PLAIN_LINES // self._episodes
+            line = f"episodes {over:,}/{self._episodes:,}  {'  '.join([*self._results(), *self._speed()])}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
-    def _table(self) -> Table:
+    def _table(self) -> RenderableType:
         table = Table.grid(padding=(0, 2))
-        bar = ProgressBar(self._episodes, self._done, width=20, finished_style="bar.complete")
-        table.add_row("episodes", f"{self._done:,} of {self._episodes:,}", bar, *self._speed())
+        over = self._before + self._done
+        bar = ProgressBar(self._episodes, over, width=20, finished_style="bar.complete")
+        table.add_row("episodes", f"{over:,} of {self._episodes:,}", bar, *self._speed())
         if self._done:
             table.add_row("so far", *self._results())
+        if self._counts is not None:
+            used = self._counts
+            tokens = f"{used.tokens.prompt:,} in, {used.tokens.completion:,} out"
+            table.add_row("server", f"{used.requests:,} requests, {used.retries:,} again", f"tokens: {tokens}")
         return table
 
     def _results(self) -> list[str]:
@@ -72,6 +80,6 @@ class RolloutDisplay:
     def _speed(self) -> list[str]:
         speed = [f"{self.turns_per_s:,.0f} turns/s"]
         if self._done:
-            left = timedelta(seconds=round(self._elapsed_s / self._done * (self._episodes - self._done)))
-            speed.append(f"{left} left")
+            left = self._episodes - self._before - self._done
+            speed.append(f"{timedelta(seconds=round(self._elapsed_s / self._done * left))} left")
         return speed

@@ -2,7 +2,8 @@
 
 A line has
     episode, group_id, tag, seed         which episode it is: its number in the run, and what it was begun with
-    reward, penalty, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid    what came of it
+    reward, penalty, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid
+                                         what came of it
     tokens                               {prompt, completion}, as the server counted them
     answers, rewards                     of each turn: what the policy gave, a text or a list of actions; what that brought,
                                          penalties included
@@ -67,7 +68,8 @@ def line_of(played: Played, save: Save) -> Line:
             "rewards": context.rewards(cache) if history else [],
             "messages": _named(chat, names),
             "prompts": [
-                prompt if isinstance(prompt, int) else _named(prompt, names) for prompt in _prompts(context, cache, chat)
+                prompt if isinstance(prompt, int) else _named(prompt, names)
+                for prompt in _prompts(context, cache, chat)
             ],
             "info": cache.get("info", {}),
             "history": history,

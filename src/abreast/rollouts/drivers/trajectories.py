@@ -51,7 +51,13 @@ class Trajectories:
     """
 
     def __init__(
-        self, folder: Path, config: RolloutConfig, play: PlayConfig, remark: str, version: str, retry_failed: bool = False
+        self,
+        folder: Path,
+        config: RolloutConfig,
+        play: PlayConfig,
+        remark: str,
+        version: str,
+        retry_failed: bool = False,
     ) -> None:
         self._folder = folder
         self._config = f"# {remark}\n{yaml.safe_dump(config.model_dump(), sort_keys=False)}"

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
 MAY_PASS = frozenset({408, 409, 425, 429})
 CONNECT_S = 10.0
 _TOO_LONG = re.compile(r"context.{0,2}(length|size|window)|too long|too many tokens", re.IGNORECASE)
-_NO_MODEL = re.compile(r"model.*(not found|not exist|unknown|invalid|not available)|(unknown|invalid).*model", re.I | re.S)
+_NO_MODEL = re.compile(
+    r"model.*(not found|not exist|unknown|invalid|not available)|(unknown|invalid).*model", re.I | re.S
+)
 
 
 class ChatClient:
@@ -35,7 +37,9 @@ class ChatClient:
 
     def __init__(self, config: ServerConfig, backoff: Backoff | None = None) -> None:
         if config.base_url is None:
-            raise RolloutError("the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1.")
+            raise RolloutError(
+                "the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1."
+            )
         self._httpx = _import_httpx()
         self._config, self._backoff = config, backoff or Backoff()
         self._url = config.base_url.rstrip("/")
@@ -59,7 +63,9 @@ class ChatClient:
         try:
             models = await self._models(self._url)
             if models is None and not self._url.endswith("/v1") and await self._models(f"{self._url}/v1") is not None:
-                raise RolloutError(f"{self._url} is no OpenAI-compatible server, but {self._url}/v1 is: give that address.")
+                raise RolloutError(
+                    f"{self._url} is no OpenAI-compatible server, but {self._url}/v1 is: give that address."
+                )
             if self._model is None:
                 self._model = self._only_one_of(models)
         except BaseException:
@@ -107,7 +113,9 @@ class ChatClient:
                 self._http.stream("POST", f"{self._url}/chat/completions", json=body) as response,
             ):
                 if response.status_code != 200:
-                    await self._refused(response.status_code, await response.aread(), response.headers.get("retry-after"))
+                    await self._refused(
+                        response.status_code, await response.aread(), response.headers.get("retry-after")
+                    )
                 if response.headers.get("content-type", "").startswith("text/event-stream"):
                     return await read_stream(response.aiter_lines())
                 return read_whole(await response.aread())
@@ -172,13 +180,15 @@ def _headers(config: ServerConfig) -> dict[str, str]:
         return {}
     key = os.environ.get(name, "").strip()
     if not key:
-        raise RolloutError(f"the environment variable {name} (--api-key-env) is not set: put the key of the server into it.")
+        raise RolloutError(
+            f"the environment variable {name} (--api-key-env) is not set: put the key of the server into it."
+        )
     return {"Authorization": f"Bearer {key}"}
 
 
 def _import_httpx() -> ModuleType:
     try:
-        import httpx  # noqa: PLC0415
+        import httpx
     except ImportError:
         raise RolloutError('the policy openai needs the package httpx: pip install "abreast[llm]".') from None
     return httpx

@@ -15,7 +15,16 @@ from abreast.rollouts.registry import Tag
 
 NAMES = ("random", "solver", "openai", "human", "replay")
 
-__all__ = ["NAMES", "FunctionPolicy", "HumanPolicy", "OpenAIPolicy", "RandomPolicy", "ReplayPolicy", "SolverPolicy", "make_policy"]
+__all__ = [
+    "NAMES",
+    "FunctionPolicy",
+    "HumanPolicy",
+    "OpenAIPolicy",
+    "RandomPolicy",
+    "ReplayPolicy",
+    "SolverPolicy",
+    "make_policy",
+]
 
 
 def make_policy(config: PlayConfig, tag: Tag, seed: int = 0) -> Policy:
@@ -24,7 +33,9 @@ def make_policy(config: PlayConfig, tag: Tag, seed: int = 0) -> Policy:
     if is_target(name):
         return FunctionPolicy(name)
     if name not in NAMES:
-        raise RolloutError(f"there is no policy {name!r}: {nearest(name, NAMES)} A function of your own is MODULE:FUNCTION.")
+        raise RolloutError(
+            f"there is no policy {name!r}: {nearest(name, NAMES)} A function of your own is MODULE:FUNCTION."
+        )
     if name == "replay":
         if config.replay is None:
             raise RolloutError("the policy replay needs trajectories: name a run folder or a file after it.")

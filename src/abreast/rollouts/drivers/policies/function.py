@@ -160,7 +160,8 @@ class _CallThread:
 
     def close(self) -> None:
         """Let the thread end."""
-        self._calls.put(None)
+        if self._thread is not None:
+            self._calls.put(None)
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:

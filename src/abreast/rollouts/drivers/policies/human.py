@@ -26,7 +26,8 @@ class HumanPolicy(SimplePolicy):
         else:
             last = asked.cache["history"][-2]
             _say(f"\nreward {last['reward']:g}\n\n{asked.cache['history'][-1]['state']}")
-        listed = ", ".join((asked.tag.config.action_lookup or {}).values())
+        # By name, as in the prompt: in the order of their numbers, the place of an action might give it away.
+        listed = ", ".join(sorted((asked.tag.config.action_lookup or {}).values(), key=str.casefold))
         hint = f"actions ({listed}), with {SEPARATOR} between them" if listed else "your action"
         with _interruptible():
             while True:

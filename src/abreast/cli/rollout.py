@@ -1,0 +1,288 @@
+"""What `abreast rollout` does: from what was typed to a run folder."""
+
+import asyncio
+import shlex
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import typer
+from rich.table import Column, Table
+
+from abreast import __version__
+from abreast.cli.app import complain, held_back, out
+from abreast.errors import AbreastError, ConfigError, RolloutError, words
+from abreast.files import make_run_folder
+from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_tag
+from abreast.rollouts.drivers.config import PlayConfig
+from abreast.rollouts.drivers.display import RolloutDisplay
+from abreast.rollouts.drivers.lines import Line, find_file
+from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
+from abreast.rollouts.drivers.policies import ReplayPolicy, make_policy
+from abreast.rollouts.drivers.policies.base import Played, Policy
+from abreast.rollouts.drivers.results import Result, figures, result_of, result_of_line, usage
+from abreast.rollouts.drivers.trajectories import Trajectories, read_run
+from abreast.rollouts.registry import Tag, tag_settings
+from abreast.settings import apply_overrides, merge, read_yaml
+
+AT_ONCE = 256
+"""Episodes that are played at the same time, unless something else is asked for."""
+
+
+class Asked(NamedTuple):
+    """What was typed."""
+
+    name: str | None
+    overrides: list[str]
+    config: Path | None
+    max_actions: int | None
+    seed: int | None
+    play: dict[str, Any]
+    """Keys of PlayConfig."""
+
+
+class Prepared(NamedTuple):
+    """A rollout that can begin."""
+
+    config: RolloutConfig
+    play: PlayConfig
+    tag: Tag
+    policy: Policy
+
+
+def prepare(asked: Asked) -> Prepared:
+    """A new rollout."""
+    asked = _with_replay(asked)
+    if asked.name is None:
+        raise ConfigError("Missing argument 'TAG_OR_ENV': name what is played, or give --resume RUN.")
+    changes = [*asked.overrides, *([] if asked.seed is None else [f"seed.train={asked.seed}"])]
+    sampling = [override for override in changes if override.startswith("sampling.")]
+    others = [override for override in changes if not override.startswith("sampling.")]
+    given = apply_overrides({"sampling": {}}, sampling)["sampling"]
+    play = PlayConfig.parse({**merge(asked.play, {"server": {"sampling": given}}), "tag": asked.name})
+    chosen = _configure(play, asked.config, others, asked.max_actions)
+    return _ready(chosen, play)
+
+
+def prepare_again(asked: Asked, run: Path) -> Prepared:
+    """A rollout that was begun before."""
+    fixed = {"TAG_OR_ENV": asked.name, "--config": asked.config, "--max-actions": asked.max_actions, "--seed": asked.seed,
+             "--policy": asked.play.get("policy"), "--group-size": asked.play.get("group_size")}  # fmt: skip
+    refused = [*(key for key, value in fixed.items() if value is not None), *asked.overrides]
+    if refused:
+        raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
+    begun = read_run(run)
+    play = PlayConfig.parse(merge(begun.play.model_dump(), asked.play))
+    return _ready(_with_groups(begun.config, play), play)
+
+
+def run_rollout(
+    prepared: Prepared, output: Path | None, resumed: Path | None, verify: bool, retry_failed: bool
+) -> None:
+    """Play, show and keep the episodes."""
+    chosen, play, tag, policy = prepared
+    _try_to_make(tag)
+    asyncio.run(_try_to_start(policy))
+    manager = EnvStateManager(chosen, verify=verify)
+    made = make_run_folder(play.tag, output) if resumed is None else None
+    folder = made.path if made is not None else Path(resumed or "")
+    remark = shlex.join(_command(folder, play))
+    results, stopped, code = list[Result](), None, 0
+    kept = Trajectories(folder, chosen, play, remark, __version__, retry_failed)
+    before = [result_of_line(line) for line in kept.before.lines]
+    for fault in kept.before.faults:
+        complain(f"{fault} It is played again.")
+    display = RolloutDisplay(play.episodes, len(before), policy.counts, is_silent=play.policy == "human")
+    try:
+        with manager, kept, display:
+
+            def note(played: Played) -> None:
+                with held_back(signal.SIGINT, signal.SIGTERM):
+                    kept.add(played)
+                    results.append(result_of(played))
+                display.ended(played)
+
+            orders = _orders(manager, prepared, kept.before.lines)
+            limit = play.time_limit
+            stopped = play_episodes(
+                manager, policy, note, orders, slots=_slots(play), time_limit=limit, on_turn=display.turn
+            )
+    except KeyboardInterrupt:
+        stopped, code = "", 130
+    except RolloutError:
+        if made is not None and not results:
+            made.take_back()
+        elif results:
+            out.print(
+                f"Stopped after {len(results)} episodes; these are kept. Go on with: abreast rollout --resume {folder}"
+            )
+        raise
+    if stopped is not None:
+        reason = f", because {stopped}" if stopped else ""
+        out.print(
+            f"Stopped after {len(results)} episodes{reason}; these are kept. Go on with: abreast rollout --resume {folder}"
+        )
+    _report(prepared, results, before, display.turns_per_s)
+    if verify:
+        out.print(_verified(manager.verified_turns))
+    out.print(f"The run folder is {folder}")
+    if code:
+        raise typer.Exit(code)
+    _check(policy, [*before, *results], folder)
+
+
+# ---- before
+
+
+def _with_replay(asked: Asked) -> Asked:
+    """`--policy replay RUN`: the trajectories are named after the tag, or alone, with the tag that the run has."""
+    if asked.play.get("policy") != "replay":
+        return asked
+    named = [text for text in (asked.name, *asked.overrides) if text is not None and "=" not in text]
+    if not named or len(named) > 2:
+        raise ConfigError("the policy replay needs trajectories: give `--policy replay RUN`, a run folder or its file.")
+    run = Path(named[-1])
+    folder = find_file(run).parent
+    overrides = [override for override in asked.overrides if "=" in override]
+    config = folder / "config.yaml" if asked.config is None and (folder / "config.yaml").is_file() else asked.config
+    name = named[0] if len(named) == 2 else read_run(folder).play.tag
+    return asked._replace(name=name, overrides=overrides, config=config, play={**asked.play, "replay": str(run)})
+
+
+def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
+    tag = find_tag(play.tag, chosen.custom_envs, chosen.context)
+    longest = chosen.custom_envs[play.tag].max_tokens
+    if longest is not None and "max_tokens" not in play.server.sampling:
+        sampling = {**play.server.sampling, "max_tokens": longest}
+        play = play.model_copy(update={"server": play.server.model_copy(update={"sampling": sampling})})
+    policy = make_policy(play, tag, chosen.seed.train)
+    if isinstance(policy, ReplayPolicy):  # what is played is what was recorded
+        play = play.model_copy(update={"episodes": len(policy.lines)})
+        for fault in policy.faults:
+            complain(fault)
+    return Prepared(_with_groups(chosen, play), play, tag, policy)
+
+
+def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
+    """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
+    name = play.tag
+    given = {key: value for key, value in (read_yaml(file) if file else {}).items() if value is not None}
+    plain = tag_settings(name, RolloutConfig.parse(given).custom_envs).model_dump()
+    own = [override for override in overrides if override.startswith("env.")]
+    others = [override for override in overrides if not override.startswith("env.")]
+    if any(override.startswith("es_manager.train") for override in others):
+        raise ConfigError("es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out.")
+    tags = {**given.get("custom_envs", {}), name: plain}
+    values = apply_overrides({**given, "custom_envs": tags}, others, lambda: RolloutConfig)
+    tag = TagConfig.parse(values["custom_envs"][name]).model_dump()
+    tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
+    if max_actions is not None:
+        tag["max_actions_per_traj"] = max_actions
+    values["custom_envs"][name] = tag
+    return _with_groups(RolloutConfig.parse(values), play)
+
+
+def _with_groups(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:
+    """As many environments as are played at the same time, in whole groups."""
+    groups = -(-_slots(play) // play.group_size)
+    size, tags = play.group_size, {"tags": [play.tag], "n_groups": [groups]}
+    train = type(config.es_manager.train).parse({"env_groups": groups, "group_size": size, "env_configs": tags})
+    return config.model_copy(update={"es_manager": config.es_manager.model_copy(update={"train": train})})
+
+
+def _slots(play: PlayConfig) -> int:
+    """Episodes that are played at the same time."""
+    usual = {"openai": play.server.in_flight, "human": 1}.get(play.policy, AT_ONCE)
+    return min(play.episodes, play.slots or usual)
+
+
+def _orders(manager: EnvStateManager, prepared: Prepared, have: Sequence[Line]) -> list[Order]:
+    """The episodes that are still to be played."""
+    if isinstance(prepared.policy, ReplayPolicy):
+        lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))
+        orders = [Order(line["episode"], prepared.tag.name, line["seed"], line["group_id"]) for line in lines]
+    else:
+        orders = orders_of(manager, prepared.play.episodes)
+    done = {line["episode"] for line in have}
+    return [order for order in orders if order.number not in done]
+
+
+def _try_to_make(tag: Tag) -> None:
+    """Make one environment before the run folder is made: if that fails, there is nothing to keep."""
+    try:
+        env = tag.kind.env(tag.config)
+    except AbreastError:
+        raise
+    except Exception as error:
+        raise RolloutError(f"{tag.name} cannot be made: it raised {words(error, Path(__file__).parent)}.") from error
+    if hasattr(env, "close"):
+        env.close()
+
+
+async def _try_to_start(policy: Policy) -> None:
+    """Look whether a server is there before the run folder is made."""
+    await policy.start()
+    await policy.close()
+
+
+def _command(folder: Path, play: PlayConfig) -> list[str]:
+    """The command that plays the same episodes again."""
+    if play.replay is not None:
+        return [
+            "abreast",
+            "rollout",
+            play.tag,
+            "--policy",
+            "replay",
+            play.replay,
+            "--config",
+            str(folder / "config.yaml"),
+        ]
+    command = ["abreast", "rollout", play.tag, "--config", str(folder / "config.yaml"), "--policy", play.policy]
+    command += ["--episodes", str(play.episodes), "--group-size", str(play.group_size)]
+    for key, value in play.server.model_dump(exclude_defaults=True).items():
+        if key == "sampling":
+            command += [f"sampling.{name}={each}" for name, each in value.items()]
+        else:
+            command += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
+    return command
+
+
+# ---- after
+
+
+def _report(prepared: Prepared, results: Sequence[Result], before: Sequence[Result], turns_per_s: float) -> None:
+    """The results, one line per figure."""
+    policy, play = prepared.policy, prepared.play
+    rows = figures([*before, *results], play.group_size, turns_per_s) if results or before else {}
+    if policy.counts is not None:
+        rows |= usage(policy.counts, before, play)
+    if not rows:
+        return
+    table = Table("", Column(play.tag, justify="right"), box=None)
+    for row in rows.items():
+        table.add_row(*row)
+    out.print(table)
+
+
+def _check(policy: Policy, results: Sequence[Result], folder: Path) -> None:
+    """Raise if episodes could not go on, or came out otherwise than recorded."""
+    if isinstance(policy, ReplayPolicy):
+        if policy.differences:
+            first = policy.differences[min(policy.differences)]
+            raise RolloutError(f"{len(policy.differences)} of {len(results)} episodes differ from the record; {first}")
+        out.print(f"All {len(results)} episodes came out as recorded.")
+        return
+    failures = [result.error for result in results if result.error is not None]
+    if failures:
+        raise RolloutError(
+            f"{len(failures)} of {len(results)} episodes could not go on, the first because of {failures[0].rstrip('.')}"
+            f" (see {folder}/log.txt)."
+        )
+
+
+def _verified(turns: int) -> str:
+    if turns:
+        return f"{turns:,} turns of workers, starts included, were taken in the main process too, with equal results."
+    return "No environment ran in a worker, so no turn was verified: use es_manager.use_multiprocessing=true."
