@@ -1,6 +1,7 @@
 """What `abreast rollout` does: from what was typed to a run folder."""
 
 import asyncio
+import json
 import shlex
 import signal
 from collections.abc import Sequence
@@ -104,25 +105,19 @@ def run_rollout(
                 display.ended(played)
 
             orders = _orders(manager, prepared, kept.before.lines)
-            limit = play.time_limit
             stopped = play_episodes(
-                manager, policy, note, orders, slots=_slots(play), time_limit=limit, on_turn=display.turn
+                manager, policy, note, orders, slots=_slots(play), time_limit=play.time_limit, on_turn=display.turn
             )
     except KeyboardInterrupt:
-        stopped, code = "", 130
+        stopped, code = "interrupted", 130
     except RolloutError:
         if made is not None and not results:
             made.take_back()
-        elif results:
-            out.print(
-                f"Stopped after {len(results)} episodes; these are kept. Go on with: abreast rollout --resume {folder}"
-            )
+        else:
+            _say_stopped(len(results), "an error", folder)
         raise
     if stopped is not None:
-        reason = f", because {stopped}" if stopped else ""
-        out.print(
-            f"Stopped after {len(results)} episodes{reason}; these are kept. Go on with: abreast rollout --resume {folder}"
-        )
+        _say_stopped(len(results), stopped, folder)
     _report(prepared, results, before, display.turns_per_s)
     if verify:
         out.print(_verified(manager.verified_turns))
@@ -228,28 +223,24 @@ async def _try_to_start(policy: Policy) -> None:
 
 def _command(folder: Path, play: PlayConfig) -> list[str]:
     """The command that plays the same episodes again."""
-    if play.replay is not None:
-        return [
-            "abreast",
-            "rollout",
-            play.tag,
-            "--policy",
-            "replay",
-            play.replay,
-            "--config",
-            str(folder / "config.yaml"),
-        ]
     command = ["abreast", "rollout", play.tag, "--config", str(folder / "config.yaml"), "--policy", play.policy]
+    if play.replay is not None:
+        return [*command, play.replay]
     command += ["--episodes", str(play.episodes), "--group-size", str(play.group_size)]
     for key, value in play.server.model_dump(exclude_defaults=True).items():
         if key == "sampling":
-            command += [f"sampling.{name}={each}" for name, each in value.items()]
+            command += [f"sampling.{name}={json.dumps(each)}" for name, each in value.items()]
         else:
             command += [f"--{key.replace('_', '-')}", *([] if value is True else [str(value)])]
     return command
 
 
 # ---- after
+
+
+def _say_stopped(episodes: int, reason: str, folder: Path) -> None:
+    again = shlex.join(["abreast", "rollout", "--resume", str(folder)])
+    out.print(f"Stopped after {episodes} episodes ({reason}); these are kept. To go on: {again}")
 
 
 def _report(prepared: Prepared, results: Sequence[Result], before: Sequence[Result], turns_per_s: float) -> None:

@@ -87,22 +87,17 @@ def rollout(
         "base_url": base_url, "model": model, "api_key_env": api_key_env, "in_flight": in_flight, "stream": stream,
         "retries": retries, "request_timeout": request_timeout, "price_in": price_in, "price_out": price_out,
     }  # fmt: skip
+    play = {
+        "policy": policy, "episodes": episodes, "group_size": group_size, "slots": slots, "time_limit": time_limit,
+        "server": _given(server),
+    }  # fmt: skip
     asked = Asked(
         name=name,
         overrides=list(overrides or []),
         config=config,
         max_actions=max_actions,
         seed=seed,
-        play=_given(
-            {
-                "policy": policy,
-                "episodes": episodes,
-                "group_size": group_size,
-                "slots": slots,
-                "time_limit": time_limit,
-                "server": _given(server),
-            }
-        ),  # fmt: skip
+        play=_given(play),
     )
     if resume is None:
         if retry_failed:
