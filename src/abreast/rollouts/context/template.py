@@ -1,7 +1,8 @@
 """A tokenizer of Hugging Face's shape, as far as it is needed here; one that cannot do it is refused by a sentence.
 
-Used are `apply_chat_template(messages, tokenize=False, add_generation_prompt=...)`, `encode(text, add_special_tokens=False)`,
-`decode`, and what tells special tokens: `all_special_ids`, `eos_token_id`, `added_tokens_decoder`.
+Used are `apply_chat_template(messages, tokenize=False, add_generation_prompt=...)`,
+`encode(text, add_special_tokens=False)`, `decode`, and what tells special tokens: `all_special_ids`, `eos_token_id`,
+`added_tokens_decoder`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -100,7 +101,7 @@ class ChatTokenizer:
         if place is None:
             raise RolloutError(
                 f"the tokenizer {self.name} ends an answer with {tail!r}, in which there is no special token, so a model"
-                " could not learn where to stop: take a tokenizer with an end-of-turn token (eos_token, or another special one)."
+                " could not learn where to stop: take a tokenizer with a special token for the end of a turn."
             )
         return self.encode(tail)[place]
 

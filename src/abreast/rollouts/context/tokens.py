@@ -5,8 +5,8 @@
     ids = prompt_ids(context, cache, tokenizer)           # what to answer now, for an engine that takes tokens
 
 One sequence is cheaper, but it is what the model saw only if every prompt is the beginning of the next. Templates of many
-thinking models remove earlier `<think>` parts, or write `<think>` themselves: these are refused by `tokenize`. `tokenize_turns`
-works with them, since it appends the tokens of an answer to those of its prompt, and no template changes it.
+thinking models remove earlier `<think>` parts, or write `<think>` themselves: these are refused by `tokenize`.
+`tokenize_turns` works with them: it appends the tokens of an answer to those of its prompt, so no template changes it.
 """
 
 from collections.abc import Callable, Mapping, Sequence
