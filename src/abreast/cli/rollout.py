@@ -15,7 +15,7 @@ from abreast import __version__
 from abreast.cli.app import complain, held_back, out
 from abreast.errors import AbreastError, ConfigError, RolloutError, words
 from abreast.files import make_run_folder
-from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_tag
+from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.lines import Line, find_file
@@ -146,7 +146,7 @@ def _with_replay(asked: Asked) -> Asked:
 
 
 def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
-    tag = find_tag(play.tag, chosen.custom_envs, chosen.context)
+    tag = find_tag(play.tag, chosen.custom_envs, context=chosen.context)
     longest = chosen.custom_envs[play.tag].max_tokens
     if longest is not None and "max_tokens" not in play.server.sampling:
         sampling = {**play.server.sampling, "max_tokens": longest}
@@ -174,6 +174,7 @@ def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], ma
     tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
     if max_actions is not None:
         tag["max_actions_per_traj"] = max_actions
+    tag["env_instruction"] = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
     values["custom_envs"][name] = tag
     return _with_groups(RolloutConfig.parse(values), play)
 

@@ -8,11 +8,12 @@ from rich.table import Table
 
 from abreast.cli.app import ConfigFile, Output, app, look_here, out, settings_table
 from abreast.cli.rollout import Asked, prepare, prepare_again, run_rollout
-from abreast.errors import ConfigError, RolloutError
-from abreast.rollouts import find_kind, find_tag, list_kinds
+from abreast.errors import AbreastError, ConfigError, RolloutError
+from abreast.rollouts import RolloutConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.config import shipped_tags
+from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.drivers.config import PlayConfig, ServerConfig
-from abreast.settings import Section, explain
+from abreast.settings import Section, explain, read_yaml
 
 
 def _meaning(section: type[Section], key: str) -> str:
@@ -116,14 +117,19 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
 
 @app.command()
 def envs(
-    name: Annotated[str | None, typer.Argument(metavar="[TAG_OR_ENV]", help="List its settings.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TAG_OR_ENV]", help="List its settings, and show its first prompt.")
+    ] = None,
+    config: ConfigFile = None,
 ) -> None:
-    """List the environment types, or the settings of one."""
+    """List the environment types, or the settings of one and what a language model is told first."""
     look_here()
     if name is not None:
-        tag = find_tag(name, {})
+        chosen = RolloutConfig.parse(read_yaml(config) if config else {})
+        tag = find_tag(name, chosen.custom_envs, context=chosen.context)
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
         out.print(settings_table([budget, *explain(tag.config, "env.")]))
+        out.print(f"\n{_first_prompt(name, chosen)}")
         return
     tags = shipped_tags()
     table = Table("type", "tags", "solver", "what it is", box=None)
@@ -136,3 +142,13 @@ def envs(
         else:
             table.add_row(kind_name, names, "yes" if kind.solver else "no", kind.summary)
     out.print(table)
+
+
+# ---- inside
+
+
+def _first_prompt(name: str, config: RolloutConfig) -> str:
+    try:
+        return f"The first prompt (seed {config.seed.train}):\n\n{first_prompt(name, config)}"
+    except AbreastError as error:  # its settings are of use all the same
+        return f"The first prompt cannot be shown: {error}"

@@ -145,10 +145,10 @@ class RolloutConfig(Section):
     """First seeds."""
     es_manager: ManagerConfig = Field(default_factory=ManagerConfig)
     """The manager and its environments."""
-    context: ContextConfig = Field(default_factory=ContextConfig)
-    """Prompts and answers of language models."""
     custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
     """Your own tags; they hide tags of the same name that ship."""
+    context: ContextConfig = Field(default_factory=ContextConfig)
+    """Prompts and answers of language models."""
 
     @pydantic.model_validator(mode="before")
     @classmethod

@@ -63,7 +63,7 @@ class Context:
         history = _history(cache)
         answered = self.answered(cache) if turns is None else turns
         shown = range(first, answered + (turns is not None))
-        messages = [{"role": "system", "content": self.system}] if self.system else []
+        messages: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
         for number in shown:
             begin = [f"{self._beginning(cache)}\n\n"] if number == first else []
             content = content_of([*begin, *self._turn(cache, number, images)])
@@ -163,7 +163,7 @@ class Context:
         listed = info.get("available_actions")
         if isinstance(listed, str | bytes | Mapping) or not isinstance(listed, Sequence) or not listed:
             return []
-        names = [(self._names or {}).get(each, each) if isinstance(each, int) else each for each in listed]
+        names: list[Any] = [(self._names or {}).get(each, each) if isinstance(each, int) else each for each in listed]
         if not all(isinstance(name, str) for name in names):
             return []
         most = self.config.max_listed_actions
