@@ -2,7 +2,8 @@
 
 import abreast.cli.check
 import abreast.cli.games
-import abreast.cli.rollouts  # noqa: F401 (what they define are the commands)
+import abreast.cli.rollouts
+import abreast.cli.trajectories  # noqa: F401 (what they define are the commands)
 from abreast.cli.app import main, run
 
 __all__ = ["main", "run"]

@@ -56,7 +56,7 @@ def line_of(played: Played, save: Save) -> Line:
             "reward": played.tally.reward,
             "penalty": cache["penalty"],
             "success": played.tally.success,
-            "terminated": True,
+            "terminated": played.is_over,
             "truncated": played.truncated,
             "error": played.error,
             "unanswered": played.is_unanswered,

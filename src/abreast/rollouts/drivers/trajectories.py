@@ -44,6 +44,12 @@ def read_run(folder: Path) -> Begun:
     return Begun(RolloutConfig.parse(read_yaml(folder / "config.yaml")), play)
 
 
+def read_version(folder: Path) -> str:
+    """The version of abreast that played a run."""
+    path = folder / "rollout.yaml"
+    return str(read_yaml(path).get("abreast_version", "unknown")) if path.is_file() else "unknown"
+
+
 class Trajectories:
     """Writes each episode as soon as it is over, so that a crash loses none that has ended.
 

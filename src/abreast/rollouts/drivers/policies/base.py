@@ -100,6 +100,8 @@ class Played(NamedTuple):
     answers: list[str | list[str]]
     """What the policy gave in each turn: a text, or actions."""
     tokens: Tokens
+    is_over: bool = True
+    """Episodes of a manager may be exported before they are."""
 
 
 class Policy(Protocol):

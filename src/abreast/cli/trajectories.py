@@ -1,0 +1,107 @@
+"""`abreast trajectories RUN`: look at the episodes of a rollout, filter them, export them."""
+
+from importlib import import_module
+from pathlib import Path
+from statistics import fmean
+from typing import Annotated, Any
+
+import typer
+
+from abreast.cli.app import app, complain, look_here, out
+from abreast.errors import ConfigError, RolloutError
+from abreast.plugins import import_target, is_target
+from abreast.rollouts.drivers.browse import Filter, sort_lines, table_of, text_of
+from abreast.rollouts.drivers.export import export, of_run
+from abreast.rollouts.drivers.lines import find_file, read_lines
+
+MANY = 50
+"""Episodes that are listed, unless more are asked for."""
+
+
+@app.command()
+def trajectories(
+    run: Annotated[
+        Path, typer.Argument(metavar="RUN", help="A run folder of `abreast rollout`, or its trajectories.jsonl.")
+    ],
+    show: Annotated[
+        int | None, typer.Option(metavar="N", help="Show all of episode N: prompts, answers, rewards.")
+    ] = None,
+    success: Annotated[
+        bool | None, typer.Option("--success/--failed", help="Only those that were, or were not, one.")
+    ] = None,
+    errors: Annotated[bool, typer.Option("--errors", help="Only those that could not go on.")] = False,
+    tag: Annotated[str | None, typer.Option(help="Only those of a tag.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Only those with a seed.")] = None,
+    group: Annotated[int | None, typer.Option(help="Only those of a group.")] = None,
+    min_reward: Annotated[float | None, typer.Option(help="Only those with at least this reward.")] = None,
+    max_reward: Annotated[float | None, typer.Option(help="Only those with at most this reward.")] = None,
+    contains: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only those in which TEXT was said or shown.")
+    ] = None,
+    sort: Annotated[
+        str, typer.Option(metavar="KEY", help="episode, reward, turns or seed; -KEY: descending.")
+    ] = "episode",
+    limit: Annotated[int, typer.Option(min=0, help="List so many; 0: all.")] = MANY,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            "--export", metavar="FILE", help="Write them, in the form that trainers read, to .jsonl or .parquet."
+        ),
+    ] = None,
+    per_turn: Annotated[
+        bool, typer.Option("--per-turn", help="With --export: a row for each turn, not each episode.")
+    ] = False,
+    tokenizer: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="With --export: add tokens and masks; a model's name or folder, or MODULE:NAME."
+        ),
+    ] = None,
+) -> None:
+    """List the episodes of a rollout, show one, or export them."""
+    if target is None and (per_turn or tokenizer is not None):
+        raise ConfigError("--per-turn and --tokenizer are for exports: give --export FILE too.")
+    found = read_lines(find_file(run))
+    for fault in found.faults:
+        complain(fault)
+    if show is not None:
+        line = next((line for line in found.lines if line["episode"] == show), None)
+        if line is None:
+            raise RolloutError(f"there is no episode {show} in {run}, which holds {len(found.lines)} episodes.")
+        out.print(text_of(line))
+        return
+    wanted = Filter(success, errors, tag, seed, group, min_reward, max_reward, contains)
+    lines = sort_lines((line for line in found.lines if wanted.fits(line)), sort)
+    if target is not None:
+        source = of_run(run)._replace(lines=lines)
+        rows = export(source, target, _load(tokenizer), per_turn)
+        out.print(f"{rows:,} rows of {len(lines):,} episodes were written to {target}")
+        return
+    if lines:
+        # In a terminal, reasons that are too long are cut; elsewhere, say in a file, nothing is.
+        out.print(table_of(lines[: limit or None]), width=None if out.is_terminal else 10_000)
+    more = f" ({len(lines) - limit:,} more are not listed: --limit 0)" if 0 < limit < len(lines) else ""
+    means = (
+        f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f}"
+        if lines
+        else ""
+    )
+    out.print(f"{len(lines):,} of {len(found.lines):,} episodes{means}{more}")
+
+
+def _load(name: str | None) -> Any:
+    if name is None:
+        return None
+    if is_target(name):
+        look_here()
+        return import_target(name, "tokenizer", RolloutError)
+    try:
+        transformers = import_module("transformers")
+    except ImportError:
+        raise RolloutError(
+            f"the tokenizer {name!r} needs the package transformers: pip install transformers."
+        ) from None
+    try:
+        return transformers.AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        raise RolloutError(f"the tokenizer {name!r} cannot be loaded: {' '.join(str(error).split())[:300]}") from error

@@ -1,0 +1,105 @@
+"""Looking at trajectories: which of them, a table of many, the whole of one."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.table import Table
+
+from abreast.errors import RolloutError
+from abreast.rollouts.context.preview import as_text
+from abreast.rollouts.drivers.lines import Line
+
+SORT_KEYS = ("episode", "reward", "turns", "seed")
+
+
+@dataclass(frozen=True)
+class Filter:
+    """Which episodes are wanted; all conditions hold for each."""
+
+    success: bool | None = None
+    errors: bool = False
+    tag: str | None = None
+    seed: int | None = None
+    group_id: int | None = None
+    min_reward: float | None = None
+    max_reward: float | None = None
+    contains: str | None = None
+    """A text in what was said or shown."""
+
+    def fits(self, line: Line) -> bool:
+        """Whether an episode is one of them."""
+        wanted = (self.success, self.tag, self.seed, self.group_id)
+        found = (line["success"], line["tag"], line["seed"], line["group_id"])
+        return (
+            all(want is None or want == have for want, have in zip(wanted, found, strict=True))
+            and (not self.errors or line.get("error") is not None)
+            and (self.min_reward is None or line["reward"] >= self.min_reward)
+            and (self.max_reward is None or line["reward"] <= self.max_reward)
+            and (self.contains is None or self.contains.casefold() in _said(line))
+        )
+
+
+def _said(line: Line) -> str:
+    messages = as_text(line.get("messages", []))
+    states = "\n".join(str(entry.get("state", "")) for entry in line["history"])
+    return f"{messages}\n{states}\n{line.get('error') or ''}".casefold()
+
+
+def sort_lines(lines: Iterable[Line], key: str) -> list[Line]:
+    """Episodes in an order; -KEY is the other way round."""
+    name = key.removeprefix("-")
+    if name not in SORT_KEYS:
+        raise RolloutError(
+            f"cannot sort by {key!r}: expected one of {', '.join(SORT_KEYS)}, with a - before it for descending."
+        )
+    value = (lambda line: len(line["answers"])) if name == "turns" else (lambda line: line[name])
+    return sorted(lines, key=lambda line: (value(line), line["episode"]), reverse=key.startswith("-"))
+
+
+def table_of(lines: Sequence[Line]) -> Table:
+    """A line for each episode."""
+    table = Table(box=None)
+    for name in ("episode", "tag", "seed", "group", "reward", "penalty", "success", "turns", "tokens"):
+        table.add_column(name, justify="left" if name in ("tag", "success") else "right", no_wrap=True)
+    table.add_column("error", no_wrap=True, overflow="ellipsis")
+    for line in lines:
+        tokens, penalty = sum((line.get("tokens") or {}).values()), line.get("penalty", 0)
+        table.add_row(
+            str(line["episode"]),
+            line["tag"],
+            str(line["seed"]),
+            str(line["group_id"]),
+            f"{line['reward']:.3f}",
+            f"{penalty:.3f}" if penalty else "",
+            "yes" if line["success"] else "no",
+            str(len(line["answers"])),
+            f"{tokens:,}" if tokens else "",
+            " ".join((line.get("error") or "").split()),
+        )
+    return table
+
+
+def text_of(line: Line) -> str:
+    """All of an episode: prompts, answers, rewards, and how it ended."""
+    about = f"episode {line['episode']}: {line['tag']}, seed {line['seed']}, group {line['group_id']}"
+    parts, messages = [about], list[dict[str, Any]](line.get("messages", []))
+    turn, rewards = 0, line.get("rewards", [])
+    for message in messages:
+        parts.append(as_text([message]))
+        if message["role"] == "assistant":
+            entry = line["history"][turn]
+            actions = " || ".join(map(str, entry.get("actions", []))) or "(none)"
+            reward = f"{rewards[turn]:g}" if turn < len(rewards) else "?"
+            parts.append(f"[turn {turn + 1}] valid actions: {actions}; reward with penalties: {reward}")
+            turn += 1
+    if line["history"]:
+        parts.append(f"[last state]\n{line['history'][-1].get('state', '')}")
+    how = "success" if line["success"] else "no success"
+    parts.append(
+        f"[end] {how}, reward {line['reward']:g}, penalty {line.get('penalty', 0):g}, {len(line['answers'])} turns,"
+        f" {line.get('num_actions', '?')} actions"
+    )
+    if line.get("error"):
+        parts.append(f"[error] {line['error']}")
+    return "\n\n".join(parts)

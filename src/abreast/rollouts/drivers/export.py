@@ -1,0 +1,192 @@
+"""Trajectories in the form that trainers read: one row an episode, or one a turn, as JSONL or Parquet.
+
+A row of an episode
+    episode, group_id, tag, env_type, seed, success, reward, penalty, terminated, truncated, error, num_actions, num_turns
+    messages        the whole chat: role and content; a picture is <image> there, and a file name in `images`
+    answers         as the model wrote them; actions of other policies in the form that a model would write
+    rewards         of each turn, penalties included
+    prompt_tokens, completion_tokens     as the server counted them
+    abreast_version, config_digest
+    input_ids, loss_mask, token_rewards  with a tokenizer; the mask is 1 for what the model wrote
+
+A row of a turn has `turn`, the `messages` of its prompt, `answer` and `turn_reward` in place of answers and rewards. It is
+what the model saw, also with a history window, or with a chat template that removes earlier reasoning.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from PIL.Image import Image
+
+from abreast.errors import RolloutError
+from abreast.files import write_whole
+from abreast.rollouts.config import RolloutConfig
+from abreast.rollouts.context.context import Context
+from abreast.rollouts.context.tokens import tokenize, tokenize_turns
+from abreast.rollouts.drivers.lines import Line, find_file, line_of, read_lines
+from abreast.rollouts.drivers.parquet import to_parquet
+from abreast.rollouts.drivers.policies.base import Played, Tokens
+from abreast.rollouts.drivers.trajectories import read_version
+from abreast.rollouts.manager import EnvStateManager
+from abreast.rollouts.registry import Tag, find_tag
+from abreast.settings import read_yaml
+
+PICTURE = "<image>"
+"""Stands in a text for a picture."""
+
+
+class Source(NamedTuple):
+    """Where rows come from."""
+
+    lines: list[Line]
+    tags: Mapping[str, Tag]
+    config: RolloutConfig
+    abreast_version: str
+
+
+def export(
+    source: EnvStateManager | Path | str | Source, path: Path | str, tokenizer: Any = None, per_turn: bool = False
+) -> int:
+    """Write the episodes of a manager, or of a run folder, to a file; returns the number of rows.
+
+    The suffix says the format: .jsonl or .parquet. The file is whole, or not there. `tokenizer` is one of Hugging Face's
+    shape, with a chat template.
+    """
+    path = Path(path)
+    if path.suffix not in (".jsonl", ".parquet"):
+        raise RolloutError(f"cannot export to {path}: expected a name that ends with .jsonl or .parquet.")
+    if isinstance(source, EnvStateManager):
+        source = of_manager(source, path)
+    elif not isinstance(source, Source):
+        source = of_run(Path(source))
+    rows = [row for line in source.lines for row in _rows(source, line, tokenizer, per_turn)]
+    data = to_parquet(rows, per_turn, tokenizer is not None) if path.suffix == ".parquet" else _to_jsonl(rows)
+    write_whole(path, data)
+    return len(rows)
+
+
+def of_run(run: Path) -> Source:
+    """The episodes of a run folder."""
+    path = find_file(run)
+    if not (path.parent / "config.yaml").is_file():
+        raise RolloutError(
+            f"{path.parent} has no config.yaml, which says what the tags are: give the run folder as it was written."
+        )
+    config = RolloutConfig.parse(read_yaml(path.parent / "config.yaml"))
+    lines = sorted(read_lines(path).lines, key=lambda line: int(line["episode"]))
+    tags = {
+        name: find_tag(name, config.custom_envs, context=config.context) for name in {line["tag"] for line in lines}
+    }
+    return Source(lines, tags, config, read_version(path.parent))
+
+
+def of_manager(manager: EnvStateManager, path: Path) -> Source:
+    """The episodes that a manager has now, over or not; pictures are written to a folder beside the file."""
+    folder, numbers = path.with_name(f"{path.stem}_images"), count()
+
+    def save(image: Image) -> str:
+        folder.mkdir(exist_ok=True)
+        png = io.BytesIO()
+        image.save(png, "PNG")
+        name = f"{next(numbers):06d}.png"
+        write_whole(folder / name, png.getvalue())
+        return f"{folder.name}/{name}"
+
+    lines = []
+    for env in manager.envs:
+        if env.history:
+            told = (entry.get("info", {}) for entry in env.history[-2:])
+            error = next((info["error"] for info in told if "error" in info), None)
+            answers = [entry.get("llm_raw_response") or entry["actions"] for entry in env.history if "actions" in entry]
+            played = Played(
+                number=env.env_id, group_id=env.cache["group_id"], seed=env.seed, tag=env.tag, truncated=env.truncated,
+                error=error, is_unanswered=False, num_actions=env.num_actions, tally=env.tally, cache=env.cache,
+                answers=answers, tokens=Tokens(), is_over=env.terminated,
+            )  # fmt: skip
+            lines.append(line_of(played, save))
+    return Source(lines, {env.tag.name: env.tag for env in manager.envs}, manager.config, version("abreast"))
+
+
+# ---- rows
+
+
+def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterable[dict[str, Any]]:
+    tag, tokens = source.tags[line["tag"]], line.get("tokens") or {}
+    said = [message["content"] for message in line["messages"] if message["role"] == "assistant"]
+    answers = [given if isinstance(given, str) else shown for given, shown in zip(line["answers"], said, strict=False)]
+    about = {
+        "episode": line["episode"],
+        "group_id": line["group_id"],
+        "tag": tag.name,
+        "env_type": tag.kind.name,
+        "seed": line["seed"],
+        "success": line["success"],
+        "reward": float(line["reward"]),
+        "penalty": float(line["penalty"]),
+        "terminated": line["terminated"],
+        "truncated": line["truncated"],
+        "error": line.get("error"),
+        "num_actions": line.get("num_actions", 0),
+        "num_turns": len(answers),
+        "prompt_tokens": tokens.get("prompt", 0),
+        "completion_tokens": tokens.get("completion", 0),
+        "abreast_version": source.abreast_version,
+        "config_digest": digest_of(source.config),
+    }
+    context, cache = (
+        Context(tag),
+        {"history": line["history"], "penalty": line["penalty"], "info": line.get("info", {})},
+    )
+    if not per_turn:
+        made = [tokenize(context, cache, tokenizer)] if tokenizer is not None and answers else [None]
+        turns = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"]}]
+    else:
+        made = (
+            list(tokenize_turns(context, cache, tokenizer))
+            if tokenizer is not None and answers
+            else [None] * len(answers)
+        )
+        turns = [
+            {"turn": turn, **_texts(_prompt(line, turn)), "answer": answer, "turn_reward": line["rewards"][turn]}
+            for turn, answer in enumerate(answers)
+        ]
+    for turn, ids in zip(turns, made, strict=True):
+        row = {**about, **turn}
+        if tokenizer is not None:
+            row["input_ids"] = [] if ids is None else ids.input_ids
+            row["loss_mask"] = [] if ids is None else ids.loss_mask
+            row["token_rewards"] = [] if ids is None else ids.rewards
+        yield row
+
+
+def _prompt(line: Line, turn: int) -> list[dict[str, Any]]:
+    shown = line["prompts"][turn]
+    return line["messages"][:shown] if isinstance(shown, int) else shown  # type: ignore[no-any-return]
+
+
+def _texts(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Messages whose contents are texts, and the pictures in them, in order."""
+    texts, images = [], list[str]()
+    for message in messages:
+        content = message["content"]
+        if not isinstance(content, str):
+            images += [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
+            content = "".join(part["text"] if part["type"] == "text" else PICTURE for part in content)
+        texts.append({"role": message["role"], "content": content})
+    return {"messages": texts, "images": images}
+
+
+def digest_of(config: RolloutConfig) -> str:
+    """The same for the same configuration."""
+    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _to_jsonl(rows: Sequence[Mapping[str, Any]]) -> bytes:
+    return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
