@@ -4,7 +4,7 @@ import asyncio
 import json
 import shlex
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +20,9 @@ from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.lines import Line, find_file
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
-from abreast.rollouts.drivers.policies import ReplayPolicy, make_policy
 from abreast.rollouts.drivers.policies.base import Played, Policy
+from abreast.rollouts.drivers.policies.make import make_policy
+from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.drivers.results import Result, figures, result_of, result_of_line, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
 from abreast.rollouts.registry import Tag, tag_settings
@@ -193,15 +194,17 @@ def _slots(play: PlayConfig) -> int:
     return min(play.episodes, play.slots or usual)
 
 
-def _orders(manager: EnvStateManager, prepared: Prepared, have: Sequence[Line]) -> list[Order]:
+def _orders(manager: EnvStateManager, prepared: Prepared, have: Sequence[Line]) -> Iterator[Order]:
     """The episodes that are still to be played."""
     if isinstance(prepared.policy, ReplayPolicy):
         lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))
-        orders = [Order(line["episode"], prepared.tag.name, line["seed"], line["group_id"]) for line in lines]
+        orders: Iterator[Order] = (
+            Order(line["episode"], prepared.tag.name, line["seed"], line["group_id"]) for line in lines
+        )
     else:
         orders = orders_of(manager, prepared.play.episodes)
     done = {line["episode"] for line in have}
-    return [order for order in orders if order.number not in done]
+    return (order for order in orders if order.number not in done)
 
 
 def _try_to_make(tag: Tag) -> None:

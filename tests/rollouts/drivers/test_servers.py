@@ -15,7 +15,7 @@ from abreast.rollouts.drivers import play
 from abreast.rollouts.drivers.client.retries import Backoff
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.play import orders_of, play_episodes
-from abreast.rollouts.drivers.policies import OpenAIPolicy
+from abreast.rollouts.drivers.policies.openai import OpenAIPolicy
 from llm_server import Cut, Drop, LLMServer, Status, Text
 from rollout_helpers import settings
 from varied_env import length, shown
@@ -68,7 +68,9 @@ def test_a_server_that_fails_in_every_way_loses_no_episode_and_ends_none_twice(s
     check_whole(ended)
     turns = sum(length(each.seed) for each in ended)
     assert done["answers"] == policy.counts.answers == turns  # no turn was answered twice
-    assert policy.counts.requests == len(server.requests) == turns + policy.counts.retries and policy.counts.retries > 20
+    assert (
+        policy.counts.requests == len(server.requests) == turns + policy.counts.retries and policy.counts.retries > 20
+    )
     assert policy.counts.tokens == (10 * turns, 5 * turns) and policy.counts.uncounted == 0
     assert all(each.tokens == (10 * length(each.seed), 5 * length(each.seed)) for each in ended)
 
@@ -154,7 +156,9 @@ def test_a_prompt_that_is_too_long_ends_its_episode():
     check_each_once(ended, 10)
     assert [each.is_unanswered for each in ended] == [length(each.seed) > 2 for each in ended]
     long = next(each for each in ended if each.is_unanswered)
-    assert long.error.startswith("the prompt is too long for the model (This model's maximum") and len(long.answers) == 2
+    assert (
+        long.error.startswith("the prompt is too long for the model (This model's maximum") and len(long.answers) == 2
+    )
     assert policy.counts.retries == 0
 
 
@@ -180,4 +184,6 @@ def test_a_time_limit_stops_the_rollout():
     with LLMServer(behave) as server:
         policy = OpenAIPolicy(ServerConfig(base_url=server.url), QUICK)
         with EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager:
-            assert play_episodes(manager, policy, lambda played: None, time_limit=0.5) == "the time limit of 0.5 s is over"
+            assert (
+                play_episodes(manager, policy, lambda played: None, time_limit=0.5) == "the time limit of 0.5 s is over"
+            )

@@ -9,11 +9,12 @@ What an episode is depends on its number alone, never on the task that plays it,
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, nearest
 from abreast.rollouts.drivers.policies.base import (
     Asked,
     EndOfInput,
@@ -42,17 +43,15 @@ class Order(NamedTuple):
     group_id: int
 
 
-def orders_of(manager: EnvStateManager, episodes: int | None = None) -> list[Order]:
+def orders_of(manager: EnvStateManager, episodes: int | None = None) -> Iterator[Order]:
     """The first so many episodes of a manager's environments (default: one in each), as its resets would begin them."""
     count = len(manager)
     first = manager.config.seed.train if manager.mode == "train" else manager.config.seed.val
     groups = manager.envs[-1].group_id + 1
-    orders = []
     for number in range(count if episodes is None else episodes):
         env = manager.envs[number % count]
         group_id = number // count * groups + env.group_id
-        orders.append(Order(number, env.tag.name, first + group_id, group_id))
-    return orders
+        yield Order(number, env.tag.name, first + group_id, group_id)
 
 
 def play_episodes(
@@ -86,21 +85,18 @@ async def play_episodes_async(
     on_turn: OnTurn = lambda: None,
 ) -> str | None:
     """As `play_episodes`, awaitable."""
-    wanted = list(orders_of(manager) if orders is None else orders)
-    by_tag: dict[str, list[Order]] = {}
-    for order in wanted:
-        by_tag.setdefault(order.tag, []).append(order)
+    tags = list(dict.fromkeys(env.tag.name for env in manager.envs))
+    waiting = _Waiting(orders_of(manager) if orders is None else orders, tags)
     players = _Players(manager, policy, on_ended, on_turn)
     async with _started(policy):
         tasks = [
-            asyncio.create_task(players.play(waiting))
-            for tag, listed in by_tag.items()
-            for waiting in [iter(listed)]
-            for _ in range(min(len(listed), _share(manager, tag, policy.most_episodes, slots)))
+            asyncio.create_task(players.play(waiting, tag))
+            for tag in tags
+            for _ in range(_share(manager, tag, policy.most_episodes, slots))
         ]
         try:
             async with asyncio.timeout(time_limit) as limit:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION) if tasks else (set(), None)
+                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         except TimeoutError:
             if not limit.expired():
                 raise
@@ -132,6 +128,28 @@ def _share(manager: EnvStateManager, tag: str, *limits: int | None) -> int:
     return max(1, envs * slots // len(manager))
 
 
+class _Waiting:
+    """Orders that no task has taken yet, by tag. There may be millions, so they are made one by one."""
+
+    def __init__(self, orders: Iterable[Order], tags: Iterable[str]) -> None:
+        self._orders = iter(orders)
+        self._passed: dict[str, deque[Order]] = {tag: deque() for tag in tags}
+
+    def take(self, tag: str) -> Order | None:
+        """The next episode of a tag."""
+        if self._passed[tag]:
+            return self._passed[tag].popleft()
+        for order in self._orders:
+            if order.tag == tag:
+                return order
+            if order.tag not in self._passed:
+                raise RolloutError(
+                    f"episode {order.number} is of the tag {order.tag!r}: {nearest(order.tag, self._passed)}"
+                )
+            self._passed[order.tag].append(order)
+        return None
+
+
 class _Players:
     """What the tasks of a run share."""
 
@@ -139,9 +157,9 @@ class _Players:
         self._manager, self._policy, self._on_ended, self._on_turn = manager, policy, on_ended, on_turn
         self._unanswered_in_a_row = 0
 
-    async def play(self, waiting: Iterator[Order]) -> None:
-        """Play episodes until none is waiting."""
-        for order in waiting:
+    async def play(self, waiting: _Waiting, tag: str) -> None:
+        """Play episodes of a tag until none is waiting."""
+        while (order := waiting.take(tag)) is not None:
             played = await self._episode(order)
             self._on_ended(played)
             self._policy.ended(played)

@@ -1,0 +1,184 @@
+"""The client, against a real server: what is sent, and one sentence for everything that goes wrong."""
+
+import asyncio
+import socket
+import sys
+
+import pytest
+
+from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts.drivers.client.chat import ChatClient
+from abreast.rollouts.drivers.client.retries import Backoff
+from abreast.rollouts.drivers.config import ServerConfig
+from abreast.rollouts.drivers.policies.base import Unanswered
+from llm_server import Drop, LLMServer, Raw, Status, Text
+
+HELLO = [{"role": "user", "content": "hello"}]
+QUICK = Backoff(first_s=0.001, longest_s=0.01)
+
+
+def ask(url, **config):
+    """The answer, and the counts."""
+    client = ChatClient(ServerConfig(base_url=url, **config), QUICK)
+
+    async def run():
+        await client.start()
+        try:
+            return await client.ask(HELLO)
+        finally:
+            await client.close()
+
+    return asyncio.run(run()), client.counts
+
+
+def refused(match, url, kind=RolloutError, **config):
+    with pytest.raises(kind, match=match) as told:
+        ask(url, **config)
+    assert str(told.value).endswith(".") and "\n" not in str(told.value)
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_what_is_sent_and_what_comes_back(stream, monkeypatch):
+    monkeypatch.setenv("MY_KEY", " secret ")
+    with LLMServer(lambda request: Text("Hi there!", usage=(7, 3)), key="secret") as server:
+        more = {"sampling": {"temperature": 0.5, "max_tokens": 9}, "stream": stream, "api_key_env": "MY_KEY"}
+        (text, tokens), counts = ask(server.url + "/", **more)
+    sent = server.requests[0].body
+    if stream:
+        assert sent.pop("stream") is True and sent.pop("stream_options") == {"include_usage": True}
+    assert sent == {"model": "tiny", "messages": HELLO, "temperature": 0.5, "max_tokens": 9}
+    assert (text, tokens) == ("Hi there!", (7, 3))
+    assert (counts.requests, counts.retries, counts.answers, counts.uncounted, counts.tokens) == (1, 0, 1, 0, (7, 3))
+
+
+def test_answers_without_token_counts_are_counted():
+    with LLMServer(lambda request: Text("x", usage=None)) as server:
+        assert ask(server.url)[1].uncounted == 1
+
+
+def test_a_server_that_streams_though_it_was_not_asked_to_is_understood_and_the_other_way_round():
+    with LLMServer(lambda request: Raw(b'{"choices": [{"message": {"content": "whole"}}]}')) as server:
+        assert ask(server.url, stream=True)[0][0] == "whole"
+
+
+def test_no_server_at_the_url():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]  # nothing listens there
+        refused(
+            rf"no server answers at http://127.0.0.1:{port}/v1 \(.+\): start one, or correct --base-url",
+            f"http://127.0.0.1:{port}/v1",
+        )
+    refused("no server answers at http://no-such-host.invalid/v1", "http://no-such-host.invalid/v1")
+
+
+def test_an_address_that_is_none():
+    with pytest.raises(
+        ConfigError, match="base_url is 'localhost:8000': expected an address such as http://localhost:8000"
+    ):
+        ServerConfig.parse({"base_url": "localhost:8000"})
+    with pytest.raises(RolloutError, match="needs a server: give its address, say --base-url http"):
+        ChatClient(ServerConfig())
+
+
+def test_settings_that_are_ours_cannot_be_sent_beside():
+    with pytest.raises(ConfigError, match="sampling has n, stream: that is set by abreast, leave it out"):
+        ServerConfig.parse({"sampling": {"stream": True, "n": 3, "top_p": 1}})
+
+
+def test_an_address_without_v1():
+    with LLMServer() as server:
+        refused(r"/v1 is: give that address", server.url.removesuffix("/v1"))
+
+
+@pytest.mark.parametrize(("code", "said"), [(404, "The model `big` does not exist."), (400, "Model not found: big")])
+def test_an_unknown_model_is_told_with_those_that_there_are(code, said):
+    with LLMServer(lambda request: Status(code, said), models=("small", "tiny")) as server:
+        refused("has no model 'big': give --model one of small, tiny", server.url, model="big")
+
+
+def test_without_a_name_the_only_model_is_taken():
+    with LLMServer(models=("small", "tiny")) as server:
+        refused("has the models small, tiny: name one with --model", server.url)
+    with LLMServer(models=None) as server:
+        refused("has no list of its models: name one with --model", server.url)
+        assert ask(server.url, model="mine")[0][0] and server.requests[0].body["model"] == "mine"
+
+
+def test_a_server_that_takes_any_name_is_given_it():  # llama.cpp does, and lists the name of its file
+    with LLMServer(models=("/models/tiny.gguf",)) as server:
+        assert ask(server.url, model="whatever")[0][0]
+
+
+def test_no_chat_at_this_address():
+    with LLMServer(lambda request: Status(404, "nothing here"), models=None) as server:
+        refused(r"has no chat/completions \(status 404: nothing here\): check --base-url", server.url, model="x")
+
+
+def test_a_wrong_key(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "wrong")
+    monkeypatch.delenv("NO_KEY", raising=False)
+    with LLMServer(key="right") as server:
+        refused(
+            r"refuses access \(status 401\), the key in MY_KEY is not the right one", server.url, api_key_env="MY_KEY"
+        )
+        refused(r"refuses access \(status 401\), no key was given: name the variable with --api-key-env", server.url)
+        refused(r"NO_KEY \(--api-key-env\) is not set", server.url, api_key_env="NO_KEY")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "This model's maximum context length is 4096 tokens.",  # vLLM, OpenAI
+        "The input (5000 tokens) is longer than the model's context length (4096 tokens).",  # SGLang
+        "the request exceeds the available context size, try increasing it",  # llama.cpp
+    ],
+)
+def test_a_prompt_that_is_too_long(said):
+    with LLMServer(lambda request: Status(400, said)) as server:
+        refused("the prompt is too long for the model .* context.history_window", server.url, Unanswered)
+    assert len(server.requests) == 1  # it would be too long again
+
+
+def test_another_refusal_of_this_prompt_is_told_in_the_words_of_the_server():
+    with LLMServer(lambda request: Status(400, "images are not supported.")) as server:
+        refused(r"refuses the request \(status 400: images are not supported\)", server.url, Unanswered)
+
+
+@pytest.mark.parametrize("reply", [Status(500), Status(429), Drop(), Raw(b"{")])
+def test_retries_end(reply):
+    with LLMServer(lambda request: reply) as server:
+        refused("gave no answer to 3 requests, the last time because", server.url, Unanswered, retries=2)
+        assert len(server.requests) == 3
+        refused("gave no answer to 1 request, ", server.url, Unanswered, retries=0)
+
+
+def test_a_request_that_takes_too_long_is_sent_again():
+    async def behave(request):
+        return await asyncio.get_running_loop().create_future() if request.number == 0 else Text("at last")
+
+    with LLMServer(behave) as server:
+        (text, _), counts = ask(server.url, request_timeout=0.2)
+    assert text == "at last" and counts.retries == 1
+
+
+def test_the_server_is_waited_for_as_long_as_it_asks(monkeypatch):
+    waits = []
+    sleep = asyncio.sleep
+
+    async def note(seconds, *rest):
+        waits.append(seconds)
+        await sleep(0)
+
+    with LLMServer(
+        lambda request: Text("x") if request.number else Status(429, headers={"Retry-After": "17"})
+    ) as server:
+        monkeypatch.setattr(asyncio, "sleep", note)
+        assert ask(server.url)[0][0] == "x"
+    assert 17 in waits
+
+
+def test_without_the_package_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    with pytest.raises(RolloutError, match=r'needs the package httpx: pip install "abreast\[llm\]"'):
+        ChatClient(ServerConfig(base_url="http://localhost:1/v1"))
