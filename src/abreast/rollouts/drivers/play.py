@@ -45,13 +45,12 @@ class Order(NamedTuple):
 
 def orders_of(manager: EnvStateManager, episodes: int | None = None) -> Iterator[Order]:
     """The first so many episodes of a manager's environments (default: one in each), as its resets would begin them."""
-    count = len(manager)
     first = manager.config.seed.train if manager.mode == "train" else manager.config.seed.val
-    groups = manager.envs[-1].group_id + 1
-    for number in range(count if episodes is None else episodes):
-        env = manager.envs[number % count]
-        group_id = number // count * groups + env.group_id
-        yield Order(number, env.tag.name, first + group_id, group_id)
+    envs = [(env.tag.name, env.group_id) for env in manager.envs]
+    groups = envs[-1][1] + 1
+    for number in range(len(envs) if episodes is None else episodes):
+        (tag, group), passes = envs[number % len(envs)], number // len(envs)
+        yield Order(number, tag, first + passes * groups + group, passes * groups + group)
 
 
 def play_episodes(
