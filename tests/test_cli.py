@@ -18,7 +18,6 @@ import yaml
 
 import abreast
 import own_game
-import leases  # noqa: F401
 from abreast import plugins
 from abreast.cli import rollouts as cli_rollouts
 from abreast.cli import run

@@ -58,6 +58,10 @@ class RolloutError(AbreastError):
     """The manager of environments was asked for something it cannot do."""
 
 
+class BeginError(RolloutError):
+    """A single episode could not begin; others may."""
+
+
 class GameError(AbreastError):
     """A game is not found, or does not keep the contract of a game."""
 

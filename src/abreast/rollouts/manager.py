@@ -13,8 +13,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-from abreast.errors import ConfigError, RolloutError, nearest, short
+from abreast.errors import BeginError, ConfigError, RolloutError, nearest, short
 from abreast.rollouts.config import RolloutConfig
+from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import check_actions, check_env_ids, check_inputs, check_seed, check_seeds
 from abreast.rollouts.episodes.leased import Lease
 from abreast.rollouts.episodes.leases import Leases
@@ -55,6 +56,7 @@ class EnvStateManager:
         self.mode: Literal["train", "val"] = mode
         self.use_multiprocessing: Use = self.config.es_manager.use_multiprocessing
         self.envs = self._make_slots()
+        self._contexts = {env.tag.name: Context(env.tag) for env in self.envs}
         """All that is known of each environment, by number; to look at, not to change."""
         self._turns = Turns(self.envs, self.config.es_manager, verify, rules or PlacementRules())
         self._placement = self._turns.places.placement
@@ -269,18 +271,18 @@ class EnvStateManager:
 
     def _check_begun(self, slot: Slot) -> None:
         if slot.terminated:
-            raise RolloutError(f"an episode of {slot.tag.name} could not begin: {slot.history[-1]['info']['error']}")
+            raise BeginError(f"an episode of {slot.tag.name} could not begin: {slot.history[-1]['info']['error']}")
 
     def messages_of(self, slot: Slot) -> list[dict[str, Any]]:
         """The chat messages that ask for the next turn of an episode."""
-        raise NotImplementedError
+        return self._contexts[slot.tag.name].messages(slot.cache)
 
     def _input(self, slot: Slot, answer: str | Sequence[str]) -> Mapping[str, Any]:
         self._check_open()
         if self._turns.turns[slot.env_id].phase is not READY:
             raise RolloutError("the turn of this episode is already under way: wait for it first.")
         if isinstance(answer, str):
-            return {"actions": [answer], "llm_raw_response": answer, "llm_response": answer}
+            return self._contexts[slot.tag.name].input(slot.env_id, answer)
         return {"actions": check_actions(slot.env_id, answer)}
 
     @property

@@ -7,7 +7,6 @@ from collections import Counter, deque
 
 import pytest
 
-import leases  # noqa: F401
 import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager

@@ -11,10 +11,10 @@ What an episode is depends on its number alone, never on the task that plays it,
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager
-from typing import Any, NamedTuple
+from contextlib import asynccontextmanager, closing
+from typing import NamedTuple
 
-from abreast.errors import RolloutError, nearest
+from abreast.errors import BeginError, RolloutError, nearest
 from abreast.rollouts.drivers.policies.base import (
     Asked,
     EndOfInput,
@@ -23,6 +23,7 @@ from abreast.rollouts.drivers.policies.base import (
     Tokens,
     Unanswered,
 )
+from abreast.rollouts.episodes.leased import AsyncEpisode
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag
@@ -170,12 +171,11 @@ class _Players:
 
     async def _episode(self, order: Order) -> Played:
         record = _Record(order)
-        lease = self._manager.episode(order.tag, seed=order.seed, group_id=order.group_id)
         try:
-            episode = await lease.__aenter__()
-        except RolloutError as error:
+            episode = await self._manager.episode(order.tag, seed=order.seed, group_id=order.group_id).begin_async()
+        except BeginError as error:
             return record.never_begun(self._tag(order.tag), str(error))
-        async with _left(lease):
+        with closing(episode):
             while not episode.done:
                 # Turns in the main process never wait: without this, neither other tasks nor Ctrl-C would have a chance.
                 await asyncio.sleep(0)
@@ -196,17 +196,6 @@ class _Players:
         return next(env.tag for env in self._manager.envs if env.tag.name == name)
 
 
-@asynccontextmanager
-async def _left(lease: Any) -> AsyncIterator[None]:
-    """Leave a lease that was entered before."""
-    try:
-        yield
-    except BaseException as error:
-        await lease.__aexit__(type(error), error, error.__traceback__)
-        raise
-    await lease.__aexit__(None, None, None)
-
-
 class _Record:
     """What is kept of an episode while it is played."""
 
@@ -215,9 +204,8 @@ class _Record:
         self.answers: list[str | list[str]] = []
         self.tokens = Tokens()
 
-    def over(self, manager: EnvStateManager, episode: Any, unanswered: str | None) -> Played:
+    def over(self, manager: EnvStateManager, episode: AsyncEpisode, unanswered: str | None) -> Played:
         """The episode, as it is now."""
-        env = manager.envs[episode.env_id]
         return Played(
             number=self._order.number,
             group_id=self._order.group_id,
@@ -226,8 +214,8 @@ class _Record:
             truncated=unanswered is not None or episode.truncated,
             error=episode.error if unanswered is None else unanswered,
             is_unanswered=unanswered is not None,
-            num_actions=env.num_actions,
-            tally=env.tally,
+            num_actions=manager.envs[episode.env_id].num_actions,
+            tally=episode.tally,
             cache=episode.cache,
             answers=self.answers,
             tokens=self.tokens,

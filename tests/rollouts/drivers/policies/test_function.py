@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-import leases  # noqa: F401
 import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager
@@ -72,7 +71,9 @@ def test_a_batch_is_all_that_waits_and_every_answer_reaches_its_own_episode():
 
 
 def test_a_function_that_is_not_async_runs_in_one_thread_that_is_not_the_event_loops():
-    policy = make("import threading\nseen = set()\ndef play(messages):\n    seen.add(threading.get_ident())\n    return ['Go']")
+    policy = make(
+        "import threading\nseen = set()\ndef play(messages):\n    seen.add(threading.get_ident())\n    return ['Go']"
+    )
     roll(policy)
     seen = policy._function.__globals__["seen"]
     assert len(seen) == 1 and threading.get_ident() not in seen
@@ -91,7 +92,9 @@ def test_a_function_that_raises_ends_that_episode_with_the_reason_and_the_others
 @pytest.mark.parametrize("kind", ["def play(batch)", "async def play(batch)", "async def play(messages)"])
 def test_a_function_that_always_raises_stops_the_rollout(kind, monkeypatch):
     monkeypatch.setattr(play, "STOP_AFTER", 5)
-    with pytest.raises(RolloutError, match=r"\d episodes in a row got no answer, .* raised ZeroDivisionError: division by"):
+    with pytest.raises(
+        RolloutError, match=r"\d episodes in a row got no answer, .* raised ZeroDivisionError: division by"
+    ):
         roll(make(f"{kind}:\n    1 / 0"))
 
 
@@ -108,7 +111,10 @@ def test_a_function_that_exits_is_like_one_that_raises(monkeypatch):
         ("def play(messages):\n    return ['Go', 1]", r"returned \['Go', 1\]: expected a text, or a list"),
         ("def play(messages):\n    pass", "returned None: expected a text"),
         ("def play(batch):\n    return 'Go'", r"returned 'Go' for a batch of \d: expected a list of \d texts"),
-        ("def play(batch):\n    return ['Go'] * 9", r"returned 9 answers for a batch of \d: expected a list of \d texts"),
+        (
+            "def play(batch):\n    return ['Go'] * 9",
+            r"returned 9 answers for a batch of \d: expected a list of \d texts",
+        ),
         ("def play(batch):\n    return [None for _ in batch]", "returned None: expected a text"),
     ],
 )
