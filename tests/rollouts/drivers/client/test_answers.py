@@ -12,7 +12,7 @@ from abreast.rollouts.drivers.client.retries import Transient
 def stream(*lines):
     async def each():
         for line in lines:
-            yield line
+            yield line.encode() + b"\n"
 
     return asyncio.run(read_stream(each()))
 

@@ -179,6 +179,6 @@ def test_the_server_is_waited_for_as_long_as_it_asks(monkeypatch):
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
-    monkeypatch.setitem(sys.modules, "httpx", None)
-    with pytest.raises(RolloutError, match=r'needs the package httpx: pip install "abreast\[llm\]"'):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    with pytest.raises(RolloutError, match=r'needs the package aiohttp: pip install "abreast\[llm\]"'):
         ChatClient(ServerConfig(base_url="http://localhost:1/v1"))

@@ -4,7 +4,7 @@ What is incomplete or has another form is `Transient`: a server that is restarte
 """
 
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterable, Mapping
 from typing import Any, NamedTuple
 
 from abreast.errors import short
@@ -31,17 +31,17 @@ def read_whole(body: bytes) -> Completion:
     return Completion(text, _tokens(given))
 
 
-async def read_stream(lines: AsyncIterator[str]) -> Completion:
-    """The answer in a stream of server-sent events."""
+async def read_stream(lines: AsyncIterable[bytes]) -> Completion:
+    """The answer in a stream of server-sent events, line by line."""
     text, thoughts, tokens, is_complete = "", "", None, False
     async for line in lines:
-        if not line.startswith("data:"):
+        if not line.startswith(b"data:"):
             continue  # a comment, or the blank line between two events
-        data = line.removeprefix("data:").strip()
-        if data == "[DONE]":
+        data = line.removeprefix(b"data:").strip()
+        if data == b"[DONE]":
             is_complete = True
             break
-        event = _decoded(data.encode())
+        event = _decoded(data)
         tokens = _tokens(event) or tokens
         try:
             for choice in event["choices"]:  # the last event may have none, and the token counts

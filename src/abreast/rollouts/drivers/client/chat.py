@@ -22,7 +22,7 @@ from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Counts, Tokens, Unanswered
 
 if TYPE_CHECKING:
-    import httpx
+    import aiohttp
 
 MAY_PASS = frozenset({408, 409, 425, 429})
 CONNECT_S = 10.0
@@ -40,7 +40,7 @@ class ChatClient:
             raise RolloutError(
                 "the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1."
             )
-        self._httpx = _import_httpx()
+        self._aiohttp = _import_aiohttp()
         self._config, self._backoff = config, backoff or Backoff()
         self._url = config.base_url.rstrip("/")
         self._headers = _headers(config)
@@ -50,14 +50,13 @@ class ChatClient:
 
     async def start(self) -> None:
         """Connect, and look whether the server is there, and takes the key."""
-        limits = self._httpx.Limits(max_connections=None, max_keepalive_connections=self._config.in_flight)
         is_near = urlsplit(self._url).hostname in ("localhost", "127.0.0.1", "::1")
-        self._http: httpx.AsyncClient = self._httpx.AsyncClient(
+        self._http: aiohttp.ClientSession = self._aiohttp.ClientSession(
             headers=self._headers,
-            limits=limits,
-            timeout=self._httpx.Timeout(None, connect=CONNECT_S),
+            connector=self._aiohttp.TCPConnector(limit=0),  # the semaphore limits them
+            timeout=self._aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S),
             trust_env=not is_near,  # a proxy does not know this machine's servers
-            follow_redirects=True,
+            read_bufsize=2**20,
         )
         self._in_flight = asyncio.Semaphore(self._config.in_flight)
         try:
@@ -74,7 +73,7 @@ class ChatClient:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._http.aclose()
+        await self._http.close()
 
     async def ask(self, messages: Sequence[Message]) -> tuple[str, Tokens]:
         """The answer to a chat, and the tokens it took."""
@@ -106,22 +105,20 @@ class ChatClient:
 
     async def _send(self, body: dict[str, Any]) -> Completion:
         """One request."""
-        httpx, limit_s = self._httpx, self._config.request_timeout
+        limit_s = self._config.request_timeout
         try:
             async with (
                 asyncio.timeout(limit_s),
-                self._http.stream("POST", f"{self._url}/chat/completions", json=body) as response,
+                self._http.post(f"{self._url}/chat/completions", json=body) as response,
             ):
-                if response.status_code != 200:
-                    await self._refused(
-                        response.status_code, await response.aread(), response.headers.get("retry-after")
-                    )
-                if response.headers.get("content-type", "").startswith("text/event-stream"):
-                    return await read_stream(response.aiter_lines())
-                return read_whole(await response.aread())
+                if response.status != 200:
+                    await self._refused(response.status, await response.read(), response.headers.get("Retry-After"))
+                if response.content_type == "text/event-stream":
+                    return await read_stream(response.content)
+                return read_whole(await response.read())
         except TimeoutError:
             raise Transient(f"no complete answer came within {limit_s:g} s") from None
-        except (httpx.TransportError, httpx.DecodingError) as error:
+        except (self._aiohttp.ClientError, OSError) as error:
             raise Transient(f"the connection failed ({_words(error)})") from None
 
     async def _refused(self, status: int, body: bytes, retry_after: str | None) -> NoReturn:
@@ -145,17 +142,18 @@ class ChatClient:
 
     async def _models(self, url: str) -> list[str] | None:
         """The models that a server lists; None if it has no list."""
-        httpx = self._httpx
+        aiohttp = self._aiohttp
         try:
-            response = await self._http.get(f"{url}/models", timeout=CONNECT_S)
-            if response.status_code in (401, 403):
-                raise RolloutError(self._key_refused(response.status_code))
-            return [str(each["id"]) for each in response.json()["data"]] if response.status_code == 200 else None
-        except (httpx.ConnectError, httpx.ConnectTimeout, httpx.UnsupportedProtocol, httpx.InvalidURL) as error:
+            async with asyncio.timeout(2 * CONNECT_S), self._http.get(f"{url}/models") as response:
+                if response.status in (401, 403):
+                    raise RolloutError(self._key_refused(response.status))
+                given = await response.json(content_type=None) if response.status == 200 else {}
+                return [str(each["id"]) for each in given["data"]]
+        except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError, aiohttp.InvalidURL) as error:
             raise RolloutError(
                 f"no server answers at {self._url} ({_words(error)}): start one, or correct --base-url."
             ) from None
-        except (httpx.HTTPError, ValueError, KeyError, TypeError):
+        except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError):  # it is there, but has no list
             return None
 
     def _only_one_of(self, models: list[str] | None) -> str:
@@ -186,9 +184,9 @@ def _headers(config: ServerConfig) -> dict[str, str]:
     return {"Authorization": f"Bearer {key}"}
 
 
-def _import_httpx() -> ModuleType:
+def _import_aiohttp() -> ModuleType:
     try:
-        import httpx
+        import aiohttp
     except ImportError:
-        raise RolloutError('the policy openai needs the package httpx: pip install "abreast[llm]".') from None
-    return httpx
+        raise RolloutError('the policy openai needs the package aiohttp: pip install "abreast[llm]".') from None
+    return aiohttp
