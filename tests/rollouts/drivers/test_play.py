@@ -1,122 +1,202 @@
-"""Playing episodes: every one once, in order, whoever plays and wherever."""
+"""Playing episodes: every one once, with the seed of its number, whoever plays, wherever, and in whatever order."""
 
-import random
+import asyncio
 
 import numpy as np
 import pytest
 
+import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.drivers.play import RandomPolicy, listed_action, make_policy, play_episodes
-from abreast.rollouts.registry import find_tag
+from abreast.rollouts.drivers.config import PlayConfig
+from abreast.rollouts.drivers.lines import line_of
+from abreast.rollouts.drivers.play import Order, orders_of, play_episodes, play_episodes_async
+from abreast.rollouts.drivers.policies.base import Answer, EndOfInput, SimplePolicy
+from abreast.rollouts.drivers.policies.make import make_policy
 from rollout_helpers import settings, villain
+from varied_env import length
 from villain_envs import ALL  # noqa: F401 (registers them)
 
 
-def play(tags, policy="random", episodes=None, **more):
-    """All episodes that were played, and how many turns each call told of."""
-    ended, turns = [], []
-
-    def note(taken, over):
-        turns.append(taken)
-        ended.extend(over)
-
+def play(tags, policy="random", episodes=None, slots=None, **more):
+    """All episodes that were played, in the order in which they ended."""
+    ended = []
     with EnvStateManager(settings(tags, **{"use_multiprocessing": False, **more})) as manager:
-        chosen = make_policy(policy, manager.tag_of(0), seed=5) if isinstance(policy, str) else policy
-        play_episodes(manager, chosen, note, episodes)
-    return ended, turns
+        given = PlayConfig(tag=tags[0], policy=policy) if isinstance(policy, str) else None
+        chosen = policy if given is None else make_policy(given, manager.tag_of(0), seed=5)
+        play_episodes(manager, chosen, ended.append, orders_of(manager, episodes), slots=slots)
+        assert manager.leased == 0
+    return ended
 
 
-def what_came_of(ended):
-    return [(each.env_id, each.group_id, each.seed, each.truncated, each.cache["history"]) for each in ended]
+def lines(ended):
+    """What is kept of the episodes, by number."""
+    return sorted((line_of(each, lambda image: "picture") for each in ended), key=lambda line: line["episode"])
 
 
 # ---- the loop
 
 
 def test_every_environment_plays_one_episode():
-    ended, turns = play(["Bandit", "FrozenLake"], counts=[2, 3], size=2)
-    assert sorted(each.env_id for each in ended) == list(range(10))
+    ended = play(["Bandit", "FrozenLake"], counts=[2, 3], size=2)
+    assert sorted(each.number for each in ended) == list(range(10))
+    assert [line["tag"] for line in lines(ended)] == ["Bandit"] * 4 + ["FrozenLake"] * 6
     assert all(each.cache["history"][-1]["actions_left"] >= 0 and each.error is None for each in ended)
-    assert turns[0] == 0 and turns[1] == 10 and sum(turns) == sum(len(each.tally.seconds) for each in ended)
-    assert sum(each.num_actions for each in ended) == sum(turns)  # the random policy takes one action a turn
+    assert all(each.num_actions == len(each.answers) for each in ended)  # the random policy takes one action a turn
 
 
-def test_more_episodes_than_environments_take_several_resets_and_seeds_count_on():
-    ended, _ = play(["Bandit"], counts=[2], size=2, episodes=10)
-    ended.sort()
-    assert [each.env_id for each in ended] == list(range(10))
+def test_more_episodes_than_environments_count_on_with_their_seeds():
+    ended = sorted(play(["Bandit", "varied"], counts=[1, 1], size=2, episodes=10), key=lambda each: each.number)
     assert [each.group_id for each in ended] == [0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
     assert [each.seed for each in ended] == [10_000 + each.group_id for each in ended]
-    assert [each.cache["env_id"] for each in ended] == [0, 1, 2, 3, 0, 1, 2, 3, 0, 1]
+    assert [each.tag.name for each in ended] == ["Bandit", "Bandit", "varied", "varied"] * 2 + ["Bandit", "Bandit"]
+    assert [each.cache["group_id"] for each in ended] == [each.group_id for each in ended]
 
 
-def test_fewer_episodes_than_environments_leave_the_others_alone():
-    ended, turns = play(["Bandit"], counts=[4], episodes=1)
-    assert [each.env_id for each in ended] == [0] and turns == [0, 1]
+def test_orders_are_those_of_resets():
+    with EnvStateManager(settings(["Bandit", "varied"], [2, 1], 2, use_multiprocessing=False)) as manager:
+        told = [(order.tag, order.seed) for order in orders_of(manager, 12)]
+        begun = []
+        for _ in range(2):
+            manager.reset()
+            begun += [(env.tag.name, env.seed) for env in manager.envs]
+        assert told == begun
+    with EnvStateManager(settings(["Bandit"], [2], use_multiprocessing=False), mode="val") as manager:
+        assert [order.seed for order in orders_of(manager)] == [123, 124]
+
+
+def test_an_episode_that_is_over_makes_place_for_the_next_at_once():
+    """Episode 4 (5 turns) is in its first turn while all the others, one after the other, play beside it."""
+    begun, order = asyncio.Event, []
+
+    class Holds(SimplePolicy):
+        async def start(self):
+            self.others = begun()
+
+        async def __call__(self, asked):
+            if asked.number == 4:
+                await self.others.wait()
+            return Answer(["Go"])
+
+        def ended(self, played):
+            order.append(played.number)
+            if len(order) == 29:
+                self.others.set()
+
+    play(["varied"], Holds(), counts=[5], episodes=30)
+    assert order[-1] == 4 and sorted(order) == list(range(30))
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_slots_limit_how_many_are_played_at_the_same_time(slots):
+    running, most = set(), []
+
+    class Counts(SimplePolicy):
+        async def __call__(self, asked):
+            running.add(asked.number)
+            most.append(len(running))
+            await asyncio.sleep(0)
+            return Answer(["Go"])
+
+        def ended(self, played):
+            running.discard(played.number)
+
+    play(["varied"], Counts(), counts=[8], episodes=40, slots=slots)
+    assert max(most) == slots
+
+
+@pytest.mark.parametrize("policy", ["random", "solver"])
+def test_what_comes_of_an_episode_does_not_depend_on_the_others_or_on_the_slots(policy):
+    one = lines(play(["FrozenLake"], policy, episodes=30, counts=[1]))
+    many = lines(play(["FrozenLake"], policy, episodes=30, counts=[16]))
+    some = lines(play(["FrozenLake"], policy, episodes=30, counts=[16], slots=5))
+    assert one == many == some
+
+
+@pytest.mark.xdist_group("system")
+@pytest.mark.parametrize("use", [True, "threads"])
+def test_workers_and_threads_play_the_same_episodes(use):
+    here = play(["FrozenLake", "MetaMathQA"], counts=[4, 4], episodes=24)
+    there = play(["FrozenLake", "MetaMathQA"], counts=[4, 4], episodes=24, use_multiprocessing=use, max_workers=2)
+    assert lines(here) == lines(there)
 
 
 def test_an_environment_that_cannot_start_ends_and_the_others_go_on():
     custom = villain("RaisesInReset", budget=3, harm_seed=10_001)
-    ended, turns = play(["RaisesInReset"], counts=[3], custom=custom)
-    assert ended[0].env_id == 1 and ended[0].error.startswith(
-        "ValueError: no room for this seed (villain_envs.py, line"
-    )
-    assert ended[0].num_actions == 0
-    assert [each.error for each in ended[1:]] == [None, None]
-    assert turns == [0, 2, 2, 2]
+    ended = play(["RaisesInReset"], counts=[3], custom=custom)
+    bad = next(each for each in ended if each.number == 1)
+    assert "could not begin: ValueError: no room for this seed (villain_envs.py, line" in bad.error
+    assert bad.num_actions == 0 and bad.truncated and not bad.is_unanswered
+    assert line_of(bad, str)["history"] == [] == line_of(bad, str)["messages"]
+    assert [each.error for each in ended if each is not bad] == [None, None]
 
 
 def test_an_environment_that_fails_on_its_way_says_why():
     custom = villain("RaisesInStep", budget=5, harm_seed=10_001)
-    ended, _ = play(["RaisesInStep"], counts=[2], custom=custom)
-    errors = {each.env_id: each.error for each in ended}
+    errors = {each.number: each.error for each in play(["RaisesInStep"], counts=[2], custom=custom)}
     assert errors[0] is None
     assert errors[1].startswith("ZeroDivisionError: a villain divides by zero (villain_envs.py, line")
 
 
-@pytest.mark.xdist_group("system")
-def test_workers_play_the_same_episodes():
-    here, _ = play(["FrozenLake", "MetaMathQA"], counts=[4, 4], episodes=12)
-    there, _ = play(["FrozenLake", "MetaMathQA"], counts=[4, 4], episodes=12, use_multiprocessing=True, max_workers=2)
-    assert what_came_of(here) == what_came_of(there)
+def test_a_policy_that_wants_to_stop_ends_the_rollout_and_what_has_ended_is_kept():
+    closed = []
+
+    class Stops(SimplePolicy):
+        async def __call__(self, asked):
+            if asked.number == 7:
+                raise EndOfInput
+            return Answer(["Go"])
+
+        async def close(self):
+            closed.append(True)
+
+    ended = []
+    with EnvStateManager(settings(["varied"], [1], use_multiprocessing=False)) as manager:
+        told = play_episodes(manager, Stops(), ended.append, orders_of(manager, 100))
+        assert manager.leased == 0
+    assert told == "the input ended" and [each.number for each in ended] == list(range(7)) and closed == [True]
 
 
-# ---- policies
+def test_an_error_in_a_policy_stops_the_rollout_and_gives_every_environment_back():
+    class Breaks(SimplePolicy):
+        async def __call__(self, asked):
+            if asked.number == 7:
+                raise ZeroDivisionError
+            return Answer(["Go"])
+
+    with EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager:
+        with pytest.raises(ZeroDivisionError):
+            play_episodes(manager, Breaks(), lambda played: None, orders_of(manager, 100))
+        assert manager.leased == 0
+
+
+def test_an_order_of_another_tag_is_refused():
+    with EnvStateManager(settings(["varied"], use_multiprocessing=False)) as manager:
+        orders = [Order(0, "varied", 1, 0), Order(1, "varid", 1, 0)]
+        with pytest.raises(RolloutError, match="episode 1 is of the tag 'varid': did you mean 'varied'"):
+            play_episodes(manager, make_policy(PlayConfig(tag="varied"), manager.tag_of(0)), str, orders)
+
+
+def test_episodes_can_be_played_from_a_loop_that_runs_already():
+    async def run(manager):
+        ended = []
+        policy = make_policy(PlayConfig(tag="varied"), manager.tag_of(0))
+        assert await play_episodes_async(manager, policy, ended.append) is None
+        return ended
+
+    with EnvStateManager(settings(["varied"], [5], use_multiprocessing=False)) as manager:
+        ended = asyncio.run(run(manager))
+    assert {len(each.answers) for each in ended} == {length(each.seed) for each in ended} == {1, 2, 3, 4, 5}
+
+
+# ---- policies in all environments
 
 
 @pytest.mark.parametrize("tag", ["SimpleSokoban", "FrozenLake", "Bandit", "Countdown", "MetaMathQA", "WebShop"])
 def test_the_random_policy_plays_everything_and_never_says_what_is_not_known(tag):
-    ended, _ = play([tag], counts=[4])
+    ended = play([tag], counts=[4])
     assert len(ended) == 4
     assert all(each.tally.invalid == 0 and each.cache["penalty"] == 0 for each in ended)
-
-
-def test_the_random_policy_depends_on_its_seed_alone():
-    before = random.getstate(), np.random.get_state()[1].tobytes()  # noqa: NPY002
-    first, again, other = (play(["FrozenLake"], RandomPolicy(seed), counts=[8])[0] for seed in (1, 1, 2))
-    assert what_came_of(first) == what_came_of(again) != what_came_of(other)
-    assert before == (random.getstate(), np.random.get_state()[1].tobytes())  # noqa: NPY002
-
-
-def test_what_happens_to_one_environment_changes_nothing_for_the_random_actions_of_others():
-    tag = find_tag("FrozenLake", {})
-    caches = [{"env_id": env_id, "history": [{"state": ""}]} for env_id in range(2)]
-    alone, both = RandomPolicy(0), RandomPolicy(0)
-    for _ in range(20):
-        action, _ = both(tag, caches[0]), both(tag, caches[1])
-        assert alone(tag, caches[0]) == action
-
-
-def test_listed_actions_are_chosen_from_and_placeholders_filled_with_words():
-    rng = np.random.default_rng(0)
-    info = {"available_actions": ["search[<words>]"], "instruction": "red shoes 42"}
-    searches = {listed_action(info, "", rng) for _ in range(100)}
-    assert {"search[red]", "search[shoes red]"} <= searches
-    assert all(set(search[7:-1].split()) <= {"red", "shoes"} for search in searches)
-    assert listed_action({"available_actions": ["click[< prev]", "click[next >]"]}, "", rng).startswith("click[")
-    assert listed_action({"available_actions": {"has_search_bar": True}}, "", rng) is None
-    assert listed_action({}, "", rng) is None
 
 
 @pytest.mark.parametrize(
@@ -124,17 +204,10 @@ def test_listed_actions_are_chosen_from_and_placeholders_filled_with_words():
     [("SimpleSokoban", 0.8), ("SafeFrozenLake", 1), ("Bandit", 1), ("Countdown", 1), ("WebShop", 0.5)],
 )
 def test_solvers_play_well(tag, least):
-    ended, _ = play([tag], "solver", counts=[8])
+    ended = play([tag], "solver", counts=[8])
     assert np.mean([each.tally.success for each in ended]) >= least
-
-
-def test_a_type_without_a_solver_names_those_that_have_one():
-    with pytest.raises(
-        RolloutError, match=r"'metamathqa' has no solver: .* bandit, countdown, frozen_lake, sokoban, webs"
-    ):
-        make_policy("solver", find_tag("MetaMathQA", {}))
 
 
 def test_an_unknown_policy_gets_the_nearest_name():
     with pytest.raises(RolloutError, match=r"there is no policy 'randm': did you mean 'random'\?"):
-        make_policy("randm", find_tag("MetaMathQA", {}))
+        play(["Bandit"], "randm")

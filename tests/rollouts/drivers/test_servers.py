@@ -168,11 +168,11 @@ def test_a_server_that_is_gone_for_good_stops_the_rollout_with_what_has_ended_ke
         policy = OpenAIPolicy(ServerConfig(base_url=server.url, retries=1), QUICK)
         with (
             EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager,
-            pytest.raises(RolloutError, match="3 episodes in a row got no answer, the last because of: http"),
+            pytest.raises(RolloutError, match=r"\d episodes in a row got no answer, the last because of: http"),
         ):
             play_episodes(manager, policy, ended.append, orders_of(manager, 100))
     assert len({each.number for each in ended}) == len(ended) < 30
-    assert sum(each.is_unanswered for each in ended) == 3
+    assert 3 <= sum(each.is_unanswered for each in ended) <= 6  # tasks that fail at the same moment are all kept
     check_whole([each for each in ended if not each.is_unanswered])
 
 
