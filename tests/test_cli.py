@@ -131,7 +131,7 @@ MISTAKES = [
     ("no episodes", ["rollout", "Bandit", "--episodes", "0"], "Invalid value for '--episodes'"),
     ("half a group", ["rollout", "Bandit", "--episodes", "10", "--group-size", "4"],
      "--episodes 10 is not a multiple of --group-size 4"),
-    ("too large a group", ["rollout", "Bandit", "--group-size", "1000"], "Invalid value for '--group-size'"),
+    ("too large a group", ["rollout", "Bandit", "--group-size", "1000"], "64 is not a multiple of --group-size 1000"),
     ("negative seed", ["rollout", "Bandit", "--seed", "-1"], "seed.train is -1: expected greater than or equal to 0."),
     ("no actions", ["rollout", "Bandit", "--max-actions", "0"], "custom_envs.Bandit.max_actions_per_traj is 0"),
     ("rollout into another run", ["rollout", "Bandit", "--output", "run"], "run already holds a run or its files"),
@@ -534,7 +534,7 @@ def test_a_rollout_shows_what_episodes_came_to_and_keeps_them(capsys):
     assert "The run folder is run" in printed.out
     assert printed.err.splitlines()[-1].startswith("episodes 6/6  success ")
     lines = trajectories("run")
-    assert sorted((line["env_id"], line["group_id"], line["seed"]) for line in lines) == [
+    assert sorted((line["episode"], line["group_id"], line["seed"]) for line in lines) == [
         (number, number // 2, 10_000 + number // 2) for number in range(6)
     ]
     assert all(line["terminated"] and line["tag"] == "SimpleSokoban" for line in lines)
@@ -542,13 +542,13 @@ def test_a_rollout_shows_what_episodes_came_to_and_keeps_them(capsys):
     assert sum(entry.get("reward", 0) for entry in lines[0]["history"]) == pytest.approx(lines[0]["reward"])
 
 
-def test_more_episodes_than_fit_at_once_are_played_in_several_resets(capsys, monkeypatch):
-    monkeypatch.setattr(cli_rollouts, "AT_ONCE", 8)
-    assert run(["rollout", "Bandit", HERE, "--episodes", "27", "--group-size", "3", "--output", "run"]) == 0
+def test_more_episodes_than_slots_are_played_one_after_the_other():
+    arguments = ["rollout", "Bandit", HERE, "--episodes", "27", "--group-size", "3", "--slots", "8", "--output", "run"]
+    assert run(arguments) == 0
     lines = trajectories("run")
-    assert sorted(line["env_id"] for line in lines) == list(range(27))
+    assert sorted(line["episode"] for line in lines) == list(range(27))
     assert {line["seed"] for line in lines} == set(range(10_000, 10_009))
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["es_manager"]["train"]["env_groups"] == 2
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["es_manager"]["train"]["env_groups"] == 3
 
 
 def test_a_rollout_is_the_same_again_from_its_seed_or_its_own_config():
@@ -699,8 +699,8 @@ def test_a_signal_ends_a_rollout_and_keeps_what_is_finished(number, code):
     assert child.returncode == code, err
     assert "Traceback" not in err
     lines = trajectories("run")
-    assert len({line["env_id"] for line in lines}) == len(lines) >= 3
-    assert number == signal.SIGTERM or f"Stopped after {len(lines)} episodes" in out
+    assert len({line["episode"] for line in lines}) == len(lines) >= 3
+    assert number == signal.SIGTERM or f"Stopped after {len(lines)} episodes (interrupted); these are kept." in out
     assert f"after {len(lines)} episodes" in Path("run/log.txt").read_text()
 
 

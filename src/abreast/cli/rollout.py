@@ -40,6 +40,7 @@ class Asked(NamedTuple):
     config: Path | None
     max_actions: int | None
     seed: int | None
+    output: Path | None
     play: dict[str, Any]
     """Keys of PlayConfig."""
 
@@ -69,7 +70,7 @@ def prepare(asked: Asked) -> Prepared:
 
 def prepare_again(asked: Asked, run: Path) -> Prepared:
     """A rollout that was begun before."""
-    fixed = {"TAG_OR_ENV": asked.name, "--config": asked.config, "--max-actions": asked.max_actions, "--seed": asked.seed,
+    fixed = {"TAG_OR_ENV": asked.name, "--config": asked.config, "--max-actions": asked.max_actions, "--seed": asked.seed, "--output": asked.output,
              "--policy": asked.play.get("policy"), "--group-size": asked.play.get("group_size")}  # fmt: skip
     refused = [*(key for key, value in fixed.items() if value is not None), *asked.overrides]
     if refused:

@@ -98,6 +98,7 @@ def rollout(
         config=config,
         max_actions=max_actions,
         seed=seed,
+        output=output,
         play=_given(play),
     )
     if resume is None:
@@ -105,8 +106,6 @@ def rollout(
             raise ConfigError("--retry-failed is for runs that are resumed: give --resume RUN too.")
         prepared, folder = prepare(asked), None
     else:
-        if output is not None:
-            raise ConfigError("--resume goes on in the folder of the run: leave out --output.")
         prepared, folder = prepare_again(asked, resume), resume
     run_rollout(prepared, output, folder, verify=verify, retry_failed=retry_failed)
 

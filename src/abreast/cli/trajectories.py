@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import typer
+from rich.console import Console
 
 from abreast.cli.app import app, complain, look_here, out
 from abreast.errors import ConfigError, RolloutError
@@ -79,7 +80,8 @@ def trajectories(
         return
     if lines:
         # In a terminal, reasons that are too long are cut; elsewhere, say in a file, nothing is.
-        out.print(table_of(lines[: limit or None]), width=None if out.is_terminal else 10_000)
+        console = out if out.is_terminal else Console(highlight=False, soft_wrap=True, markup=False, width=100_000)
+        console.print(table_of(lines[: limit or None], out.width if out.is_terminal else None))
     more = f" ({len(lines) - limit:,} more are not listed: --limit 0)" if 0 < limit < len(lines) else ""
     means = (
         f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f}"

@@ -3,12 +3,33 @@
 import json
 
 import numpy as np
+import pytest
+import yaml
 from PIL import Image
 
+from abreast.errors import RunFolderError
 from abreast.rollouts import RolloutConfig
-from abreast.rollouts.drivers.play import Played
-from abreast.rollouts.drivers.trajectories import Trajectories
+from abreast.rollouts.drivers.config import PlayConfig
+from abreast.rollouts.drivers.policies.base import Played, Tokens
+from abreast.rollouts.drivers.trajectories import Trajectories, read_run, read_version
 from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.registry import find_tag
+
+PLAY = PlayConfig(tag="Bandit", episodes=8, group_size=2)
+
+
+def keep(folder, **more):
+    return Trajectories(folder, RolloutConfig(), PLAY, "how it came to be", "1.2.3", **more)
+
+
+def played(number, history, **more):
+    cache = {"env_id": 0, "group_id": 3, "tag": "Bandit", "penalty": -0.1, "info": {}, "history": history}
+    given = {
+        "number": number, "group_id": 3, "seed": 11, "tag": find_tag("Bandit", {}), "truncated": True, "error": None,
+        "is_unanswered": False, "num_actions": 2, "tally": Tally(reward=1.5), "cache": cache,
+        "answers": ["<answer>x</answer>"], "tokens": Tokens(4, 2),
+    }  # fmt: skip
+    return Played(**{**given, **more})
 
 
 def test_an_episode_is_kept_as_soon_as_it_is_over_whatever_its_info_holds(tmp_path):
@@ -21,25 +42,58 @@ def test_an_episode_is_kept_as_soon_as_it_is_over_whatever_its_info_holds(tmp_pa
         "o": object,
     }
     picture = Image.fromarray(np.full((2, 2, 3), 7, np.uint8))
-    history = [{"state": "<images>", "images": [picture], "info": info}, {"state": "√\ud800"}]
-    cache = {"env_id": 0, "group_id": 0, "tag": "Mine", "penalty": -0.1, "history": history}
-    with Trajectories(tmp_path, RolloutConfig(), "how it came to be") as kept:
-        kept.add(Played(7, 3, 11, True, None, 2, Tally(reward=1.5), cache))
+    first = {"state": "<images>", "images": [picture], "info": info, "actions": ["x"], "reward": 1.5, "actions_left": 1}
+    history = [first, {"state": "√\ud800", "actions_left": 0}]
+    with keep(tmp_path) as kept:
+        kept.add(played(7, history))
         line = json.loads((tmp_path / "trajectories.jsonl").read_text())
-    assert line.pop("history") == [
-        {
-            "state": "<images>",
-            "images": ["images/episode_000007_00.png"],
-            "info": {"array": [0, 1], "number": 0.5, "nan": None, "pair": [1, None], "3": [4], "o": "<class 'object'>"},
-        },
-        {"state": "√\ud800"},
-    ]
+    shown = line.pop("history")
+    assert shown[0]["images"] == ["images/episode_000007_00.png"] and shown[1] == {
+        "state": "√\ud800",
+        "actions_left": 0,
+    }
+    assert shown[0]["info"] == {
+        "array": [0, 1], "number": 0.5, "nan": None, "pair": [1, None], "3": [4], "o": "<class 'object'>"
+    }  # fmt: skip
+    assert [message["role"] for message in line.pop("messages")] == ["system", "user", "assistant"]
     assert line == {
-        "env_id": 7, "group_id": 3, "tag": "Mine", "seed": 11, "penalty": -0.1, "reward": 1.5, "success": False,
-        "terminated": True, "truncated": True,
+        "episode": 7, "group_id": 3, "tag": "Bandit", "seed": 11, "penalty": -0.1, "reward": 1.5, "success": False,
+        "terminated": True, "truncated": True, "error": None, "unanswered": False, "num_actions": 2, "num_given": 0,
+        "num_invalid": 0, "tokens": {"prompt": 4, "completion": 2}, "answers": ["<answer>x</answer>"],
+        "rewards": [pytest.approx(1.4)], "prompts": [2], "info": {},
     }  # fmt: skip
     with Image.open(tmp_path / "images/episode_000007_00.png") as kept_picture:
         assert np.array_equal(np.asarray(kept_picture), np.asarray(picture))
     assert history[0]["images"] == [picture]  # whoever plays on still has it
     assert (tmp_path / "config.yaml").read_text().startswith("# how it came to be\nseed:\n")
     assert "finished after 1 episodes" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_run_can_be_read_and_gone_on_with(tmp_path):
+    with keep(tmp_path) as kept:
+        assert kept.before.lines == []
+        kept.add(played(0, []))
+        kept.add(played(1, [], is_unanswered=True, error="no."))
+    begun = read_run(tmp_path)
+    assert begun.play == PLAY and begun.config == RolloutConfig() and read_version(tmp_path) == "1.2.3"
+    with (tmp_path / "trajectories.jsonl").open("a") as file:
+        file.write('{"episode": 2, "gro')
+    with keep(tmp_path) as kept:
+        assert [line["episode"] for line in kept.before.lines] == [0, 1] and len(kept.before.faults) == 1
+        kept.add(played(2, []))
+    with keep(tmp_path, retry_failed=True) as kept:
+        assert [line["episode"] for line in kept.before.lines] == [0, 2]
+    assert "resumed with 2 episodes" in (tmp_path / "log.txt").read_text()
+
+
+def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path):
+    with pytest.raises(
+        RunFolderError, match=r"is no run of `abreast rollout` that could be resumed: it has no rollout\.yaml"
+    ):
+        read_run(tmp_path)
+    with keep(tmp_path):
+        pass
+    given = yaml.safe_load((tmp_path / "rollout.yaml").read_text())
+    (tmp_path / "rollout.yaml").write_text(yaml.safe_dump({**given, "episodes": "many"}))
+    with pytest.raises(RunFolderError, match=r"rollout\.yaml cannot be used: episodes is 'many'"):
+        read_run(tmp_path)

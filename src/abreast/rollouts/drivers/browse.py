@@ -57,12 +57,15 @@ def sort_lines(lines: Iterable[Line], key: str) -> list[Line]:
     return sorted(lines, key=lambda line: (value(line), line["episode"]), reverse=key.startswith("-"))
 
 
-def table_of(lines: Sequence[Line]) -> Table:
-    """A line for each episode."""
+def table_of(lines: Sequence[Line], width: int | None) -> Table:
+    """A line for each episode; reasons are cut where they would not fit into the width."""
     table = Table(box=None)
     for name in ("episode", "tag", "seed", "group", "reward", "penalty", "success", "turns", "tokens"):
         table.add_column(name, justify="left" if name in ("tag", "success") else "right", no_wrap=True)
-    table.add_column("error", no_wrap=True, overflow="ellipsis")
+    taken = 72 + max((len(line["tag"]) for line in lines), default=0)
+    table.add_column(
+        "error", no_wrap=True, overflow="ellipsis", max_width=None if width is None else max(20, width - taken)
+    )
     for line in lines:
         tokens, penalty = sum((line.get("tokens") or {}).values()), line.get("penalty", 0)
         table.add_row(

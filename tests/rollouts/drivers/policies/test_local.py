@@ -12,13 +12,18 @@ from abreast.rollouts.drivers.policies.local import RandomPolicy, SolverPolicy, 
 from abreast.rollouts.registry import find_tag
 
 
-def asked(number, turn=0):
-    history = [{"state": "", "info": {}} for _ in range(turn + 1)]
-    return Asked(number, 1, find_tag("FrozenLake", {}), {"history": history}, list)
-
-
 def actions(policy, numbers, turns=20):
-    return [asyncio.run(policy(asked(number, turn))).given for turn in range(turns) for number in numbers]
+    tag = find_tag("FrozenLake", {})
+
+    async def ask_all():
+        asked = [
+            Asked(number, 1, tag, {"history": [{"state": "", "info": {}}] * (turn + 1)}, list)
+            for turn in range(turns)
+            for number in numbers
+        ]
+        return [(await policy(each)).given for each in asked]
+
+    return asyncio.run(ask_all())
 
 
 def test_random_actions_depend_on_the_seed_the_episode_and_the_turn_alone():

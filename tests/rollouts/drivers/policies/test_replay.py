@@ -83,5 +83,5 @@ def test_a_file_that_holds_nothing(tmp_path):
     with pytest.raises(RunFolderError, match=r"none is no run of `abreast rollout`: there is no .*none"):
         ReplayPolicy(tmp_path / "none")
     (tmp_path / "empty.jsonl").write_text("")
-    with pytest.raises(RolloutError, match="empty.jsonl holds no episode that could be played again"):
+    with pytest.raises(RolloutError, match=r"empty\.jsonl holds no episode that could be played again"):
         ReplayPolicy(tmp_path / "empty.jsonl")

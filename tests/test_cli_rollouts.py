@@ -1,0 +1,401 @@
+"""`abreast rollout` with language models and other policies, `--resume`, and `abreast trajectories`."""
+
+import asyncio
+import io
+import json
+import os
+import shlex
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import yaml
+
+import varied_env  # noqa: F401 (registers it)
+from abreast.cli import run
+from abreast.rollouts.drivers.client import chat
+from abreast.rollouts.drivers.client.retries import Backoff
+from llm_server import Drop, LLMServer, Status, Text
+from varied_env import length, shown
+
+HERE = "es_manager.use_multiprocessing=false"
+GO = "<think>on</think><answer>Go</answer>"
+TESTS = str(Path(__file__).parent)
+COMMAND = [sys.executable, "-c", "import varied_env; from abreast.cli import main; main()"]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(chat, "Backoff", lambda: Backoff(first_s=0.001, longest_s=0.01))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")]))
+
+
+def lines(folder="run"):
+    return [json.loads(line) for line in Path(folder, "trajectories.jsonl").read_text().splitlines()]
+
+
+def rollout(server, *more, output=("--output", "run")):
+    return run(["rollout", "varied", HERE, "--policy", "openai", "--base-url", server.url, *output, *more])
+
+
+def figures(printed):
+    """What the table of results says."""
+    rows = (line.rsplit(maxsplit=1) for line in printed.splitlines() if line.startswith(" ") and len(line.split()) > 1)
+    return {name.strip(): value for name, value in rows}
+
+
+def check_each_once(found, episodes, size=1):
+    assert sorted(line["episode"] for line in found) == list(range(episodes))
+    assert all(line["seed"] == 10_000 + line["episode"] // size == 10_000 + line["group_id"] for line in found)
+
+
+# ---- a language model
+
+
+@pytest.mark.parametrize("more", [[], ["--stream"]])
+def test_a_model_behind_a_server_plays(more, capsys):
+    with LLMServer(lambda request: Text(GO, usage=(1000, 500)) if request.number % 3 else Status(500)) as server:
+        arguments = [
+            "--episodes",
+            "12",
+            "--group-size",
+            "2",
+            "--price-in",
+            "2",
+            "--price-out",
+            "10",
+            "sampling.top_p=0.5",
+        ]
+        assert rollout(server, *arguments, *more) == 0
+    check_each_once(lines(), 12, size=2)
+    assert all(line["success"] and line["answers"] == [GO] * length(line["seed"]) for line in lines())
+    turns = sum(len(line["answers"]) for line in lines())
+    told = figures(capsys.readouterr().out)
+    assert told["episodes"] == "12" and told["success"] == "100.0%"
+    assert told["requests"] == str(len(server.requests)) == str(turns + int(told["requests sent again"]))
+    assert (told["prompt tokens"], told["answer tokens"]) == (f"{1000 * turns:,}", f"{500 * turns:,}")
+    assert told["cost"] == f"{turns * (1000 * 2 + 500 * 10) / 1e6:.4f}"
+    sent = server.requests[0].body
+    assert sent["top_p"] == 0.5 and sent["model"] == "tiny" and sent.get("stream", False) == bool(more)
+
+
+def test_max_tokens_of_the_tag_are_sent_unless_others_are_given():
+    Path("mine.yaml").write_text("custom_envs: {varied: {env_type: varied, max_tokens: 77}}")
+    with LLMServer(lambda request: Text(GO)) as server:
+        assert rollout(server, "--episodes", "1", "--config", "mine.yaml") == 0
+        assert rollout(server, "--episodes", "1", "--config", "mine.yaml", "sampling.max_tokens=5", output=()) == 0
+    assert (server.requests[0].body["max_tokens"], server.requests[-1].body["max_tokens"]) == (77, 5)
+
+
+def test_the_command_in_the_config_repeats_the_run():
+    with LLMServer(lambda request: Text(GO)) as server:
+        assert rollout(server, "--episodes", "4", "--stream", "--in-flight", "3", "sampling.stop=[a b, c]") == 0
+        again = shlex.split(Path("run/config.yaml").read_text().splitlines()[0].removeprefix("# abreast"))
+        assert run([*again, "--output", "two"]) == 0
+    assert lines("run") == lines("two") and server.requests[-1].body["stop"] == ["a b", "c"]
+
+
+MISTAKES = [
+    (
+        ["--policy", "openai"],
+        "the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1.",
+    ),
+    (["--policy", "openai", "--base-url", "localhost"], "server: base_url is 'localhost': expected an address such as"),
+    (["--policy", "openai", "--base-url", "http://127.0.0.1:1/v1"], "no server answers at http://127.0.0.1:1/v1 ("),
+    (
+        ["--policy", "openai", "--base-url", "URL", "--api-key-env", "NO_SUCH_KEY"],
+        "NO_SUCH_KEY (--api-key-env) is not set",
+    ),
+    (
+        ["--policy", "openai", "--base-url", "URL", "--in-flight", "0"],
+        "server.in_flight is 0: expected greater",
+    ),
+    (
+        ["--policy", "openai", "--base-url", "URL", "sampling.n=2"],
+        "sampling has n: that is set by abreast, leave it out.",
+    ),
+    (["--policy", "openai", "--base-url", "URL", "--model", "big"], "has no model 'big': give --model one of tiny."),
+    (["--policy", "mine:play"], "there is no module 'mine'"),
+    (["--policy", "mine.py:play"], "there is no file mine.py."),
+    (["--policy", "replay"], "varied is no run of `abreast rollout`: there is no varied."),
+    (["--policy", "replay", "none"], "none is no run of `abreast rollout`: there is no none."),
+    (["--policy", "openia"], "there is no policy 'openia': did you mean 'openai'?"),
+    (
+        ["--resume", "none"],
+        "--resume goes on with what the run was begun with: leave out TAG_OR_ENV, --output, es_manager",
+    ),
+    (["--retry-failed"], "--retry-failed is for runs that are resumed: give --resume RUN too."),
+    (["--slots", "0"], "slots is 0: expected greater than or equal to 1."),
+    (["--time-limit", "0"], "time_limit is 0.0: expected greater than 0."),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), MISTAKES, ids=[" ".join(each) for each, _ in MISTAKES])
+def test_a_mistake_gets_one_sentence_and_leaves_nothing_behind(arguments, told, capsys):
+    with LLMServer(lambda request: Status(404, "no such model")) as server:
+        given = [server.url if each == "URL" else each for each in arguments]
+        assert run(["rollout", "varied", HERE, "--output", "run", *given]) == 2
+    printed = capsys.readouterr()
+    assert printed.err.startswith("abreast: ") and told in printed.err and printed.err.count("\n") == 1
+    assert not list(Path().iterdir())
+
+
+def test_without_a_tag_or_a_run(capsys):
+    assert run(["rollout"]) == 2 and "Missing argument 'TAG_OR_ENV': name what is played" in capsys.readouterr().err
+    assert run(["rollout", "--resume", "none"]) == 2
+    assert "none is no run of `abreast rollout` that could be resumed" in capsys.readouterr().err
+    assert run(["rollout", "--resume", "none", "--output", "x"]) == 2
+    assert "leave out --output." in capsys.readouterr().err
+
+
+# ---- resume
+
+
+def test_a_run_is_gone_on_with_and_no_episode_is_played_twice(capsys):
+    asked = Counter()
+
+    def behave(request):
+        seed, turn, _ = shown(request.prompt)
+        asked[seed, turn] += 1
+        return Status(401, "gone") if request.number == 20 else Text(GO)
+
+    with LLMServer(behave) as server:
+        assert rollout(server, "--episodes", "20", "--in-flight", "4") == 2
+        printed = capsys.readouterr()
+        assert "To go on: abreast rollout --resume run" in printed.out and "refuses access (status 401)" in printed.err
+        first = lines()
+        assert 0 < len(first) < 20
+        with Path("run/trajectories.jsonl").open("a") as file:
+            file.write('{"episode": 19, "half a li')
+        asked.clear()
+        assert run(["rollout", "--resume", "run", "--in-flight", "8"]) == 0
+    printed = capsys.readouterr()
+    assert "is no episode: it is cut off. It is played again." in printed.err
+    check_each_once(lines(), 20)
+    assert lines()[: len(first)] == first
+    done = {line["seed"] for line in first}
+    assert {seed for seed, _ in asked} == set(range(10_000, 10_020)) - done
+    told = figures(printed.out)
+    assert told["episodes"] == "20" and told["success"] == "100.0%"
+    assert told["prompt tokens"] == str(10 * sum(len(line["answers"]) for line in lines()))
+    assert run(["rollout", "--resume", "run"]) == 0 and len(lines()) == 20  # there is nothing left to play
+
+
+def test_more_episodes_can_be_asked_for_later_and_failed_ones_tried_again(capsys):
+    def bad(request):
+        return Drop() if shown(request.prompt)[0] == 10_001 else Text(GO)
+
+    with LLMServer(bad) as server:
+        assert rollout(server, "--episodes", "4", "--retries", "1") == 2
+    assert "1 of 4 episodes could not go on, the first because of http" in capsys.readouterr().err
+    with LLMServer(lambda request: Text(GO)) as server:
+        arguments = ["rollout", "--resume", "run", "--base-url", server.url]
+        assert run([*arguments, "--episodes", "6"]) == 2 and len(server.requests) == length(10_004) + length(10_005)
+        assert run([*arguments, "--retry-failed"]) == 0
+    check_each_once(lines(), 6)
+    assert all(line["success"] for line in lines())
+    assert yaml.safe_load(Path("run/rollout.yaml").read_text())["episodes"] == 6
+
+
+@pytest.mark.xdist_group("system")
+def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once():
+    reached, killed = threading.Event(), threading.Event()
+
+    async def behave(request):
+        if request.number >= 40 and not killed.is_set():
+            reached.set()
+            await asyncio.get_running_loop().create_future()  # held until its client is dead
+        return Text(GO)
+
+    with LLMServer(behave) as server:
+        arguments = ["rollout", "varied", HERE, "--policy", "openai", "--base-url", server.url, "--output", "run"]
+        child = subprocess.Popen(
+            [*COMMAND, *arguments, "--episodes", "60", "--group-size", "2", "--in-flight", "10"],
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        assert reached.wait(100), child.communicate()
+        child.kill()
+        child.wait()
+        killed.set()
+        before = Path("run/trajectories.jsonl").read_text().count("\n")
+        assert 5 <= before < 60
+        assert run(["rollout", "--resume", "run"]) == 0
+    check_each_once(lines(), 60, size=2)
+    assert all(line["success"] and line["answers"] == [GO] * length(line["seed"]) for line in lines())
+
+
+def test_a_time_limit_keeps_what_is_finished(capsys):
+    async def behave(request):
+        return await asyncio.get_running_loop().create_future() if request.number > 5 else Text(GO)
+
+    with LLMServer(behave) as server:
+        assert rollout(server, "--time-limit", "1", "--in-flight", "1") == 0
+    found = len(lines())
+    assert f"Stopped after {found} episodes (the time limit of 1 s is over); these are kept." in capsys.readouterr().out
+    assert 0 < found < 6
+
+
+# ---- other policies
+
+
+def test_a_function_of_ones_own_plays(capsys):
+    Path("mine.py").write_text(
+        "def play(messages):\n    return '<answer>Go</answer>' if 'Go.' in str(messages) else 3\n"
+    )
+    assert run(["rollout", "varied", HERE, "--policy", "mine:play", "--episodes", "5", "--output", "run"]) == 0
+    assert run(["rollout", "varied", HERE, "--policy", "mine.py:play", "--episodes", "5", "--output", "two"]) == 0
+    assert lines("run") == lines("two") and all(line["success"] for line in lines())
+    Path("mine.py").write_text("")
+    Path("other.py").write_text("def play(cache, seed):\n    return ['Go'] if seed < 10_003 else None\n")
+    assert run(["rollout", "varied", HERE, "--policy", "other:play", "--slots", "1", "--output", "three"]) == 2
+    assert "the policy other:play returned None: expected a text, or a list of actions" in capsys.readouterr().err
+    assert [line["episode"] for line in lines("three")] == [0, 1, 2]  # nothing that was finished is lost
+
+
+def test_a_person_plays(capsys, monkeypatch):
+    monkeypatch.setattr(sys, "stdin", io.StringIO("Go\nGo\nGo\n"))
+    assert run(["rollout", "varied", HERE, "--policy", "human", "--output", "run"]) == 0
+    assert [line["episode"] for line in lines()] == [0, 1]
+    assert "Stopped after 2 episodes (the input ended); these are kept." in capsys.readouterr().out
+
+
+def test_a_run_is_replayed(capsys):
+    assert run(["rollout", "FrozenLake", HERE, "env.size=5", "--episodes", "8", "--seed", "3", "--output", "run"]) == 0
+    assert run(["rollout", "--policy", "replay", "run", "--output", "two", HERE]) == 0
+    assert "All 8 episodes came out as recorded." in capsys.readouterr().out
+    assert sorted(lines("run"), key=str) == sorted(lines("two"), key=str)
+    assert (
+        run(["rollout", "FrozenLake", "env.size=4", "--policy", "replay", "run/trajectories.jsonl", "--output", "x"])
+        == 2
+    )
+    err = capsys.readouterr().err
+    assert "8 of 8 episodes differ from the record; episode 0 differs in turn 0: state is" in err
+
+
+def test_the_number_of_slots_changes_no_result():
+    for slots in ("1", "7", "64"):
+        assert run(["rollout", "FrozenLake", HERE, "--episodes", "20", "--slots", slots, "--output", slots]) == 0
+    assert sorted(lines("1"), key=str) == sorted(lines("7"), key=str) == sorted(lines("64"), key=str)
+
+
+# ---- abreast trajectories
+
+
+@pytest.fixture
+def recorded(capsys):
+    def behave(request):
+        seed, turn, _ = shown(request.prompt)
+        return Status(400, "not this one") if seed == 10_003 and turn == 1 else Text("mumble" if seed == 10_004 else GO)
+
+    with LLMServer(behave) as server:
+        assert rollout(server, "--episodes", "6") == 2
+    capsys.readouterr()
+
+
+def listed(printed):
+    """The episodes that a list shows."""
+    return [int(line.split()[0]) for line in printed.splitlines()[1:-1]]
+
+
+@pytest.mark.parametrize(
+    ("options", "episodes"),
+    [
+        ([], [0, 1, 2, 3, 4, 5]),
+        (["--success"], [0, 1, 2, 5]),
+        (["--failed"], [3, 4]),
+        (["--errors"], [3]),
+        (["--min-reward", "2"], [1, 2]),
+        (["--max-reward", "1", "--success"], [0, 5]),
+        (["--seed", "10002"], [2]),
+        (["--group", "4"], [4]),
+        (["--tag", "varied", "--limit", "2"], [0, 1]),
+        (["--contains", "MUMBLE"], [4]),
+        (["--sort", "-turns", "--success"], [2, 1, 5, 0]),
+    ],
+)
+def test_trajectories_are_listed_and_filtered(options, episodes, recorded, capsys):
+    assert run(["trajectories", "run", *options]) == 0
+    printed = capsys.readouterr()
+    assert listed(printed.out) == episodes and printed.err == ""
+
+
+def test_a_list_says_what_came_of_each_episode_and_nothing_is_cut_off(recorded, capsys):
+    assert run(["trajectories", "run/trajectories.jsonl"]) == 0
+    head, *rows, last = capsys.readouterr().out.splitlines()
+    assert head.split() == [
+        "episode",
+        "tag",
+        "seed",
+        "group",
+        "reward",
+        "penalty",
+        "success",
+        "turns",
+        "tokens",
+        "error",
+    ]
+    assert rows[1].split() == ["1", "varied", "10001", "1", "2.000", "yes", "2", "30"]
+    assert (
+        rows[3].split()[:7] == ["3", "varied", "10003", "3", "1.000", "no", "1"]
+        and "status 400: not this one" in rows[3]
+    )
+    assert last.startswith("6 of 6 episodes, success 66.7%, reward 1.333")
+    assert run(["trajectories", "run", "--tag", "none"]) == 0
+    assert capsys.readouterr().out == "0 of 6 episodes\n"
+
+
+def test_one_is_shown_with_prompts_answers_and_rewards(recorded, capsys):
+    assert run(["trajectories", "run", "--show", "2"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.startswith("episode 2: varied, seed 10002, group 2\n\n[system]\n")
+    assert printed.count(f"[assistant]\n{GO}\n\n[turn ") == 3 and "seed 10002, turn 2 of 3." in printed
+    assert "[turn 3] valid actions: Go; reward with penalties: 1\n" in printed
+    assert printed.endswith("[end] success, reward 3, penalty 0, 3 turns, 3 actions\n")
+    assert run(["trajectories", "run", "--show", "3"]) == 0
+    assert "[error] http" in capsys.readouterr().out
+    assert run(["trajectories", "run", "--show", "77"]) == 2
+    assert "there is no episode 77 in run, which holds 6 episodes." in capsys.readouterr().err
+
+
+def test_bad_lines_are_named_and_the_others_listed(recorded, capsys):
+    path = Path("run/trajectories.jsonl")
+    kept = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([kept[0], "oh\n", *kept[1:5], kept[5][:40]]))
+    assert run(["trajectories", "run"]) == 0
+    printed = capsys.readouterr()
+    assert len(listed(printed.out)) == 5
+    assert printed.err.splitlines() == [
+        "abreast: line 2 of run/trajectories.jsonl is no episode: it is not valid JSON.",
+        "abreast: line 7 of run/trajectories.jsonl is no episode: it is cut off.",
+    ]
+
+
+def test_those_that_are_listed_are_exported(recorded, capsys):
+    assert run(["trajectories", "run", "--success", "--export", "good.jsonl"]) == 0
+    assert capsys.readouterr().out == "4 rows of 4 episodes were written to good.jsonl\n"
+    rows = [json.loads(line) for line in Path("good.jsonl").read_text().splitlines()]
+    assert [row["episode"] for row in rows] == [0, 1, 2, 5]
+    assert run(["trajectories", "run", "--success", "--export", "turns.parquet", "--per-turn"]) == 0
+    assert "7 rows of 4 episodes" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["none"], "none is no run of `abreast rollout`: there is no none."),
+        (["run", "--sort", "colour"], "cannot sort by 'colour': expected one of episode, reward, turns, seed"),
+        (["run", "--export", "x.csv"], "cannot export to x.csv: expected a name that ends with .jsonl or .parquet."),
+        (["run", "--per-turn"], "--per-turn and --tokenizer are for exports: give --export FILE too."),
+        (["run", "--export", "x.jsonl", "--tokenizer", "json:loads"], "has no method apply_chat_template"),
+        (["run", "--export", "x.jsonl", "--tokenizer", "gpt"], "the tokenizer 'gpt' needs the package transformers"),
+    ],
+)
+def test_mistakes_of_trajectories(arguments, told, recorded, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    assert run(["trajectories", *arguments]) == 2
+    assert told in capsys.readouterr().err and not list(Path().glob("x*"))
