@@ -70,7 +70,8 @@ def prepare(asked: Asked) -> Prepared:
 
 def prepare_again(asked: Asked, run: Path) -> Prepared:
     """A rollout that was begun before."""
-    fixed = {"TAG_OR_ENV": asked.name, "--config": asked.config, "--max-actions": asked.max_actions, "--seed": asked.seed, "--output": asked.output,
+    fixed = {"TAG_OR_ENV": asked.name, "--config": asked.config, "--max-actions": asked.max_actions,
+             "--seed": asked.seed, "--output": asked.output,
              "--policy": asked.play.get("policy"), "--group-size": asked.play.get("group_size")}  # fmt: skip
     refused = [*(key for key, value in fixed.items() if value is not None), *asked.overrides]
     if refused:

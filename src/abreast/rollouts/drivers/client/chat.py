@@ -169,7 +169,11 @@ class ChatClient:
 
 
 def _words(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    """What the system says, if it was a system call that failed; else what the library says."""
+    number = getattr(error, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number)
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
 
 
 def _headers(config: ServerConfig) -> dict[str, str]:
