@@ -156,7 +156,8 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
         play = play.model_copy(update={"server": play.server.model_copy(update={"sampling": sampling})})
     policy = make_policy(play, tag, chosen.seed.train)
     if isinstance(policy, ReplayPolicy):  # what is played is what was recorded
-        play = play.model_copy(update={"episodes": len(policy.lines)})
+        wanted = play.episodes if "episodes" in play.model_fields_set else len(policy.lines)
+        play = play.model_copy(update={"episodes": min(wanted, len(policy.lines))})
         for fault in policy.faults:
             complain(fault)
     return Prepared(_with_groups(chosen, play), play, tag, policy)
@@ -199,7 +200,7 @@ def _slots(play: PlayConfig) -> int:
 def _orders(manager: EnvStateManager, prepared: Prepared, have: Sequence[Line]) -> Iterator[Order]:
     """The episodes that are still to be played."""
     if isinstance(prepared.policy, ReplayPolicy):
-        lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))
+        lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))[: prepared.play.episodes]
         orders: Iterator[Order] = (
             Order(line["episode"], prepared.tag.name, line["seed"], line["group_id"]) for line in lines
         )

@@ -62,6 +62,7 @@ def trajectories(
     """List the episodes of a rollout, show one, or export them."""
     if target is None and (per_turn or tokenizer is not None):
         raise ConfigError("--per-turn and --tokenizer are for exports: give --export FILE too.")
+    look_here()
     found = read_lines(find_file(run))
     for fault in found.faults:
         complain(fault)
@@ -95,7 +96,6 @@ def _load(name: str | None) -> Any:
     if name is None:
         return None
     if is_target(name):
-        look_here()
         return import_target(name, "tokenizer", RolloutError)
     try:
         transformers = import_module("transformers")

@@ -154,6 +154,17 @@ def test_pictures_are_files_beside_the_export(tmp_path):
     assert sum(message["content"].count("<image>") for message in row["messages"]) == 1
 
 
+def test_the_digest_tells_episodes_apart_and_nothing_else():
+    plain = digest_of(RolloutConfig.parse({}))
+    assert plain == digest_of(RolloutConfig.parse({"es_manager": {"max_workers": 3, "use_multiprocessing": True}}))
+    for other in (
+        {"seed": {"train": 1}},
+        {"context": {"enable_think": False}},
+        {"es_manager": {"format_penalty": 1.0}},
+    ):
+        assert digest_of(RolloutConfig.parse(other)) != plain
+
+
 def test_mistakes(run, tmp_path, monkeypatch):
     with pytest.raises(
         RolloutError, match=r"cannot export to .*a\.csv: expected a name that ends with \.jsonl or \.parquet"

@@ -86,6 +86,16 @@ def test_a_run_can_be_read_and_gone_on_with(tmp_path):
     assert "resumed with 2 episodes" in (tmp_path / "log.txt").read_text()
 
 
+def test_a_folder_that_is_being_written_to_is_refused(tmp_path):
+    with (
+        keep(tmp_path),
+        pytest.raises(RunFolderError, match=r"another process is writing to .*: wait for its end, or stop"),
+    ):
+        keep(tmp_path)
+    with keep(tmp_path):
+        pass
+
+
 def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path):
     with pytest.raises(
         RunFolderError, match=r"is no run of `abreast rollout` that could be resumed: it has no rollout\.yaml"

@@ -183,8 +183,10 @@ def _texts(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def digest_of(config: RolloutConfig) -> str:
-    """The same for the same configuration."""
-    text = json.dumps(config.model_dump(mode="json"), sort_keys=True)
+    """The same for configurations that give the same episodes: where environments run, and how many, does not count."""
+    values = config.model_dump(mode="json")
+    values["es_manager"] = {"format_penalty": config.es_manager.format_penalty}
+    text = json.dumps(values, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 

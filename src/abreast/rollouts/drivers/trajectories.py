@@ -3,8 +3,10 @@
 <run folder>/  config.yaml   rollout.yaml   trajectories.jsonl   images/episode_000003_02.png   log.txt
 """
 
+import errno
 import io
 import logging
+import os
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -23,6 +25,22 @@ from abreast.rollouts.drivers.policies.base import Played
 from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
+
+
+def _lock(folder: Path, until: ExitStack) -> None:
+    """Refuse a folder that another process writes to. The system takes the lock back when a process dies."""
+    if os.name != "posix":
+        return
+    import fcntl
+
+    descriptor = os.open(folder, os.O_RDONLY)
+    until.callback(os.close, descriptor)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        until.close()
+        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
+            raise RunFolderError(f"another process is writing to {folder}: wait for its end, or stop it.") from None
 
 
 class Begun(NamedTuple):
@@ -69,8 +87,9 @@ class Trajectories:
         self._config = f"# {remark}\n{yaml.safe_dump(config.model_dump(), sort_keys=False)}"
         self._play = yaml.safe_dump({"abreast_version": version, **play.model_dump()}, sort_keys=False)
         self._remark, self._count = remark, 0
-        self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
         self._open = ExitStack()
+        _lock(folder, self._open)
+        self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
 
     def __enter__(self) -> "Trajectories":
         write_whole(self._folder / "config.yaml", self._config.encode())

@@ -109,7 +109,7 @@ class ChatClient:
         try:
             async with (
                 asyncio.timeout(limit_s),
-                self._http.post(f"{self._url}/chat/completions", json=body) as response,
+                self._http.post(f"{self._url}/chat/completions", json=body, allow_redirects=False) as response,
             ):
                 if response.status != 200:
                     await self._refused(response.status, await response.read(), response.headers.get("Retry-After"))
