@@ -202,6 +202,16 @@ def test_more_episodes_can_be_asked_for_later_and_failed_ones_tried_again(capsys
     assert yaml.safe_load(Path("run/rollout.yaml").read_text())["episodes"] == 6
 
 
+def test_a_resumed_run_equals_one_that_was_never_stopped():
+    arguments = ["rollout", "FrozenLake", HERE, "--episodes", "20", "--group-size", "2"]
+    assert run([*arguments, "--output", "whole"]) == 0
+    assert run([*arguments, "--output", "run"]) == 0
+    path = Path("run/trajectories.jsonl")
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
+    assert run(["rollout", "--resume", "run", "--slots", "3"]) == 0
+    assert sorted(lines("run"), key=str) == sorted(lines("whole"), key=str)
+
+
 @pytest.mark.xdist_group("system")
 def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once():
     reached, killed = threading.Event(), threading.Event()
@@ -269,6 +279,8 @@ def test_a_run_is_replayed(capsys):
     assert run(["rollout", "--policy", "replay", "run", "--output", "two", HERE]) == 0
     assert "All 8 episodes came out as recorded." in capsys.readouterr().out
     assert sorted(lines("run"), key=str) == sorted(lines("two"), key=str)
+    assert run(["rollout", "--policy", "replay", "run", "--episodes", "3", "--output", "three"]) == 0
+    assert sorted(line["episode"] for line in lines("three")) == [0, 1, 2]
     assert (
         run(["rollout", "FrozenLake", "env.size=4", "--policy", "replay", "run/trajectories.jsonl", "--output", "x"])
         == 2
