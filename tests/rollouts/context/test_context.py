@@ -84,7 +84,7 @@ def test_answers_are_shown_raw_or_as_they_were_read():
     context, cache = played("LargerSokoban", [raw])
     assert context.messages(cache)[2]["content"] == "Well. <think>a</think> <answer>Left||Right</answer>"
     context = Context(context.tag, ContextConfig(answers="normalised"))
-    assert context.messages(cache)[2]["content"] == "<think>Well. a</think><answer>Left || Right</answer>"
+    assert context.messages(cache)[2]["content"] == "<think>Well.  a</think><answer>Left || Right</answer>"
 
 
 def test_actions_without_a_text_get_the_normal_form():
