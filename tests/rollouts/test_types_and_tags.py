@@ -63,7 +63,8 @@ def test_a_type_is_a_tag():
         ({"custom_envs": {"A": {"env_type": "b", "max_action_per_traj": 1}}},
          "unknown key custom_envs.A.max_action_per_traj: did you mean 'custom_envs.A.max_actions_per_traj'?"),
         ({"custom_envs": {5: {}}},
-         "custom_envs has a key 5: expected a valid string. (1 more fault in this configuration.)"),
+         "2 faults in this configuration:\n- custom_envs has a key 5: expected a valid string.\n"
+         "- custom_envs.5.env_type is missing: give it a value."),
         ({"max_tokens": 1}, "unknown key max_tokens: did you mean 'custom_envs.NAME.max_tokens'?"),
         ({"es_manager": {"use_multiprocessing": "yes"}},
          "es_manager.use_multiprocessing is 'yes': expected a valid boolean or 'auto'."),

@@ -19,8 +19,9 @@ from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.play import Played, make_policy, play_episodes
 from abreast.rollouts.drivers.trajectories import Trajectories
 from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
+from abreast.rollouts.files import read_config
 from abreast.rollouts.registry import Tag, tag_settings
-from abreast.settings import apply_overrides, explain, read_yaml
+from abreast.settings import apply_overrides, explain
 
 AT_ONCE = 256
 """Environments at the same time; more episodes than these are played in several resets."""
@@ -135,7 +136,7 @@ def _configure(
     name: str, file: Path | None, overrides: Sequence[str], groups: int, group_size: int, max_actions: int | None
 ) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
-    given = {key: value for key, value in (read_yaml(file) if file else {}).items() if value is not None}
+    given = RolloutConfig.parse(read_config(file) if file else {}).model_dump(exclude_unset=True)
     plain = tag_settings(name, RolloutConfig.parse(given).custom_envs).model_dump()
     own = [override for override in overrides if override.startswith("env.")]
     others = [override for override in overrides if not override.startswith("env.")]
@@ -152,7 +153,7 @@ def _configure(
     at_once = -(-groups // resets)
     train = {"env_groups": at_once, "group_size": group_size, "env_configs": {"tags": [name], "n_groups": [at_once]}}
     values["es_manager"] = {**values.get("es_manager", {}), "train": train}
-    return RolloutConfig.parse(values)
+    return RolloutConfig.parse(values, foreign=False)
 
 
 def _try_to_make(tag: Tag) -> None:

@@ -9,22 +9,20 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 import numpy as np
 
 from abreast.errors import ConfigError, RolloutError, short
-from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.episodes.pending import READY, PendingTurn
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
 from abreast.rollouts.episodes.turns import Turns
 from abreast.rollouts.episodes.waiters import Listener, Waiter
-from abreast.rollouts.registry import Tag, find_tag
+from abreast.rollouts.loading import load_config
+from abreast.rollouts.registry import Tag
 from abreast.rollouts.workers.placement import PlacementRules, Use
-from abreast.settings import read_yaml
 
 
 class EnvStateManager:
@@ -36,8 +34,9 @@ class EnvStateManager:
                 outputs = manager.step([{"env_id": cache["env_id"], "actions": answer(cache)} for cache in outputs])
             print(manager.get_rollout_states())
 
-    The configuration is a mapping, or the name of a YAML file. `verify` keeps a copy of every environment in the main
-    process, steps it too, and raises if a worker's result ever differs. `rules` are the constants by which `auto` decides.
+    The configuration is a mapping, an OmegaConf object, or the name of a YAML file. `verify` keeps a copy of every
+    environment in the main process, steps it too, and raises if a worker's result ever differs. `rules` are the constants
+    by which `auto` decides.
     """
 
     def __init__(
@@ -49,11 +48,10 @@ class EnvStateManager:
     ) -> None:
         if mode not in ("train", "val"):
             raise ConfigError(f"mode is {mode!r}: expected train or val.")
-        given = read_yaml(Path(config)) if isinstance(config, str | Path) else config
-        self.config = RolloutConfig.parse({} if given is None else given)
+        self.config, tags = load_config(config, mode)
         self.mode: Literal["train", "val"] = mode
         self.use_multiprocessing: Use = self.config.es_manager.use_multiprocessing
-        self.envs = self._make_slots()
+        self.envs = self._make_slots(tags)
         """All that is known of each environment, by number; to look at, not to change."""
         self._turns = Turns(self.envs, self.config.es_manager, verify, rules or PlacementRules())
         self._placement = self._turns.places.placement
@@ -243,13 +241,12 @@ class EnvStateManager:
 
     # ---- inside
 
-    def _make_slots(self) -> list[Slot]:
+    def _make_slots(self, tags: Mapping[str, Tag]) -> list[Slot]:
         settings = getattr(self.config.es_manager, self.mode)
         slots: list[Slot] = []
         for name, groups in zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True):
-            tag = find_tag(name, self.config.custom_envs)
             for _ in range(groups * settings.group_size):
-                slots.append(Slot(len(slots), len(slots) // settings.group_size, tag))
+                slots.append(Slot(len(slots), len(slots) // settings.group_size, tags[name]))
         return slots
 
     def _first_seed(self, seed: Any) -> int:

@@ -132,7 +132,7 @@ def find_tag(name: str, custom: Mapping[str, TagConfig]) -> Tag:
     try:
         config = kind.config.parse(settings.env_config)
     except ConfigError as error:
-        raise ConfigError(f"env_config of the tag {name!r}: {error}") from None
+        raise error.inside(f"env_config of the tag {name!r}") from None
     return Tag(name, kind, config, settings.max_actions_per_traj, settings.env_instruction or kind.instruction)
 
 
