@@ -58,6 +58,15 @@ class PlainLoop:
             llm_response=given.get("llm_response", ""), llm_raw_response=given.get("llm_raw_response", ""),
         )  # fmt: skip
         cache["history"].append(self.seen(env_id))
+        if self.done[env_id]:
+            cache["metrics"] = self.metrics(env_id)
+
+    def metrics(self, env_id):
+        tag, *turns = self.tags[env_id].name, *self.caches[env_id]["history"][:-1]
+        keys = {key for turn in turns for key, value in turn["info"].items() if isinstance(value, bool | int | float)}
+        means = {key: sum(turn["info"].get(key, 0) for turn in turns) / len(turns) for key in keys - {"success"}}
+        counts = {"success": not self.truncated[env_id], "num_actions": sum(len(turn["actions"]) for turn in turns)}
+        return {f"{tag}/{key}": value for key, value in {**counts, **means}.items()}
 
     def seen(self, env_id):
         shown = self.envs[env_id].render()

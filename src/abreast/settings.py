@@ -29,7 +29,7 @@ class Section(pydantic.BaseModel):
     )
     USUAL_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """What others call some settings, and their keys here: for the error, they are not accepted."""
-    REFUSED: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Keys that others have and this section has not, and why: for the error."""
 
     @classmethod
@@ -199,7 +199,7 @@ def _sentences_of(cls: type[Section], place: tuple[Any, ...], faults: list[Any],
     said = (fault["msg"].removeprefix("Input should be ").removeprefix("Keys should be ") for fault in faults)
     expected = " or ".join(said)
     if first["type"] == "extra_forbidden":
-        reason = _section_at(cls, place[:-1]).REFUSED.get(str(place[-1]))
+        reason = _section_at(cls, place[:-1]).UNSUPPORTED.get(str(place[-1]))
         if reason is not None:
             return [f"{path} is not supported: {reason}"]
         return [f"unknown key {path}: {_nearest_key(cls, path, where)}"]

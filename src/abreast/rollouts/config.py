@@ -64,7 +64,7 @@ class TagConfig(Section):
     env_config: dict[str, Any] = Field(default_factory=dict)
     """Settings of the environment; none: its defaults."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = MappingProxyType(
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "max_instances": "every environment of a group is one of its own; env_groups and group_size say how many"
             " there are."
@@ -177,7 +177,7 @@ class ManagerConfig(Section):
     val: GroupsConfig = Field(default_factory=lambda: _groups("val"))
     """Environments to validate with."""
 
-    REFUSED: ClassVar[Mapping[str, str]] = MappingProxyType(
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
             "step_penalty": "the score is lowered by format_penalty only; give a step its price in the reward of the"
             " environment, or leave this out.",
@@ -192,7 +192,7 @@ class ManagerConfig(Section):
         """Defaults for the groups that are given in part; keys of RAGEN that are switched off are no settings."""
         if not isinstance(given, Mapping):
             return given
-        said = {key: value for key, value in given.items() if key not in cls.REFUSED or value}
+        said = {key: value for key, value in given.items() if key not in cls.UNSUPPORTED or value}
         return {key: _complete(key, value) if key in DEFAULT_GROUPS else value for key, value in said.items()}
 
 

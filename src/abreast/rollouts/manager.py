@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from abreast.errors import ConfigError, RolloutError, short
+from abreast.rollouts.episodes.metrics import write_metrics
 from abreast.rollouts.episodes.pending import READY, PendingTurn
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
@@ -163,13 +164,17 @@ class EnvStateManager:
     # ---- reports
 
     def get_rollout_states(self) -> dict[str, Any]:
-        """Results of the episodes so far: means per tag (`tags`), pass@k per group (`groups`)."""
+        """Results of the episodes so far: means per tag (`tags`), pass@k per group (`groups`).
+
+        Every cache then has `metrics` too; see `rollout_cache`.
+        """
         tags: dict[str, list[Ended]] = {}
         groups: dict[int, list[Slot]] = {}
         for env in self.envs:
             episode = Ended(env.num_actions, env.tally, env.history)
             tags.setdefault(env.tag.name, []).append(episode)
             groups.setdefault(env.group_id, []).append(env)
+        write_metrics(groups.values())
         return {
             "tags": {tag: summary_of_tag(episodes) for tag, episodes in tags.items()},
             "groups": {
@@ -196,6 +201,12 @@ class EnvStateManager:
     def caches(self) -> list[Cache]:
         """The cache of every environment, done or not, by number."""
         return [env.cache for env in self.envs]
+
+    @property
+    def rollout_cache(self) -> list[Cache]:
+        """All caches, each with `metrics` as of now under RAGEN's names: what its `get_rollout_states` returns."""
+        self.get_rollout_states()
+        return self.caches
 
     def render(self) -> list[Any]:
         """What every environment shows now: a text, or a list of images."""

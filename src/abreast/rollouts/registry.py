@@ -39,6 +39,8 @@ class EnvKind:
     """What a language model is told to do."""
     solver: Solver | None = None
     """A policy that plays well from the history alone, if there is one."""
+    turn_metrics: frozenset[str] | None = None
+    """Keys of `info` that are averaged over the turns in `cache["metrics"]`; others are summed. None: all are averaged."""
 
 
 class Tag(NamedTuple):

@@ -7,11 +7,12 @@ from typing import Any
 from PIL import Image
 
 from abreast.rollouts.episodes.episode import Digest, State, TurnResult
+from abreast.rollouts.episodes.metrics import metrics_of
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
 
 Cache = dict[str, Any]
-"""What users see of an episode: env_id, group_id, tag, penalty, and its history, one entry per turn."""
+"""What users see of an episode: env_id, group_id, tag, penalty, its history (an entry per turn), at its end its metrics."""
 HERE = -1
 """Stands for the main process where the number of a worker is expected."""
 
@@ -82,7 +83,12 @@ class Slot:
         """Write the result of a turn, or of a start (without inputs): history, budget, penalty, end of the episode."""
         if inputs is None:
             self._write_start(result)
-            return
+        else:
+            self._write_turn(result, inputs, penalty)
+        if self.terminated:
+            self.cache["metrics"] = metrics_of(self.tag, self.history, self.tally.success)
+
+    def _write_turn(self, result: TurnResult, inputs: Mapping[str, Any], penalty: float) -> None:
         state, reward, info, names, executed, dropped, refused, done, failure, seconds = result
         history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
         self.tally.count(reward, given, dropped + refused, seconds)

@@ -18,6 +18,7 @@ KIND = EnvKind(
         "Answer with one action, such as search[red running shoes] or click[buy now]."
     ),
     solver=solve,
+    turn_metrics=frozenset({"action_is_valid", "action_is_effective", "end_of_page"}),
 )
 
 __all__ = ["KIND", "WebShopConfig", "WebShopEnv"]
