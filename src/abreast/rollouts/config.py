@@ -11,6 +11,7 @@ from pydantic import Field
 
 from abreast.errors import ConfigError
 from abreast.processes.process import StartMethod
+from abreast.rollouts.context.config import ContextConfig
 from abreast.rollouts.files import own_sections
 from abreast.settings import Section, SeveralFaults, read_yaml, setting_names
 
@@ -54,7 +55,7 @@ class TagConfig(Section):
     max_actions_per_traj: int = Field(10, ge=1)
     """Actions an episode may take."""
     env_instruction: str | None = None
-    """What a language model is told to do; none: the instruction of the type."""
+    """What a language model is told to do; none: the instruction of the type. What states and actions mean is added."""
     max_tokens: int | None = Field(None, ge=1)
     """Tokens a language model may answer with; not used by abreast itself."""
     parallel_friendly: bool = False
@@ -63,6 +64,8 @@ class TagConfig(Section):
     """A key of RAGEN; without effect, since es_manager.max_workers is for all tags together."""
     env_config: dict[str, Any] = Field(default_factory=dict)
     """Settings of the environment; none: its defaults."""
+    context: dict[str, Any] = Field(default_factory=dict)
+    """Keys of the section context that are different for this tag."""
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
@@ -71,7 +74,7 @@ class TagConfig(Section):
         }
     )
 
-    @pydantic.field_validator("env_config", mode="before")
+    @pydantic.field_validator("env_config", "context", mode="before")
     @classmethod
     def _empty_is_default(cls, given: Any) -> Any:
         return {} if given is None else given
@@ -219,6 +222,8 @@ class RolloutConfig(Section):
     """First seeds."""
     es_manager: ManagerConfig = Field(default_factory=ManagerConfig)
     """The manager and its environments."""
+    context: ContextConfig = Field(default_factory=ContextConfig)
+    """Prompts and answers of language models."""
     custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
     """Your own tags; they hide tags of the same name that ship."""
 

@@ -20,13 +20,6 @@ NEAR = 0.84
 REFERENCE = re.compile(r"(?<!\\)\$\{([^${}]*)\}")
 KEY = re.compile(r"[\w-]+(\.[\w-]+)*")
 
-FROM_AGENT_PROXY = {
-    "enable_think": "enable_think",
-    "action_sep": "action_sep",
-    "max_actions_per_turn": "max_actions_per_turn",
-}
-"""Keys of RAGEN's section `agent_proxy` that mean the same in our section `context`."""
-
 
 def read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     """The mapping in a YAML file, over those of the files in its `defaults`, which lie beside it.
@@ -84,11 +77,19 @@ def own_sections(given: Mapping[Any, Any], sections: Collection[str], settings: 
         for key, value in plain.items()
         if key in sections or _looks_like_ours(key, value, sections, settings)
     }
-    proxy = plain.get("agent_proxy")
-    if "context" in sections and plain.get("context") is None and isinstance(proxy, Mapping):
-        said = resolver.section("agent_proxy")
-        kept["context"] = {ours: said[key] for key, ours in FROM_AGENT_PROXY.items() if said.get(key) is not None}
+    if plain.get("context") is None and isinstance(plain.get("agent_proxy"), Mapping):
+        kept["context"] = _context_of(resolver.section("agent_proxy"))
     return Own(kept, resolver.faults)
+
+
+def _context_of(proxy: Mapping[str, Any]) -> dict[str, Any]:
+    """What RAGEN's section `agent_proxy` says, in the words of our section `context`; its other keys are its own."""
+    same = ("enable_think", "action_sep", "max_actions_per_turn")
+    said = {key: proxy[key] for key in same if proxy.get(key) is not None}
+    turns = 1 if proxy.get("without_history") else proxy.get("max_context_window")
+    if isinstance(turns, int) and turns > 0:  # -1: all
+        said["history_window"] = turns
+    return said
 
 
 # ---- Hydra's lists of defaults

@@ -35,7 +35,7 @@ def load_config(given: object, mode: str) -> Loaded:
     tags: dict[str, Tag] = {}
     for name in dict.fromkeys(names):
         try:
-            tags[name] = find_tag(name, custom)
+            tags[name] = find_tag(name, custom, context=config.context if config else None)
         except ConfigError as error:
             errors.append(error)
         except RolloutError as error:

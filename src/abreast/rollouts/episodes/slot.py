@@ -72,6 +72,7 @@ class Slot:
             "group_id": self.group_id,
             "tag": self.tag.name,
             "penalty": 0,
+            "info": {},
             "history": [],
         }
 
@@ -117,6 +118,7 @@ class Slot:
 
     def _write_start(self, result: TurnResult) -> None:
         self.start_s = result.seconds
+        self.cache["info"] = result.info
         self._show(result.state)
         if result.failure is not None:
             self.terminated = self.truncated = True
