@@ -69,7 +69,7 @@ def rollout(
     changes = [*(overrides or []), *([] if seed is None else [f"seed.train={seed}"])]
     look_here()
     chosen = _configure(name, config, changes, episodes // group_size, group_size, max_actions)
-    tag = find_tag(name, chosen.custom_envs)
+    tag = find_tag(name, chosen.custom_envs, preset=chosen.preset)
     player = make_policy(policy, tag, chosen.seed.train)
     _try_to_make(tag)
     manager, folder = EnvStateManager(chosen, verify=verify), make_run_folder(name, output).path

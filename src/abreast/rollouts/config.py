@@ -13,17 +13,34 @@ from abreast.errors import ConfigError
 from abreast.processes.process import StartMethod
 from abreast.rollouts.context.config import ContextConfig
 from abreast.rollouts.files import own_sections
+from abreast.rollouts.keys import Refused, own_keys
 from abreast.settings import Section, SeveralFaults, read_yaml, setting_names
 
 MOST_ENVS = 1_000_000
 """Environments in one manager."""
 
+Preset = Literal["ragen"]
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": {"invalid_turn_cost": 0}})
+"""Settings of a tag under a preset; those of its environment are in `EnvKind.presets`."""
+SPARE_TURNS = 5
+"""Where a turn without a valid action is free, an episode has as many more turns than actions, unless max_turns is given."""
+
 
 class EnvConfig(Section):
     """Settings every environment has; each environment's own class adds to them."""
 
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Keys of other projects for settings that this class has under another name; they are accepted."""
+    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType({})
+    """Keys of other projects for what does not exist here."""
+
     action_lookup: dict[int, str] | None = None
     """Actions by number. With it, names become numbers and unknown ones are dropped; without it, texts are passed on."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _own_keys(cls, values: Any) -> Any:
+        return own_keys(values, cls.OTHER_NAMES, cls.REFUSED)
 
     @pydantic.model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -62,6 +79,12 @@ class TagConfig(Section):
     """A key of RAGEN; without effect, since es_manager.use_multiprocessing decides where environments run."""
     max_workers: int | None = Field(None, ge=1)
     """A key of RAGEN; without effect, since es_manager.max_workers is for all tags together."""
+    invalid_turn_cost: int | None = Field(None, ge=0, le=1)
+    """Actions that a turn without a valid action costs; none: 1, under `preset: ragen` 0."""
+    max_turns: int | None = Field(None, ge=1)
+    """Turns after which an episode is cut off; none: no limit, or actions + 5 where invalid turns cost nothing."""
+    preset: Preset | Literal["off"] | None = None
+    """Rules of another project for this tag; none: the `preset` of the configuration; off: none at all."""
     env_config: dict[str, Any] = Field(default_factory=dict)
     """Settings of the environment; none: its defaults."""
     context: dict[str, Any] = Field(default_factory=dict)
@@ -226,6 +249,8 @@ class RolloutConfig(Section):
     """Prompts and answers of language models."""
     custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
     """Your own tags; they hide tags of the same name that ship."""
+    preset: Preset | None = None
+    """ragen: rules, rooms and tags as RAGEN has them, where ours differ; each is a setting of its own, and what is given wins."""
 
     @classmethod
     def parse(cls, values: object, where: str = "", foreign: bool = True) -> Self:
@@ -249,7 +274,8 @@ class RolloutConfig(Section):
         return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
-def shipped_tags() -> dict[str, TagConfig]:
-    """The tags that come with abreast, by name."""
-    tags = read_yaml(Path(__file__).parent / "tags.yaml")
+def shipped_tags(preset: str | None = None) -> dict[str, TagConfig]:
+    """The tags that come with abreast, by name; those of a preset hide others of the same name."""
+    files = ["tags.yaml", *([f"tags_{preset}.yaml"] if preset else [])]
+    tags = {name: tag for file in files for name, tag in read_yaml(Path(__file__).parent / file).items()}
     return {name: TagConfig.parse(values) for name, values in tags.items()}

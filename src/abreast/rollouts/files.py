@@ -77,8 +77,11 @@ def own_sections(given: Mapping[Any, Any], sections: Collection[str], settings: 
         for key, value in plain.items()
         if key in sections or _looks_like_ours(key, value, sections, settings)
     }
-    if plain.get("context") is None and isinstance(plain.get("agent_proxy"), Mapping):
-        kept["context"] = _context_of(resolver.section("agent_proxy"))
+    if isinstance(plain.get("agent_proxy"), Mapping):
+        proxy = resolver.section("agent_proxy")
+        kept["custom_envs"] = _with_turns(kept.get("custom_envs"), proxy.get("max_turn"))
+        if kept.get("context") is None:
+            kept["context"] = _context_of(proxy)
     return Own(kept, resolver.faults)
 
 
@@ -90,6 +93,16 @@ def _context_of(proxy: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(turns, int) and turns > 0:  # -1: all
         said["history_window"] = turns
     return said
+
+
+def _with_turns(tags: Any, turns: Any) -> Any:
+    """Tags that take as many turns as RAGEN's `agent_proxy.max_turn` says, where they do not say so themselves."""
+    if turns is None or not isinstance(tags, Mapping):
+        return tags
+    return {
+        name: {"max_turns": turns, **settings} if isinstance(settings, Mapping) else settings
+        for name, settings in tags.items()
+    }
 
 
 # ---- Hydra's lists of defaults

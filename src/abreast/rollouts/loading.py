@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from abreast.errors import ConfigError, RolloutError
-from abreast.rollouts.config import RolloutConfig, TagConfig
+from abreast.rollouts.config import Preset, RolloutConfig, TagConfig
 from abreast.rollouts.files import own_sections, read_config
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.settings import setting_names
@@ -28,14 +28,14 @@ def load_config(given: object, mode: str) -> Loaded:
     config, errors = None, list[ConfigError | RolloutError]()
     try:
         config = RolloutConfig.parse(values)
-        names, custom = getattr(config.es_manager, mode).env_configs.tags, config.custom_envs
+        names, custom, preset = getattr(config.es_manager, mode).env_configs.tags, config.custom_envs, config.preset
     except ConfigError as error:
         errors.append(error)
-        names, custom = _usable(values, mode)
+        names, custom, preset = _usable(values, mode)
     tags: dict[str, Tag] = {}
     for name in dict.fromkeys(names):
         try:
-            tags[name] = find_tag(name, custom, context=config.context if config else None)
+            tags[name] = find_tag(name, custom, mode, preset, config.context if config else None)
         except ConfigError as error:
             errors.append(error)
         except RolloutError as error:
@@ -49,10 +49,10 @@ def load_config(given: object, mode: str) -> Loaded:
     return Loaded(config, tags)
 
 
-def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig]]:
-    """Of a configuration with faults: the tags it uses whose own settings have none, and the settings of its tags."""
+def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig], Preset | None]:
+    """Of a configuration with faults: the tags it uses whose own settings have none, the settings of its tags, its preset."""
     if not isinstance(values, Mapping):
-        return [], {}
+        return [], {}, None
     own = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig)).values
     given: Any = own.get("custom_envs")
     custom, faulty = dict[str, TagConfig](), set[str]()
@@ -65,7 +65,9 @@ def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig]]:
     with suppress(KeyError, TypeError):
         names = own["es_manager"][mode]["env_configs"]["tags"]
     used = names if isinstance(names, list) else []
-    return [name for name in used if isinstance(name, str) and name not in faulty], custom
+    preset = own.get("preset")
+    usable = [name for name in used if isinstance(name, str) and name not in faulty]
+    return usable, custom, preset if preset in get_args(Preset) else None
 
 
 def _not_found(values: Any) -> str:

@@ -94,13 +94,16 @@ class Slot:
         history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
         self.tally.count(reward, given, dropped + refused, seconds)
         self.executed.append(executed)
-        self.actions_left -= used or 1  # a turn without a valid action costs too, or an episode might never end
+        self.actions_left -= (
+            used or self.tag.invalid_turn_cost
+        )  # where it is 0, the tag has max_turns: every episode ends
+        is_cut_off = not self.actions_left or len(self.executed) == self.tag.max_turns
         if failure is not None:
             info = {"success": False, "error": failure}
             self.terminated = self.truncated = True
         elif dropped or not used:
             self.cache["penalty"] -= penalty
-        if (done or not self.actions_left) and not self.terminated:
+        if (done or is_cut_off) and not self.terminated:
             self.terminated = True
             self.truncated = not (done and info.get("success", False))
             self.tally.success = not self.truncated
