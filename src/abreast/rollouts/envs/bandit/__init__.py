@@ -16,6 +16,7 @@ KIND = EnvKind(
         "on average. You choose once. Answer with the name of the arm."
     ),
     solver=solve,
+    presets={"ragen": {"split": "train"}},
 )
 
 __all__ = ["KIND", "BanditConfig", "BanditEnv"]

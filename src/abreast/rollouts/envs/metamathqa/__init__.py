@@ -13,6 +13,8 @@ KIND = EnvKind(
         "You see a question of school mathematics. Work out the result and answer with the result alone, for example 42, "
         "3/4 or Monday. After a wrong answer you may try again, but every wrong answer halves the reward."
     ),
+    by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
+    presets={"ragen": {"numbering": "python", "match": "text", "max_attempts": None}},
 )
 
 __all__ = ["KIND", "MetaMathQAConfig", "MetaMathQAEnv"]

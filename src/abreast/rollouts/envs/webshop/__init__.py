@@ -18,6 +18,8 @@ KIND = EnvKind(
         "Answer with one action, such as search[red running shoes] or click[buy now]."
     ),
     solver=solve,
+    by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
+    presets={"ragen": {"human_goals": False, "max_steps": None, "binary_reward": True}},
 )
 
 __all__ = ["KIND", "WebShopConfig", "WebShopEnv"]
