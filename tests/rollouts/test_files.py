@@ -13,7 +13,7 @@ from abreast.rollouts.files import read_config
 from rollout_helpers import settings
 
 RAGEN = Path(__file__).parent / "ragen"
-SIX = [
+THEIRS = [
     "SimpleSokoban",
     "LargerSokoban",
     "SokobanDifferentGridVocab",
@@ -21,7 +21,7 @@ SIX = [
     "VisualSimpleSokoban",
     "Countdown",
 ]
-SIX += ["Bandit", "FrozenLake", "MetamathQA"]
+THEIRS += ["Bandit", "FrozenLake", "MetamathQA", "WebShop", "BanditTest", "CoordFrozenLake"]
 
 
 def groups(tags, count=1, **more):
@@ -60,9 +60,9 @@ def test_a_file_goes_over_those_in_its_defaults():
 
 def test_every_tag_of_the_six_environments_begins():
     config = read_config(RAGEN / "base.yaml")
-    config["es_manager"]["train"] = groups(SIX)
+    config["es_manager"]["train"] = groups(THEIRS)
     with EnvStateManager(config) as manager:
-        assert len(manager.reset()) == len(SIX)
+        assert len(manager.reset()) == len(THEIRS)
 
 
 def test_an_environment_that_is_not_here_is_only_an_error_if_it_is_used():
@@ -80,7 +80,7 @@ def test_a_key_without_an_equal_here_is_refused_by_name_unless_it_is_off():
         EnvStateManager(RAGEN / "_sokoban_multiturn.yaml")
     off = {"render_multi_actions": False, "step_penalty": 0.0, "think_quality_penalty": 0.0}
     assert RolloutConfig.parse({"es_manager": off}) == RolloutConfig.parse({"es_manager": {}})
-    with pytest.raises(ConfigError, match=r"custom_envs.A.max_instances is not supported: every environment"):
+    with pytest.raises(ConfigError, match=r"custom_envs.A.max_instances is not supported: it is no key of a tag"):
         RolloutConfig.parse({"custom_envs": {"A": {"env_type": "bandit", "max_instances": 4}}})
 
 

@@ -72,7 +72,7 @@ def test_a_type_is_a_tag():
          "es_manager.train: env_configs.n_groups [1] add up to 1, but env_groups is 2: make them equal."),
         ({"es_manager": {"val": {"env_groups": 10**6, "group_size": 9, "env_configs": {"tags": ["A"], "n_groups": [1]}}}},
          "es_manager.val: env_groups is 1000000 and group_size is 9: expected 1,000,000 environments at most."),
-        ([1], "the configuration is [1], expected a mapping with keys such as seed, es_manager, custom_envs."),
+        ([1], "the configuration is [1], expected a mapping with keys such as seed, es_manager, context."),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_named_where_it_is(given, told):

@@ -92,8 +92,7 @@ class TagConfig(Section):
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
         {
-            "max_instances": "every environment of a group is one of its own; env_groups and group_size say how many"
-            " there are."
+            "max_instances": "it is no key of a tag; environments that choose from so many tasks have it in env_config."
         }
     )
 

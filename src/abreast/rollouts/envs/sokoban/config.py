@@ -18,7 +18,7 @@ MEANINGS = ("wall", "floor", "target", "box on a target", "box", "you", "you on 
 
 SOFT_TRIES = 10
 """Rooms drawn for `solvable_within` before one that does not fit is taken: a start must stay cheap."""
-_MAY_BE_NULL = ("dim_x", "dim_y", "action_lookup", "min_solution_steps")
+_MAY_BE_NULL = ("dim_x", "dim_y", "min_solution_steps")
 
 
 class SokobanConfig(EnvConfig):
@@ -117,7 +117,6 @@ class SokobanConfig(EnvConfig):
                 f"max_moves is {self.max_moves} with min_moves {self.min_moves or 1} and {self.num_boxes} boxes, each of which "
                 "must be pushed once at least: raise max_moves."
             )
-        symbols_of(self.grid_lookup, SYMBOLS)
         meanings_of(self.grid_vocab, self.symbols, MEANINGS)
         return self
 
