@@ -20,7 +20,8 @@ def show(config: FrozenLakeConfig, plain: str) -> str:
     if config.observation_format == "coord":
         return f"{_coordinates(plain)}\n{REST}"
     symbols = config.symbols
-    grid = plain if "".join(symbols) == BY_NUMBER else plain.translate(str.maketrans(dict(zip(BY_NUMBER, symbols, strict=True))))
+    shown_as = {ord(plain): symbol for plain, symbol in zip(BY_NUMBER, symbols, strict=True)}
+    grid = plain if "".join(symbols) == BY_NUMBER else plain.translate(shown_as)
     return grid if config.observation_format == "grid" else f"{grid}\n{_coordinates(plain)}"
 
 
