@@ -65,6 +65,12 @@ def test_every_tag_of_the_six_environments_begins():
         assert len(manager.reset()) == len(THEIRS)
 
 
+def test_their_rules_come_with_a_preset():
+    config = {**read_config(RAGEN / "base.yaml"), "preset": "ragen"}
+    with EnvStateManager(config) as manager:
+        assert manager.tag_of(0).invalid_turn_cost == 0 and manager.tag_of(0).max_turns == 5, "agent_proxy.max_turn"
+
+
 def test_an_environment_that_is_not_here_is_only_an_error_if_it_is_used():
     config = read_config(RAGEN / "base.yaml")
     config["es_manager"]["train"] = groups(["Alfworld", "Lean", "SimpleSokoban"])

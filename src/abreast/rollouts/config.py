@@ -91,9 +91,7 @@ class TagConfig(Section):
     """Keys of the section context that are different for this tag."""
 
     UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "max_instances": "it is no key of a tag; environments that choose from so many tasks have it in env_config."
-        }
+        {"max_instances": "it is no key of a tag; environments that choose from so many tasks have it in env_config."}
     )
 
     @pydantic.field_validator("env_config", "context", mode="before")

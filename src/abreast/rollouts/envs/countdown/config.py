@@ -29,7 +29,8 @@ class CountdownConfig(EnvConfig):
                 "what a turn without a valid answer costs is the same in all environments; set es_manager.format_penalty."
             ),
             "max_steps": Refused(
-                "one readable answer ends the episode; leave it out, and limit the others with max_actions_per_traj.", (None, 1)
+                "one readable answer ends the episode; leave it out, and limit the others with max_actions_per_traj.",
+                (None, 1),
             ),
         }
     )

@@ -16,7 +16,11 @@ class MetaMathQAConfig(EnvConfig):
     """Where questions come from, and how often one may try."""
 
     REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
-        {"cache_dir": Refused("nothing is downloaded here, so nothing is kept; leave it out, and set data_path to a file.")}
+        {
+            "cache_dir": Refused(
+                "nothing is downloaded here, so nothing is kept; leave it out, and set data_path to a file."
+            )
+        }
     )
 
     action_lookup: None = None

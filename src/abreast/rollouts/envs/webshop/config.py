@@ -17,7 +17,9 @@ class WebShopConfig(EnvConfig):
     OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({"file_path": "data"})
     REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
         {
-            "server": Refused("there is no server here, every environment reads the same catalogue file; leave it out."),
+            "server": Refused(
+                "there is no server here, every environment reads the same catalogue file; leave it out."
+            ),
             "filter_goals": Refused(
                 "goals are not chosen by a function here; leave it out, and give product files with the goals you want (data)."
             ),
