@@ -50,7 +50,7 @@ def load_config(given: object, mode: str) -> Loaded:
 
 
 def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig], Preset | None]:
-    """Of a configuration with faults: the tags it uses whose own settings have none, the settings of its tags, its preset."""
+    """Of a configuration with faults: the used tags without any, the settings of its tags, its preset."""
     if not isinstance(values, Mapping):
         return [], {}, None
     own = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig)).values
