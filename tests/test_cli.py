@@ -193,6 +193,24 @@ MISTAKES = [
 ]  # fmt: skip
 
 
+def test_several_mistakes_in_a_file_are_a_list_with_a_line_for_each(capsys):
+    Path("faults.yaml").write_text("es_manager: {max_workers: 0, max_worker: 3}\ncustom_env: {}\ntrainer: {x: 1}")
+    assert run(["rollout", "Bandit", "--config", "faults.yaml"]) == 2
+    heading, *lines = capsys.readouterr().err.splitlines()
+    assert heading == "abreast: 3 faults in this configuration:"
+    assert [line.split(":")[0] for line in lines] == [
+        "  - es_manager.max_workers is 0",
+        "  - unknown key es_manager.max_worker",
+        "  - unknown key custom_env",
+    ]
+
+
+def test_an_override_of_a_section_that_is_not_ours_is_a_mistake(capsys):
+    Path("theirs.yaml").write_text("seed: {train: 1}\ntrainer: {x: 1}")
+    assert run(["rollout", "Bandit", "--config", "theirs.yaml", "trainer.x=2"]) == 2
+    assert "unknown key trainer" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("arguments", "says"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
 def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(arguments, says, capsys, tmp_path):
     Path("broken.yaml").write_text("experiment: {epochs: 3")

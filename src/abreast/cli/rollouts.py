@@ -20,8 +20,9 @@ from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.play import Played, make_policy, play_episodes
 from abreast.rollouts.drivers.trajectories import Trajectories
 from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
+from abreast.rollouts.files import read_config
 from abreast.rollouts.registry import Tag, tag_settings
-from abreast.settings import apply_overrides, explain, read_yaml
+from abreast.settings import apply_overrides, explain
 
 AT_ONCE = 256
 """Environments at the same time; more episodes than these are played in several resets."""
@@ -69,7 +70,7 @@ def rollout(
     changes = [*(overrides or []), *([] if seed is None else [f"seed.train={seed}"])]
     look_here()
     chosen = _configure(name, config, changes, episodes // group_size, group_size, max_actions)
-    tag = find_tag(name, chosen.custom_envs, context=chosen.context)
+    tag = find_tag(name, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
     player = make_policy(policy, tag, chosen.seed.train)
     _try_to_make(tag)
     manager, folder = EnvStateManager(chosen, verify=verify), make_run_folder(name, output).path
@@ -115,8 +116,8 @@ def envs(
     """List the environment types, or the settings of one and what a language model is told first."""
     look_here()
     if name is not None:
-        chosen = RolloutConfig.parse(read_yaml(config) if config else {})
-        tag = find_tag(name, chosen.custom_envs, context=chosen.context)
+        chosen = RolloutConfig.parse(read_config(config) if config else {})
+        tag = find_tag(name, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
         out.print(settings_table([budget, *explain(tag.config, "env.")]))
         out.print(f"\n{_first_prompt(name, chosen)}")
@@ -148,7 +149,7 @@ def _configure(
     name: str, file: Path | None, overrides: Sequence[str], groups: int, group_size: int, max_actions: int | None
 ) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
-    given = {key: value for key, value in (read_yaml(file) if file else {}).items() if value is not None}
+    given = RolloutConfig.parse(read_config(file) if file else {}).model_dump(exclude_unset=True)
     plain = tag_settings(name, RolloutConfig.parse(given).custom_envs).model_dump()
     own = [override for override in overrides if override.startswith("env.")]
     others = [override for override in overrides if not override.startswith("env.")]
@@ -166,7 +167,7 @@ def _configure(
     at_once = -(-groups // resets)
     train = {"env_groups": at_once, "group_size": group_size, "env_configs": {"tags": [name], "n_groups": [at_once]}}
     values["es_manager"] = {**values.get("es_manager", {}), "train": train}
-    return RolloutConfig.parse(values)
+    return RolloutConfig.parse(values, foreign=False)
 
 
 def _try_to_make(tag: Tag) -> None:

@@ -18,6 +18,7 @@ KIND = EnvKind(
     ),
     legend=legend,
     solver=solve,
+    presets={"ragen": {"split": "train"}},
 )
 
 __all__ = ["KIND", "BanditConfig", "BanditEnv"]
