@@ -17,7 +17,7 @@ MOST_ENVS = 1_000_000
 """Environments in one manager."""
 
 Preset = Literal["ragen"]
-PRESETS: Mapping[Preset, Mapping[str, Any]] = MappingProxyType({"ragen": {"invalid_turn_cost": 0}})
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": {"invalid_turn_cost": 0}})
 """Settings of a tag under a preset; those of its environment are in `EnvKind.presets`."""
 SPARE_TURNS = 5
 """Where a turn without a valid action is free, an episode has as many more turns than actions, unless max_turns is given."""
@@ -170,7 +170,7 @@ class RolloutConfig(Section):
     custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
     """Your own tags; they hide tags of the same name that ship."""
     preset: Preset | None = None
-    """ragen: rules, rooms and tags as RAGEN has them, where ours differ; each is a setting of its own, and what is given wins."""
+    """ragen: rules, rooms and tags as in RAGEN, where ours differ. It selects settings; those that are given win."""
 
     @pydantic.model_validator(mode="before")
     @classmethod

@@ -87,7 +87,7 @@ class Slot:
         history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
         self.tally.count(reward, given, dropped + refused, seconds)
         self.executed.append(executed)
-        self.actions_left -= used or self.tag.invalid_turn_cost  # where it is 0, the tag has max_turns: every episode ends
+        self.actions_left -= used or self.tag.invalid_turn_cost  # 0 only with max_turns: every episode ends
         is_cut_off = not self.actions_left or len(self.executed) == self.tag.max_turns
         if failure is not None:
             info = {"success": False, "error": failure}

@@ -17,7 +17,9 @@ KIND = EnvKind(
     ),
     solver=solve,
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
-    presets={"ragen": {"numbering": "by_seed", "plus_minus_only": True, "max_instances": 20_000, "unreadable_ends": True}},
+    presets={
+        "ragen": {"numbering": "by_seed", "plus_minus_only": True, "max_instances": 20_000, "unreadable_ends": True}
+    },
 )
 
 __all__ = ["KIND", "CountdownConfig", "CountdownEnv"]

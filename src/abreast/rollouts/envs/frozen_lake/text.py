@@ -19,8 +19,8 @@ def show(config: FrozenLakeConfig, plain: str) -> str:
     """What is seen of a lake, which is given as a grid in the symbols of `cells`."""
     if config.observation_format == "coord":
         return f"{_coordinates(plain)}\n{REST}"
-    symbols = config.symbols
-    grid = plain if "".join(symbols) == BY_NUMBER else plain.translate(str.maketrans(dict(zip(BY_NUMBER, symbols, strict=True))))
+    shown_as = {ord(plain): symbol for plain, symbol in zip(BY_NUMBER, config.symbols, strict=True)}
+    grid = plain if config.grid_lookup is None else plain.translate(shown_as)
     return grid if config.observation_format == "grid" else f"{grid}\n{_coordinates(plain)}"
 
 
@@ -28,7 +28,9 @@ def longest(config: FrozenLakeConfig) -> int:
     """An upper bound for the length of any text."""
     size = config.size
     grid = size * (size * len(config.symbols[0]) + 1)
-    return grid if config.observation_format == "grid" else grid + len(CHARACTERS) + size * size * len(f"({size}, {size}), ")
+    if config.observation_format == "grid":
+        return grid
+    return grid + len(CHARACTERS) + size * size * len(f"({size}, {size}), ")
 
 
 def read(config: FrozenLakeConfig, state: str) -> str:
@@ -56,9 +58,9 @@ def _coordinates(plain: str) -> str:
     for row, cells in enumerate(plain.split("\n")):
         for column, symbol in enumerate(cells):
             ground = GROUND_UNDER.get(symbol, symbol)
-            for label, is_one in (("Player", symbol in GROUND_UNDER), ("Goal", ground == GOAL), ("Holes", ground == HOLE)):
-                if is_one:
-                    places[label].append(f"({row}, {column})")
+            here = {"Player": symbol in GROUND_UNDER, "Goal": ground == GOAL, "Holes": ground == HOLE}
+            for label in (label for label, is_here in here.items() if is_here):
+                places[label].append(f"({row}, {column})")
     return "\n".join([HEADING, *(f"{label}: {', '.join(cells) or NONE}" for label, cells in places.items())])
 
 

@@ -21,7 +21,7 @@ _LONGEST_REMARK = 200
 class MetaMathQAEnv(gymnasium.Env[str, str]):
     """A question; an action is a text with the answer.
 
-    The episode ends with the right answer, or is cut off after `max_attempts` wrong ones, if there is a limit. Anything that cannot be an
+    The episode ends with the right answer, or is cut off after `max_attempts` wrong ones. Anything that cannot be an
     answer (no text, an empty one, one beyond 1,000 characters) changes nothing and is no attempt.
     """
 
@@ -41,7 +41,7 @@ class MetaMathQAEnv(gymnasium.Env[str, str]):
         super().reset(seed=seed)
         questions = self._known().questions
         if self.config.numbering == "python" and seed is not None:
-            query, label = questions[random.Random(seed).randint(0, len(questions) - 1)]  # noqa: S311 (no secrets)
+            query, label = questions[random.Random(seed).randint(0, len(questions) - 1)]
         else:
             chosen = records_of_split(questions, self.config.split)
             query, label = chosen[int(self.np_random.integers(len(chosen)))]

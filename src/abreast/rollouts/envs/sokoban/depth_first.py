@@ -52,7 +52,7 @@ def make_room_by_moves(
 
 
 def _room_of_seed(rows: int, columns: int, num_boxes: int, depth: int, seed: int) -> Room | None:
-    rng, places_rng = random.Random(seed), np.random.RandomState(seed % 2**32)  # noqa: S311 (a game, no secrets)
+    rng, places_rng = random.Random(seed), np.random.RandomState(seed % 2**32)
     for _ in range(ROOMS_PER_SEED):
         floor = _carve(rng, rows, columns)
         free = list(cells_of(floor))
@@ -151,7 +151,9 @@ def _walk_away(rng: random.Random, free: int, start: _State, columns: int) -> in
     visited = [start.player]
     for step in range(STEPS_AWAY):
         here = visited[-1]
-        ways = [here + offset for offset in offsets(columns) if free >> here + offset & 1 and here + offset not in visited]
+        ways = [
+            here + offset for offset in offsets(columns) if free >> here + offset & 1 and here + offset not in visited
+        ]
         if not ways:
             break
         visited.append(rng.choice(ways))

@@ -112,7 +112,9 @@ def no_room(rows: int, columns: int, boxes: int, search_depth: int, attempts: in
     limits, remedy = "", "take fewer boxes, a larger room or a larger search_depth."
     if lengths.is_strict:
         limits = f" and a solution of {lengths.least} to {lengths.most or 'any number of'} moves"
-        remedy = "widen min_moves and max_moves, take another number of boxes or another size, or raise max_reset_tries."
+        remedy = (
+            "widen min_moves and max_moves, take another number of boxes or another size, or raise max_reset_tries."
+        )
     return RolloutError(
         f"no room of {rows} by {columns} with {boxes} boxes{limits} and search_depth {search_depth} was found in "
         f"{attempts} attempts: {remedy}"
