@@ -78,7 +78,7 @@ def test_rooms_of_shipped_tags_take_more_than_one_move_and_no_more_than_the_budg
     assert len(set(lengths)) > 5  # they are not all alike
 
 
-@pytest.mark.parametrize(("least", "most"), [(1, 4), (6, None), (3, 3), (5, 12)])
+@pytest.mark.parametrize(("least", "most"), [(1, 4), (6, None), (4, 4), (5, 12)])
 @pytest.mark.parametrize("search", ["pulls", "moves"])
 def test_solutions_lie_between_min_moves_and_max_moves(least, most, search):
     config = {"num_boxes": 1, "min_moves": least, "max_moves": most, "room_search": search}
@@ -171,7 +171,7 @@ def test_resets_without_a_seed_go_on_in_the_stream():
 
 
 def test_a_room_that_is_too_small_for_boxes_is_one_clear_error():
-    with pytest.raises(RolloutError, match="no room of 3 by 6 with 1 boxes .* search_depth 1 was found"):
+    with pytest.raises(RolloutError, match=r"no room of 3 by 6 with 1 boxes .* search_depth 1 was found"):
         SokobanEnv({"dim_room": (3, 6), "num_boxes": 1, "search_depth": 1, "room_search": "moves"}).reset(seed=0)
 
 
