@@ -261,7 +261,7 @@ class RolloutConfig(Section):
     context: ContextConfig = Field(default_factory=ContextConfig)
     """Prompts and answers of language models."""
     preset: Preset | None = None
-    """ragen: rules, rooms and tags as RAGEN has them, where ours differ; each is a setting of its own, and what is given wins."""
+    """ragen: rules, rooms and tags as in RAGEN, where ours differ. It selects settings; those that are given win."""
 
     @classmethod
     def parse(cls, values: object, where: str = "", foreign: bool = True) -> Self:

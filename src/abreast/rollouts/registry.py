@@ -160,9 +160,8 @@ def find_tag(
     settings = tag_settings(name, custom, preset)
     preset = {None: preset, "off": None}.get(settings.preset, settings.preset)
     kind = find_kind(settings.env_type)
-    rules = {**PRESETS.get(preset or "", {})} | settings.model_dump(
-        include={"invalid_turn_cost", "max_turns"}, exclude_none=True
-    )
+    given = settings.model_dump(include={"invalid_turn_cost", "max_turns"}, exclude_none=True)
+    rules = {**PRESETS.get(preset or "", {}), **given}
     cost, budget = rules.get("invalid_turn_cost", 1), settings.max_actions_per_traj
     try:
         config = kind.config.parse(_with_defaults(kind, settings, mode, preset))

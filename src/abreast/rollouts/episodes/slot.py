@@ -12,8 +12,8 @@ from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
 
 Cache = dict[str, Any]
-"""What users see of an episode: env_id, group_id, tag, penalty, the info of its first state, its history (an entry per turn),
-and at its end its metrics."""
+"""What users see of an episode: env_id, group_id, tag, penalty, the info of its first state, its history (one entry per
+turn), and at its end its metrics."""
 HERE = -1
 """Stands for the main process where the number of a worker is expected."""
 

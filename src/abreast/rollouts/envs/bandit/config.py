@@ -52,7 +52,7 @@ class BanditConfig(EnvConfig):
     )
 
     split: Literal["train", "test"] | None = None
-    """Draw the names of the arms, by seed, from one of two sets; none, or where names are given: lo_arm_name and hi_arm_name."""
+    """Draw the names of the arms, by seed, from one of two sets; none: lo_arm_name and hi_arm_name, which win if given."""
     lo_arm_name: str = Field("Phoenix", min_length=1, max_length=40)
     """The arm that always pays the same."""
     hi_arm_name: str = Field("Dragon", min_length=1, max_length=40)

@@ -29,7 +29,7 @@ class CountdownConfig(EnvConfig):
                 "what a turn without a valid answer costs is the same in all environments; set es_manager.format_penalty."
             ),
             "max_steps": Refused(
-                "one readable answer ends the episode; leave it out, and limit the others with max_actions_per_traj.",
+                "one expression ends the episode; leave it out, and limit other answers with max_actions_per_traj.",
                 (None, 1),
             ),
         }
@@ -48,15 +48,15 @@ class CountdownConfig(EnvConfig):
     data_path: Path | None = Field(None, strict=False)
     """A file of tasks (.jsonl, .json or .parquet with `nums` and `target`) to choose from; none: tasks are generated."""
     split: Split = "all"
-    """Which records of the file to choose from: of every ten, eight are train, one test, one val. A manager takes the split of
-    its mode unless this is given. Generated tasks have no splits."""
+    """Which records of the file to choose from: of every ten, eight are train, one test, one val. A manager takes the
+    split of its mode unless this is given. Generated tasks have no splits."""
     max_instances: int | None = Field(None, ge=1)
     """Records of the file to read, from its beginning; none: all."""
     plus_minus_only: bool = False
     """Only tasks that addition and subtraction alone solve: the others of a file are left out, and none generated."""
     numbering: Literal["drawn", "by_seed"] = "drawn"
-    """Which record of the file a seed stands for. drawn: one drawn by it; by_seed: the record number seed modulo their count,
-    of the whole file, as in RAGEN."""
+    """Which record of the file a seed stands for. drawn: one drawn by it; by_seed: the record number seed modulo their
+    count, of the whole file, as in RAGEN."""
     unreadable_ends: bool = False
     """Whether an answer that is no expression ends the episode; false: it changes nothing, and another may be given."""
     score: float = 1.0

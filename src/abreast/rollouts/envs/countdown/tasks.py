@@ -49,7 +49,7 @@ def _tasks_in_file(path: Path, most: int | None, plus_minus_only: bool, split: S
         tasks = [task for task in tasks if is_a_sum(task)]
         if not tasks:
             raise ConfigError(
-                f"no task of the data file {path} can be solved with addition and subtraction alone: leave plus_minus_only out."
+                f"no task of the data file {path} is solved by addition and subtraction alone: leave plus_minus_only out."
             )
     return records_of_split(tasks, split)
 

@@ -21,8 +21,8 @@ class FrozenLakeConfig(EnvConfig):
     REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
         {
             "map_seed": Refused(
-                "the seed of an episode makes its lake (RAGEN's reset overwrites this key with it too); leave it out and give"
-                " seeds to reset."
+                "the seed of an episode makes its lake (RAGEN's reset overwrites this key with it too); leave it out, and"
+                " give seeds to reset."
             ),
             "action_map": Refused(
                 "the four moves have the numbers 1 to 4 here; leave it out, and change their names with action_lookup.",

@@ -29,11 +29,9 @@ def longest(config: FrozenLakeConfig) -> int:
     """An upper bound for the length of any text."""
     size = config.size
     grid = size * (size * len(config.symbols[0]) + 1)
-    return (
-        grid
-        if config.observation_format == "grid"
-        else grid + len(CHARACTERS) + size * size * len(f"({size}, {size}), ")
-    )
+    if config.observation_format == "grid":
+        return grid
+    return grid + len(CHARACTERS) + size * size * len(f"({size}, {size}), ")
 
 
 def read(config: FrozenLakeConfig, state: str) -> str:
@@ -61,13 +59,9 @@ def _coordinates(plain: str) -> str:
     for row, cells in enumerate(plain.split("\n")):
         for column, symbol in enumerate(cells):
             ground = GROUND_UNDER.get(symbol, symbol)
-            for label, is_one in (
-                ("Player", symbol in GROUND_UNDER),
-                ("Goal", ground == GOAL),
-                ("Holes", ground == HOLE),
-            ):
-                if is_one:
-                    places[label].append(f"({row}, {column})")
+            here = {"Player": symbol in GROUND_UNDER, "Goal": ground == GOAL, "Holes": ground == HOLE}
+            for label in (label for label, is_here in here.items() if is_here):
+                places[label].append(f"({row}, {column})")
     return "\n".join([HEADING, *(f"{label}: {', '.join(cells) or NONE}" for label, cells in places.items())])
 
 

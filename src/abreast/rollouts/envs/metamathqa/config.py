@@ -30,14 +30,14 @@ class MetaMathQAConfig(EnvConfig):
     data_path: Path | None = Field(None, strict=False)
     """A file of questions (.jsonl, .json or .parquet with `query` and `response`); none: the set that ships."""
     split: Split = "all"
-    """Which questions to choose from: of every ten of the file, eight are train, one test, one val. A manager takes the split
-    of its mode unless this is given."""
+    """Which questions to choose from: of every ten of the file, eight are train, one test, one val. A manager takes the
+    split of its mode unless this is given."""
     numbering: Literal["drawn", "python"] = "drawn"
-    """Which question a seed stands for. drawn: one drawn by numpy; python: the one that Python's `random` draws from the whole
-    file, as in RAGEN."""
+    """Which question a seed stands for. drawn: one drawn by numpy; python: the one that Python's `random` draws from the
+    whole file, as in RAGEN."""
     match: Literal["value", "text"] = "value"
-    """When an answer is right. value: numbers by their value, without regard to how they are written; text: only without regard
-    to case and white space, as in RAGEN."""
+    """When an answer is right. value: numbers by their value, however they are written; text: letter by letter, but for
+    case and white space, as in RAGEN."""
 
     @model_validator(mode="before")
     @classmethod
@@ -49,7 +49,7 @@ class MetaMathQAConfig(EnvConfig):
         given = values["dataset_path"]
         if given is not None and Path(str(given)).suffix not in (".json", ".jsonl", ".parquet"):
             raise ValueError(
-                f"dataset_path is {given!r:.80}: data sets are not downloaded here; download it, and set data_path to its .json,"
-                " .jsonl or .parquet file."
+                f"dataset_path is {given!r:.80}: data sets are not downloaded here; download it, and set data_path to its"
+                " .json, .jsonl or .parquet file."
             )
         return rest if given is None else {"data_path": given, **rest}

@@ -21,7 +21,7 @@ _LONGEST_REMARK = 200
 class MetaMathQAEnv(gymnasium.Env[str, str]):
     """A question; an action is a text with the answer.
 
-    The episode ends with the right answer, or is cut off after `max_attempts` wrong ones, if there is a limit. Anything that cannot be an
+    The episode ends with the right answer, or is cut off after `max_attempts` wrong ones. Anything that cannot be an
     answer (no text, an empty one, one beyond 1,000 characters) changes nothing and is no attempt.
     """
 

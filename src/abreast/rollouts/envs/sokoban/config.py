@@ -58,8 +58,8 @@ class SokobanConfig(EnvConfig):
     max_moves: int | None = Field(None, ge=1, le=1000)
     """Most moves of a room's shortest solution; rooms with more are drawn anew. None: see `solvable_within`."""
     solvable_within: int | None = Field(None, ge=1)
-    """Without min_moves and max_moves: rooms of one move, or of more than this many, are drawn anew, ten times at most. A tag
-    sets it to its max_actions_per_traj, unless it has a preset. None: every room is taken."""
+    """Without min_moves and max_moves: rooms of one move, or of more than this many, are drawn anew, ten times at most.
+    By default a tag's max_actions_per_traj, unless there is a preset. None: every room is taken."""
     max_reset_tries: int | None = Field(None, ge=1)
     """Rooms drawn before none is found with min_moves and max_moves; none: as many as take a few seconds."""
     ignore_gym_reward: bool = False
@@ -71,15 +71,15 @@ class SokobanConfig(EnvConfig):
     observation_format: Literal["grid", "coord", "grid_coord"] = "grid"
     """The text of the state: a grid of symbols, a list of coordinates, or both."""
     grid_lookup: dict[int, str] | None = None
-    """Symbols by number: 0 wall, 1 floor, 2 target, 3 box on a target, 4 box, 5 player, 6 player on a target; all of the same
-    length, one character or more. None: `# _ O √ X P S`."""
+    """Symbols by number: 0 wall, 1 floor, 2 target, 3 box on a target, 4 box, 5 player, 6 player on a target; all of the
+    same length, one character or more. None: `# _ O √ X P S`."""
     grid_vocab: dict[str, str] | None = None
     """What each symbol means, for the legend in the instruction; none: in the words of the README."""
 
     @model_validator(mode="before")
     @classmethod
     def _dim_x_and_dim_y(cls, values: Any) -> Any:
-        """Other spellings: `dim_x` and `dim_y` of `dim_room`, over which they win; `min_solution_steps` of the two limits."""
+        """Other spellings: `dim_x` and `dim_y` win over `dim_room`; `min_solution_steps` is min_moves and max_moves."""
         if not isinstance(values, Mapping):
             return values
         values = {key: value for key, value in values.items() if value is not None or key not in _MAY_BE_NULL}
@@ -114,8 +114,8 @@ class SokobanConfig(EnvConfig):
             raise ValueError(f"action_lookup is {self.action_lookup}: expected names for 1, 2, 3 and 4.")
         if self.max_moves is not None and self.max_moves < max(self.min_moves or 1, self.num_boxes):
             raise ValueError(
-                f"max_moves is {self.max_moves} with min_moves {self.min_moves or 1} and {self.num_boxes} boxes, each of which "
-                "must be pushed once at least: raise max_moves."
+                f"max_moves is {self.max_moves} with min_moves {self.min_moves or 1} and {self.num_boxes} boxes, each of "
+                "which must be pushed once at least: raise max_moves."
             )
         meanings_of(self.grid_vocab, self.symbols, MEANINGS)
         return self

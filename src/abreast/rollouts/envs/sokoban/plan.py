@@ -49,7 +49,7 @@ class Plan:
     def _search(self, weight: int, limit: int, at_most: int = NO_LIMIT) -> tuple[bool, list[int]]:
         """Whether the room was solved, and the way there or to the state with the least left to do.
 
-        With weight 1 the first way found is a shortest one: no push is estimated at more than the one move it takes at least.
+        With weight 1 the first way found is a shortest one: a push is estimated at one move, and takes one at least.
         States from which a way must be longer than `at_most` are left out.
         """
         needed = self.pushes_needed

@@ -8,6 +8,7 @@ solved. A room in which no arrangement has all boxes off the targets is given up
 derived seed; so is one whose shortest solution is too short or too long, where there are limits (`Lengths`).
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from abreast.errors import RolloutError
 from abreast.rollouts.envs.sokoban.grid import Room, cells_of, offsets, reachable, set_of
-from abreast.rollouts.envs.sokoban.plan import NO_LIMIT, Plan
+from abreast.rollouts.envs.sokoban.plan import Plan
 
 WALK_PER_SIDE = 1.7
 """Steps of the carving walk for each row and each column."""
@@ -32,7 +33,7 @@ BRUSHES = (
 EFFORT = 200_000
 """Arrangements looked at in all attempts together before a room is given up: a few seconds."""
 SOFT_EFFORT = 10_000
-"""The same, once there is a room but of a length that is not liked: a tenth of a second."""
+"""The same, before lengths that are only preferred are no longer looked at: a tenth of a second."""
 CARVING = 10
 """What an attempt costs beside its search, in arrangements."""
 MAX_STATES = 3000
@@ -41,8 +42,8 @@ MOST_BOXES = 8
 """With more, the search runs out before it has moved them all."""
 BEAM = 50
 """Arrangements that each round of pulls goes on from. With fewer, the search makes long detours, not hard rooms."""
-SHORTER = 5
-"""Arrangements of one room that are tried where there is a limit of moves."""
+SHORTER, ALIKE = 12, 3
+"""Arrangements of one room that are tried where there is a limit of moves, and of those with the same number of pulls."""
 
 
 def most_boxes(rows: int, columns: int) -> int:
@@ -85,7 +86,11 @@ def make_room(
     """The room of this seed: it can be solved, no box is on a target, and its solution is neither too short nor too long."""
     attempt = effort = drawn = 0
     first: Room | None = None
-    while effort < (EFFORT if first is None or lengths.is_strict else SOFT_EFFORT) and drawn != lengths.tries:
+    while effort < EFFORT and drawn != lengths.tries:
+        if effort >= SOFT_EFFORT and not lengths.is_strict:
+            if first is not None:
+                break
+            lengths = ANY_LENGTH  # so that there is a room at all
         rng = np.random.default_rng([seed, attempt])
         attempt += 1
         effort += CARVING
@@ -186,16 +191,19 @@ class BackwardSearch:
     def best_first(self, player: int, depth: int, most_moves: int | None = None) -> Iterator[Arrangement]:
         """The arrangement with the highest score after at most `depth` pulls; nothing if some box cannot leave.
 
-        With `most_moves`, further ones follow, with fewer pulls each: for a caller that needs a shorter solution.
+        With `most_moves`, further ones follow, by their scores: for a caller that needs a shorter solution. Of those with
+        the same number of pulls, which mostly have solutions of the same length, there are only a few.
         """
         self.found = found = self._all_off_targets(player, min(depth, most_moves or depth))
-        pulls = NO_LIMIT
-        for _ in range(1 if most_moves is None else SHORTER):
-            best = max((each for each in found if each.pulls < pulls), key=lambda each: each.score, default=None)
-            if best is None:
-                return
-            yield best
-            pulls = best.pulls
+        if most_moves is None:
+            if found:
+                yield max(found, key=lambda each: each.score)
+            return
+        offered: Counter[int] = Counter()
+        for each in sorted(found, key=lambda each: each.score, reverse=True):
+            if offered[each.pulls] < ALIKE and offered.total() < SHORTER:
+                offered[each.pulls] += 1
+                yield each
 
     def _all_off_targets(self, player: int, depth: int) -> list[Arrangement]:
         """Every arrangement found with all boxes off the targets, in the order they were found."""

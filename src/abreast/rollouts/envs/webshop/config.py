@@ -21,7 +21,7 @@ class WebShopConfig(EnvConfig):
                 "there is no server here, every environment reads the same catalogue file; leave it out."
             ),
             "filter_goals": Refused(
-                "goals are not chosen by a function here; leave it out, and give product files with the goals you want (data)."
+                "goals are not chosen by a function here; leave it out, and set data to files with the goals you want."
             ),
             "show_attrs": Refused(
                 "attributes are on a page of their own, click[attributes]; leave it out.", (None, False)
@@ -40,12 +40,12 @@ class WebShopConfig(EnvConfig):
     binary_reward: bool = False
     """true: the reward is 1 for a purchase that fits in everything and 0 for any other, as in RAGEN."""
     max_steps: int | None = Field(15, ge=1, le=100_000)
-    """Actions after which an episode is cut off; an action that is not valid does not count. None: only the tag limits them."""
+    """Actions after which an episode is cut off; one that is not valid does not count. None: only the tag limits them."""
     data: Path | None = Field(None, strict=False)
     """Folder of the public product files, or the one items_shuffle*.json to use; none: the generated catalogue."""
     dataset: Literal["small", "full"] | None = None
-    """Which product file of the folder `data`: small is items_shuffle_1000.json, full is items_shuffle.json. Without `data` there
-    are no such files, and the generated catalogue is used."""
+    """Which product file of the folder `data`: small is items_shuffle_1000.json, full is items_shuffle.json. Without `data`
+    there are no such files, and the generated catalogue is used."""
     num_products: int | None = Field(None, ge=1)
     """Products of the catalogue, from its beginning; none: all."""
     cache_dir: Path | None = Field(None, strict=False)
