@@ -67,12 +67,12 @@ def test_a_type_is_a_tag():
          "- custom_envs.5.env_type is missing: give it a value."),
         ({"max_tokens": 1}, "unknown key max_tokens: did you mean 'custom_envs.NAME.max_tokens'?"),
         ({"es_manager": {"use_multiprocessing": "yes"}},
-         "es_manager.use_multiprocessing is 'yes': expected a valid boolean or 'auto'."),
+         "es_manager.use_multiprocessing is 'yes': expected a valid boolean or 'auto' or 'threads'."),
         ({"es_manager": {"train": {"env_groups": 2, "group_size": 1, "env_configs": {"tags": ["A"], "n_groups": [1]}}}},
          "es_manager.train: env_configs.n_groups [1] add up to 1, but env_groups is 2: make them equal."),
         ({"es_manager": {"val": {"env_groups": 10**6, "group_size": 9, "env_configs": {"tags": ["A"], "n_groups": [1]}}}},
          "es_manager.val: env_groups is 1000000 and group_size is 9: expected 1,000,000 environments at most."),
-        ([1], "the configuration is [1], expected a mapping with keys such as seed, es_manager, context."),
+        ([1], "the configuration is [1], expected a mapping with keys such as seed, es_manager, custom_envs."),
     ],
 )  # fmt: skip
 def test_a_wrong_setting_is_named_where_it_is(given, told):

@@ -44,6 +44,8 @@ class EnvKind:
     """A policy that plays well from the history alone, if there is one."""
     legend: Legend | None = None
     """What states show and actions do, in the variant that a configuration chooses. The names of actions are added."""
+    listed_actions: Callable[[Any], Sequence[str]] | None = None
+    """Which names of actions a configuration's instruction lists; none: all. For types whose episodes differ in them."""
     turn_metrics: frozenset[str] | None = None
     """Keys of `info` that are averaged over the turns in `cache["metrics"]`; others are summed. None: all are averaged."""
     by_mode: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

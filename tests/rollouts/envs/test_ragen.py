@@ -142,7 +142,7 @@ def test_keys_of_the_bandit_go_where_they_belong():
 
 
 def test_several_refused_keys_are_told_together():
-    with pytest.raises(ConfigError, match=r"tag 'Mine': server is 'x': .*show_attrs is True: "):
+    with pytest.raises(ConfigError, match=r"(?s)tag 'Mine': server is 'x': .*show_attrs is True: "):
         config_of("webshop", server="x", show_attrs=True)
 
 

@@ -4,7 +4,10 @@ from abreast.rollouts.envs.frozen_lake.cells import FROZEN, GOAL, HOLE, PLAYER, 
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
 from abreast.rollouts.envs.moves import moves_in_words
 
-_SYMBOLS = f"{PLAYER} you, {FROZEN} ice, {HOLE} hole, {GOAL} goal, {PLAYER_IN_HOLE} you in a hole, {PLAYER_ON_GOAL} you on the goal"
+_SYMBOLS = (
+    f"{PLAYER} you, {FROZEN} ice, {HOLE} hole, {GOAL} goal, {PLAYER_IN_HOLE} you in a hole,"
+    f" {PLAYER_ON_GOAL} you on the goal"
+)
 _COORDINATES = "as (row, column), counted from (0, 0) at the top left. The player is you."
 _PICTURE = (
     "The state is a picture of the lake from above. Light cells are ice, a dark pool is a hole, the green flag is "
