@@ -247,7 +247,7 @@ class EnvStateManager:
         settings = getattr(self.config.es_manager, self.mode)
         slots: list[Slot] = []
         for name, groups in zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True):
-            tag = find_tag(name, self.config.custom_envs)
+            tag = find_tag(name, self.config.custom_envs, self.mode)
             for _ in range(groups * settings.group_size):
                 slots.append(Slot(len(slots), len(slots) // settings.group_size, tag))
         return slots

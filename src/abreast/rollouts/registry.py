@@ -10,12 +10,13 @@ and a script adds one with the decorator `register`. Any environment that can be
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
+from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.config import EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
@@ -125,14 +126,15 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig]) -> TagConfig:
     return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
 
 
-def find_tag(name: str, custom: Mapping[str, TagConfig]) -> Tag:
-    """The tag of that name."""
+def find_tag(name: str, custom: Mapping[str, TagConfig], mode: str = "train") -> Tag:
+    """The tag of that name. Its environments are adapted where they need it; `mode` is for those whose `reset` takes one."""
     settings = tag_settings(name, custom)
     kind = find_kind(settings.env_type)
     try:
         config = kind.config.parse(settings.env_config)
     except ConfigError as error:
         raise ConfigError(f"env_config of the tag {name!r}: {error}") from None
+    kind = replace(kind, env=Adapted(kind.env, mode))
     return Tag(name, kind, config, settings.max_actions_per_traj, settings.env_instruction or kind.instruction)
 
 

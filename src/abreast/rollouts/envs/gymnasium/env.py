@@ -1,0 +1,72 @@
+"""Makes an environment of Gymnasium, adapted to texts."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+from gymnasium.envs.registration import load_env_creator
+from gymnasium.spaces import Discrete, MultiDiscrete, Text
+
+from abreast.errors import RolloutError, short
+from abreast.rollouts.adapters.actions import refusal
+from abreast.rollouts.adapters.text import TextAdapter
+from abreast.rollouts.envs.gymnasium.config import GymnasiumConfig
+
+OBSERVATION = "observation"
+
+
+def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapter:
+    """Make it.
+
+    env = make({"id": "FrozenLake-v1", "action_lookup": {0: "Left", 1: "Down", 2: "Right", 3: "Up"}})
+    observation, info = env.reset(seed=1)
+    observation, reward, terminated, truncated, info = env.step(2)
+    """
+    settings = GymnasiumConfig.parse({} if config is None else config)
+    kwargs = {"disable_env_checker": True, **settings.kwargs}  # it warns, once for each of hundreds; `abreast check` tells
+    try:
+        env = gymnasium.make(settings.spec, render_mode=_render_mode(settings), **kwargs)
+    except RolloutError:
+        raise
+    except Exception as error:
+        raise RolloutError(f"{settings.id} cannot be made: {str(error).rstrip('.')}.") from error
+    try:
+        _check_actions(settings, env.action_space)
+    except RolloutError:
+        env.close()
+        raise
+    return TextAdapter(env, settings.action_lookup, settings.success_reward)
+
+
+def _render_mode(config: GymnasiumConfig) -> str | None:
+    """The mode for `gymnasium.make`; None: the observation is shown."""
+    if config.render_mode == OBSERVATION:
+        return None
+    entry = config.spec.entry_point
+    creator = load_env_creator(entry) if isinstance(entry, str) else entry
+    modes = list((getattr(creator, "metadata", None) or {}).get("render_modes", []))
+    if config.render_mode == "auto":
+        return "ansi" if "ansi" in modes else None
+    if hasattr(creator, "metadata") and config.render_mode not in modes:
+        offered = [mode for mode in modes if mode != "human"]
+        raise RolloutError(
+            f"render_mode is {config.render_mode!r}, but {config.id} has {', '.join([OBSERVATION, *offered])}: take one of"
+            " these, or auto."
+        )
+    return config.render_mode
+
+
+def _check_actions(config: GymnasiumConfig, space: Any) -> None:
+    """Refuse spaces that texts cannot name, and names of actions that there are not."""
+    if not isinstance(space, Discrete | MultiDiscrete | Text):
+        raise RolloutError(f"{config.id} cannot be played: {refusal(space)}")
+    if config.action_lookup is None:
+        return
+    if not isinstance(space, Discrete):
+        raise RolloutError(f"action_lookup names single numbers, but an action of {config.id} is {short(space)}: leave it out.")
+    unknown = [number for number in config.action_lookup if number not in space]
+    if unknown:
+        first, last = int(space.start), int(space.start + space.n - 1)
+        raise RolloutError(
+            f"action_lookup names the action {unknown[0]}, but those of {config.id} are {first} to {last}: leave it out."
+        )
