@@ -31,23 +31,11 @@ class FourTuple(Adapter):
             self._env.seed(seed)
         given = {"seed": seed, "mode": self._mode, "options": options}
         named = {name: given[name] for name in self._takes}
-        result = self._env.reset(*(given[name] for name in self._by_place), **named)
-        if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
-            return result[0], dict(result[1])
-        return result, {}
+        return two_values(self._env.reset(*(given[name] for name in self._by_place), **named))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step. `info["TimeLimit.truncated"]` says that a time limit ended the episode."""
-        result = self._env.step(action)
-        if not isinstance(result, tuple) or len(result) not in (4, 5):
-            raise RolloutError(
-                f"step returned {short(result)}: expected (observation, reward, done, info), or five values as in Gymnasium."
-            )
-        if len(result) == 5:
-            return result
-        observation, reward, done, info = result
-        was_cut = bool(info.get("TimeLimit.truncated", False))
-        return observation, float(reward), bool(done) and not was_cut, was_cut, info
+        return five_values(self._env.step(action))
 
     def render(self) -> Any:
         """Its `render`; None without one."""
@@ -57,6 +45,27 @@ class FourTuple(Adapter):
 
 
 NEVER = "never"
+
+
+def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+    """What `reset` returned, in Gymnasium's form: (observation, info)."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
+        return result[0], dict(result[1])
+    return result, {}
+
+
+def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """What `step` returned, in Gymnasium's form: (observation, reward, terminated, truncated, info)."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return result
+    if not isinstance(result, tuple) or len(result) != 4:
+        raise RolloutError(
+            f"step returned {short(result)}: expected (observation, reward, terminated, truncated, info), or four values"
+            " with done, as in old Gym."
+        )
+    observation, reward, done, info = result
+    was_cut = bool(info.get("TimeLimit.truncated", False))
+    return observation, float(reward), bool(done) and not was_cut, was_cut, info
 
 
 def is_old(env: Any) -> bool:

@@ -2,13 +2,15 @@
 
 import copy
 import numbers
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.errors import RolloutError
 from abreast.rollouts.adapters.actions import Actions, Names, action_space_of, names_of
 from abreast.rollouts.adapters.base import Adapter
+from abreast.rollouts.adapters.old import five_values, two_values
 from abreast.rollouts.adapters.observations import text_of, without_escapes
 
 SILENT_MODES = (None, "human")
@@ -35,6 +37,7 @@ class TextAdapter(Adapter):
     def __init__(self, env: Any, names: Names | None = None, success_reward: float | None = None) -> None:
         super().__init__(env)
         space = action_space_of(env)
+        self.action_space = space
         self._only_named = names is not None
         self._actions = Actions(space, names if names is not None else names_of(env, space))
         self._listed = self._actions.listed(only_named=self._only_named)
@@ -56,11 +59,16 @@ class TextAdapter(Adapter):
         """The text that names an action."""
         return self._actions.write(action)
 
+    def around(self, adapter: Callable[[Any], Adapter]) -> Self:
+        """Put another adapter between this one and the environment."""
+        self._env = adapter(self._env)
+        return self
+
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
-        observation, info = self._env.reset(seed=seed)
+        observation, info = two_values(self._env.reset(seed=seed))
         self._observation, self._total, self._is_begun = _kept(observation), 0.0, True
-        info = dict(info)
+        info = dict(info)  # its own may be kept
         self._list_actions(info)
         return observation, info
 
@@ -69,7 +77,7 @@ class TextAdapter(Adapter):
         known = self._actions.read(action)
         if known is None:
             return self._refuse()
-        observation, reward, terminated, truncated, info = self._env.step(known)
+        observation, reward, terminated, truncated, info = five_values(self._env.step(known))
         self._total += float(reward)
         info = dict(info)
         if "success" not in info:
