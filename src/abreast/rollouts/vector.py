@@ -192,7 +192,8 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     def _begin(self, env_ids: list[int]) -> dict[int, dict[str, Any]]:
         """Begin episodes; returns their first infos."""
-        self.manager.reset(env_ids=env_ids, seeds=[self._seeds[env_id] for env_id in env_ids])
+        seeds = [self._seeds[env_id] for env_id in env_ids]
+        self.manager.reset(env_ids=None if len(env_ids) == self.num_envs else env_ids, seeds=seeds)
         infos = {}
         for env_id in env_ids:
             slot = self.manager.envs[env_id]
