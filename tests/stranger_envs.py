@@ -182,3 +182,12 @@ gymnasium.register("StrangersWalk-v0", entry_point=Walk, max_episode_steps=5)
 def made_walk(config):
     """A factory that is called with its configuration."""
     return Walk()
+
+
+class Fragile(Walk):
+    """Breaks when it goes forth."""
+
+    def step(self, action):
+        if action == 1:
+            raise ValueError("it broke")
+        return super().step(action)

@@ -18,7 +18,7 @@ from abreast.rollouts.adapters.observations import text_of, without_escapes
         ([1, "a"], "[1, a]"),
         (np.array([0.5, -1.0, 1e-9, np.inf], dtype=np.float32), "[0.5, -1, 1e-09, inf]"),
         (np.array([[1, 2], [3, 4]]), "[[1, 2],\n [3, 4]]"),
-        (np.array([True, False]), "[ True, False]"),
+        (np.array([True, False]), "[True, False]"),
         (np.array(3.25), "3.25"),
         ({"b": 1, "a": {"x": 2.5, "y": np.array([1, 2])}}, "b: 1\na.x: 2.5\na.y: [1, 2]"),
         ({}, ""),

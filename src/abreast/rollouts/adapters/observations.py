@@ -64,13 +64,12 @@ def _text_of_float(number: float) -> str:
 def _text_of_array(array: np.ndarray[Any, Any]) -> str:
     if array.ndim == 0:
         return text_of(array.item())
-    formats: dict[str, Any] = {"float_kind": lambda number: _text_of_float(float(number))}
     return np.array2string(
         array,
         max_line_width=10**6,
         separator=", ",
         threshold=MOST_NUMBERS,
         edgeitems=3,
-        formatter=formats,
+        formatter={"all": text_of},
         legacy=False,
     )

@@ -25,7 +25,10 @@ def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapt
     settings = GymnasiumConfig.parse({} if config is None else config)
     kwargs = {"disable_env_checker": True, **settings.kwargs}  # it warns, once for each of hundreds; `abreast check` tells
     try:
-        env = gymnasium.make(settings.spec, render_mode=_render_mode(settings), **kwargs)
+        mode = _render_mode(settings)
+        if mode is not None:  # not every environment takes a render mode
+            kwargs["render_mode"] = mode
+        env = gymnasium.make(settings.spec, **kwargs)
     except RolloutError:
         raise
     except Exception as error:
