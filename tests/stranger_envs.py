@@ -191,3 +191,11 @@ class Fragile(Walk):
         if action == 1:
             raise ValueError("it broke")
         return super().step(action)
+
+
+class ListsWhatIsNot(Walk):
+    """Offers an action that it does not have."""
+
+    def reset(self, *, seed=None, options=None):
+        seen, info = super().reset(seed=seed)
+        return seen, info | {"available_actions": ["fly"]}

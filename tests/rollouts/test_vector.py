@@ -110,7 +110,9 @@ def test_the_budget_of_a_tag_truncates():
     envs.close()
 
 
-@pytest.mark.parametrize("wrap", [RecordEpisodeStatistics, DictInfoToList, lambda envs: DictInfoToList(RecordEpisodeStatistics(envs))])
+@pytest.mark.parametrize(
+    "wrap", [RecordEpisodeStatistics, DictInfoToList, lambda envs: DictInfoToList(RecordEpisodeStatistics(envs))]
+)
 def test_wrappers_of_gymnasium_take_it(wrap):
     ours, theirs = wrap(make_vec("FrozenLake-v1", COUNT, use_multiprocessing=False)), wrap(sync("FrozenLake-v1"))
     ours.action_space.seed(4)
@@ -242,7 +244,10 @@ def test_what_cannot_be_done_is_told(call, says):
 
 
 def test_a_manager_is_not_a_configuration():
-    with EnvStateManager(settings(["Bandit"], [1])) as manager, pytest.raises(RolloutError, match="give it the configuration"):
+    with (
+        EnvStateManager(settings(["Bandit"], [1])) as manager,
+        pytest.raises(RolloutError, match="give it the configuration"),
+    ):
         RolloutVectorEnv(manager)
     with pytest.raises(RolloutError, match="num_envs is 0: expected 1 or more"):
         make_vec("CartPole-v1", 0)

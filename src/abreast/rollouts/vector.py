@@ -68,7 +68,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self._seen: list[Any] = [None] * self.num_envs
-        self._batch = create_empty_array(self.single_observation_space, n=self.num_envs, fn=np.zeros)
+        self._batch: Any = create_empty_array(self.single_observation_space, n=self.num_envs, fn=np.zeros)
         self._is_over = np.zeros(self.num_envs, dtype=np.bool_)
         self._seeds: list[int] = []
         """Of the newest episode of each environment; empty before the first reset."""
@@ -101,7 +101,8 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         terminations, truncations = (np.zeros(self.num_envs, dtype=np.bool_) for _ in range(2))
         told: dict[int, dict[str, Any]] = {}
         for env_id in going:
-            self._seen[env_id], rewards[env_id], terminations[env_id], truncations[env_id], told[env_id] = self._result(env_id)
+            seen, rewards[env_id], terminations[env_id], truncations[env_id], told[env_id] = self._result(env_id)
+            self._seen[env_id] = seen
         self._is_over = terminations | truncations
         final: dict[int, dict[str, Any]] = {}
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
@@ -170,7 +171,9 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 f"options['reset_mask'] is {short(mask)}: expected an array of {self.num_envs} booleans, some of them True."
             )
         if not self._seeds and not given.all():
-            raise RolloutError("options['reset_mask'] leaves environments out at the first reset: begin all of them first.")
+            raise RolloutError(
+                "options['reset_mask'] leaves environments out at the first reset: begin all of them first."
+            )
         chosen: list[int] = np.flatnonzero(given).tolist()
         return chosen
 
@@ -242,9 +245,8 @@ def make_vec(
     """
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise RolloutError(f"num_envs is {short(num_envs)}: expected 1 or more.")
-    settings = dict(env_config or {})
-    kind = name
-    if name not in list_kinds() and (name in gymnasium.registry or ":" in name and name.rpartition(":")[2] in gymnasium.registry):
+    settings, kind = dict(env_config or {}), name
+    if name not in list_kinds() and name.rpartition(":")[2] in gymnasium.registry:
         kind, settings = "gymnasium", {"id": name, **settings}
     tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}
     groups = {"env_groups": num_envs, "group_size": 1, "env_configs": {"tags": ["vector"], "n_groups": [num_envs]}}

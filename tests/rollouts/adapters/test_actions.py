@@ -66,7 +66,9 @@ def test_all_actions_are_listed_unless_they_are_many():
 
 @pytest.mark.parametrize("space", [Box(0, 1, (2,)), Dict({"a": Discrete(2)})])
 def test_other_spaces_are_refused_by_name(space):
-    with pytest.raises(RolloutError, match=f"its action space is {type(space).__name__}.*Discrete, MultiDiscrete and Text only"):
+    with pytest.raises(
+        RolloutError, match=f"its action space is {type(space).__name__}.*Discrete, MultiDiscrete and Text only"
+    ):
         Actions(space)
 
 

@@ -144,11 +144,15 @@ def test_reset_is_called_as_it_is_written(reset, seeded):
 
 
 def test_what_has_five_values_already_stays():
-    env = type("Some", (), {"reset": lambda self: ("a", {"b": 1}), "step": lambda self, action: (1, 2, False, True, {})})()
+    env = type(
+        "Some", (), {"reset": lambda self: ("a", {"b": 1}), "step": lambda self, action: (1, 2, False, True, {})}
+    )()
     assert FourTuple(env).reset(seed=1) == ("a", {"b": 1}) and FourTuple(env).step("a") == (1, 2, False, True, {})
 
 
 def test_another_number_of_values_is_told():
     env = type("Some", (), {"reset": lambda self: "a", "step": lambda self, action: (1, 2, False)})()
-    with pytest.raises(RolloutError, match=r"step returned \(1, 2, False\): expected \(observation, reward, terminated"):
+    with pytest.raises(
+        RolloutError, match=r"step returned \(1, 2, False\): expected \(observation, reward, terminated"
+    ):
         FourTuple(env).step("a")

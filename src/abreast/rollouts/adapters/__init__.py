@@ -1,8 +1,8 @@
 """Adapters: environments of other forms, made playable by the texts that the manager sends.
 
-    kind.env(config) ──▶ adapt ──┬── takes texts, or has an action_lookup, and Gymnasium's reset: left as it is
-                                 ├── FourTuple: reset without `options`, such as reset(seed, mode) and step of four values
-                                 └── TextAdapter: Discrete and MultiDiscrete actions, by number or by name
+kind.env(config) ──▶ adapt ──┬── takes texts, or has an action_lookup, and Gymnasium's reset: left as it is
+                             ├── FourTuple: reset without `options`, such as reset(seed, mode) and step of four values
+                             └── TextAdapter: Discrete and MultiDiscrete actions, by number or by name
 """
 
 from abreast.rollouts.adapters.adapt import Adapted, adapt

@@ -16,8 +16,8 @@ from abreast.rollouts.adapters.text import TextAdapter
 def adapt(env: Any, config: Any, mode: str = "train") -> Any:
     """The environment itself if it can be played as it is, else an adapter around it.
 
-    With an `action_lookup`, the manager sends numbers; without, texts: an environment whose actions are numbers then needs an
-    adapter. So does one that shows nothing but arrays of numbers. `mode` is for environments whose `reset` takes it.
+    With an `action_lookup`, the manager sends numbers; without, texts: an environment whose actions are numbers then needs
+    an adapter. So does one that shows nothing but arrays of numbers. `mode` is for environments whose `reset` takes it.
     """
     if isinstance(env, TextAdapter) or not hasattr(env, "reset") or not hasattr(env, "step"):
         return env

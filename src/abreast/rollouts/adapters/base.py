@@ -51,6 +51,10 @@ class Adapter(gymnasium.Env[Any, Any]):
         """Its random stream."""
         return self._env.np_random
 
+    @np_random.setter
+    def np_random(self, value: Any) -> None:
+        self._env.np_random = value
+
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):  # private, or not set yet while this is unpickled
             raise AttributeError(name)

@@ -13,17 +13,22 @@ class FourTuple(Adapter):
 
     Its seed is passed to `reset` if that takes one (`reset(seed)`, `reset(seed, mode)`), else to its method `seed`; `mode`,
     train or val, is passed if `reset` has an argument of that name. An environment that takes its seed in neither way is
-    played without: `abreast check` says so. What already has Gymnasium's form, such as a step of five values, stays as it is.
+    played without: `abreast check` says so. What already has Gymnasium's form, such as a step of five values, stays.
     """
 
     def __init__(self, env: Any, mode: str = "train") -> None:
         super().__init__(env)
         self._mode = mode
         self._by_place, self._takes = _arguments(env)
-        self._seeds_itself = "seed" not in self._takes and callable(getattr(env, "seed", None))
+        self._seeds_itself = "seed" not in (*self._by_place, *self._takes) and callable(getattr(env, "seed", None))
         self._render_with = _render_mode(env)
         if self._render_with == NEVER:
             self.render_mode = None
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether it can be given a seed."""
+        return self._seeds_itself or "seed" in (*self._by_place, *self._takes)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
@@ -74,7 +79,9 @@ def is_old(env: Any) -> bool:
         parameters = inspect.signature(env.reset).parameters
     except (TypeError, ValueError):  # written in C, say: nothing is known of it
         return False
-    by_name = {name for name, each in parameters.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    by_name = {
+        name for name, each in parameters.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    }
     return not {"seed", "options"} <= by_name
 
 

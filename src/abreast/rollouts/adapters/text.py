@@ -10,8 +10,8 @@ from gymnasium.utils.env_checker import data_equivalence
 from abreast.errors import RolloutError
 from abreast.rollouts.adapters.actions import Actions, Names, action_space_of, names_of
 from abreast.rollouts.adapters.base import Adapter
-from abreast.rollouts.adapters.old import five_values, two_values
 from abreast.rollouts.adapters.observations import text_of, without_escapes
+from abreast.rollouts.adapters.old import five_values, two_values
 
 SILENT_MODES = (None, "human")
 """Render modes without a result: the observation is shown."""

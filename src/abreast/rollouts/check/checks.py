@@ -80,10 +80,13 @@ def _leaves_global_random_state_alone(trial: Trial) -> None:
 def _depends_on_its_seed(trial: Trial) -> str | None:
     _skip_unless_replayable(trial)
     env = trial.make()
-    first = trial.play(env, SEED)
     draw = "call super().reset(seed=seed) and draw all random numbers from self.np_random."
-    if isinstance(_innermost_adapter(env), FourTuple):
-        draw = "take the seed in reset(seed) or in a method seed(seed), and draw all random numbers from a stream made of it."
+    old = _innermost_adapter(env)
+    if isinstance(old, FourTuple):
+        draw = "draw all random numbers from a stream that is made from the seed."
+        if not old.takes_seed:
+            raise Fault(f"its reset takes no seed, and it has no method seed(seed): add one of them, and {draw}")
+    first = trial.play(env, SEED)
     place = _first_difference(first, trial.play(trial.make(), SEED))
     if place is not None:
         raise Fault(f"two episodes with the same seed and the same actions differ {place}: {draw}")
@@ -139,7 +142,9 @@ def _is_a_gymnasium_environment(trial: Trial) -> None:
     _skip_unless_replayable(trial)
     env = trial.make()
     if isinstance(_innermost_adapter(env), FourTuple):
-        raise Skipped("its reset has not Gymnasium's form, which is reset(*, seed=None, options=None), so it is adapted")
+        raise Skipped(
+            "its reset has not Gymnasium's form, which is reset(*, seed=None, options=None), so it is adapted"
+        )
     env = innermost(env)
     if hasattr(env, "action_space"):
         env.action_space.seed(0)

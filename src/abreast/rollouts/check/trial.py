@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.checking import Fault, elsewhere
 from abreast.errors import AbreastError, short, words
-from abreast.rollouts.adapters import TextAdapter
+from abreast.rollouts.adapters import FourTuple, TextAdapter
+from abreast.rollouts.config import TagConfig
 from abreast.rollouts.drivers.play import listed_action
 from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.registry import find_tag
@@ -129,6 +131,10 @@ class Trial:
         if lookup:
             return sorted(lookup)[rng.integers(len(lookup))]
         listed = listed_action(info, str(observation), rng)
+        if listed is None and space is None and isinstance(env, FourTuple):
+            return str(
+                rng.integers(100)
+            )  # its reset returns no info, so it cannot list actions: as the random policy plays
         if listed is None and space is None:
             raise Fault(
                 "it has no action_space, and its info has no available_actions: one of them is needed to play it."
@@ -168,8 +174,12 @@ def _shown(env: Any) -> Any:
 
 
 def find_trial(target: str) -> Trial:
-    """The environment of MODULE:ENV, or of a type or a tag."""
-    tag = find_tag(target, {})
+    """The environment of MODULE:ENV, of a type or a tag, or of an id of Gymnasium."""
+    if target in gymnasium.registry:
+        by_id = TagConfig(env_type="gymnasium", env_config={"id": target})
+        tag = find_tag(target, {target: by_id})
+    else:
+        tag = find_tag(target, {})
     return Trial(target, tag.kind.env, tag.config)
 
 

@@ -37,7 +37,9 @@ class GymnasiumConfig(EnvConfig):
     @classmethod
     def _has_no_render_mode(cls, kwargs: dict[str, Any]) -> dict[str, Any]:
         if "render_mode" in kwargs:
-            raise ValueError(f"it has render_mode {kwargs['render_mode']!r}: give render_mode beside kwargs, not in it.")
+            raise ValueError(
+                f"it has render_mode {kwargs['render_mode']!r}: give render_mode beside kwargs, not in it."
+            )
         return kwargs
 
     @field_validator("render_mode")

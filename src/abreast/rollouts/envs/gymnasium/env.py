@@ -23,7 +23,10 @@ def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapt
     observation, reward, terminated, truncated, info = env.step(2)
     """
     settings = GymnasiumConfig.parse({} if config is None else config)
-    kwargs = {"disable_env_checker": True, **settings.kwargs}  # it warns, once for each of hundreds; `abreast check` tells
+    kwargs = {
+        "disable_env_checker": True,
+        **settings.kwargs,
+    }  # it warns, once for each of hundreds; `abreast check` tells
     try:
         mode = _render_mode(settings)
         if mode is not None:  # not every environment takes a render mode
@@ -66,7 +69,9 @@ def _check_actions(config: GymnasiumConfig, space: Any) -> None:
     if config.action_lookup is None:
         return
     if not isinstance(space, Discrete):
-        raise RolloutError(f"action_lookup names single numbers, but an action of {config.id} is {short(space)}: leave it out.")
+        raise RolloutError(
+            f"action_lookup names single numbers, but an action of {config.id} is {short(space)}: leave it out."
+        )
     unknown = [number for number in config.action_lookup if number not in space]
     if unknown:
         first, last = int(space.start), int(space.start + space.n - 1)
