@@ -17,12 +17,19 @@ class PlainLoop:
         self.caches, self.left, self.done, self.truncated = [], [], [], []
         for env_id, (env, tag) in enumerate(zip(self.envs, self.tags, strict=True)):
             group = env_id // self.group_size
-            env.reset(seed=seed + group)
+            _, info = env.reset(seed=seed + group)
             self.left.append(tag.budget)
             self.done.append(False)
             self.truncated.append(False)
             first = self.seen(env_id)
-            cache = {"env_id": env_id, "group_id": group, "tag": tag.name, "penalty": 0, "history": [first]}
+            cache = {
+                "env_id": env_id,
+                "group_id": group,
+                "tag": tag.name,
+                "penalty": 0,
+                "info": info,
+                "history": [first],
+            }
             self.caches.append(cache)
         return self.caches
 

@@ -19,7 +19,9 @@ class CountingConfig(EnvConfig):
     harm_seed: int = 0
     """The seed with which it strikes."""
     seconds: float = 0.0
-    """What a step takes."""
+    """For how long a step waits."""
+    compute_seconds: float = 0.0
+    """For how long a step computes."""
     reset_seconds: float = 0.0
     """What a reset takes."""
     inner_timeout: float | None = None
@@ -46,6 +48,9 @@ class Counting(gymnasium.Env):
     def step(self, action):
         if self.config.seconds:
             time.sleep(self.config.seconds)
+        end = time.thread_time() + self.config.compute_seconds if self.config.compute_seconds else 0.0
+        while end and time.thread_time() < end:
+            pass
         self.steps += 1
         if self.steps == self.config.harm_at and self.seed == self.config.harm_seed:
             self.strike()

@@ -95,8 +95,6 @@ class Restless(Obedient):
 class RemoteBackend:
     """Children without file descriptors and without shared memory: a thread delivers everything, pickled."""
 
-    may_spin = False
-
     def start(self, number, spec, wake):
         return RemoteChild(number, pickle.dumps((spec.make, spec.arguments)), spec.name, wake)
 

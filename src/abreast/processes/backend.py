@@ -121,9 +121,5 @@ class Child(Protocol):
 class Backend(Protocol):
     """Starts children of one kind."""
 
-    @property
-    def may_spin(self) -> bool:
-        """Whether a parent with a core to spare may wait for children without sleeping."""
-
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:
         """Start worker `number`; raises WorkerError if that fails. `wake` may be called from any thread."""

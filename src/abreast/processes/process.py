@@ -52,8 +52,6 @@ class ProcessBackend:
     Preloading has to be asked for before the first child of this program starts; later ones import what is missing.
     """
 
-    may_spin = True
-
     def __init__(self, start_method: StartMethod = "forkserver", preload: Sequence[str] = ()) -> None:
         self._start_method = start_method
         preload_modules(preload)

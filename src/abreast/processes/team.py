@@ -25,10 +25,12 @@ Invariants:
 import logging
 import selectors
 import time
-from collections.abc import Callable, Hashable
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import partial
 from typing import Any
 
 from abreast.errors import WorkerError
@@ -76,39 +78,66 @@ class Team:
 
     def __init__(self, backend: Backend, spec: Callable[[int], ChildSpec], size: int, policy: RestartPolicy) -> None:
         self._backend, self._spec, self._policy = backend, spec, policy
-        self._workers = [_Worker() for _ in range(size)]
+        self._workers = {number: _Worker() for number in range(size)}
+        self._busy: set[int] = set()
+        """Workers with outstanding orders."""
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
         self._alarm = Alarm()
         self._selector.register(self._alarm, selectors.EVENT_READ, None)
         self._without_fds: set[int] = set()
+        self._woken: deque[int] = deque()
+        """Workers without descriptors that have something to receive, or have ended; appended to by their threads."""
         self._paused: set[int] = set()
         self._look_s = min(LOOK_S, policy.silence_s / 4)
         self._looked = 0.0
+        self._early: list[Event] = []
+        """Events of other workers while some were started."""
 
     # ---- start and stop
 
-    def start(self) -> None:
-        """Start all workers together; returns when each is ready. If one cannot start, raises its error."""
+    def start(self, numbers: Iterable[int] | None = None) -> None:
+        """Start workers together, those that are there already aside; returns when each is ready. Default: all.
+
+        If one cannot start, raises its error, and there are none of these numbers.
+        """
+        new = [number for number in (self._workers if numbers is None else numbers) if self._is_new(number)]
         try:
-            for number in range(len(self._workers)):
+            for number in new:
+                self._workers[number] = _Worker()
                 self._start(number)
-            while any(worker.condition is STARTING for worker in self._workers):
+            while any(self._workers[number].condition is STARTING for number in new):
                 self.wait(LOOK_S)
                 for event in self.events():
-                    if isinstance(event, Died):
+                    if isinstance(event, Died) and event.worker in new:
                         raise event.error
+                    self._early.append(event)
         except BaseException:
-            self.kill()
+            if numbers is None:
+                self.kill()
+            else:
+                for number in new:
+                    self._dismiss(number)
+                    self._paused.discard(number)
+                    self._workers.pop(number, None)
             raise
+
+    def _is_new(self, number: int) -> bool:
+        return number not in self._workers or not self._workers[number].incarnation
+
+    def add(self, number: int) -> None:
+        """Have another worker, if there is none of this number. Its orders wait until it is ready; nothing else does."""
+        if number not in self._workers:
+            self._workers[number] = _Worker()
+            self._paused.add(number)  # `events` starts it, and tells if it cannot
 
     def stop(self, grace_s: float = 3.0) -> None:
         """Tell every worker to stop and wait for it; those that have not ended by then are killed."""
         end = time.monotonic() + grace_s
-        for worker in self._workers:
+        for worker in self._workers.values():
             if worker.child is not None:
                 with suppress(OSError):
                     worker.child.send(STOP)
-        for worker in self._workers:
+        for worker in self._workers.values():
             while worker.child is not None and worker.child.is_alive and time.monotonic() < end:
                 time.sleep(0.005)  # not `select`: what is ready is not read here
                 with suppress(Exception):  # a child that writes a long message cannot end before it is read;
@@ -119,11 +148,12 @@ class Team:
         """Do without a worker from now on: it is ended and not replaced."""
         self._dismiss(worker)
         self._paused.discard(worker)
+        self._busy.discard(worker)
         self._workers[worker] = _Worker(LOST, incarnation=self._workers[worker].incarnation)
 
     def kill(self) -> None:
         """End every worker at once. Nothing can be asked of the team afterwards."""
-        for number in range(len(self._workers)):
+        for number in self._workers:
             self.retire(number)
         self._alarm.close()
         self._selector.close()
@@ -138,6 +168,7 @@ class Team:
         if not it.outstanding:
             it.since = max(it.since, time.monotonic())
         it.outstanding[key] = None
+        self._busy.add(worker)
         if it.child is None:
             it.kept.append((key, order))
         else:
@@ -148,6 +179,8 @@ class Team:
         """The answer to an order is not wanted any more."""
         it = self._workers[worker]
         it.outstanding.pop(key, None)
+        if not it.outstanding:
+            self._busy.discard(worker)
         it.kept = [(other, order) for other, order in it.kept if other != key]
 
     # ---- events
@@ -160,7 +193,8 @@ class Team:
         wait_s = min(wait_s, self.due_s)
         if wait_s <= 0:
             return
-        if not (spin and self._backend.may_spin and wait_s >= LOOK_OUT_S and look_out(self._is_ready)):
+        may_spin = spin and self._busy.isdisjoint(self._without_fds)  # threads need the interpreter themselves
+        if not (may_spin and wait_s >= LOOK_OUT_S and look_out(self._is_ready)):
             self._selector.select(wait_s)
 
     def _is_ready(self) -> bool:
@@ -168,7 +202,7 @@ class Team:
 
     def events(self) -> list[Event]:
         """What has happened since the last call; never blocks."""
-        events: list[Event] = []
+        events, self._early = self._early, []
         now = time.monotonic()
         for number in sorted(self._paused):
             if self._workers[number].since <= now:
@@ -181,11 +215,14 @@ class Team:
         if None in ready:
             ready.discard(None)
             self._alarm.reset()
-        for number in sorted(ready | self._without_fds):
-            self._receive(number, events)
+        while self._woken:
+            ready.add(self._woken.popleft())
+        for number in sorted(ready):
+            if number in self._workers and self._workers[number].child is not None:
+                self._receive(number, events)
         if not events or now - self._looked >= self._look_s:
             self._looked = now
-            for number, worker in enumerate(self._workers):
+            for number, worker in self._workers.items():
                 if worker.child is not None and (worker.outstanding or worker.condition is STARTING):
                     self._look_at(number, now, events)
         return events
@@ -206,22 +243,22 @@ class Team:
     @property
     def restarts(self) -> int:
         """How often workers were replaced so far."""
-        return sum(max(0, worker.incarnation - 1) for worker in self._workers)
+        return sum(max(0, worker.incarnation - 1) for worker in self._workers.values())
 
     @property
     def busy(self) -> int:
         """How many workers have outstanding orders."""
-        return sum(1 for worker in self._workers if worker.outstanding)
+        return len(self._busy)
 
     @property
     def lost(self) -> list[int]:
         """Workers that are not replaced any more."""
-        return [number for number, worker in enumerate(self._workers) if worker.condition is LOST]
+        return [number for number, worker in self._workers.items() if worker.condition is LOST]
 
     @property
     def pids(self) -> dict[int, int]:
         """Process ids of the workers that are processes, by number."""
-        children = {number: worker.child for number, worker in enumerate(self._workers)}
+        children = {number: worker.child for number, worker in self._workers.items()}
         return {number: child.pid for number, child in children.items() if child is not None and child.pid is not None}
 
     def fileno(self) -> int:
@@ -233,7 +270,7 @@ class Team:
     def _start(self, number: int) -> None:
         worker = self._workers[number]
         worker.incarnation += 1
-        child = self._backend.start(number, self._spec(number), self._alarm.ring)
+        child = self._backend.start(number, self._spec(number), partial(self._wake, number))
         self._paused.discard(number)
         if worker.incarnation > 1:
             log.warning("%s is restarted (restart %d)", child.name, worker.incarnation - 1)
@@ -247,6 +284,11 @@ class Team:
         for message in kept:
             with suppress(OSError):
                 child.send(message)
+
+    def _wake(self, number: int) -> None:
+        """Called from any thread: worker `number`, which has no descriptors, has something to receive."""
+        self._woken.append(number)
+        self._alarm.ring()
 
     def _receive(self, number: int, events: list[Event]) -> None:
         """Take in the messages of a worker, then its end, if it has ended."""
@@ -272,7 +314,7 @@ class Team:
                 if key in worker.outstanding:
                     worker.deaths = 0
                     if last:
-                        del worker.outstanding[key]
+                        self.forget(number, key)
                     events.append(Answered(number, key, value, last))
             elif isinstance(message, Failed):
                 events.append(self._child_died(number, f"failed: {message.error}", failure=message))
@@ -314,6 +356,7 @@ class Team:
         worker = self._workers[died.worker]
         died = died._replace(keys=tuple(worker.outstanding))
         worker.outstanding, worker.kept = {}, []
+        self._busy.discard(died.worker)
         if died.at == NOWHERE:
             worker.deaths += 1
         text = str(died.error).rstrip(".")
@@ -329,7 +372,7 @@ class Team:
         return died
 
     def _dismiss(self, number: int) -> None:
-        worker = self._workers[number]
+        worker = self._workers.get(number, _Worker())
         child, worker.child = worker.child, None
         self._without_fds.discard(number)
         if child is not None:

@@ -13,8 +13,6 @@ from abreast.processes.child import NO_ORDER, Replaced, serve
 class ThreadBackend:
     """Starts threads."""
 
-    may_spin = False  # it would hold the interpreter that the threads need
-
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> "ThreadChild":
         return ThreadChild(number, spec, wake)
 

@@ -103,13 +103,25 @@ def _groups(groups: int, size: int) -> GroupsConfig:
     return GroupsConfig(env_groups=groups, group_size=size, env_configs=tags)
 
 
+class EpisodesConfig(Section):
+    """Single episodes, begun at any time (`EnvStateManager.episode`)."""
+
+    when_full: Literal["wait", "refuse"] = "wait"
+    """What happens if every environment of the tag is in use: the caller waits for one, or gets an error."""
+    wait_timeout: float | None = Field(None, ge=0)
+    """Seconds for which a caller waits at most. None: any time."""
+    idle_timeout: float | None = Field(600.0, gt=0)
+    """Seconds without a call after which an episode is ended, if its environment is wanted. None: never."""
+
+
 class ManagerConfig(Section):
     """Settings of the manager."""
 
-    use_multiprocessing: bool | Literal["auto"] = "auto"
-    """true: environments run in worker processes; false: in the main process; auto: measured, where they are faster."""
+    use_multiprocessing: bool | Literal["auto", "threads"] = "auto"
+    """true: environments run in worker processes; threads: in threads of the main process, for those that wait for a network
+    or the like; false: in the main process; auto: measured, where they are faster. A change counts when episodes begin."""
     max_workers: int | None = Field(None, ge=1, le=1024)
-    """Worker processes; none: one for each core, at most 8."""
+    """Worker processes; none: one for each core, at most 8. Threads; none: one for each environment."""
     sequential_env_types: list[str] = Field(default_factory=list)
     """Types whose environments always run in the main process."""
     format_penalty: float = 0.1
@@ -120,6 +132,8 @@ class ManagerConfig(Section):
     """How worker processes are started."""
     worker_memory_mb: int | None = Field(None, ge=1)
     """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
+    episodes: EpisodesConfig = Field(default_factory=EpisodesConfig)
+    """Single episodes."""
     train: GroupsConfig = Field(default_factory=lambda: _groups(8, 16))
     """Environments to train with."""
     val: GroupsConfig = Field(default_factory=lambda: _groups(256, 1))

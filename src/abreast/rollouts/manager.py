@@ -13,14 +13,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
-import numpy as np
-
-from abreast.errors import ConfigError, RolloutError, short
+from abreast.errors import ConfigError, RolloutError, nearest, short
 from abreast.rollouts.config import RolloutConfig
-from abreast.rollouts.episodes.pending import READY, PendingTurn
+from abreast.rollouts.episodes.inputs import check_actions, check_env_ids, check_inputs, check_seed, check_seeds
+from abreast.rollouts.episodes.leased import Lease
+from abreast.rollouts.episodes.leases import Leases
+from abreast.rollouts.episodes.pending import OVER, QUEUED, READY, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
-from abreast.rollouts.episodes.turns import Turns
+from abreast.rollouts.episodes.turns import ABANDONED, Turns
 from abreast.rollouts.episodes.waiters import Listener, Waiter
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.rollouts.workers.placement import PlacementRules, Use
@@ -58,54 +59,78 @@ class EnvStateManager:
         self._turns = Turns(self.envs, self.config.es_manager, verify, rules or PlacementRules())
         self._placement = self._turns.places.placement
         self._listener = Listener(lambda: self._turns.pump(0.0))
+        self.leases = Leases(self._turns, self.config.es_manager.episodes)
         self._next_seed = self.config.seed.train
+        self._singles = 0
         self._was_sent = False
         self._is_closed = False
 
     # ---- episodes
 
-    def reset(self, seed: int | None = None) -> list[Cache]:
-        """Begin an episode in every environment; returns the caches of those that could. A group has one seed."""
+    def reset(
+        self, seed: int | None = None, env_ids: Sequence[int] | None = None, seeds: Sequence[int] | None = None
+    ) -> list[Cache]:
+        """Begin an episode in every environment, or in some; returns the caches of those that could, in this order.
+
+        A group has one seed: `seed` plus its number. Without one, train counts on, and val begins at its first. `seeds`
+        gives each environment its own.
+        """
         self._check_open()
-        first, turns = self._first_seed(seed), self._turns
-        self._listener.abandon_all()
+        turns = self._turns
+        chosen = range(len(self.envs)) if env_ids is None else check_env_ids(env_ids, turns)
+        slots = [self.envs[env_id] for env_id in chosen]
+        each_seed = self._seeds(slots, seed, seeds)
         if turns.guard.is_broken:
             turns.start_over()
-        turns.abandon()
-        turns.places.place(self.use_multiprocessing)
-        with turns.guard:
+            self.leases.end_all(close=False)
+        self.leases.reserve(slots)
+        try:
+            return self._begin_all(slots, each_seed, together=env_ids is None)
+        finally:
+            self.leases.unreserve(slots)
+
+    def _begin_all(self, slots: Sequence[Slot], seeds: Sequence[int], together: bool) -> list[Cache]:
+        turns, env_ids = self._turns, [slot.env_id for slot in slots]
+        turns.abandon(env_ids)
+        if together:
+            turns.places.place_all(self.use_multiprocessing)
             self._was_sent = False
-            for slot in self.envs:
-                slot.begin(first + slot.group_id)
+        else:
+            turns.places.place_some(slots, self.use_multiprocessing)
+        with turns.guard:
+            for slot, seed in zip(slots, seeds, strict=True):
+                slot.begin(seed)
         started = time.perf_counter()
         try:
-            turns.wait_for(turns.begin(dict.fromkeys(range(len(self.envs))), together=True))
-            self._placement.epoch.reset_s = time.perf_counter() - started
+            turns.wait_for(turns.begin(dict.fromkeys(env_ids), together=True))
+            if together:
+                self._placement.epoch.reset_s = time.perf_counter() - started
         except RolloutError:  # `verify` has found a difference
             with turns.guard:
-                for slot in self.envs:
+                for slot in slots:
                     slot.begin(slot.seed)  # so that there is no episode
             raise
         finally:
-            turns.abandon()  # if this was interrupted, environments without a first state have no episode
-        begun = [slot.cache for slot in self.envs if not slot.terminated]
+            turns.abandon(env_ids)  # if this was interrupted, environments without a first state have no episode
+        begun = [slot.cache for slot in slots if not slot.terminated]
         if not begun:
-            reason = self.envs[0].history[-1]["info"]["error"].rstrip(".")
+            first = slots[0]
+            reason = first.history[-1]["info"]["error"].rstrip(".")
             raise RolloutError(
-                f"no environment could begin, environment 0 ({self.envs[0].tag.name}) because of: {reason}."
+                f"no environment could begin, environment {first.env_id} ({first.tag.name}) because of: {reason}."
             )
         return begun
 
     def step(self, all_env_inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """Take a turn in some environments; returns the caches of those not yet done, in the order of the inputs."""
-        if self._turns.pending:
-            raise RolloutError(
-                f"step called while {len(self._turns.pending)} turns are under way: recv or await them first."
-            )
+        if self._turns.pending and (under_way := self._turns.receivable):
+            raise RolloutError(f"step called while {len(under_way)} turns are under way: recv or await them first.")
         with self._placement.epoch:
             turns = self._begin(all_env_inputs, together=True)
             self._turns.wait_for(turns)
-            return self._turns.hand_out(turns)
+            outputs = self._turns.hand_out(turns)
+        self.leases.offer()
+        return outputs
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
         """Begin a turn in some environments; `recv` returns the results. The main process takes its turns then."""
@@ -130,37 +155,138 @@ class EnvStateManager:
                 f"timeout is {short(timeout)}: expected seconds, 0 or more, or None to wait for any time."
             )
         turns, end = self._turns, None if timeout is None else time.monotonic() + timeout
-        count = min(min_ready, sum(1 for turn in turns.pending.values() if not turn.is_awaited))
+        count = min(min_ready, len(turns.receivable))
         with self._placement.epoch:
-            while len(taken := turns.taken()) < count:
+            while True:
+                turns.take_queued(turns.receivable)
+                turns.pump(0.0)
+                taken = [turn for turn in turns.receivable if turn.phase is TAKEN]
                 left_s = 3600.0 if end is None else end - time.monotonic()
-                turns.pump(max(left_s, 0.0))
-                if left_s <= 0:
-                    taken = turns.taken()
+                if len(taken) >= count or left_s <= 0:
                     break
-            return turns.hand_out(taken)
+                turns.pump(left_s)
+            outputs = turns.hand_out(taken)
+        self.leases.offer()
+        return outputs
 
     async def step_async(self, inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """As `step`, but awaitable; any number may be under way at once, for different environments."""
+        self._check_open()
         with self._placement.epoch:
-            turns = self._begin(inputs, together=False)
-            waiter = Waiter(len(turns))
-            try:
-                for turn in turns:
-                    turn.waiter = waiter
-                self._turns.pump(0.0)
-                await self._listener.wait(waiter, self._turns.places.team)
+            checked = check_inputs(inputs, self._turns)
+            self._placement.epoch.batches += 1
+            self._was_sent = True
+            outputs = await self._take_async(checked)
+        self.leases.offer()
+        return outputs
+
+    async def _take_async(self, inputs: Mapping[int, Mapping[str, Any] | None]) -> list[Cache]:
+        """Take turns, or begin episodes, without keeping the event loop waiting for workers."""
+        self._check_consistent()
+        turns, waiter = self._turns, Waiter()
+        try:
+            begun = turns.begin(inputs, together=False, waiter=waiter)
+            while True:
+                turns.take_queued(begun)
+                turns.pump(0.0)
+                if all(turn.phase is TAKEN for turn in begun):
+                    return turns.hand_out(begun)
                 self._check_open()
-                if waiter.is_abandoned:
-                    raise RolloutError("the turn that was awaited belongs to an episode that a reset has ended.")
-                return self._turns.hand_out(turns)
-            finally:
-                waiter.end()
+                if any(turn.phase in (READY, OVER) for turn in begun):
+                    raise RolloutError(ABANDONED)
+                if not any(turn.phase is QUEUED for turn in begun):
+                    assert turns.places.team is not None, "turns were sent"
+                    await self._listener.wait(waiter, turns.places.team)
+        finally:
+            waiter.end()
+
+    # ---- single episodes
+
+    def episode(self, tag: str | None = None, seed: int | None = None, group_id: int | None = None) -> Lease:
+        """A single episode, in an environment of its own, beside those of batches; from any thread or task.
+
+            async with manager.episode("SimpleSokoban", seed=7) as episode:
+                while not episode.done:
+                    await episode.step(await answer(episode.messages))
+
+        The same with `with`, and `episode.step` without `await`. If no environment of the tag is free, it waits for one, or
+        raises, as es_manager.episodes says.
+        """
+        self._check_open()
+        names = list(dict.fromkeys(env.tag.name for env in self.envs))
+        if tag is None and len(names) > 1:
+            raise RolloutError(f"there are the tags {', '.join(names)}: say which, as in episode({names[0]!r}).")
+        if tag is not None and tag not in names:
+            raise RolloutError(f"there is no tag {short(tag)} in this manager: {nearest(str(tag), names)}")
+        if group_id is not None and (isinstance(group_id, bool) or not isinstance(group_id, int)):
+            raise RolloutError(f"group_id is {short(group_id)}: expected a whole number.")
+        return Lease(self, tag or names[0], None if seed is None else check_seed(seed), group_id)
+
+    @property
+    def leased(self) -> int:
+        """How many environments belong to single episodes."""
+        return self.leases.count()
+
+    def begin_leased(self, slot: Slot, seed: int | None, group_id: int | None) -> None:
+        """Begin an episode in a slot that the caller has leased. (For `Lease`, as the next three.)"""
+        self._prepare(slot, seed, group_id)
+        turns = self._turns.begin({slot.env_id: None}, together=True)
+        self._turns.wait_for(turns)
+        self._turns.hand_out(turns)
+        self._check_begun(slot)
+
+    async def begin_leased_async(self, slot: Slot, seed: int | None, group_id: int | None) -> None:
+        """As `begin_leased`, awaitable."""
+        self._prepare(slot, seed, group_id)
+        await self._take_async({slot.env_id: None})
+        self._check_begun(slot)
+
+    def step_leased(self, slot: Slot, answer: str | Sequence[str]) -> None:
+        """Take a turn in a leased slot."""
+        self._check_consistent()
+        turns = self._turns.begin({slot.env_id: self._input(slot, answer)}, together=True)
+        self._turns.wait_for(turns)
+        self._turns.hand_out(turns)
+
+    async def step_leased_async(self, slot: Slot, answer: str | Sequence[str]) -> None:
+        """As `step_leased`, awaitable."""
+        await self._take_async({slot.env_id: self._input(slot, answer)})
+
+    def _prepare(self, slot: Slot, seed: int | None, group_id: int | None) -> None:
+        self._check_open()
+        self._check_consistent()
+        self._turns.places.place_some([slot], self.use_multiprocessing)
+        with self._turns.guard:
+            slot.begin(self._single_seed() if seed is None else seed, group_id)
+
+    def _single_seed(self) -> int:
+        """The seed of a single episode that was given none."""
+        self._singles += 1
+        if self.mode == "val":
+            return self.config.seed.val + self._singles - 1
+        self._next_seed += 1
+        return self._next_seed - 1
+
+    def _check_begun(self, slot: Slot) -> None:
+        if slot.terminated:
+            raise RolloutError(f"an episode of {slot.tag.name} could not begin: {slot.history[-1]['info']['error']}")
+
+    def messages_of(self, slot: Slot) -> list[dict[str, Any]]:
+        """The chat messages that ask for the next turn of an episode."""
+        raise NotImplementedError
+
+    def _input(self, slot: Slot, answer: str | Sequence[str]) -> Mapping[str, Any]:
+        self._check_open()
+        if self._turns.turns[slot.env_id].phase is not READY:
+            raise RolloutError("the turn of this episode is already under way: wait for it first.")
+        if isinstance(answer, str):
+            return {"actions": [answer], "llm_raw_response": answer, "llm_response": answer}
+        return {"actions": check_actions(slot.env_id, answer)}
 
     @property
     def pending(self) -> list[int]:
         """Environments whose turn is begun and not yet received."""
-        return list(self._turns.pending)
+        return [turn.slot.env_id for turn in self._turns.pending.values() if not turn.slot.lease]
 
     # ---- reports
 
@@ -229,7 +355,8 @@ class EnvStateManager:
         """End the workers and close the environments. Nothing can be asked of the manager afterwards."""
         self._is_closed = True
         try:
-            self._listener.abandon_all()
+            self._listener.stop()
+            self.leases.end_all(close=True)
         finally:
             self._turns.close()
 
@@ -252,21 +379,32 @@ class EnvStateManager:
                 slots.append(Slot(len(slots), len(slots) // settings.group_size, tag))
         return slots
 
-    def _first_seed(self, seed: Any) -> int:
-        """The seed of the first group. In training, seeds count on from the highest that was used."""
-        if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0):
-            raise RolloutError(f"the seed is {short(seed)}: expected a whole number, 0 or more.")
-        if self.mode == "val":
-            return self.config.seed.val if seed is None else int(seed)
-        first = self._next_seed if seed is None else int(seed)
-        self._next_seed = max(self._next_seed, first + self.envs[-1].group_id + 1)
-        return first
+    def _seeds(self, slots: Sequence[Slot], seed: int | None, seeds: Sequence[int] | None) -> list[int]:
+        """A seed for each slot. In training, seeds count on from the highest that was used."""
+        if seed is not None and seeds is not None:
+            raise RolloutError("seed and seeds were given: give one of them.")
+        if seeds is not None:
+            chosen = check_seeds(seeds, [slot.env_id for slot in slots])
+        elif seed is not None:
+            chosen = [check_seed(seed) + slot.group_id for slot in slots]
+        elif self.mode == "val":
+            chosen = [self.config.seed.val + slot.group_id for slot in slots]
+        else:
+            rank = {group: rank for rank, group in enumerate(dict.fromkeys(slot.group_id for slot in slots))}
+            with self._turns.guard:
+                chosen = [self._next_seed + rank[slot.group_id] for slot in slots]
+                self._next_seed = max(chosen) + 1
+        if self.mode == "train":
+            self._next_seed = max(self._next_seed, max(chosen) + 1)
+        return chosen
 
     def _check_open(self) -> None:
         if self._is_closed:
             raise RolloutError("the manager is closed: make a new one.")
-        if self.use_multiprocessing not in (True, False, "auto"):
-            raise RolloutError(f"use_multiprocessing is {self.use_multiprocessing!r}: expected True, False or 'auto'.")
+        if self.use_multiprocessing not in (True, False, "auto", "threads"):
+            raise RolloutError(
+                f"use_multiprocessing is {self.use_multiprocessing!r}: expected True, False, 'threads' or 'auto'."
+            )
 
     def _check_consistent(self) -> None:
         if self._turns.guard.is_broken:
@@ -277,49 +415,7 @@ class EnvStateManager:
     def _begin(self, inputs: Sequence[Mapping[str, Any]], together: bool) -> list[PendingTurn]:
         self._check_open()
         self._check_consistent()
-        checked = self._check(inputs)
-        self._turns.places.settle(self.use_multiprocessing, self._turns.pending)
+        checked = check_inputs(inputs, self._turns)
         self._placement.epoch.batches += 1
         self._was_sent = True
         return self._turns.begin(checked, together)
-
-    def _check(self, inputs: Sequence[Mapping[str, Any]]) -> dict[int, Mapping[str, Any]]:
-        """The inputs by environment; any mistake is an error before anything is stepped."""
-        if not isinstance(inputs, (list, tuple)):
-            raise RolloutError(f"inputs are {short(inputs)}: expected a list of mappings with env_id and actions.")
-        checked: dict[int, Mapping[str, Any]] = {}
-        for asked in inputs:
-            try:
-                env_id, actions = asked["env_id"], asked["actions"]
-            except (TypeError, KeyError, IndexError):
-                raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
-            if type(env_id) is not int and isinstance(env_id, np.integer):
-                env_id = int(env_id)
-            if type(env_id) is not int or not 0 <= env_id < len(self.envs):
-                raise RolloutError(f"env_id is {short(env_id)}: expected a number from 0 to {len(self.envs) - 1}.")
-            if env_id in checked:
-                raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
-            if self._turns.turns[env_id].phase is not READY:
-                raise RolloutError(self._why_not(env_id))
-            checked[env_id] = asked
-            for action in actions if type(actions) is list else (None,):
-                if type(action) is not str:
-                    checked[env_id] = _plain(asked)
-                    break
-        return checked
-
-    def _why_not(self, env_id: int) -> str:
-        """Why an environment cannot be given an input."""
-        if env_id in self._turns.pending:
-            return f"the turn of environment {env_id} is already under way: recv or await it first."
-        if not self.envs[env_id].history:
-            return f"environment {env_id} has no episode yet: call reset first."
-        return f"the episode of environment {env_id} is over: leave it out, or call reset."
-
-
-def _plain(asked: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The input with actions of the class str: a worker may not know subclasses of it."""
-    actions = asked["actions"]
-    if not isinstance(actions, (list, tuple)) or not all(isinstance(action, str) for action in actions):
-        raise RolloutError(f"actions of environment {asked['env_id']} are {short(actions)}: expected a list of texts.")
-    return {**asked, "actions": [str.__str__(action) for action in actions]}

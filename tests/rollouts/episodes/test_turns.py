@@ -161,10 +161,9 @@ def test_raising_here_is_the_same_as_raising_in_a_worker():
     assert outcomes[0] == outcomes[1]
 
 
-@pytest.mark.parametrize(("name", "use"), [("DiesOnce", True), ("RaisesOnce", True), ("RaisesOnce", False)])
-def test_a_misfortune_that_does_not_repeat_leaves_no_trace(name, use, tmp_path):
+def test_a_death_that_does_not_repeat_leaves_no_trace(tmp_path):
     flag = tmp_path / "struck"
-    with EnvStateManager(among_others(name, use, flag=str(flag))) as manager:
+    with EnvStateManager(among_others("DiesOnce", flag=str(flag))) as manager:
         manager.reset(seed=0)
         for _ in range(3):
             assert len(manager.step(go(range(8), "a"))) == 8
@@ -173,18 +172,31 @@ def test_a_misfortune_that_does_not_repeat_leaves_no_trace(name, use, tmp_path):
     assert histories == [cache["history"] for cache in calm_caches(3)]
 
 
-def test_what_cannot_be_pickled_is_taken_here_and_the_turn_completes(caplog):
+@pytest.mark.parametrize("use", [True, False])
+def test_an_environment_that_raises_is_not_tried_again(use, tmp_path):
+    flag = tmp_path / "struck"
+    with EnvStateManager(among_others("RaisesOnce", use, flag=str(flag))) as manager:
+        manager.reset(seed=0)
+        manager.step(go(range(8), "a"))
+        assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
+        assert "the network was away" in manager.caches[1]["history"][1]["info"]["error"]
+        assert len(manager.reset(seed=0)) == 8
+
+
+def test_what_cannot_be_pickled_ends_its_episode_and_the_next_lives_here(caplog):
     with EnvStateManager(among_others("ReturnsUnpicklable")) as manager:
         manager.reset(seed=0)
+        manager.step(go(range(8), "a"))
+        assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
+        assert "what it returned cannot be pickled" in manager.caches[1]["history"][1]["info"]["error"]
+        assert "cannot be pickled" in caplog.text
+        manager.reset(seed=0)
+        assert manager.envs[1].worker == -1 and manager.envs[2].worker != -1
         for _ in range(3):
             assert len(manager.step(go(range(8), "a"))) == 8
-        caches = manager.caches
-        for cache, calm in zip(caches, calm_caches(3), strict=True):
+        for cache, calm in zip(manager.caches, calm_caches(3), strict=True):
             assert [entry["state"] for entry in cache["history"]] == [entry["state"] for entry in calm["history"]]
-        info = caches[1]["history"][1]["info"]
-        assert callable(info["function"]) and "cannot be pickled" in info["moved"]
-        assert "cannot be pickled" in caplog.text
-        assert manager.envs[1].worker == -1 and manager.envs[2].worker != -1
+        assert callable(manager.caches[1]["history"][1]["info"]["function"])
 
 
 def test_only_those_who_wait_are_rebuilt_at_once():
@@ -283,7 +295,7 @@ def make_turns(use, seconds=0.0):
     tag = find_tag("Counting", config.custom_envs)
     slots = [Slot(number, number, tag) for number in range(2)]
     turns = Turns(slots, config.es_manager, verify=False, rules=PlacementRules())
-    turns.places.place(use)
+    turns.places.place_all(use)
     for slot in slots:
         slot.begin(seed=0)
     return turns
@@ -306,10 +318,10 @@ def test_a_turn_goes_through_its_phases_and_its_record_is_kept(use, under_way):
         begun = turns.begin({1: {"actions": ["a"] * 10}}, together=False)
         assert begun == [starts[1]] and phases(turns) == [READY, under_way]
         turns.wait_for(begun)
-        assert turns.taken() == begun and turns.hand_out(begun) == []
+        assert turns.receivable == begun and turns.hand_out(begun) == []
         assert phases(turns) == [READY, OVER], "after ten steps it is done"
         turns.begin({0: {"actions": ["a"]}}, together=False)
-        turns.abandon()
+        turns.abandon([0, 1])
         assert phases(turns) == [READY, OVER] and not turns.pending
     finally:
         turns.close()

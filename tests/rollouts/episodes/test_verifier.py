@@ -15,10 +15,12 @@ def test_verify_steps_everything_here_too_and_notices_a_difference():
         manager.reset(seed=1)
         manager.step(go(range(4), "a"))
         manager.use_multiprocessing = False
+        manager.reset(seed=1)
         manager.step(go(range(4), "a"))
-        manager.use_multiprocessing = True
+        manager.use_multiprocessing = "threads"
+        manager.reset(seed=1)
         manager.step(go(range(4), "a"))
-        assert manager.verified_turns == 12
+        assert manager.verified_turns == 16
     config = settings(["ForgetsItsSeed"], [2], 1, villain("ForgetsItsSeed"), use_multiprocessing=True)
     with EnvStateManager(config, verify=True) as manager, pytest.raises(RolloutError, match="disagree about its state"):
         manager.reset(seed=1)

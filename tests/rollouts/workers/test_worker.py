@@ -213,8 +213,17 @@ def recipe(name, **config):
 
 def test_one_order_builds_starts_and_takes_turns_and_is_answered_once():
     context = Context()
-    work = RolloutWork(context, None)
-    work.obey(1, ([(4, None, 9), (5, ["a"], 9)], {n: (recipe("Counting"), 7, (), None) for n in (4, 5)}, True, False))
+    work = RolloutWork(context)
+    work.obey(
+        1,
+        (
+            [(4, None, 9), (5, ["a"], 9)],
+            dict.fromkeys((4, 5), recipe("Counting")),
+            dict.fromkeys((4, 5), (7, (), None)),
+            True,
+            False,
+        ),
+    )
     ((key, answers, last),) = context.answers
     assert (key, last) == (1, True) and [answer[0] for answer in answers] == [4, 5]
     results = [TurnResult(*answer[1]) for answer in answers]
@@ -224,32 +233,34 @@ def test_one_order_builds_starts_and_takes_turns_and_is_answered_once():
     assert (4, BUILD_S) in context.beats, "making an environment may take long"
 
 
-def test_what_cannot_be_pickled_or_made_is_answered_with_none_and_the_rest_as_usual():
+def test_what_cannot_be_pickled_or_made_is_answered_with_the_reason_and_the_rest_as_usual():
     context = Context()
-    work = RolloutWork(context, None)
+    work = RolloutWork(context)
     recipes = [recipe("Counting"), recipe("ReturnsUnpicklable", harm_at=1), b"no pickle"]
-    rebuilds = {number: (each, 0, (), None) for number, each in enumerate(recipes)}
-    work.obey("key", ([(number, ["a"], 9) for number in range(3)], rebuilds, True, False))
+    starts = dict.fromkeys(range(3), (0, (), None))
+    work.obey("key", ([(number, ["a"], 9) for number in range(3)], dict(enumerate(recipes)), starts, True, False))
     ((_, answers, _),) = context.answers
-    assert [fields is None for _, fields, _ in answers] == [False, True, True]
+    assert [isinstance(fields, str) for _, fields, _ in answers] == [False, True, True]
+    assert "cannot be pickled" in answers[1][1] and "cannot be unpickled" in answers[2][1]
 
 
 def test_answers_that_are_waited_for_one_by_one_are_not_held_back_by_a_slow_turn():
     context = Context()
-    work = RolloutWork(context, None)
-    rebuilds = {n: (recipe("Counting", seconds=0.01), 0, (), None) for n in range(3)}
-    work.obey(1, ([(n, None, 9) for n in range(3)], rebuilds, False, False))
+    work = RolloutWork(context)
+    recipes = dict.fromkeys(range(3), recipe("Counting", seconds=0.01))
+    starts = dict.fromkeys(range(3), (0, (), None))
+    work.obey(1, ([(n, None, 9) for n in range(3)], recipes, starts, False, False))
     context.answers.clear()
-    work.obey(2, ([(n, ["a"], 9) for n in range(3)], {}, False, False))
+    work.obey(2, ([(n, ["a"], 9) for n in range(3)], {}, {}, False, False))
     assert [(len(value), last) for _, value, last in context.answers] == [(1, False), (1, False), (1, True)]
     context.answers.clear()
-    work.obey(3, ([(n, ["a"], 9) for n in range(3)], {}, True, False))
+    work.obey(3, ([(n, ["a"], 9) for n in range(3)], {}, {}, True, False))
     assert [(len(value), last) for _, value, last in context.answers] == [(3, True)]
 
 
 def test_a_replay_that_fails_is_the_result_of_the_turn():
     context = Context()
-    work = RolloutWork(context, None)
-    work.obey(1, ([(0, ["a"], 9)], {0: (recipe("Counting"), 7, (["a"],), (1, b"another digest"))}, True, False))
+    work = RolloutWork(context)
+    work.obey(1, ([(0, ["a"], 9)], {0: recipe("Counting")}, {0: (7, (["a"],), (1, b"another digest"))}, True, False))
     ((_, ((_, fields, _),), _),) = context.answers
     assert "came to another state" in TurnResult(*fields).failure

@@ -228,7 +228,7 @@ def _replays(trial: Trial) -> None:
     _skip_unless_replayable(trial)
     digests, episode = trial.digests(trial.actions())
     again = Episode(trial.make, trial.config)
-    again.start(SEED, episode.executed)
+    again.rebuild(SEED, episode.executed, None)
     if again.take_digest()[1].hex() != digests[-1]:
         raise Fault(
             "replayed with the same seed and actions, but without render after each step, it comes to another state, so it"

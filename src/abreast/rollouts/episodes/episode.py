@@ -1,6 +1,7 @@
 """One environment and its episode, in whichever process it lives: the rules of a turn, and replaying an episode.
 
-The main process and the workers run the same code, so their results are equal.
+The main process and the workers run the same code, so their results are equal. An episode is replayed only if the process it
+was in has ended, or it was interrupted; an environment that raises has ended its episode.
 """
 
 import copy
@@ -18,6 +19,13 @@ from numpy.typing import NDArray
 
 from abreast.errors import RolloutError, words
 
+try:
+    import resource
+except ImportError:  # not there on every platform
+    THREAD_USAGE = None
+else:
+    THREAD_USAGE = getattr(resource, "RUSAGE_THREAD", None)
+
 log = logging.getLogger("abreast")
 
 State = str | list[NDArray[Any]]
@@ -34,7 +42,7 @@ LONGEST_NAME = 1000
 
 
 class TurnResult(NamedTuple):
-    """The result of a turn, or of the start of an episode. Only `seconds` depends on the process it was taken in."""
+    """The result of a turn, or of the start of an episode. Only the times depend on the process it was taken in."""
 
     state: State
     reward: float = 0.0
@@ -52,13 +60,16 @@ class TurnResult(NamedTuple):
     """Why the episode cannot go on, if it cannot."""
     seconds: float = 0.0
     """What it took; making the environment is not counted."""
+    waited: float = 0.0
+    """For how much of that, and of making the environment, it waited (for a network, another process) instead of computing;
+    measured if it may be slow."""
 
 
 class Episode:
     """An environment with what is needed to rebuild it: its factory, configuration, seed, and the actions executed since."""
 
     def __init__(self, make: Callable[[Any], Any], config: Any, beat: Beat = lambda allow_s: None) -> None:
-        self._make, self._config, self._beat = make, config, beat
+        self._make, self._config, self.beat = make, config, beat
         self._env: Any = None
         self._names = config.action_lookup
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
@@ -75,48 +86,58 @@ class Episode:
 
     # ---- an episode
 
-    def start(self, seed: int, executed: Sequence[Sequence[Any]] = (), must_be: Digest | None = None) -> TurnResult:
-        """Begin an episode, and replay the turns it has had. The environment is made if there is none, else only reset.
+    def start(self, seed: int) -> TurnResult:
+        """Begin an episode. The environment is made if there is none, else only reset, or made anew if that raises."""
+        self._seed, self.executed, self._must_be, self.known_digest = seed, [], None, None
+        clock, was_used = Clock(), self._env is not None
+        self._making_s = 0.0
+        try:
+            try:
+                info = self._begin()
+            except Exception:
+                if not was_used:
+                    raise
+                self.close()
+                info = self._begin()
+        except Exception as error:
+            return TurnResult(self._state, failure=_words(error), seconds=clock.seconds)
+        return TurnResult(self._state, info=info, seconds=clock.seconds - self._making_s, waited=clock.waited)
 
-        `must_be` is a digest from the first time: if the replay does not lead to it, the start fails.
+    def rebuild(self, seed: int, executed: Sequence[Sequence[Any]], must_be: Digest | None) -> TurnResult:
+        """Come to the state of an episode whose process has ended: replay the turns it has had.
+
+        `must_be` is a digest from the first time: if the replay does not lead to it, this fails.
         """
         self._seed, self.executed = seed, list(executed)
         self._must_be = self.known_digest = must_be
-        self._making_s, started = 0.0, time.perf_counter()
         try:
+            if not getattr(self._make, "replayable", True):
+                raise RolloutError(NOT_REPLAYABLE)
             info = self._begin()
-        except Exception:  # try once more with a new environment
-            try:
-                self.close()
-                info = self._begin()
-            except Exception as error:
-                return TurnResult(self._state, failure=_words(error), seconds=time.perf_counter() - started)
-        return TurnResult(self._state, info=info, seconds=time.perf_counter() - started - self._making_s)
+        except Exception as error:
+            return TurnResult(self._state, failure=_words(error))
+        return TurnResult(self._state, info=info)
 
     def take(self, actions: Sequence[str], budget: int) -> TurnResult:
         """Take a turn: execute the known actions in order, `budget` of them at most, until the episode is done.
 
-        If it raises, the environment is rebuilt and the turn taken again; if it raises again, the episode is over.
+        If it raises, the episode is over: what it has done until then may have had effects, so it is not tried again.
         """
-        started = time.perf_counter()
+        clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
         known = self._known(actions)
         failure = None
         try:
             outcome = self._execute(known[:budget])
-        except Exception:
-            try:
-                self.close()
-                self._begin()
-                self._beat(0.0)
-                outcome = self._execute(known[:budget])
-            except Exception as error:
-                outcome, failure = NOTHING, _words(error)
+        except Exception as error:
+            outcome, failure = NOTHING, _words(error)
+            self.close()  # its state is unknown: the next episode has a new one
         reward, info, executed, refused, done = outcome
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
         dropped = len(actions) - len(known)
         self.last_s = seconds = time.perf_counter() - started
-        return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds)
+        waited = clock.waited if clock is not None else 0.0
+        return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited)
 
     def take_digest(self) -> Digest:
         """Compute the digest of its state."""
@@ -143,15 +164,17 @@ class Episode:
 
     def _begin(self) -> dict[str, Any]:
         if self._env is None:
-            self._beat(BUILD_S)
+            self.beat(BUILD_S)
             started = time.perf_counter()
             self._env = self._make(self._config)
             self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
-            self._beat(0.0)
+            self.beat(0.0)
+        if self.executed and not getattr(self._env, "replayable", True):
+            raise RolloutError(NOT_REPLAYABLE)
         observation, info = self._env.reset(seed=self._seed)
         for turns in range(len(self.executed) + 1):
-            self._beat(0.0)  # a long replay is not silence
+            self.beat(0.0)  # a long replay is not silence
             for action in self.executed[turns - 1] if turns else ():
                 observation, *_, info = self._env.step(action)
             if self._must_be is not None and self._must_be[0] == turns:
@@ -192,11 +215,43 @@ class Episode:
         return total, _own(merged), actions[:count], refused, done
 
 
+SLOW_S = 1e-3
+"""Turns that follow one that took longer than this are measured: whether they wait or compute."""
+NOT_REPLAYABLE = (
+    "the process or thread that it lived in has ended, and it says that it cannot be replayed (replayable = False)"
+)
 DIFFERS = (
     "replayed with the same seed and actions, it came to another state: it depends on something beside its seed and its"
     " actions (`abreast check` may find out on what)"
 )
 NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
+
+
+class Clock:
+    """Measures a turn in the thread that takes it."""
+
+    def __init__(self) -> None:
+        self._cpu_s, self._switches = _used()
+        self._started = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """Since it was made."""
+        return time.perf_counter() - self._started
+
+    @property
+    def waited(self) -> float:
+        """For how much of that the thread has waited. (One that was only preempted has not given up its core by itself.)"""
+        cpu_s, switches = _used()
+        return max(self.seconds - (cpu_s - self._cpu_s), 0.0) if switches > self._switches else 0.0
+
+
+def _used() -> tuple[float, int]:
+    """CPU seconds of this thread, and how often it has given up its core by itself; 1 µs."""
+    if THREAD_USAGE is None:
+        return time.thread_time(), time.perf_counter_ns()
+    used = resource.getrusage(THREAD_USAGE)
+    return used.ru_utime + used.ru_stime, used.ru_nvcsw
 
 
 def _words(error: Exception) -> str:

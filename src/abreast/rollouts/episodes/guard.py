@@ -1,28 +1,44 @@
 """Steps that are only consistent together."""
 
+import threading
 from types import TracebackType
 
 
 class Guard:
-    """A context manager around such steps. If an exception (Ctrl-C, say) leaves it, it `is_broken`: the state is unknown."""
+    """A context manager around such steps: one thread at a time, which may enter again.
+
+    If an exception (Ctrl-C, say) leaves it, it `is_broken`: the state is unknown.
+    """
 
     def __init__(self) -> None:
         self._depth = 0
+        self._lock = threading.RLock()
 
     @property
     def is_broken(self) -> bool:
         """Whether steps were begun and not completed. Asked outside of the guard."""
-        return self._depth > 0
+        if not self._depth:
+            return False
+        with self._lock:  # else another thread may be in the middle of them
+            return self._depth > 0
 
     def repair(self) -> None:
         """All state was made anew."""
-        self._depth = 0
+        self._depth, self._lock = 0, threading.RLock()  # an interrupt may have left the old one locked
 
     def __enter__(self) -> None:
-        self._depth += 1
+        self._lock.acquire()
+        try:
+            self._depth += 1
+        except BaseException:  # an interrupt
+            self._lock.release()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
-            self._depth -= 1
+        try:
+            if kind is None:
+                self._depth -= 1
+        finally:
+            self._lock.release()

@@ -1,5 +1,7 @@
 """Episodes in the main process."""
 
+import threading
+
 from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.episodes.pending import SILENCES, PendingTurn
 from abreast.rollouts.episodes.slot import Slot
@@ -10,7 +12,8 @@ class LocalEpisodes:
     """The environments that live in the main process, by number."""
 
     def __init__(self, timeout_s: float | None) -> None:
-        self._episodes: dict[int, Episode] = {}
+        self._episodes: dict[int, tuple[int, Episode]] = {}
+        """With the thread that made each."""
         self.watchdog = Watchdog(timeout_s)
 
     def take(self, turn: PendingTurn) -> TurnResult:
@@ -19,6 +22,8 @@ class LocalEpisodes:
         The caller sets `slot.started` once it has written the result.
         """
         watchdog = self.watchdog
+        if not watchdog.watch():  # it watches another thread
+            return self._try(turn)
         while turn.deaths < SILENCES:
             try:
                 watchdog.has_raised, watchdog.allow_s = False, 0.0
@@ -42,26 +47,38 @@ class LocalEpisodes:
     def _try(self, turn: PendingTurn) -> TurnResult:
         slot = turn.slot
         if slot.started != slot.serial:
-            if slot.env_id not in self._episodes:
-                self._episodes[slot.env_id] = Episode(slot.tag.kind.env, slot.tag.config, self.watchdog.beat)
-            result = self._episodes[slot.env_id].start(slot.seed, slot.executed, slot.digest)
-            if turn.inputs is None or result.failure is not None:
+            episode = self._episode(slot)
+            if turn.inputs is None:
+                return episode.start(slot.seed)
+            result = episode.rebuild(slot.seed, slot.executed, slot.digest)
+            if result.failure is not None:
                 return result
         slot.started = 0  # until the result is written: an interrupted turn leaves the environment in an unknown state
         assert turn.inputs is not None, "an episode is started once"
-        return self._episodes[slot.env_id].take(turn.inputs["actions"], slot.actions_left)
+        return self._episodes[slot.env_id][1].take(turn.inputs["actions"], slot.actions_left)
 
-    def release(self, slot: Slot) -> None:
-        """The environment moves to a worker: remember a digest of its state, if that is known, and close it."""
-        episode = self._episodes.pop(slot.env_id, None)
-        if episode is not None:
-            if slot.started == slot.serial:
-                slot.digest = episode.take_digest()
+    def _episode(self, slot: Slot) -> Episode:
+        """Its environment; one that another thread has made is made anew, since it may depend on its thread."""
+        me = threading.get_ident()
+        thread, episode = self._episodes.get(slot.env_id, (me, None))
+        if episode is None or thread != me:
+            if episode is not None:
+                episode.close()
+            episode = Episode(slot.tag.kind.env, slot.tag.config, self.watchdog.beat)
+            self._episodes[slot.env_id] = (me, episode)
+        return episode
+
+    def release(self, slot: Slot) -> Episode | None:
+        """The slot moves elsewhere: its environment, if it is in the middle of an episode; else it is closed."""
+        _, episode = self._episodes.pop(slot.env_id, (0, None))
+        if episode is not None and slot.started != slot.serial:
             episode.close()
+            episode = None
+        return episode
 
     def close(self) -> None:
         """Close all environments."""
         self.watchdog.close()
         episodes, self._episodes = self._episodes, {}
-        for episode in episodes.values():
+        for _, episode in episodes.values():
             episode.close()

@@ -7,11 +7,12 @@
     QUEUED  taken in the main process           TAKEN
     QUEUED  interrupted (Ctrl-C, timeout)       QUEUED, to be replayed; after the second timeout TAKEN, as a failure
     SENT    answered                            TAKEN
-    SENT    answer cannot be pickled            QUEUED
+    SENT    answer cannot be pickled            QUEUED, if it is a start, else TAKEN, as a failure
+    QUEUED  its tag waits (auto)                SENT, to a thread
     SENT    Ctrl-C while waiting                SENT; `recv` goes on waiting
     SENT    its worker died                     SENT again; TAKEN, as a failure, after 3 deaths or 2 silences at it
     SENT    its worker is lost                  SENT to another, else QUEUED; TAKEN, as a failure, if workers died at it
-    any     reset                               OVER
+    any     reset, or its lease ends            OVER
 
 Only `Turns` (turns.py) changes a phase.
 """
@@ -58,8 +59,6 @@ class PendingTurn:
     """The key of the order it was sent with."""
     deaths: int = 0
     """How often a worker died or fell silent at it, or it took too long in the main process."""
-    moved: str = ""
-    """Why it was moved to the main process, for its info."""
     waiter: Waiter | None = None
     """The call of `step_async` that waits for it."""
 

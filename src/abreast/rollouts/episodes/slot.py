@@ -11,7 +11,8 @@ from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
 
 Cache = dict[str, Any]
-"""What users see of an episode: env_id, group_id, tag, penalty, and its history, one entry per turn."""
+"""What users see of an episode: env_id, group_id, tag, penalty, the info of its first state, and its history, one
+entry per turn."""
 HERE = -1
 """Stands for the main process where the number of a worker is expected."""
 
@@ -46,6 +47,8 @@ class Slot:
     """What it took to start its episode."""
     terminated: bool = False
     truncated: bool = False
+    lease: int = 0
+    """Number of the lease (leases.py) that its episode belongs to. 0: none, it is in a batch, or free."""
 
     def __post_init__(self) -> None:
         self.actions_left = self.tag.budget
@@ -60,7 +63,7 @@ class Slot:
         """The entries of its episode; empty if none was started."""
         return self.cache.get("history", [])  # type: ignore[no-any-return]
 
-    def begin(self, seed: int) -> None:
+    def begin(self, seed: int, group_id: int | None = None) -> None:
         """Forget the last episode; the next one has no state yet."""
         self.serial += 1
         self.seed, self.executed, self.digest = seed, [], None
@@ -68,9 +71,10 @@ class Slot:
         self.actions_left = self.tag.budget
         self.cache = {
             "env_id": self.env_id,
-            "group_id": self.group_id,
+            "group_id": self.group_id if group_id is None else group_id,
             "tag": self.tag.name,
             "penalty": 0,
+            "info": {},
             "history": [],
         }
 
@@ -83,7 +87,7 @@ class Slot:
         if inputs is None:
             self._write_start(result)
             return
-        state, reward, info, names, executed, dropped, refused, done, failure, seconds = result
+        state, reward, info, names, executed, dropped, refused, done, failure, seconds, _ = result
         history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
         self.tally.count(reward, given, dropped + refused, seconds)
         self.executed.append(executed)
@@ -91,7 +95,7 @@ class Slot:
         if failure is not None:
             info = {"success": False, "error": failure}
             self.terminated = self.truncated = True
-        elif dropped or not used:
+        elif dropped or not used or not inputs.get("format_is_valid", True):
             self.cache["penalty"] -= penalty
         if (done or not self.actions_left) and not self.terminated:
             self.terminated = True
@@ -110,7 +114,7 @@ class Slot:
             history.append({**shown, "actions_left": self.actions_left})
 
     def _write_start(self, result: TurnResult) -> None:
-        self.start_s = result.seconds
+        self.start_s, self.cache["info"] = result.seconds, result.info
         self._show(result.state)
         if result.failure is not None:
             self.terminated = self.truncated = True

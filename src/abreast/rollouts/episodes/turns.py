@@ -6,13 +6,18 @@ begin ──▶ pending: one record per turn ──QUEUED──▶ taken in the 
 An environment is (type, configuration, seed, executed actions), and lives in one process. If that process is gone, the
 next order to its successor says how to rebuild it; a digest of an earlier state tells whether that has worked. Nothing is
 rebuilt before it is needed, and a death resets nothing here: `Slot.built_in` then differs from the worker's incarnation.
+
+Any thread may begin turns of its own slots and wait for them. A QUEUED turn is taken by the thread that waits for it. One of
+the waiting threads, the leader, handles what workers say, also for the others, and wakes those that it concerns.
 """
 
 import logging
-from collections import deque
+import threading
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
+from abreast.errors import RolloutError
 from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
@@ -21,6 +26,7 @@ from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.pending import DEATHS, OVER, QUEUED, READY, SENT, SILENCES, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import HERE, Cache, Slot
 from abreast.rollouts.episodes.verifier import Verifier
+from abreast.rollouts.episodes.waiters import Waiter
 from abreast.rollouts.workers.messages import Answer, Order
 from abreast.rollouts.workers.placement import PlacementRules
 from abreast.rollouts.workers.places import Places
@@ -28,6 +34,9 @@ from abreast.rollouts.workers.places import Places
 log = logging.getLogger("abreast")
 
 Inputs = Mapping[str, Any]
+LOOK_S = 0.5
+"""How often a waiting thread looks whether there still is a leader."""
+ABANDONED = "the turn that was waited for belongs to an episode that a reset has ended, or the end of its manager."
 
 
 class Turns:
@@ -43,20 +52,24 @@ class Turns:
         """By number of the environment."""
         self.pending: dict[int, PendingTurn] = {}
         """Those that are QUEUED, SENT or TAKEN, in the order in which they were begun."""
-        self._queue: deque[PendingTurn] = deque()
-        """Those that are QUEUED."""
+        self._leader = 0
+        """The thread that waits for workers. 0: none."""
+        self._followers: dict[int, threading.Event] = {}
+        """Threads that wait for a turn to be taken, or to become the leader; by number of the environment."""
         self.verifier = Verifier() if verify else None
         self._penalty = abs(config.format_penalty)
         self._batch = 0
 
     # ---- begin
 
-    def begin(self, inputs: Mapping[int, Inputs | None], together: bool) -> list[PendingTurn]:
+    def begin(
+        self, inputs: Mapping[int, Inputs | None], together: bool, waiter: Waiter | None = None
+    ) -> list[PendingTurn]:
         """Begin turns, or episodes where the input is None. `together`: the caller waits for all of them."""
         turns = [self.turns[env_id] for env_id in inputs]
         with self.guard:
             for turn, given in zip(turns, inputs.values(), strict=True):
-                turn.inputs, turn.deaths, turn.moved, turn.waiter = given, 0, "", None
+                turn.inputs, turn.deaths, turn.waiter = given, 0, waiter
                 self.pending[turn.slot.env_id] = turn
             self._route(turns, together)
         return turns
@@ -69,17 +82,18 @@ class Turns:
             slot = turn.slot
             if slot.worker == HERE:
                 turn.phase = QUEUED
-                self._queue.append(turn)
                 continue
             assert team is not None, "a slot lives in a worker"
             if slot.worker not in orders:
                 incarnation = team.incarnation(slot.worker)
-                orders[slot.worker] = (incarnation, ([], {}, together, self.verifier is not None))
-            incarnation, (takes, rebuilds, _, _) = orders[slot.worker]
-            if slot.built_in != incarnation or slot.started != slot.serial:  # not in step
-                recipe = None if slot.built_in == incarnation else self.places.recipes[slot.tag.name]
-                rebuilds[slot.env_id] = (recipe, slot.seed, tuple(slot.executed), slot.digest)
-                slot.built_in, slot.started = incarnation, slot.serial
+                orders[slot.worker] = (incarnation, ([], {}, {}, together, self.verifier is not None))
+            incarnation, (takes, builds, starts, _, _) = orders[slot.worker]
+            if slot.built_in != incarnation:
+                builds[slot.env_id], is_live = self.places.recipe(slot)
+                slot.built_in, slot.started = incarnation, slot.started if is_live else 0
+            if slot.started != slot.serial:
+                starts[slot.env_id] = (slot.seed, tuple(slot.executed), slot.digest)
+                slot.started = slot.serial
             takes.append((slot.env_id, None if turn.inputs is None else turn.inputs["actions"], slot.actions_left))
             turn.phase, turn.batch = SENT, self._batch
         if team is not None:
@@ -88,57 +102,97 @@ class Turns:
 
     # ---- wait
 
-    def wait_for(self, turns: Iterable[PendingTurn]) -> None:
-        """Wait until all of these are taken."""
+    def wait_for(self, turns: Sequence[PendingTurn]) -> None:
+        """Wait until all of these are taken. May be interrupted; the next call goes on."""
+        self.take_queued(turns)
         for turn in turns:
             while turn.phase is not TAKEN:
-                self.pump(3600.0)
+                if turn.phase is QUEUED:  # it has lost its worker
+                    self.take_queued([turn])
+                elif turn.phase is not SENT:
+                    raise RolloutError(ABANDONED)
+                elif self._leads():
+                    try:
+                        while turn.phase is SENT:
+                            self.pump(3600.0)
+                    finally:
+                        self._leader = 0
+                        self._wake_a_follower()
+                else:
+                    self._follow(turn)
+
+    def _leads(self) -> bool:
+        """Whether this thread is the leader, or becomes it."""
+        me = threading.get_ident()
+        with self.guard:
+            if self._leader in (0, me):
+                self._leader = me
+            return self._leader == me
+
+    def _follow(self, turn: PendingTurn) -> None:
+        """Wait until the leader has something for this thread, or has left."""
+        woken = self._followers[turn.slot.env_id] = threading.Event()
+        try:
+            if self._leader and turn.phase is SENT:
+                woken.wait(LOOK_S)  # not for ever: an interrupt may keep a leader from saying that it leaves
+        finally:
+            self._followers.pop(turn.slot.env_id, None)
+
+    def _wake_a_follower(self) -> None:
+        with suppress(StopIteration, RuntimeError):  # none; or they change meanwhile, so one is awake
+            next(iter(self._followers.values())).set()
 
     def pump(self, wait_s: float) -> None:
-        """Take what is queued; else wait for workers, for `wait_s` seconds at most, and handle what has happened to them.
+        """Wait for workers, for `wait_s` seconds at most, and handle what has happened to them.
 
-        May be interrupted while it waits or takes a turn; the next call goes on.
+        May be interrupted while it waits; the next call goes on.
         """
-        has_taken = self._take_queued()
         team = self.places.team
         if team is not None and (busy := team.busy):
-            if not has_taken:
+            try:
                 team.wait(wait_s, spin=busy < self._cores)
+            except (ValueError, OSError):
+                if team is self.places.team:
+                    raise
             with self.guard:
+                if team is not self.places.team:  # closed by another thread
+                    return
                 for event in team.events():
                     if isinstance(event, Answered):
                         for answer in event.value:
-                            self._handle_answer(answer)
+                            turn = self.pending.get(answer[0])
+                            if turn is not None and turn.phase is SENT and turn.batch == event.key:  # not abandoned
+                                self._handle_answer(turn, answer)
                     else:
                         self._handle_death(event)
-            self._take_queued()  # those that have lost their worker
         if self.verifier is not None:
             self.verifier.check()
 
-    def _take_queued(self) -> bool:
-        if not self._queue:
-            return False
+    def take_queued(self, turns: Iterable[PendingTurn]) -> None:
+        """Take those that are to be taken in the main process, in this thread; or lend them to threads, if they wait."""
         local = self.places.local
-        local.watchdog.watch()
-        while self._queue:
-            turn = self._queue[0]
+        for turn in turns:
+            if turn.phase is not QUEUED:
+                continue
+            if self.places.meters[turn.slot.tag.name].waits and self.places.lend(turn.slot):
+                with self.guard:
+                    self._route([turn], together=False)
+                continue
             result = local.take(turn)  # interrupted here, the turn is still queued
             with self.guard:
                 turn.slot.started = turn.slot.serial
                 self._finish(turn, result)
-                self._queue.popleft()
-        return True
 
-    def _handle_answer(self, answer: Answer) -> None:
-        env_id, fields, digest = answer
-        turn = self.pending[env_id]
-        slot = turn.slot
-        if fields is None:
-            turn.moved = "it, or what it returns, cannot be pickled: it lives in the main process from here on"
-            log.warning("environment %d (%s): %s", env_id, slot.tag.name, turn.moved)
-            self.places.stay_here(slot)
-            turn.phase, turn.deaths = QUEUED, 0
-            self._queue.append(turn)
+    def _handle_answer(self, turn: PendingTurn, answer: Answer) -> None:
+        (_, fields, digest), slot = answer, turn.slot
+        if isinstance(fields, str):
+            self.places.stay_here(slot, fields)
+            if turn.inputs is None:  # no turn was taken yet: it begins once more, in the main process
+                turn.phase, turn.deaths = QUEUED, 0
+                self._tell(turn)
+            else:
+                remedy = "return values that can be pickled, or use threads"
+                self._finish(turn, TurnResult("", failure=f"{fields}: {remedy}"))
             return
         result = TurnResult._make(fields)
         slot.digest = digest
@@ -165,23 +219,33 @@ class Turns:
             else:
                 again.append(turn)
         self._route(again, together=False)
+        for turn in again:
+            if turn.phase is QUEUED:
+                self._tell(turn)
+
+    def _tell(self, turn: PendingTurn) -> None:
+        """Wake what waits for this turn: it is taken, or has to be taken by the thread that waits."""
+        if turn.waiter is not None:
+            turn.waiter.wake()
+        if self._followers and (woken := self._followers.get(turn.slot.env_id)) is not None:
+            woken.set()
 
     def _finish(self, turn: PendingTurn, result: TurnResult) -> None:
         slot = turn.slot
         if result.failure is not None:
             log.error("environment %d (%s) cannot go on: %s", slot.env_id, slot.tag.name, result.failure)
-        if turn.moved:
-            result = result._replace(info={**result.info, "moved": turn.moved})
         slot.write(result, turn.inputs, self._penalty)
+        self.places.meters[slot.tag.name].note(result.seconds, result.waited)
         turn.phase = TAKEN
-        if turn.waiter is not None:
-            turn.waiter.taken()
+        self._tell(turn)
 
     # ---- the end of turns
 
-    def taken(self) -> list[PendingTurn]:
-        """Turns that `recv` may hand out."""
-        return [turn for turn in self.pending.values() if turn.phase is TAKEN and not turn.is_awaited]
+    @property
+    def receivable(self) -> list[PendingTurn]:
+        """Pending turns that `recv` waits for: those of batches that no other call waits for."""
+        with self.guard:
+            return [turn for turn in self.pending.values() if not turn.is_awaited and not turn.slot.lease]
 
     def hand_out(self, turns: Iterable[PendingTurn]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""
@@ -197,20 +261,25 @@ class Turns:
                     caches.append(slot.cache)
         return caches
 
-    def abandon(self) -> None:
-        """Forget the pending turns; answers to them are dropped. Episodes that have a state are READY afterwards."""
+    def abandon(self, env_ids: Iterable[int]) -> None:
+        """Forget pending turns of these; answers to them are dropped. Episodes that have a state are READY afterwards."""
         with self.guard:
-            for turn in self.pending.values():
-                if turn.phase is SENT and self.places.team is not None:
-                    self.places.team.forget(turn.slot.worker, turn.batch)
+            for env_id in env_ids:
+                turn = self.turns[env_id]
+                if turn.phase is SENT:
                     turn.slot.started = 0  # the worker takes the turn all the same
-            self.pending.clear()
-            self._queue.clear()
-            for turn in self.turns:
+                self.pending.pop(env_id, None)
                 turn.phase = READY if turn.slot.history and not turn.slot.terminated else OVER
+                self._tell(turn)
+
+    def end(self, env_id: int) -> None:
+        """The episode is over for its caller, in whichever state it is."""
+        self.abandon([env_id])
+        self.turns[env_id].phase = OVER
 
     def close(self) -> None:
-        """End the workers and close the environments."""
+        """End the workers and close the environments; those who wait for a turn are told."""
+        self.abandon(list(self.pending))
         self.places.close()
         if self.verifier is not None:
             self.verifier.close()
@@ -218,6 +287,5 @@ class Turns:
     def start_over(self) -> None:
         """After an interrupt inside the guard: new workers, nothing pending."""
         self.pending.clear()
-        self._queue.clear()
         self.places.start_over()
         self.guard.repair()

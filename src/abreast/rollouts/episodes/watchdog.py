@@ -55,18 +55,22 @@ class Watchdog:
         self._beats += 1
         self.allow_s = allow_s
 
-    def watch(self) -> None:
-        """Start watching, if there is a timeout. The calling thread is the one that takes the turns."""
+    def watch(self) -> bool:
+        """Watch the calling thread, which is to take a turn, if there is a timeout; False if it watches another thread."""
         if self.timeout_s is None:
-            return
-        if self._thread != threading.get_ident():
-            self._thread = threading.get_ident()
+            return True
+        me = threading.get_ident()
+        if self._thread != me:
+            if self.at is not None:
+                return False
+            self._thread = me
             _install_handler()
         if not self._is_watching:
             self._is_watching = True
             _watchdogs.add(self)
             arguments = (weakref.ref(self), self._is_closed, self.timeout_s)
             threading.Thread(target=_look, args=arguments, daemon=True).start()
+        return True
 
     def close(self) -> None:
         """Stop watching; `watch` starts again."""

@@ -6,16 +6,17 @@ Inside a message everything is a plain tuple, list or dict: those are pickled se
 from collections.abc import Sequence
 from typing import Any
 
-from abreast.rollouts.episodes.episode import Digest
+from abreast.rollouts.episodes.episode import Digest, Episode
 
 Take = tuple[int, Sequence[str] | None, int]
 """A turn to take: number of the environment; its actions, or None if only the start is wanted; actions left."""
-Rebuild = tuple[bytes | None, int, Sequence[Sequence[Any]], Digest | None]
-"""What brings an environment in step before its turn: what makes it, with its configuration, pickled (None: it is made
-already); seed; the actions of each turn so far, to be replayed; the digest it must have after them."""
-Order = tuple[list[Take], dict[int, Rebuild], bool, bool]
-"""A batch: turns; rebuilds, by environment; whether all answers are waited for, so that none need come before the others;
-whether a digest is wanted of every state."""
-Answer = tuple[int, tuple[Any, ...] | None, Digest | None]
-"""Number of the environment; the `TurnResult` as a tuple, or None if environment or result cannot be sent between
-processes; the newest digest there is."""
+Start = tuple[int, Sequence[Sequence[Any]], Digest | None]
+"""What brings an environment in step before its turn: seed; the actions of each turn so far, to be replayed; the digest it
+must have after them."""
+Order = tuple[list[Take], dict[int, bytes | Episode], dict[int, Start], bool, bool]
+"""A batch: turns; by environment, what makes it, with its configuration, pickled, or in a thread the object itself; starts,
+by environment; whether all answers are waited for, so that none need come before the others; whether a digest is wanted of
+every state."""
+Answer = tuple[int, tuple[Any, ...] | str, Digest | None]
+"""Number of the environment; the `TurnResult` as a tuple, or why environment or result cannot be sent between processes; the
+newest digest there is."""

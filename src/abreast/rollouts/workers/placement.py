@@ -5,7 +5,7 @@
     next reset ──▶ try the number that is predicted best, if clearly better; else the best that was measured
 
 A live episode never moves: environments move at resets only, when nothing has to be replayed. Under `auto` the first epoch
-takes place in the main process. (Threads, once they exist, are another candidate beside the numbers of workers.)
+takes place in the main process. Tags whose turns wait live in threads (meter.py), and are not counted here.
 """
 
 import time
@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 
 from abreast.rollouts.episodes.slot import HERE, Slot
 
-Use = bool | Literal["auto"]
+Use = bool | Literal["auto", "threads"]
 
 
 @dataclass(frozen=True)

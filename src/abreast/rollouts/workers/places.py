@@ -1,91 +1,169 @@
-"""Which process each environment lives in, and the team of workers."""
+"""Which process or thread each environment lives in, and the team of workers.
+
+    HERE                     the thread that calls the manager
+    0 … processes - 1        worker processes
+    processes …              threads of this process, one for each environment that has one
+
+An episode stays where it began. One exception: under `auto`, an environment in the main process whose turns turn out to wait
+is lent to a thread of its own. It is the same object, so nothing is rebuilt.
+"""
 
 import logging
 import pickle
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from abreast.errors import WorkerError
-from abreast.processes.backend import ChildSpec
+from abreast.processes.backend import Child, ChildSpec
 from abreast.processes.process import ProcessBackend, comes_from_main
 from abreast.processes.team import RestartPolicy, Team
+from abreast.processes.threads import ThreadBackend
 from abreast.rollouts.config import ManagerConfig
+from abreast.rollouts.episodes.episode import Episode
 from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.local import LocalEpisodes
 from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
+from abreast.rollouts.workers.meter import Meter
 from abreast.rollouts.workers.placement import Placement, PlacementRules, Use
-from abreast.rollouts.workers.worker import RolloutWork
+from abreast.rollouts.workers.worker import RolloutWork, rollout_process
 
 log = logging.getLogger("abreast")
 
 IDLE_DEATHS = 5
 """How often in a row a worker may die without an answer, at no environment, before it is lost."""
+COMPUTES_S = 1e-3
+"""A single episode begins in a worker process, under `auto`, if turns of its tag compute for longer than this."""
 
 
 class Places:
-    """Moves slots between the main process and workers. `team` is None until a worker is needed."""
+    """Moves slots between the main process, worker processes and threads. `team` is None until a worker is needed."""
 
     def __init__(
-        self, slots: Sequence[Slot], config: ManagerConfig, workers: int, rules: PlacementRules, guard: Guard
+        self, slots: Sequence[Slot], config: ManagerConfig, processes: int, rules: PlacementRules, guard: Guard
     ) -> None:
         self._slots, self._config, self._guard = slots, config, guard
         self.local = LocalEpisodes(config.step_timeout)
         self.team: Team | None = None
-        self.placement = Placement(slots, workers, rules)
-        self.recipes = {slot.tag.name: _recipe(slot.tag) for slot in slots}
-        """By tag: what makes its environment in a worker, pickled; empty if that is not possible."""
+        self.placement = Placement(slots, processes, rules)
+        self.meters = {slot.tag.name: Meter() for slot in slots}
+        self._processes, self._threads = processes, config.max_workers or len(slots)
+        self._recipes = {slot.tag.name: _recipe(slot.tag) for slot in slots}
+        """By tag: what makes its environment in a worker process, pickled; empty if that is not possible."""
         sequential = {find_kind(name).name for name in config.sequential_env_types}
-        self._local_tags = {slot.tag.name for slot in slots if slot.tag.kind.name in sequential}
-        self._local_tags |= {name for name, recipe in self.recipes.items() if not recipe}
-        self._settled: Use | None = None
-        """The `use_multiprocessing` that slots were last moved for; None: some could not be."""
+        self._sequential = {slot.tag.name for slot in slots if slot.tag.kind.name in sequential}
+        self._unsendable = {name for name, recipe in self._recipes.items() if not recipe}
+        self._lent: dict[int, Episode] = {}
+        """Live environments that go to a thread with their next order."""
+        self._use: Use = "auto"
         self._cannot_start = False
 
-    def settle(self, use: Use, pending: Container[int]) -> None:
-        """Have a change of `use_multiprocessing` take effect in the middle of episodes, pending turns aside.
+    # ---- when episodes begin
 
-        True and False move environments, which are replayed with their next turn. "auto" moves them at resets only.
-        """
-        if use == self._settled:
-            return
-        if use == "auto":
-            self._settled = use
-            return
-        self.placement.epoch.is_spoiled = True
-        workers = self._living[: self.placement.count or None]
-        places = self.placement.spread(self._movable, workers, keep=True) if use else {}
-        self._settled = use if self._move(places, use, pending) else None
-
-    def place(self, use: Use) -> None:
-        """Before a reset: move every environment to where it should live for the next episodes."""
+    def place_all(self, use: Use) -> None:
+        """Before a reset of all environments: move each to where it should live for the next episodes."""
+        self._use = use
         self.placement.observe()
         self.placement.epoch.has_moved = not self._slots[0].serial
-        may_leave = use and not (use == "auto" and self._cannot_start)
-        self._move(self.placement.choose(self._movable if may_leave else [], self._living, use), use, ())
-        self._settled = use
+        places = self.placement.choose(self._sendable(use), self._living, use)
+        if places:
+            places = self._with_processes(places, use, wait=True)
+        places |= {slot.env_id: self._thread(slot) for slot in self._slots if self._is_for_threads(slot, use)}
+        self._move(self._slots, places)
 
-    def stay_here(self, slot: Slot) -> None:
-        """The environment of this slot cannot live in a worker; others of its tag follow with the next reset."""
-        self._local_tags.add(slot.tag.name)
+    def place_some(self, slots: Collection[Slot], use: Use) -> None:
+        """Before episodes begin in some slots, while others may be in the middle of theirs."""
+        self._use = use
+        places = {slot.env_id: self._thread(slot) for slot in slots if self._is_for_threads(slot, use)}
+        worthy = [slot for slot in slots if slot.env_id not in places and self._is_for_processes(slot, use)]
+        if worthy:
+            away = {slot.env_id: slot for slot in self._slots if 0 <= slot.worker < self._processes}
+            away |= {slot.env_id: slot for slot in worthy}
+            chosen = self.placement.spread(list(away.values()), self._living, keep=True)
+            chosen = {slot.env_id: chosen[slot.env_id] for slot in worthy if slot.env_id in chosen}
+            places |= self._with_processes(chosen, use, wait=use != "auto")
+        self._move(slots, places)
+
+    def _sendable(self, use: Use) -> list[Slot]:
+        """Slots that may live in worker processes."""
+        if use in (False, "threads") or (use == "auto" and self._cannot_start):
+            return []
+        barred = self._sequential | self._unsendable
+        waiting = {name for name, meter in self.meters.items() if meter.waits} if use == "auto" else set()
+        return [slot for slot in self._slots if slot.tag.name not in barred | waiting and self._can_send(slot, use)]
+
+    def _can_send(self, slot: Slot, use: Use) -> bool:
+        """Whether what it has returned until now can be pickled; asked under `auto`, before it leaves for the first time."""
+        if use != "auto" or slot.worker != HERE or not slot.history:
+            return True
+        try:
+            pickle.dumps([slot.cache.get("info"), *(entry.get("info") for entry in slot.history)])
+        except Exception as error:
+            self._bar(slot.tag.name, f"what it returns cannot be pickled ({type(error).__name__}: {error})")
+            return False
+        return True
+
+    def _is_for_threads(self, slot: Slot, use: Use) -> bool:
+        is_wanted = use == "threads" or (use == "auto" and self.meters[slot.tag.name].waits)
+        is_lost = self.team is not None and self._thread(slot) in self.team.lost
+        return is_wanted and not is_lost and slot.tag.name not in self._sequential
+
+    def _is_for_processes(self, slot: Slot, use: Use) -> bool:
+        """Whether a single episode should begin in a worker process."""
+        if slot not in self._sendable(use) or not self._living:
+            return False
+        if use != "auto" or 0 <= slot.worker < self._processes:
+            return True
+        return len(self._slots) > 1 and self.meters[slot.tag.name].compute_s > COMPUTES_S
+
+    # ---- in the middle of episodes
+
+    def lend(self, slot: Slot) -> bool:
+        """Have a thread take the next turns of an environment in the main process; whether that may be."""
+        if not self._is_for_threads(slot, self._use):
+            return False
+        with self._guard:
+            number = self._thread(slot)
+            self._get_team().add(number)
+            live = self.local.release(slot)
+            if live is not None:
+                self._lent[slot.env_id] = live
+            slot.worker, slot.built_in = number, 0  # `started` stays: a live one is in step
+        return True
+
+    def recipe(self, slot: Slot) -> tuple[bytes | Episode, bool]:
+        """What a worker needs to have this environment; whether it is a live one, at the newest state of its episode."""
+        if slot.worker < self._processes:
+            return self._recipes[slot.tag.name], False
+        live = self._lent.pop(slot.env_id, None)
+        return live or Episode(slot.tag.kind.env, slot.tag.config), live is not None
+
+    def stay_here(self, slot: Slot, why: str) -> None:
+        """The environment of this slot cannot live in a worker process; others of its tag follow when they begin anew."""
+        self._bar(slot.tag.name, why)
         slot.move(HERE)
 
     def leave(self, worker: int) -> None:
-        """A worker is lost: its slots go to the workers with the least to do, or to the main process if none is left."""
+        """A worker is lost: its slots go to the processes with the least to do, or to the main process if none is left."""
         self.placement.epoch.is_spoiled = True
-        away = [slot for slot in self._slots if slot.worker != HERE]
+        away = [slot for slot in self._slots if 0 <= slot.worker < self._processes]
         places = self.placement.spread(away, self._living, keep=True)
-        for slot in away:
+        for slot in self._slots:
             if slot.worker == worker:
                 slot.move(places.get(slot.env_id, HERE))
+
+    # ---- the end
 
     def close(self) -> None:
         """End the workers and close the environments."""
         team, self.team = self.team, None
+        lent, self._lent = self._lent, {}
         if team is not None:
             if self._guard.is_broken:
                 team.kill()  # its state is unknown too
             else:
                 team.stop()
+        for episode in lent.values():
+            episode.close()
         self.local.close()
 
     def start_over(self) -> None:
@@ -94,55 +172,82 @@ class Places:
         for slot in self._slots:
             slot.move(HERE)
 
-    @property
-    def _movable(self) -> list[Slot]:
-        return [slot for slot in self._slots if slot.tag.name not in self._local_tags]
+    # ---- inside
 
     @property
     def _living(self) -> list[int]:
         lost = self.team.lost if self.team is not None else ()
-        return [worker for worker in range(self.placement.workers) if worker not in lost]
+        return [worker for worker in range(self._processes) if worker not in lost]
 
-    def _move(self, workers: dict[int, int], use: Use, pending: Container[int]) -> bool:
-        """Let slots live in these workers, and all others here; whether all of them could be moved, none being pending.
+    def _thread(self, slot: Slot) -> int:
+        return self._processes + slot.env_id % self._threads
 
-        Under `auto`, all stay here if workers cannot start.
-        """
-        if workers and self.team is None:
-            try:
-                self._start_team()
-            except (WorkerError, OSError) as error:
-                if use != "auto":
-                    raise
-                log.warning("environments stay in the main process, because workers cannot start: %s", error)
-                self._cannot_start, self.placement.count, workers = True, 0, {}
-        moving = [slot for slot in self._slots if slot.worker != workers.get(slot.env_id, HERE)]
-        free = [slot for slot in moving if slot.env_id not in pending]
+    def _bar(self, tag: str, why: str) -> None:
+        if tag not in self._unsendable:
+            log.warning("environments of the tag %s cannot live in worker processes: %s", tag, why)
+            self._unsendable.add(tag)
+
+    def _move(self, slots: Collection[Slot], places: dict[int, int]) -> None:
+        """Let slots whose episodes begin live in these workers, and the others here."""
         with self._guard:
-            for slot in free:
-                self.placement.epoch.has_moved = True
-                if slot.worker == HERE:
-                    self.local.release(slot)
-                slot.move(workers.get(slot.env_id, HERE))
-        return len(free) == len(moving)
+            for slot in slots:
+                worker = places.get(slot.env_id, HERE)
+                if worker >= self._processes:
+                    self._get_team().add(worker)
+                if slot.worker != worker:
+                    self.placement.epoch.has_moved = True
+                    if slot.worker == HERE:
+                        slot.started = 0
+                        self.local.release(slot)
+                    slot.move(worker)
 
-    def _start_team(self) -> None:
-        config = self._config
+    def _with_processes(self, places: dict[int, int], use: Use, wait: bool) -> dict[int, int]:
+        """These places, once the worker processes are started; none under `auto` if they cannot start."""
+        team = self._get_team()
+        try:
+            if wait:
+                team.start(range(self._processes))
+            else:
+                for number in set(places.values()):
+                    team.add(number)
+        except (WorkerError, OSError) as error:
+            if use != "auto":
+                raise
+            log.warning("environments stay in the main process, because workers cannot start: %s", error)
+            self._cannot_start, self.placement.count = True, 0
+            return {}
+        return places
+
+    def _get_team(self) -> Team:
+        if self.team is None:
+            config = self._config
+            processes = ProcessBackend(config.start_method, preload=[RolloutWork.__module__])
+            policy = RestartPolicy(IDLE_DEATHS, config.step_timeout or float("inf"))
+            self.team = Team(_Backends(processes, self._processes), self._spec, 0, policy)
+        return self.team
+
+    def _spec(self, number: int) -> ChildSpec:
+        if number >= self._processes:
+            return ChildSpec(f"rollout thread {number - self._processes}", RolloutWork)
         needs_main = any(comes_from_main(slot.tag.kind.env, slot.tag.config) for slot in self._slots)
+        memory_mb = self._config.worker_memory_mb
+        return ChildSpec(f"rollout worker {number}", rollout_process, (memory_mb,), needs_main)
 
-        def spec(number: int) -> ChildSpec:
-            return ChildSpec(f"rollout worker {number}", RolloutWork, (config.worker_memory_mb,), needs_main)
 
-        backend = ProcessBackend(config.start_method, preload=[RolloutWork.__module__])
-        policy = RestartPolicy(IDLE_DEATHS, config.step_timeout or float("inf"))
-        team = Team(backend, spec, self.placement.workers, policy)
-        team.start()
-        self.team = team
+class _Backends:
+    """Processes for the lower numbers, threads for the others."""
+
+    def __init__(self, processes: ProcessBackend, first_thread: int) -> None:
+        self._processes, self._threads, self._first_thread = processes, ThreadBackend(), first_thread
+
+    def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:
+        backend = self._threads if number >= self._first_thread else self._processes
+        return backend.start(number, spec, wake)
 
 
 def _recipe(tag: Tag) -> bytes:
     try:
         return pickle.dumps((tag.kind.env, tag.config))
     except Exception as error:
-        log.warning("environments of type %s stay in the main process: %s", tag.kind.name, error)
+        log.warning("environments of type %s cannot live in worker processes: %s", tag.kind.name, error)
         return b""

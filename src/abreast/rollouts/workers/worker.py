@@ -5,7 +5,6 @@ import pickle
 import sys
 import time
 from collections.abc import Hashable
-from contextlib import suppress
 from functools import partial
 
 from abreast.processes.backend import NOWHERE, ChildContext
@@ -18,42 +17,49 @@ DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
 """A digest takes 3 µs: of every turn of an environment whose turns take longer than the first, else of every 16th turn."""
 
 
+def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWork":
+    """The work of a process of its own."""
+    if sys.platform == "linux":
+        _give_way()
+        if memory_mb is not None:
+            _limit_memory(memory_mb)
+    return RolloutWork(context)
+
+
 class RolloutWork:
     """The environments of one worker."""
 
-    def __init__(self, context: ChildContext, memory_mb: int | None) -> None:
-        if sys.platform == "linux":
-            _give_way()
-            if memory_mb is not None:
-                _limit_memory(memory_mb)
+    def __init__(self, context: ChildContext) -> None:
         self._context = context
         self._episodes: dict[int, Episode] = {}
+        self._unfit: dict[int, str] = {}
+        """Why some environments cannot live here."""
 
     def obey(self, key: Hashable, order: Order) -> None:
         """Take the turns of a batch. `beat` shows which environment is at work, so that the right one is blamed."""
-        takes, rebuilds, together, verify = order
+        takes, builds, starts, together, verify = order
         beat, episodes = self._context.beat, self._episodes
-        for env_id, rebuild in rebuilds.items():
-            self._build(env_id, rebuild[0])
+        for env_id, recipe in builds.items():
+            self._build(env_id, recipe)
         answers: list[Answer] = []
         due: list[Episode] = []
         flushed = time.perf_counter()
         for env_id, actions, budget in takes:
             beat(env_id)
-            if env_id not in episodes:  # it could not be unpickled
-                answers.append((env_id, None, None))
+            if env_id not in episodes:
+                answers.append((env_id, self._unfit[env_id], None))
                 continue
             episode = episodes[env_id]
             if not together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
                 self._answer(key, answers, last=False)  # before a turn that may take long
                 answers, flushed = [], time.perf_counter()
-            if env_id in rebuilds:
-                result = episode.start(*rebuilds[env_id][1:])
+            if env_id in starts:
+                result = episode.start(starts[env_id][0]) if actions is None else episode.rebuild(*starts[env_id])
                 if result.failure is None and actions is not None:
                     result = episode.take(actions, budget)
                 episode.take_digest()
             else:
-                assert actions is not None, "a start comes with a rebuild"
+                assert actions is not None, "a start has a seed"
                 result = episode.take(actions, budget)
                 if verify:
                     episode.take_digest()
@@ -73,15 +79,18 @@ class RolloutWork:
         for episode in self._episodes.values():
             episode.close()
 
-    def _build(self, env_id: int, recipe: bytes | None) -> None:
-        if recipe is None:
-            return
+    def _build(self, env_id: int, recipe: bytes | Episode) -> None:
         if env_id in self._episodes:
             self._episodes.pop(env_id).close()
-        self._context.beat(NOWHERE, BUILD_S)
-        with suppress(Exception):  # the answer to its turn will be that it cannot live here
-            make, config = pickle.loads(recipe)
-            self._episodes[env_id] = Episode(make, config, partial(self._context.beat, env_id))
+        if not isinstance(recipe, Episode):
+            self._context.beat(NOWHERE, BUILD_S)
+            try:
+                recipe = Episode(*pickle.loads(recipe))
+            except Exception as error:
+                self._unfit[env_id] = f"it cannot be unpickled in a worker ({type(error).__name__}: {error})"
+                return
+        recipe.beat = partial(self._context.beat, env_id)
+        self._episodes[env_id] = recipe
 
     def _answer(self, key: Hashable, answers: list[Answer], last: bool) -> None:
         try:
@@ -91,10 +100,11 @@ class RolloutWork:
 
 
 def _sendable(answer: Answer) -> Answer:
+    """The answer, or why it cannot be sent."""
     try:
         pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    except Exception:
-        return answer[0], None, None
+    except Exception as error:
+        return answer[0], f"what it returned cannot be pickled ({type(error).__name__}: {error})", None
     return answer
 
 

@@ -1,0 +1,84 @@
+"""Checks of what callers give: any mistake is an error before anything is stepped."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from abreast.errors import RolloutError, short
+from abreast.rollouts.episodes.pending import READY
+from abreast.rollouts.episodes.turns import Turns
+
+
+def check_inputs(inputs: Sequence[Mapping[str, Any]], turns: Turns) -> dict[int, Mapping[str, Any]]:
+    """The inputs of a batch, by environment."""
+    if not isinstance(inputs, (list, tuple)):
+        raise RolloutError(f"inputs are {short(inputs)}: expected a list of mappings with env_id and actions.")
+    checked: dict[int, Mapping[str, Any]] = {}
+    for asked in inputs:
+        try:
+            env_id, actions = asked["env_id"], asked["actions"]
+        except (TypeError, KeyError, IndexError):
+            raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
+        if type(env_id) is not int or not 0 <= env_id < len(turns.turns):
+            env_id = _number(env_id, len(turns.turns))
+        if env_id in checked:
+            raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
+        turn = turns.turns[env_id]
+        if turn.phase is not READY or turn.slot.lease:
+            raise RolloutError(_why_not(env_id, turns))
+        checked[env_id] = asked
+        for action in actions if type(actions) is list else (None,):
+            if type(action) is not str:
+                checked[env_id] = {**asked, "actions": check_actions(env_id, actions)}
+                break
+    return checked
+
+
+def check_actions(env_id: int, actions: Any) -> list[str]:
+    """The actions as instances of the class str: a worker may not know subclasses of it."""
+    if not isinstance(actions, (list, tuple)) or not all(isinstance(action, str) for action in actions):
+        raise RolloutError(f"actions of environment {env_id} are {short(actions)}: expected a list of texts.")
+    return [str.__str__(action) for action in actions]
+
+
+def check_env_ids(env_ids: Any, turns: Turns) -> list[int]:
+    """Environments that are to begin anew."""
+    if not isinstance(env_ids, Collection) or isinstance(env_ids, str) or not len(env_ids):
+        raise RolloutError(f"env_ids are {short(env_ids)}: expected a list of numbers of environments.")
+    checked = [_number(env_id, len(turns.turns)) for env_id in env_ids]
+    if len(set(checked)) < len(checked):
+        raise RolloutError(f"env_ids are {short(env_ids)}: give each environment once.")
+    return checked
+
+
+def check_seed(seed: Any) -> int:
+    """A seed, of Python or numpy."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise RolloutError(f"the seed is {short(seed)}: expected a whole number, 0 or more.")
+    return int(seed)
+
+
+def check_seeds(seeds: Any, env_ids: Sequence[int]) -> list[int]:
+    """One seed for each environment."""
+    if not isinstance(seeds, Collection) or isinstance(seeds, str) or len(seeds) != len(env_ids):
+        raise RolloutError(f"seeds are {short(seeds)}: expected {len(env_ids)}, one for each environment.")
+    return [check_seed(seed) for seed in seeds]
+
+
+def _number(env_id: Any, count: int) -> int:
+    if isinstance(env_id, bool) or not isinstance(env_id, int | np.integer) or not 0 <= env_id < count:
+        raise RolloutError(f"env_id is {short(env_id)}: expected a number from 0 to {count - 1}.")
+    return int(env_id)
+
+
+def _why_not(env_id: int, turns: Turns) -> str:
+    """Why an environment cannot be given an input."""
+    slot = turns.turns[env_id].slot
+    if slot.lease:
+        return f"environment {env_id} belongs to an episode of `manager.episode`: step that, or leave it out."
+    if env_id in turns.pending:
+        return f"the turn of environment {env_id} is already under way: recv or await it first."
+    if not slot.history:
+        return f"environment {env_id} has no episode yet: call reset first."
+    return f"the episode of environment {env_id} is over: leave it out, or call reset."
