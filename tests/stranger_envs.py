@@ -1,6 +1,7 @@
 """Environments as users bring them: none of them knows abreast, and none has texts for actions."""
 
 import random
+import threading
 
 import gymnasium
 import numpy as np
@@ -199,3 +200,11 @@ class ListsWhatIsNot(Walk):
     def reset(self, *, seed=None, options=None):
         seen, info = super().reset(seed=seed)
         return seen, info | {"available_actions": ["fly"]}
+
+
+class TellsOfALock(Walk):
+    """Its info can be neither copied nor sent."""
+
+    def step(self, action):
+        *rest, info = super().step(action)
+        return *rest, info | {"lock": threading.Lock()}

@@ -204,6 +204,27 @@ def test_texts_are_actions_too():
     envs.close()
 
 
+@pytest.mark.xdist_group("rollouts")
+@pytest.mark.parametrize("use", [True, False])
+def test_what_cannot_be_sent_is_told_all_the_same(use):
+    envs = make_vec("stranger_envs:TellsOfALock", 2, use_multiprocessing=use, max_workers=2)
+    envs.reset(seed=1)
+    observations, *_, infos = envs.step([1, 1])
+    assert observations.shape == (2, 2) and all(lock.acquire() for lock in infos["lock"])
+    envs.close()
+
+
+def test_what_is_drawn_is_rendered_and_observations_are_otherwise():
+    envs = make_vec("FrozenLake-v1", 2, {"render_mode": "ansi"}, use_multiprocessing=False)
+    envs.reset(seed=1)
+    assert envs.render_mode == "ansi" and "<red:S>FFF" in envs.render()[0]
+    envs.close()
+    envs = make_vec("FrozenLake-v1", 2, use_multiprocessing=False)
+    envs.reset(seed=1)
+    assert envs.render_mode is None and envs.render() == ("0", "0")
+    envs.close()
+
+
 # ---- bad input
 
 

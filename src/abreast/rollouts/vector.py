@@ -21,7 +21,9 @@ from numpy.typing import NDArray
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import Actions
-from abreast.rollouts.adapters.report import REPORT, Reporting
+from abreast.rollouts.adapters.observations import text_of
+from abreast.rollouts.adapters.report import REPORT, Reporting, read_report
+from abreast.rollouts.adapters.text import SILENT_MODES
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import list_kinds
@@ -94,7 +96,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
                 f"the episode of environment {begins[0]} is over, and autoreset_mode is disabled: reset it, with"
                 " options={'reset_mask': ...}."
             )
-        texts = [self._text(env_id, action) for env_id, action in enumerate(iterate(self.action_space, actions))]
+        texts = self._texts(actions)
         going = [env_id for env_id in range(self.num_envs) if not self._is_over[env_id]]
         self.manager.step([{"env_id": env_id, "actions": [texts[env_id]]} for env_id in going])
         rewards = np.zeros(self.num_envs, dtype=np.float64)
@@ -120,8 +122,8 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         return self._observations(), rewards, terminations, truncations, infos
 
     def render(self) -> tuple[Any, ...]:
-        """What each environment shows: a text, or a list of pictures."""
-        return tuple(self.manager.render())
+        """What each environment draws, a text or a list of pictures; its observation as a text, if it draws nothing."""
+        return tuple(self.manager.render()) if self._draws else tuple(text_of(seen) for seen in self._seen)
 
     def close_extras(self, **kwargs: Any) -> None:
         """End the workers and close the environments."""
@@ -137,7 +139,8 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             env = tag.kind.env(tag.config)
             try:
                 seen, acted = getattr(env, "observation_space", None), getattr(env, "action_space", None)
-                self.metadata, self.render_mode = env.metadata, env.render_mode
+                self.metadata, self.render_mode = env.metadata, getattr(env.inner, "render_mode", None)
+                self._draws = self.render_mode not in SILENT_MODES
             finally:
                 env.close()
             if not isinstance(seen, gymnasium.Space) or not isinstance(acted, gymnasium.Space):
@@ -202,18 +205,23 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             slot = self.manager.envs[env_id]
             if slot.terminated:
                 raise RolloutError(f"environment {env_id} ({slot.tag.name}) could not begin: {_error(slot)}.")
-            self._seen[env_id], infos[env_id] = slot.cache["info"].pop(REPORT)
+            self._seen[env_id], infos[env_id] = read_report(slot.cache["info"].pop(REPORT))
             self._is_over[env_id] = False
         return infos
 
-    def _text(self, env_id: int, action: Any) -> str:
-        """The text that the manager is given for an action."""
-        tag = self.manager.envs[env_id].tag
-        actions, lookup = self._actions[tag.name], tag.config.action_lookup
-        if action not in self.single_action_space or (lookup and int(action) not in lookup):
-            known = f"one of {lookup}" if lookup else f"one of {self.single_action_space}"
-            raise RolloutError(f"the action of environment {env_id} is {short(action)}: expected {known}.")
-        return actions.write(action)
+    def _texts(self, actions: Any) -> list[str]:
+        """The texts that the manager is given for actions."""
+        are_known = actions in self.action_space  # of all at once, which is cheaper
+        texts = []
+        for slot, action in zip(self.manager.envs, iterate(self.action_space, actions), strict=True):
+            lookup = slot.tag.config.action_lookup
+            if not (are_known or action in self.single_action_space) or (lookup and int(action) not in lookup):
+                known = lookup or self.single_action_space
+                raise RolloutError(
+                    f"the action of environment {slot.env_id} is {short(action)}: expected one of {known}."
+                )
+            texts.append(self._actions[slot.tag.name].write(action))
+        return texts
 
     def _result(self, env_id: int) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """What the environment has returned from its step, or how it has failed."""
@@ -221,7 +229,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         report = slot.history[-2]["info"].pop(REPORT, None)
         if report is None:
             return self._seen[env_id], 0.0, False, True, {"error": _error(slot)}
-        observation, reward, terminated, truncated, info = report
+        observation, reward, terminated, truncated, info = read_report(report)
         is_cut = slot.terminated and not terminated
         return observation, reward, terminated, truncated or is_cut, info
 
@@ -247,7 +255,7 @@ def make_vec(
         raise RolloutError(f"num_envs is {short(num_envs)}: expected 1 or more.")
     settings, kind = dict(env_config or {}), name
     if name not in list_kinds() and name.rpartition(":")[2] in gymnasium.registry:
-        kind, settings = "gymnasium", {"id": name, **settings}
+        kind, settings = "gymnasium", {"id": name, "render_mode": "observation", **settings}
     tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}
     groups = {"env_groups": num_envs, "group_size": 1, "env_configs": {"tags": ["vector"], "n_groups": [num_envs]}}
     config = {"es_manager": {**es_manager, "train": groups}, "custom_envs": {"vector": tag}}

@@ -35,8 +35,11 @@ class Actions:
         if not isinstance(space, Discrete | MultiDiscrete | Text):
             raise RolloutError(refusal(space))
         self.space = space
-        self.names = dict(names or {}) if isinstance(space, Discrete) else {}
+        self.names = {number: name for number, name in (names or {}).items() if number in space}
         self._by_name = {name.strip().casefold(): number for number, name in self.names.items()}
+        if isinstance(space, Discrete) and space.n <= MOST_LISTED:
+            numbers = range(int(space.start), int(space.start + space.n))
+            self._by_name = {str(number): number for number in numbers} | self._by_name
 
     def read(self, given: Any) -> Any:
         """The action that a text names, or that is given as it is; None if there is no such action."""
@@ -81,9 +84,9 @@ class Actions:
 
     def _read_one(self, text: str) -> int | None:
         number = self._by_name.get(text.casefold())
-        if number is None and _NUMBER.fullmatch(text):
+        if number is None and _NUMBER.fullmatch(text) and int(text) in self.space:
             number = int(text)
-        return number if number is not None and number in self.space else None
+        return number
 
     @property
     def _wide(self) -> MultiDiscrete:

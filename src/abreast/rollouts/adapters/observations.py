@@ -64,6 +64,8 @@ def _text_of_float(number: float) -> str:
 def _text_of_array(array: np.ndarray[Any, Any]) -> str:
     if array.ndim == 0:
         return text_of(array.item())
+    if array.ndim == 1 and len(array) <= MOST_NUMBERS:
+        return text_of(array.tolist())  # the same, in a tenth of the time
     return np.array2string(
         array,
         max_line_width=10**6,

@@ -2,8 +2,7 @@
 
 import copy
 import numbers
-from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
 from gymnasium.utils.env_checker import data_equivalence
 
@@ -39,8 +38,8 @@ class TextAdapter(Adapter):
         space = action_space_of(env)
         self.action_space = space
         self._only_named = names is not None
-        self._actions = Actions(space, names if names is not None else names_of(env, space))
-        self._listed = self._actions.listed(only_named=self._only_named)
+        self.actions = Actions(space, names if names is not None else names_of(env, space))
+        self._listed = self.actions.listed(only_named=self._only_named)
         self._drawn = self.render_mode not in SILENT_MODES
         self.render_mode = self.render_mode if self._drawn else "text"
         threshold = getattr(self.spec, "reward_threshold", None)
@@ -53,16 +52,11 @@ class TextAdapter(Adapter):
 
     def knows_action(self, text: Any) -> bool:
         """Whether this names an action."""
-        return self._actions.read(text) is not None
+        return self.actions.read(text) is not None
 
     def write_action(self, action: Any) -> str:
         """The text that names an action."""
-        return self._actions.write(action)
-
-    def around(self, adapter: Callable[[Any], Adapter]) -> Self:
-        """Put another adapter between this one and the environment."""
-        self._env = adapter(self._env)
-        return self
+        return self.actions.write(action)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
@@ -74,7 +68,7 @@ class TextAdapter(Adapter):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step, with the action that a text names, or with an action itself."""
-        known = self._actions.read(action)
+        known = self.actions.read(action)
         if known is None:
             return self._refuse()
         observation, reward, terminated, truncated, info = five_values(self._env.step(known))
@@ -116,7 +110,7 @@ class TextAdapter(Adapter):
         if "available_actions" in info or self._listed is None:
             return
         mask = info.get("action_mask")
-        info["available_actions"] = self._listed if mask is None else self._actions.listed(mask, self._only_named)
+        info["available_actions"] = self._listed if mask is None else self.actions.listed(mask, self._only_named)
 
     def _refuse(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
         if not self._is_begun:
