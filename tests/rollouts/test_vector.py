@@ -79,6 +79,13 @@ def test_it_returns_what_a_sync_vector_env_returns(name, mode):
         ours.close()
 
 
+@pytest.mark.parametrize("name", ["FrozenLake-v1", TAXI, "stranger_envs:Lock"])
+def test_threads_change_nothing(name):
+    ours = make_vec(name, COUNT, use_multiprocessing="threads")
+    compare(ours, sync(name), 15)
+    ours.close()
+
+
 @pytest.mark.xdist_group("rollouts")
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "stranger_envs:Walk"])
 def test_workers_and_their_deaths_change_nothing(name):
@@ -205,12 +212,16 @@ def test_texts_are_actions_too():
 
 
 @pytest.mark.xdist_group("rollouts")
-@pytest.mark.parametrize("use", [True, False])
-def test_what_cannot_be_sent_is_told_all_the_same(use):
+@pytest.mark.parametrize("use", [True, "threads", False])
+def test_what_cannot_be_sent_is_told(use):
     envs = make_vec("stranger_envs:TellsOfALock", 2, use_multiprocessing=use, max_workers=2)
     envs.reset(seed=1)
-    observations, *_, infos = envs.step([1, 1])
-    assert observations.shape == (2, 2) and all(lock.acquire() for lock in infos["lock"])
+    observations, *_, truncations, infos = envs.step([1, 1])
+    assert observations.shape == (2, 2)
+    if use is True:
+        assert truncations.all() and "cannot be pickled" in infos["error"][0]
+    else:
+        assert all(lock.acquire() for lock in infos["lock"])
     envs.close()
 
 
