@@ -14,24 +14,26 @@ class PlainLoop:
         self.envs = [tag.kind.env(tag.config) for tag in tags]
 
     def reset(self, seed):
-        self.caches, self.left, self.done, self.truncated = [], [], [], []
-        for env_id, (env, tag) in enumerate(zip(self.envs, self.tags, strict=True)):
-            group = env_id // self.group_size
-            _, info = env.reset(seed=seed + group)
-            self.left.append(tag.budget)
-            self.done.append(False)
-            self.truncated.append(False)
-            first = self.seen(env_id)
-            cache = {
-                "env_id": env_id,
-                "group_id": group,
-                "tag": tag.name,
-                "penalty": 0,
-                "info": info,
-                "history": [first],
-            }
-            self.caches.append(cache)
+        count = len(self.envs)
+        self.caches, self.left, self.done, self.truncated = (
+            [None] * count,
+            [0] * count,
+            [False] * count,
+            [False] * count,
+        )
+        for env_id in range(count):
+            self.begin(env_id, seed + env_id // self.group_size)
         return self.caches
+
+    def begin(self, env_id, seed):
+        """An episode in one environment."""
+        tag = self.tags[env_id]
+        _, info = self.envs[env_id].reset(seed=seed)
+        self.left[env_id], self.done[env_id], self.truncated[env_id] = tag.budget, False, False
+        self.caches[env_id] = {
+            "env_id": env_id, "group_id": env_id // self.group_size, "tag": tag.name, "penalty": 0, "info": info,
+            "history": [self.seen(env_id)],
+        }  # fmt: skip
 
     def step(self, inputs):
         for given in inputs:

@@ -25,6 +25,7 @@ from abreast.cli.games import _at_random, _compared, _trained
 from abreast.games import find_game, list_games
 from abreast.models import ALGORITHMS, RandomModel
 from abreast.rollouts import find_kind
+from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.registry import KINDS
 from abreast.settings import explain
 
@@ -664,6 +665,37 @@ def test_a_tag_can_be_looked_at(capsys):
     printed = " ".join(capsys.readouterr().out.split())
     assert "env.num_boxes 1 " in printed and "max_actions_per_traj 10" in printed
     assert "One of text, rgb_array." in printed
+
+
+def test_the_first_prompt_of_a_tag_is_shown(capsys):
+    assert run(["envs", "SafeFrozenLake"]) == 0
+    printed = capsys.readouterr().out
+    assert "The first prompt (seed 10000):\n\n[system]\n" in printed and printed.endswith(
+        f"{first_prompt('SafeFrozenLake')}\n"
+    )
+    own = "seed: {train: 5}\ncontext: {enable_think: false}\n"
+    own += "custom_envs: {Mine: {env_type: sokoban, env_instruction: Go on.}}"
+    Path("own.yaml").write_text(own)
+    assert run(["envs", "Mine", "--config", "own.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert "(seed 5)" in printed and "\nGo on.\n\nThe state is the room" in printed and "<think>" not in printed
+
+
+def test_settings_are_shown_where_there_is_no_prompt(capsys):
+    Path("own.yaml").write_text("custom_envs: {Mine: {env_type: countdown, env_config: {data_path: none.jsonl}}}")
+    assert run(["envs", "Mine", "--config", "own.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert "env.data_path" in printed and "The first prompt cannot be shown: no environment could begin" in printed
+
+
+def test_the_configuration_of_a_run_tells_the_instruction():
+    assert run(["rollout", "Bandit", HERE, "--episodes", "2", "--output", "run"]) == 0
+    kept = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert kept["custom_envs"]["Bandit"]["env_instruction"].startswith("There are two arms.")
+    assert kept["context"]["enable_think"] is True
+    again = ["rollout", "Bandit", "--config", "run/config.yaml", "custom_envs.Bandit.env_instruction=Pull.", HERE]
+    assert run([*again, "--episodes", "2", "--output", "again"]) == 0
+    assert yaml.safe_load(Path("again/config.yaml").read_text())["custom_envs"]["Bandit"]["env_instruction"] == "Pull."
 
 
 def test_a_solver_plays_well(capsys):

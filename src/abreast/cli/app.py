@@ -83,7 +83,8 @@ def settings_table(settings: Iterable[tuple[str, Any, str]]) -> Table:
     """Key, value and meaning of settings. Keys are there to be typed: they are never cut."""
     table = Table(Column("setting", overflow="fold"), Column("value", overflow="fold"), "meaning", box=None)
     for key, value, meaning in settings:
-        table.add_row(key, yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0], meaning)
+        plain = str(value) if isinstance(value, Path) else value
+        table.add_row(key, yaml.safe_dump(plain, default_flow_style=True, width=1000).splitlines()[0], meaning)
     return table
 
 

@@ -15,6 +15,7 @@ from abreast.errors import AbreastError, ConfigError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.config import shipped_tags
+from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.play import Played, make_policy, play_episodes
 from abreast.rollouts.drivers.trajectories import Trajectories
@@ -68,7 +69,7 @@ def rollout(
     changes = [*(overrides or []), *([] if seed is None else [f"seed.train={seed}"])]
     look_here()
     chosen = _configure(name, config, changes, episodes // group_size, group_size, max_actions)
-    tag = find_tag(name, chosen.custom_envs)
+    tag = find_tag(name, chosen.custom_envs, context=chosen.context)
     player = make_policy(policy, tag, chosen.seed.train)
     _try_to_make(tag)
     manager, folder = EnvStateManager(chosen, verify=verify), make_run_folder(name, output).path
@@ -106,14 +107,19 @@ def rollout(
 
 @app.command()
 def envs(
-    name: Annotated[str | None, typer.Argument(metavar="[TAG_OR_ENV]", help="List its settings.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(metavar="[TAG_OR_ENV]", help="List its settings, and show its first prompt.")
+    ] = None,
+    config: ConfigFile = None,
 ) -> None:
-    """List the environment types, or the settings of one."""
+    """List the environment types, or the settings of one and what a language model is told first."""
     look_here()
     if name is not None:
-        tag = find_tag(name, {})
+        chosen = RolloutConfig.parse(read_yaml(config) if config else {})
+        tag = find_tag(name, chosen.custom_envs, context=chosen.context)
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
         out.print(settings_table([budget, *explain(tag.config, "env.")]))
+        out.print(f"\n{_first_prompt(name, chosen)}")
         return
     tags = shipped_tags()
     table = Table("type", "tags", "solver", "what it is", box=None)
@@ -129,6 +135,13 @@ def envs(
 
 
 # ---- inside
+
+
+def _first_prompt(name: str, config: RolloutConfig) -> str:
+    try:
+        return f"The first prompt (seed {config.seed.train}):\n\n{first_prompt(name, config)}"
+    except AbreastError as error:  # its settings are of use all the same
+        return f"The first prompt cannot be shown: {error}"
 
 
 def _configure(
@@ -147,6 +160,7 @@ def _configure(
     tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
     if max_actions is not None:
         tag["max_actions_per_traj"] = max_actions
+    tag["env_instruction"] = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
     values["custom_envs"][name] = tag
     resets = -(-groups // max(1, AT_ONCE // group_size))
     at_once = -(-groups // resets)

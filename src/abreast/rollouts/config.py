@@ -8,6 +8,7 @@ import pydantic
 from pydantic import Field
 
 from abreast.processes.process import StartMethod
+from abreast.rollouts.context.config import ContextConfig
 from abreast.settings import Section, read_yaml
 
 MOST_ENVS = 1_000_000
@@ -50,11 +51,13 @@ class TagConfig(Section):
     max_actions_per_traj: int = Field(10, ge=1)
     """Actions an episode may take."""
     env_instruction: str | None = None
-    """What a language model is told to do; none: the instruction of the type."""
+    """What a language model is told to do; none: the instruction of the type. What states and actions mean is added."""
     max_tokens: int | None = Field(None, ge=1)
     """Tokens a language model may answer with; not used by abreast itself."""
     env_config: dict[str, Any] = Field(default_factory=dict)
     """Settings of the environment."""
+    context: dict[str, Any] = Field(default_factory=dict)
+    """Keys of the section context that are different for this tag."""
 
 
 class TagGroups(Section):
@@ -158,6 +161,8 @@ class RolloutConfig(Section):
     """The manager and its environments."""
     custom_envs: dict[str, TagConfig] = Field(default_factory=dict)
     """Your own tags; they hide tags of the same name that ship."""
+    context: ContextConfig = Field(default_factory=ContextConfig)
+    """Prompts and answers of language models."""
 
     @pydantic.model_validator(mode="before")
     @classmethod

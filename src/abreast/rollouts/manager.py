@@ -55,6 +55,8 @@ class EnvStateManager:
         self.mode: Literal["train", "val"] = mode
         self.use_multiprocessing: Use = self.config.es_manager.use_multiprocessing
         self.envs = self._make_slots()
+        if verify:
+            _check_replayable(self.envs)
         """All that is known of each environment, by number; to look at, not to change."""
         self._turns = Turns(self.envs, self.config.es_manager, verify, rules or PlacementRules())
         self._placement = self._turns.places.placement
@@ -374,7 +376,7 @@ class EnvStateManager:
         settings = getattr(self.config.es_manager, self.mode)
         slots: list[Slot] = []
         for name, groups in zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True):
-            tag = find_tag(name, self.config.custom_envs, self.mode)
+            tag = find_tag(name, self.config.custom_envs, self.mode, context=self.config.context)
             for _ in range(groups * settings.group_size):
                 slots.append(Slot(len(slots), len(slots) // settings.group_size, tag))
         return slots
@@ -419,3 +421,12 @@ class EnvStateManager:
         self._placement.epoch.batches += 1
         self._was_sent = True
         return self._turns.begin(checked, together)
+
+
+def _check_replayable(slots: Sequence[Slot]) -> None:
+    live = next((slot.tag.name for slot in slots if not getattr(slot.tag.kind.env, "replayable", True)), None)
+    if live is not None:
+        raise RolloutError(
+            f"verify takes every turn twice, but environments of the tag {live} say that they cannot be replayed"
+            " (replayable = False): leave verify out."
+        )

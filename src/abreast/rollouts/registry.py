@@ -18,12 +18,15 @@ from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
 from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.config import EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
+from abreast.rollouts.context.config import ContextConfig
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
 T = TypeVar("T", bound=Callable[[Any], Any])
 
 Solver = Callable[[Any, Sequence[Mapping[str, Any]]], list[str]]
 """Called with an environment's configuration and the history of its episode; returns the actions of the next turn."""
+Legend = Callable[[Any], str]
+"""Called with an environment's configuration; returns what its states show and what its actions do."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +40,11 @@ class EnvKind:
     """Makes the environment from its configuration: a class, usually."""
     config: type[EnvConfig]
     instruction: str
-    """What a language model is told to do."""
+    """What a language model is told to do: the task only."""
     solver: Solver | None = None
     """A policy that plays well from the history alone, if there is one."""
+    legend: Legend | None = None
+    """What states show and actions do, in the variant that a configuration chooses. The names of actions are added."""
 
 
 class Tag(NamedTuple):
@@ -51,6 +56,8 @@ class Tag(NamedTuple):
     budget: int
     """Actions an episode may take."""
     instruction: str
+    context: ContextConfig = ContextConfig()
+    """Prompts and answers, with the tag's own keys."""
 
 
 registered: dict[str, EnvKind] = {}
@@ -64,6 +71,7 @@ def register(
     summary: str = "",
     instruction: str = "",
     solver: Solver | None = None,
+    legend: Legend | None = None,
 ) -> Callable[[T], T]:
     """Register an environment class (or a function) under a name; it is called with its configuration.
 
@@ -75,7 +83,7 @@ def register(
         taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else registered.get(name)
         if taken is not None and not _is_new_version(env, taken.env):
             raise RolloutError(f"the environment type {name!r} is taken, by {taken.env!r}: give {env!r} another name.")
-        registered[name] = EnvKind(name, summary, env, config, instruction, solver)
+        registered[name] = EnvKind(name, summary, env, config, instruction, solver, legend)
         return env
 
     return keep
@@ -126,8 +134,13 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig]) -> TagConfig:
     return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
 
 
-def find_tag(name: str, custom: Mapping[str, TagConfig], mode: str = "train") -> Tag:
-    """The tag of that name. Its environments are adapted where they need it; `mode` is for those whose `reset` takes one."""
+def find_tag(
+    name: str, custom: Mapping[str, TagConfig], mode: str = "train", context: ContextConfig | None = None
+) -> Tag:
+    """The tag of that name. Its own keys of `context` are put over those given.
+
+    Its environments are adapted where they need it; `mode`, train or val, is for those whose `reset` takes one.
+    """
     settings = tag_settings(name, custom)
     kind = find_kind(settings.env_type)
     try:
@@ -135,7 +148,8 @@ def find_tag(name: str, custom: Mapping[str, TagConfig], mode: str = "train") ->
     except ConfigError as error:
         raise ConfigError(f"env_config of the tag {name!r}: {error}") from None
     kind = replace(kind, env=Adapted(kind.env, mode))
-    return Tag(name, kind, config, settings.max_actions_per_traj, settings.env_instruction or kind.instruction)
+    told = (context or ContextConfig()).with_overrides(settings.context, f"custom_envs.{name}.context")
+    return Tag(name, kind, config, settings.max_actions_per_traj, settings.env_instruction or kind.instruction, told)
 
 
 # ---- environments by MODULE:ENV

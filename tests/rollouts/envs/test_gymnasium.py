@@ -13,7 +13,7 @@ from abreast.rollouts import EnvStateManager
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.check.trial import Trial
 from abreast.rollouts.envs import gymnasium as package
-from abreast.rollouts.envs.gymnasium import GymnasiumConfig, make
+from abreast.rollouts.envs.gymnasium import KIND, GymnasiumConfig, make
 from rollout_helpers import go, settings
 
 TAXI = next(name for name in ("Taxi-v4", "Taxi-v3") if name in gymnasium.registry)
@@ -204,6 +204,21 @@ def test_an_id_that_a_script_registers_is_known_in_workers(tmp_path):
 def test_an_id_can_be_checked(name, monkeypatch):
     monkeypatch.setattr(Trial, "digests_elsewhere", lambda self, actions: self.digests(actions)[0])
     assert {verdict.outcome for verdict in check_environment(name)} == {"ok"}
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({}, "<red:S> is a red S. An action is its name or its number"),
+        ({"action_lookup": LAKE}, "<red:S> is a red S."),
+        ({"id": "CartPole-v1"}, "An action is its name or its number"),
+        ({"id": "CartPole-v1", "render_mode": "rgb_array"}, "The state is a picture. An action"),
+        ({"render_mode": "observation", "action_lookup": LAKE}, ""),
+    ],
+)
+def test_the_legend_is_that_of_the_variant(config, told):
+    legend = KIND.legend(GymnasiumConfig.parse(config))
+    assert told in legend and ("An action" in legend) is ("An action" in told) and ("red" in legend) is ("red" in told)
 
 
 def test_the_readme_lists_every_setting_and_its_example_is_true():

@@ -521,4 +521,4 @@ def test_it_is_found_by_its_name():
     kind = KINDS.find("sokoban")
     assert kind is KIND
     assert kind.env(kind.config.parse({})).config.action_lookup == {1: "Up", 2: "Down", 3: "Left", 4: "Right"}
-    assert all(symbol in kind.instruction for symbol in SYMBOLS)
+    assert all(symbol in kind.legend(kind.config.parse({})) for symbol in SYMBOLS)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from abreast.errors import RolloutError, nearest
+from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.slot import Cache
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
@@ -132,9 +133,9 @@ class RandomPolicy:
         rng = self._streams[env_id]
         if tag.config.action_lookup:
             return [_one_of(list(tag.config.action_lookup.values()), rng)]
-        info = history[-2]["info"] if len(history) > 1 else {}
-        # Before the first turn no action is listed; an instruction may say what one looks like, say search[words].
-        forms = [f"{verb}[<words>]" for verb in _FORM.findall(tag.instruction)[:1]]
+        info = history[-2]["info"] if len(history) > 1 else cache.get("info", {})
+        # Where no action is listed, an instruction may say what one looks like, say search[words].
+        forms = [f"{verb}[<words>]" for verb in _FORM.findall(Context(tag).instruction)[:1]]
         return [listed_action(info, history[-1]["state"], rng, forms) or str(rng.integers(100))]
 
 

@@ -2,6 +2,7 @@
 
 from abreast.rollouts.envs.bandit.config import BanditConfig
 from abreast.rollouts.envs.bandit.env import BanditEnv
+from abreast.rollouts.envs.bandit.legend import legend
 from abreast.rollouts.envs.bandit.solver import solve
 from abreast.rollouts.registry import EnvKind
 
@@ -13,8 +14,9 @@ KIND = EnvKind(
     instruction=(
         "There are two arms. One always pays the same small reward; the other pays a large one now and then, otherwise "
         "nothing, and on average it pays more. Judge by their names which is which, and choose the one that pays more "
-        "on average. You choose once. Answer with the name of the arm."
+        "on average. You choose once."
     ),
+    legend=legend,
     solver=solve,
 )
 

@@ -2,6 +2,7 @@
 
 from abreast.rollouts.envs.countdown.config import CountdownConfig
 from abreast.rollouts.envs.countdown.env import CountdownEnv
+from abreast.rollouts.envs.countdown.legend import legend
 from abreast.rollouts.envs.countdown.solver import solve
 from abreast.rollouts.registry import EnvKind
 
@@ -12,9 +13,9 @@ KIND = EnvKind(
     config=CountdownConfig,
     instruction=(
         "You see some numbers and a target. Write one arithmetic expression whose value is the target. Use every number "
-        "exactly once and no other number; allowed are +, -, *, / and parentheses. You have one try. "
-        "Answer with the expression alone, for example (25 - 4) * 3."
+        "exactly once and no other number. You have one try."
     ),
+    legend=legend,
     solver=solve,
 )
 

@@ -4,15 +4,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
-from gymnasium.envs.registration import load_env_creator
 from gymnasium.spaces import Discrete, MultiDiscrete, Text
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import refusal
 from abreast.rollouts.adapters.text import TextAdapter
 from abreast.rollouts.envs.gymnasium.config import GymnasiumConfig
-
-OBSERVATION = "observation"
+from abreast.rollouts.envs.gymnasium.legend import OBSERVATION, render_modes, shown_mode
 
 
 def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapter:
@@ -45,21 +43,14 @@ def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapt
 
 
 def _render_mode(config: GymnasiumConfig) -> str | None:
-    """The mode for `gymnasium.make`; None: the observation is shown."""
-    if config.render_mode == OBSERVATION:
-        return None
-    entry = config.spec.entry_point
-    creator = load_env_creator(entry) if isinstance(entry, str) else entry
-    modes = list((getattr(creator, "metadata", None) or {}).get("render_modes", []))
-    if config.render_mode == "auto":
-        return "ansi" if "ansi" in modes else None
-    if hasattr(creator, "metadata") and config.render_mode not in modes:
-        offered = [mode for mode in modes if mode != "human"]
+    """The mode for `gymnasium.make`, if the environment has it."""
+    mode, modes = shown_mode(config), render_modes(config)
+    if mode is not None and modes is not None and mode not in modes:
+        offered = [each for each in modes if each != "human"]
         raise RolloutError(
-            f"render_mode is {config.render_mode!r}, but {config.id} has {', '.join([OBSERVATION, *offered])}: take one of"
-            " these, or auto."
+            f"render_mode is {mode!r}, but {config.id} has {', '.join([OBSERVATION, *offered])}: take one of these, or auto."
         )
-    return config.render_mode
+    return mode
 
 
 def _check_actions(config: GymnasiumConfig, space: Any) -> None:

@@ -2,6 +2,7 @@
 
 from abreast.rollouts.envs.metamathqa.config import MetaMathQAConfig
 from abreast.rollouts.envs.metamathqa.env import MetaMathQAEnv
+from abreast.rollouts.envs.metamathqa.legend import legend
 from abreast.rollouts.registry import EnvKind
 
 KIND = EnvKind(
@@ -10,9 +11,10 @@ KIND = EnvKind(
     env=MetaMathQAEnv,
     config=MetaMathQAConfig,
     instruction=(
-        "You see a question of school mathematics. Work out the result and answer with the result alone, for example 42, "
-        "3/4 or Monday. After a wrong answer you may try again, but every wrong answer halves the reward."
+        "You see a question of school mathematics. Work out the result. After a wrong answer you may try again, but every "
+        "wrong answer halves the reward."
     ),
+    legend=legend,
 )
 
 __all__ = ["KIND", "MetaMathQAConfig", "MetaMathQAEnv"]

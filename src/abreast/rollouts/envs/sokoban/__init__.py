@@ -2,6 +2,7 @@
 
 from abreast.rollouts.envs.sokoban.config import SokobanConfig
 from abreast.rollouts.envs.sokoban.env import SokobanEnv
+from abreast.rollouts.envs.sokoban.legend import legend
 from abreast.rollouts.envs.sokoban.solver import solve
 from abreast.rollouts.registry import EnvKind
 
@@ -12,10 +13,9 @@ KIND = EnvKind(
     config=SokobanConfig,
     instruction=(
         "You are the warehouse keeper of a Sokoban puzzle. Push every box onto a target. You push a box by walking into "
-        "it, one box at a time; you cannot pull, and neither you nor a box can enter a wall. "
-        "Symbols: # wall, _ floor, O target, X box, √ box on a target, P you, S you on a target. "
-        "Actions: Up, Down, Left, Right."
+        "it, one box at a time; you cannot pull, and neither you nor a box can enter a wall."
     ),
+    legend=legend,
     solver=solve,
 )
 

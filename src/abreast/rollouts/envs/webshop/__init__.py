@@ -2,6 +2,7 @@
 
 from abreast.rollouts.envs.webshop.config import WebShopConfig
 from abreast.rollouts.envs.webshop.env import WebShopEnv
+from abreast.rollouts.envs.webshop.legend import legend
 from abreast.rollouts.envs.webshop.solver import solve
 from abreast.rollouts.registry import EnvKind
 
@@ -12,11 +13,9 @@ KIND = EnvKind(
     config=WebShopConfig,
     instruction=(
         "You are shopping online. Find the product the instruction asks for, choose the options it names, keep within "
-        "the price it names, and buy it. On a page with a search bar, search[words] looks for products; click[thing] "
-        "clicks anything else: a product's number, a button, or the value of an option. click[next >] and "
-        "click[< prev] turn pages, click[back to search] starts over, click[buy now] buys and ends. "
-        "Answer with one action, such as search[red running shoes] or click[buy now]."
+        "the price it names, and buy it."
     ),
+    legend=legend,
     solver=solve,
 )
 

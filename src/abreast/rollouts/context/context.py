@@ -1,0 +1,182 @@
+"""From a cache to chat messages, and from an answer to the input of a step.
+
+    context = Context(manager.tag_of(0))
+    answer = ask_the_model(context.messages(cache))
+    manager.step([context.input(cache["env_id"], answer)])
+
+Messages of a turn are those of the turn before, an answer and one message more (without a `history_window`): servers can
+keep what they have computed for a prompt, and an episode can be trained on as one sequence.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from abreast.errors import RolloutError
+from abreast.rollouts.context.cleaning import make_cleaner
+from abreast.rollouts.context.config import MANY_ACTIONS, ContextConfig
+from abreast.rollouts.context.parsing import Parsed, Parser
+from abreast.rollouts.context.pictures import ImageForm, Piece, content_of, pieces_of, text_part
+from abreast.rollouts.registry import Tag
+
+Message = dict[str, Any]
+"""A chat message: `role`, and `content`, which is a text, or content parts if there are pictures."""
+
+
+class Context:
+    """Prompts and answers of a tag. The configuration is the tag's own unless another is given."""
+
+    def __init__(self, tag: Tag, config: ContextConfig | None = None) -> None:
+        self.tag = tag
+        self.config = tag.context if config is None else config
+        self._names = tag.config.action_lookup
+        most = self.config.max_actions_per_turn or (MANY_ACTIONS if self._names else 1)
+        self.max_actions = min(most, tag.budget)
+        """Actions of one answer."""
+        self._clean = make_cleaner(self.config.special_tokens)
+        self._parser = Parser(self.config, self.max_actions, are_free=not self._names)
+        self.system = self.config.system_prompt
+        """The system message."""
+        self.instruction = "\n\n".join(part for part in (self._what_to_do(), self._how_to_answer()) if part)
+        """What to do, what a state means, which actions there are, and how to answer."""
+
+    # ---- prompts
+
+    def messages(self, cache: Mapping[str, Any], images: ImageForm = "url", turn: int | None = None) -> list[Message]:
+        """The messages that ask for the answer of a turn (default: the newest), ending with a user's message."""
+        history = _history(cache)
+        newest = len(history) - 1
+        turn = newest if turn is None else turn
+        if not 0 <= turn <= newest:
+            raise RolloutError(
+                f"turn is {turn}: expected a number from 0 to {newest}, since the episode has had so many."
+            )
+        window = self.config.history_window or turn + 1
+        return self.conversation(cache, images, first=max(0, turn + 1 - window), turns=turn)
+
+    def conversation(
+        self, cache: Mapping[str, Any], images: ImageForm = "url", first: int = 0, turns: int | None = None
+    ) -> list[Message]:
+        """Messages from the turn `first` on. `turns`: how many turns are answered, then the next state follows.
+
+        Without it: the whole episode so far, ending with its last answer, as a trainer wants it.
+        """
+        history = _history(cache)
+        answered = self.answered(cache) if turns is None else turns
+        shown = range(first, answered + (turns is not None))
+        messages: list[Message] = [{"role": "system", "content": self.system}] if self.system else []
+        for number in shown:
+            begin = [f"{self._beginning(cache)}\n\n"] if number == first else []
+            content = content_of([*begin, *self._turn(cache, number, images)])
+            messages.append({"role": "user", "content": content})
+            if number < answered:
+                messages.append({"role": "assistant", "content": self.answer_of(history[number])})
+        if images == "pil" and any(isinstance(message["content"], list) for message in messages):
+            for message in messages:  # templates of processors expect one form in all messages
+                if isinstance(message["content"], str):
+                    message["content"] = [text_part(message["content"])]
+        return messages
+
+    def answered(self, cache: Mapping[str, Any]) -> int:
+        """How many turns of an episode have an answer."""
+        return sum(1 for entry in cache.get("history", ()) if "actions" in entry)
+
+    def answer_of(self, entry: Mapping[str, Any]) -> str:
+        """What messages show as the answer of a turn; without the text of a model, its actions in their normal form."""
+        raw, response = entry.get("llm_raw_response") or "", entry.get("llm_response") or ""
+        text = raw or response if self.config.answers == "raw" else response or raw
+        if not text and entry.get("actions"):
+            text = self._parser.form("", list(entry["actions"]))
+        return self._clean(text[: self.config.max_response_chars])
+
+    def rewards(self, cache: Mapping[str, Any]) -> list[float]:
+        """What each answer brought, penalties included. A penalty that no turn accounts for is taken off the last one."""
+        entries = [entry for entry in _history(cache) if "actions" in entry]
+        rewards = [float(entry["reward"]) + float(entry.get("penalty", 0.0)) for entry in entries]
+        if rewards:
+            rewards[-1] += cache.get("penalty", 0.0) - sum(float(entry.get("penalty", 0.0)) for entry in entries)
+        return rewards
+
+    # ---- answers
+
+    def parse(self, answer: str) -> Parsed:
+        """What an answer says."""
+        return self._parser(answer)
+
+    def input(self, env_id: int, answer: str) -> dict[str, Any]:
+        """The input of `EnvStateManager.step` for an answer."""
+        parsed = self._parser(answer)
+        return {
+            "env_id": env_id,
+            "llm_raw_response": answer,
+            "llm_response": parsed.response,
+            "actions": parsed.actions,
+            "format_is_valid": parsed.is_valid,
+        }
+
+    # ---- inside
+
+    def _what_to_do(self) -> str:
+        legend = self.tag.kind.legend(self.tag.config) if self.tag.kind.legend is not None else ""
+        # By name: in the order of their numbers, the place of an action might give it away (the arms of a bandit).
+        names = f"Actions: {', '.join(sorted(self._names.values(), key=str.casefold))}." if self._names else ""
+        return "\n\n".join(part for part in (self.tag.instruction.strip(), legend.strip(), names) if part)
+
+    def _how_to_answer(self) -> str:
+        sep, many = self.config.action_sep.strip(), self.max_actions > 1
+        inner = f"first action {sep} second action" if many else "your action" if self._names else "your answer"
+        think = "<think>your reasoning</think>" if self.config.enable_think else ""
+        count = (
+            f"\nYou may give up to {self.max_actions} actions in one answer; they are taken in order." if many else ""
+        )
+        return f"Answer in this form and write nothing else:\n{think}<answer>{inner}</answer>{count}"
+
+    def _beginning(self, cache: Mapping[str, Any]) -> str:
+        """The instruction; with the task of the episode, if the first state does not tell it."""
+        task = _mapping(cache.get("info")).get("instruction")
+        if not isinstance(task, str) or not task.strip() or task in _history(cache)[0]["state"]:
+            return self.instruction
+        return f"{self.instruction}\n\nTask: {self._clean(task)}"
+
+    def _turn(self, cache: Mapping[str, Any], number: int, images: ImageForm) -> list[Piece]:
+        """What is said in a turn. It depends on this turn and the one before alone, so that it never changes later."""
+        entry, before = cache["history"][number], cache["history"][number - 1] if number else None
+        lines = [f"Turn {number + 1}"]
+        if before is not None:
+            if self.config.show_rewards:
+                lines.append(f"Reward of turn {number}: {float(before['reward']):.6g}")
+            if not before["actions"]:
+                lines.append(f"Your answer in turn {number} had no valid action.")
+        lines.append("State:\n")
+        pieces: list[Piece] = [
+            "\n".join(lines),
+            *pieces_of(self._clean(entry["state"]), entry.get("images", ()), images),
+        ]
+        available = self._available(_mapping(cache.get("info") if before is None else before.get("info")))
+        if available:
+            pieces.append("\n".join(["\nActions available now:", *available]))
+        if self.config.show_actions_left:
+            pieces.append(f"\nActions left: {entry['actions_left']}")
+        return pieces
+
+    def _available(self, info: Mapping[str, Any]) -> list[str]:
+        """The actions that an info lists, by name."""
+        listed = info.get("available_actions")
+        if isinstance(listed, str | bytes | Mapping) or not isinstance(listed, Sequence) or not listed:
+            return []
+        names: list[Any] = [(self._names or {}).get(each, each) if isinstance(each, int) else each for each in listed]
+        if not all(isinstance(name, str) for name in names):
+            return []
+        most = self.config.max_listed_actions
+        more = [f"({len(names) - most} more)"] if len(names) > most else []
+        return [*map(self._clean, names[:most]), *more] if most else []
+
+
+def _history(cache: Mapping[str, Any]) -> list[dict[str, Any]]:
+    history: list[dict[str, Any]] = cache.get("history") or []
+    if not history:
+        raise RolloutError("the cache has no first state, so there is nothing to ask a model: call reset first.")
+    return history
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}

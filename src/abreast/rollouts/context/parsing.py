@@ -1,0 +1,154 @@
+"""From an answer to actions.
+
+    <think>The box is below.</think><answer>Down || Left</answer>
+
+Strict: exactly this form, white space around the parts aside; each tag once, in lower case. Without `enable_think`, exactly
+`<answer>...</answer>`. Any other answer has no actions and is not valid.
+
+Lenient: tags in upper case, with blanks, unclosed, repeated or nested, text around them, `<answer>` alone.
+- The first `<answer>` counts that is not inside `<think>`: what a model writes after it is made up. It ends at the next
+  `</answer>`, or at the end.
+- A `<think>` that is never closed ends at the last `<answer>`; without one the answer was cut off, and there are no actions.
+- A `</think>` that was never opened closes what was written from the beginning (chat templates may write `<think>`).
+- Without any answer tag, what follows `</think>`, or else the whole text, is the answer. It is valid only if no `<think>`
+  was wanted.
+
+Actions stand between separators; those beyond the most of a turn are cut off, which does not make an answer invalid. Actions
+that are free texts (no `action_lookup`) are never taken apart if a turn has one action; if it has more, a separator in
+brackets belongs to the text: `search[a || b]` is one action.
+"""
+
+import re
+from typing import NamedTuple
+
+from abreast.errors import RolloutError, short
+from abreast.rollouts.context.cleaning import make_cleaner
+from abreast.rollouts.context.config import REPLACEMENT, ContextConfig
+
+_TAG = re.compile(r"<\s{0,4}(/?)\s{0,4}(think|answer)\s{0,4}>", re.IGNORECASE)
+
+
+class Parsed(NamedTuple):
+    """What an answer says."""
+
+    actions: list[str]
+    think: str
+    response: str
+    """The answer in its normal form, or, if no actions are found, as it was written, without special tokens."""
+    is_valid: bool
+    """Whether its form is what was asked for."""
+
+
+class _Tag(NamedTuple):
+    start: int
+    end: int
+    name: str
+    closes: bool
+
+
+class _Found(NamedTuple):
+    think: str
+    answer: str
+    is_valid: bool
+
+
+class Parser:
+    """Reads answers. `are_free` says that actions are texts of any kind."""
+
+    def __init__(self, config: ContextConfig, max_actions: int, are_free: bool) -> None:
+        self._config, self._max_actions, self._are_free = config, max_actions, are_free
+        self._clean = make_cleaner(config.special_tokens)
+        self._bracket_or_sep = re.compile(rf"({re.escape(config.action_sep)})|([\[({{])|([\])}}])")
+
+    def __call__(self, answer: str) -> Parsed:
+        """What an answer says; never raises for a text."""
+        if not isinstance(answer, str):
+            raise RolloutError(f"an answer is {short(answer)}: expected the text a language model wrote.")
+        config = self._config
+        text = self._clean(answer[: config.max_response_chars])
+        is_cut = len(answer) > config.max_response_chars
+        is_inside = config.think_is_prefilled and config.enable_think and not text.lstrip().startswith("<think>")
+        read = f"<think>{text}" if is_inside else text
+        if config.answer_format == "strict":
+            found = None if is_cut else _strict(read, config.enable_think)
+        else:
+            found = _lenient(read, config.enable_think)
+        actions = self._actions(found.answer) if found is not None else []
+        if found is None or not actions:
+            return Parsed([], "" if found is None else found.think, text, False)
+        return Parsed(actions, found.think, self.form(found.think, actions), found.is_valid)
+
+    def form(self, think: str, actions: list[str]) -> str:
+        """An answer in its normal form."""
+        answer = f"<answer>{f' {self._config.action_sep.strip()} '.join(actions)}</answer>"
+        return f"<think>{think}</think>{answer}" if self._config.enable_think else answer
+
+    def _actions(self, answer: str) -> list[str]:
+        if self._are_free:
+            parts = [answer] if self._max_actions == 1 else self._split_outside_brackets(answer)
+        else:
+            parts = answer.split(self._config.action_sep)
+        actions = [part.strip() for part in parts]
+        return [action for action in actions if action][: self._max_actions]
+
+    def _split_outside_brackets(self, text: str) -> list[str]:
+        parts, begin, depth = list[str](), 0, 0
+        for found in self._bracket_or_sep.finditer(text):
+            if found[2]:
+                depth += 1
+            elif found[3]:
+                depth = max(depth - 1, 0)
+            elif not depth:
+                parts.append(text[begin : found.start()])
+                begin = found.end()
+        return [*parts, text[begin:]]
+
+
+def _strict(text: str, with_think: bool) -> _Found | None:
+    text, think = text.strip(), ""
+    if with_think:
+        opening, think_and_rest, closing = text[:7], text[7:], "</think>"
+        think, found, text = think_and_rest.partition(closing)
+        text = text.lstrip()
+        if opening != "<think>" or not found or _TAG.search(think):
+            return None
+    if not (text.startswith("<answer>") and text.endswith("</answer>")) or len(text) < len("<answer></answer>"):
+        return None
+    answer = text[len("<answer>") : -len("</answer>")]
+    return None if _TAG.search(answer) else _Found(think.strip(), answer, True)
+
+
+def _lenient(text: str, with_think: bool) -> _Found | None:
+    tags = [_Tag(found.start(), found.end(), found[2].lower(), bool(found[1])) for found in _TAG.finditer(text)]
+    thinks = [tag for tag in tags if tag.name == "think"]
+    is_thinking = bool(thinks) and thinks[0].closes  # it was opened before the answer began
+    after_think = 0
+    for number, tag in enumerate(tags):
+        if tag.name == "think":
+            is_thinking = not tag.closes
+            after_think = tag.end if tag.closes else after_think
+        elif not is_thinking:
+            if tag.closes:  # it was not opened
+                return _found(text[:after_think], text[after_think : tag.start])
+            return _found(text[: tag.start], text[tag.end : _end_of_answer(text, tags[number + 1 :])])
+    if not is_thinking:
+        think, answer = text[:after_think], text[after_think:]
+        return _found(think, answer)._replace(is_valid=not with_think)
+    opened = [number for number, tag in enumerate(tags) if tag.name == "answer" and not tag.closes]
+    if not opened:
+        return _Found(_without_tags(text), "", False)
+    tag, later = tags[opened[-1]], tags[opened[-1] + 1 :]
+    return _found(text[: tag.start], text[tag.end : _end_of_answer(text, later)])
+
+
+def _end_of_answer(text: str, later: list[_Tag]) -> int:
+    return next((tag.start for tag in later if tag.name == "answer" and tag.closes), len(text))
+
+
+def _found(think: str, answer: str) -> _Found:
+    return _Found(_without_tags(think), _without_tags(answer), True)
+
+
+def _without_tags(text: str) -> str:
+    """Tags become blanks: what stood around one must not form a special token. It may form a tag: see `cleaning`."""
+    return _TAG.sub(REPLACEMENT, _TAG.sub(" ", text)).strip()

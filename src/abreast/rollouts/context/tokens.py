@@ -1,0 +1,209 @@
+"""From an episode to tokens: ids, which of them the model wrote, and the rewards of its answers.
+
+    tokens = tokenize(context, cache, tokenizer)          # the whole episode as one sequence
+    turns = tokenize_turns(context, cache, tokenizer)     # one sequence per turn: its prompt and its answer
+    ids = prompt_ids(context, cache, tokenizer)           # what to answer now, for an engine that takes tokens
+
+One sequence is cheaper, but it is what the model saw only if every prompt is the beginning of the next. Templates of many
+thinking models remove earlier `<think>` parts, or write `<think>` themselves: these are refused by `tokenize`.
+`tokenize_turns` works with them: it appends the tokens of an answer to those of its prompt, so no template changes it.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+from abreast.errors import RolloutError
+from abreast.rollouts.context.context import Context
+from abreast.rollouts.context.template import ChatTokenizer
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """A sequence to train on. All lists but `spans` have one entry per token."""
+
+    input_ids: list[int]
+    loss_mask: list[int]
+    """1 for tokens that the model wrote: its answers, each with its end-of-turn token."""
+    rewards: list[float]
+    """The reward of an answer, penalties included, at the last token of it that the model wrote; else 0."""
+    spans: list[tuple[int, int]]
+    """Begin and end of each answer, with its end-of-turn token."""
+    first_turn: int
+    """The turn of the first span: more than 0 if older turns were dropped, or if this is a later turn."""
+
+    @property
+    def attention_mask(self) -> list[int]:
+        """1 for every token: nothing is padded."""
+        return [1] * len(self.input_ids)
+
+    @property
+    def prompt_length(self) -> int:
+        """Tokens before the first answer."""
+        return self.spans[0][0]
+
+
+T = TypeVar("T")
+
+
+class _Rendered(NamedTuple):
+    """The text of an answered turn: what is before it, and how it goes on."""
+
+    before: str
+    answer: str
+    tail: str
+
+
+def tokenize(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> Tokens:
+    """An episode as one sequence. `options` go to the chat template, among them `chat_template` itself."""
+    chat, turns = ChatTokenizer(tokenizer, options), _answered(context, cache)
+    window = context.config.history_window
+    if window is not None and window < turns:
+        raise RolloutError(
+            f"history_window is {window}, but the episode has {turns} turns: prompts did not show all of them, so one"
+            " sequence is not what the model saw. Use tokenize_turns."
+        )
+    rewards = context.rewards(cache)
+    return _shortened(
+        lambda first: _sequence(chat, context.conversation(cache, first=first), rewards[first:], first),
+        range(turns),
+        context,
+        lambda tokens: len(tokens.input_ids),
+    )
+
+
+def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> list[Tokens]:
+    """Each turn of an episode as a sequence of its own: its prompt, then its answer."""
+    chat, rewards = ChatTokenizer(tokenizer, options), context.rewards(cache)
+    made = []
+    for turn in range(_answered(context, cache)):
+        before = _prompt(chat, context, cache, turn)
+        answer = context.answer_of(cache["history"][turn])
+        prompt, written = chat.encode_pieces([before, answer])
+        _check_no_end(chat, written, turn)
+        ids = [*prompt, *written, chat.end_of_turn]
+        span = (len(prompt), len(ids))
+        mask = [0] * len(prompt) + [1] * (len(written) + 1)
+        made.append(Tokens(ids, mask, [0.0] * (len(ids) - 1) + [rewards[turn]], [span], turn))
+    return made
+
+
+def prompt_ids(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> list[int]:
+    """The tokens of the prompt of the newest turn, within `max_prompt_tokens`."""
+    chat = ChatTokenizer(tokenizer, options)
+    return chat.encode(_prompt(chat, context, cache, len(cache["history"]) - 1))
+
+
+# ---- inside
+
+
+def _answered(context: Context, cache: Mapping[str, Any]) -> int:
+    turns = context.answered(cache)
+    if not turns:
+        raise RolloutError("the episode has no answer yet, so there is nothing to train on: step it first.")
+    return turns
+
+
+def _prompt(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> str:
+    """The text of the prompt of a turn, within the limits."""
+    window = context.config.history_window or turn + 1
+    return _shortened(
+        lambda first: chat.render(context.conversation(cache, first=first, turns=turn), asks=True),
+        range(max(0, turn + 1 - window), turn + 1),
+        context,
+        lambda text: len(chat.encode(text)),
+    )
+
+
+def _shortened(make: Callable[[int], T], firsts: range, context: Context, length: Callable[[T], int]) -> T:
+    """What is made from the first turn that keeps it within `max_prompt_tokens`."""
+    most = context.config.max_prompt_tokens
+    for first in firsts:
+        made = make(first)
+        if most is None or (size := length(made)) <= most:
+            return made
+        if context.config.when_too_long == "refuse":
+            break
+    kept = "" if context.config.when_too_long == "refuse" else ", even with its last turn alone"
+    raise RolloutError(
+        f"the prompt has {size:,} tokens{kept}, but max_prompt_tokens is {most:,}: raise it, or set history_window or"
+        " when_too_long: drop_oldest."
+    )
+
+
+def _sequence(
+    chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], rewards: Sequence[float], first: int
+) -> Tokens:
+    """The tokens of a conversation that ends with an answer."""
+    turns = _rendered(chat, messages, first)
+    pieces, done = list[str](), 0
+    for turn in turns:
+        pieces += [turn.before[done:], turn.answer]
+        done = len(turn.before) + len(turn.answer)
+    encoded = chat.encode_pieces([*pieces, turns[-1].tail])
+    ids, mask = list(encoded[0]), [0] * len(encoded[0])
+    placed, spans = [0.0] * len(ids), list[tuple[int, int]]()
+    for number, turn in enumerate(turns):
+        written, after = encoded[2 * number + 1], encoded[2 * number + 2]
+        _check_no_end(chat, written, first + number)
+        end = _place_of_end(chat, after, turn.tail)
+        begin = len(ids)
+        ids += [*written, *after]
+        mask += [*[1] * len(written), *[int(place == end) for place in range(len(after))]]
+        placed += [0.0] * (len(written) + len(after))
+        spans.append((begin, begin + len(written) + end + 1))
+        placed[spans[-1][1] - 1] = rewards[number]
+    return Tokens(ids, mask, placed, spans, first)
+
+
+def _rendered(chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], first: int) -> list[_Rendered]:
+    """The answered turns of a conversation. Every text must be the beginning of the next, and hold the answer as written."""
+    whole, turns = chat.render(messages, asks=False), list[_Rendered]()
+    for place, message in enumerate(messages):
+        if message["role"] != "assistant":
+            continue
+        before, after = chat.render(messages[:place], asks=True), chat.render(messages[: place + 1], asks=False)
+        number = first + len(turns) + 1
+        if not whole.startswith(after):
+            raise RolloutError(
+                f"the chat template of {chat.name} changes the text of turn {number} when later turns are added (many remove"
+                f" earlier reasoning), so one mask for the episode would be wrong: {_REMEDY}"
+            )
+        answer = _answer_in(after[len(before) :], message["content"]) if after.startswith(before) else None
+        if answer is None:
+            raise RolloutError(
+                f"the chat template of {chat.name} does not show the answer of turn {number} as the model wrote it, right"
+                f" after the prompt, so the mask would be wrong: {_REMEDY}"
+            )
+        turns.append(_Rendered(before, answer, after[len(before) + len(answer) :]))
+    return turns
+
+
+_REMEDY = "use tokenize_turns, or pass a chat_template= that keeps answers as they are."
+
+
+def _answer_in(text: str, answer: str) -> str | None:
+    """The part of a text that is the answer. Templates may remove white space around it, or put a blank before it."""
+    if text.startswith(answer):
+        return answer
+    blanks = len(text) - len(text.lstrip())
+    return text[: blanks + len(answer.strip())] if text[blanks:].startswith(answer.strip()) else None
+
+
+def _check_no_end(chat: ChatTokenizer, written: Sequence[int], turn: int) -> None:
+    if chat.end_of_turn in written:
+        raise RolloutError(
+            f"the answer of turn {turn + 1} holds the end-of-turn token of {chat.name}, so it would end in the middle: add"
+            " it to context.special_tokens, and it is removed."
+        )
+
+
+def _place_of_end(chat: ChatTokenizer, after: Sequence[int], tail: str) -> int:
+    """Where the end-of-turn token is in the tokens that follow an answer."""
+    place = next((place for place, token in enumerate(after) if token in chat.special_ids), None)
+    if place is None or after[place] != chat.end_of_turn or chat.first_special(tail) is None:
+        raise RolloutError(
+            f"the chat template of {chat.name} ends an answer with {tail!r}, not with its end-of-turn token, so the mask"
+            f" would be wrong: {_REMEDY}"
+        )
+    return place
