@@ -10,12 +10,13 @@ and a script adds one with the decorator `register`. Any environment that can be
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
+from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.config import PRESETS, SPARE_TURNS, EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
 from abreast.rollouts.context.config import ContextConfig
 
@@ -157,7 +158,7 @@ def find_tag(
     """The tag of that name, for managers of this mode; `preset` is that of the configuration, over which the tag's wins.
 
     Defaults of `env_config` come from the budget, the mode and the preset, each over the one before; what is given wins.
-    Its own keys of `context` are put over those given.
+    Its own keys of `context` are put over those given. Its environments are adapted where they need it.
     """
     settings = tag_settings(name, custom, preset)
     preset = {None: preset, "off": None}.get(settings.preset, settings.preset)
@@ -169,6 +170,7 @@ def find_tag(
         config = kind.config.parse(_with_defaults(kind, settings, mode, preset))
     except ConfigError as error:
         raise error.inside(f"env_config of the tag {name!r}") from None
+    kind = replace(kind, env=Adapted(kind.env, mode))
     told = (context or ContextConfig()).with_overrides(settings.context, f"custom_envs.{name}.context")
     return Tag(
         name,

@@ -20,6 +20,7 @@ TAGS = {
     "countdown": "Countdown",
     "metamathqa": "MetaMathQA",
     "webshop": "WebShop",
+    "gymnasium": "gymnasium",
 }
 SECTION = re.compile(r"## The first prompt\n.*?\n```\n(.*?)\n```\n", re.DOTALL)
 
