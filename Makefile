@@ -37,6 +37,7 @@ bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/R
 	@$(BIN)/python benchmarks/training.py
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/rollouts.py
+	@$(BIN)/python benchmarks/sokoban_rooms.py
 	@$(BIN)/python benchmarks/learning.py
 
 chaos: setup  ## The stress tests at full length: millions of rows, 5,000 generated rollouts, kills over and over.

@@ -14,24 +14,26 @@ class PlainLoop:
         self.envs = [tag.kind.env(tag.config) for tag in tags]
 
     def reset(self, seed):
-        self.caches, self.left, self.done, self.truncated = [], [], [], []
-        for env_id, (env, tag) in enumerate(zip(self.envs, self.tags, strict=True)):
-            group = env_id // self.group_size
-            _, info = env.reset(seed=seed + group)
-            self.left.append(tag.budget)
-            self.done.append(False)
-            self.truncated.append(False)
-            first = self.seen(env_id)
-            cache = {
-                "env_id": env_id,
-                "group_id": group,
-                "tag": tag.name,
-                "penalty": 0,
-                "info": info,
-                "history": [first],
-            }
-            self.caches.append(cache)
+        count = len(self.envs)
+        self.caches, self.left, self.done, self.truncated = (
+            [None] * count,
+            [0] * count,
+            [False] * count,
+            [False] * count,
+        )
+        for env_id in range(count):
+            self.begin(env_id, seed + env_id // self.group_size)
         return self.caches
+
+    def begin(self, env_id, seed):
+        """An episode in one environment."""
+        tag = self.tags[env_id]
+        _, info = self.envs[env_id].reset(seed=seed)
+        self.left[env_id], self.done[env_id], self.truncated[env_id] = tag.budget, False, False
+        self.caches[env_id] = {
+            "env_id": env_id, "group_id": env_id // self.group_size, "tag": tag.name, "penalty": 0, "info": info,
+            "history": [self.seen(env_id)],
+        }  # fmt: skip
 
     def step(self, inputs):
         for given in inputs:
@@ -57,6 +59,7 @@ class PlainLoop:
         self.left[env_id] -= max(1, len(executed))
         if len(actions) < len(given["actions"]) or not executed:
             cache["penalty"] -= self.penalty
+            cache["history"][-1]["penalty"] = -self.penalty
         if over or self.left[env_id] == 0:
             self.done[env_id] = True
             self.truncated[env_id] = not (over and infos.get("success", False))
@@ -65,6 +68,15 @@ class PlainLoop:
             llm_response=given.get("llm_response", ""), llm_raw_response=given.get("llm_raw_response", ""),
         )  # fmt: skip
         cache["history"].append(self.seen(env_id))
+        if self.done[env_id]:
+            cache["metrics"] = self.metrics(env_id)
+
+    def metrics(self, env_id):
+        tag, *turns = self.tags[env_id].name, *self.caches[env_id]["history"][:-1]
+        keys = {key for turn in turns for key, value in turn["info"].items() if isinstance(value, bool | int | float)}
+        means = {key: sum(turn["info"].get(key, 0) for turn in turns) / len(turns) for key in keys - {"success"}}
+        counts = {"success": not self.truncated[env_id], "num_actions": sum(len(turn["actions"]) for turn in turns)}
+        return {f"{tag}/{key}": value for key, value in {**counts, **means}.items()}
 
     def seen(self, env_id):
         shown = self.envs[env_id].render()

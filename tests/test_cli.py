@@ -25,6 +25,7 @@ from abreast.cli.games import _at_random, _compared, _trained
 from abreast.games import find_game, list_games
 from abreast.models import ALGORITHMS, RandomModel
 from abreast.rollouts import find_kind
+from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.registry import KINDS
 from abreast.settings import explain
 
@@ -190,6 +191,24 @@ MISTAKES = [
     ("help of all commands", ["trian"], "`abreast --help` shows what there is."),
     ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
 ]  # fmt: skip
+
+
+def test_several_mistakes_in_a_file_are_a_list_with_a_line_for_each(capsys):
+    Path("faults.yaml").write_text("es_manager: {max_workers: 0, max_worker: 3}\ncustom_env: {}\ntrainer: {x: 1}")
+    assert run(["rollout", "Bandit", "--config", "faults.yaml"]) == 2
+    heading, *lines = capsys.readouterr().err.splitlines()
+    assert heading == "abreast: 3 faults in this configuration:"
+    assert [line.split(":")[0] for line in lines] == [
+        "  - es_manager.max_workers is 0",
+        "  - unknown key es_manager.max_worker",
+        "  - unknown key custom_env",
+    ]
+
+
+def test_an_override_of_a_section_that_is_not_ours_is_a_mistake(capsys):
+    Path("theirs.yaml").write_text("seed: {train: 1}\ntrainer: {x: 1}")
+    assert run(["rollout", "Bandit", "--config", "theirs.yaml", "trainer.x=2"]) == 2
+    assert "unknown key trainer" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("arguments", "says"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
@@ -666,6 +685,37 @@ def test_a_tag_can_be_looked_at(capsys):
     assert "One of text, rgb_array." in printed
 
 
+def test_the_first_prompt_of_a_tag_is_shown(capsys):
+    assert run(["envs", "SafeFrozenLake"]) == 0
+    printed = capsys.readouterr().out
+    assert "The first prompt (seed 10000):\n\n[system]\n" in printed and printed.endswith(
+        f"{first_prompt('SafeFrozenLake')}\n"
+    )
+    own = "seed: {train: 5}\ncontext: {enable_think: false}\n"
+    own += "custom_envs: {Mine: {env_type: sokoban, env_instruction: Go on.}}"
+    Path("own.yaml").write_text(own)
+    assert run(["envs", "Mine", "--config", "own.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert "(seed 5)" in printed and "\nGo on.\n\nThe state is the room" in printed and "<think>" not in printed
+
+
+def test_settings_are_shown_where_there_is_no_prompt(capsys):
+    Path("own.yaml").write_text("custom_envs: {Mine: {env_type: countdown, env_config: {data_path: none.jsonl}}}")
+    assert run(["envs", "Mine", "--config", "own.yaml"]) == 0
+    printed = capsys.readouterr().out
+    assert "env.data_path" in printed and "The first prompt cannot be shown: no environment could begin" in printed
+
+
+def test_the_configuration_of_a_run_tells_the_instruction():
+    assert run(["rollout", "Bandit", HERE, "--episodes", "2", "--output", "run"]) == 0
+    kept = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert kept["custom_envs"]["Bandit"]["env_instruction"].startswith("There are two arms.")
+    assert kept["context"]["enable_think"] is True
+    again = ["rollout", "Bandit", "--config", "run/config.yaml", "custom_envs.Bandit.env_instruction=Pull.", HERE]
+    assert run([*again, "--episodes", "2", "--output", "again"]) == 0
+    assert yaml.safe_load(Path("again/config.yaml").read_text())["custom_envs"]["Bandit"]["env_instruction"] == "Pull."
+
+
 def test_a_solver_plays_well(capsys):
     assert run(["rollout", "Countdown", HERE, "--policy", "solver", "--episodes", "8"]) == 0
     assert "100.0%" in capsys.readouterr().out
@@ -730,7 +780,7 @@ def test_check_says_what_is_wrong_and_what_to_do(capsys):
     Path("my_own_envs.py").write_text("from unfit_envs import Fit, TellsNothing\nmake = lambda config: Fit(config)\n")
     assert run(["check", "my_own_envs:Fit"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 11 and all(line.startswith("ok  ") for line in printed)
+    assert len(printed) == 12 and all(line.startswith("ok  ") for line in printed)
     assert run(["check", "my_own_envs:make"]) == 2
     assert "wrong    pickling: it cannot be pickled" in capsys.readouterr().out
     assert run(["check", "my_own_envs:TellsNothing"]) == 2

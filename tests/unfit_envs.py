@@ -37,6 +37,17 @@ class Fit(gymnasium.Env):
         return f"{self.number} left"
 
 
+class FitText(Fit):
+    """The same with texts as actions, which abreast does not adapt."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.action_space = Text(1, min_length=1, charset="012")
+
+    def step(self, action):
+        return super().step({"0": 0, "1": 1, "2": 2}.get(action))
+
+
 # ---- its seed
 
 
@@ -158,12 +169,12 @@ FROM_A_LAMBDA = lambda config: Fit(config)  # noqa: E731, PLW0108 (that it is on
 # ---- what it gives
 
 
-class TellsNothing(Fit):
+class TellsNothing(FitText):
     def told(self, valid):
         return {}
 
 
-class TellsNumbers(Fit):
+class TellsNumbers(FitText):
     def told(self, valid):
         return {**super().told(valid), "success": 0.5}
 
@@ -201,6 +212,7 @@ class IsNoGymnasiumEnv:
 
     def __init__(self):
         self.action_space = Discrete(3)
+        self.observation_space = Text(9, charset="0123456789")
 
     def reset(self, *, seed=None, options=None):
         self.number = int(np.random.default_rng(seed).integers(1000))
@@ -214,9 +226,9 @@ class IsNoGymnasiumEnv:
 # ---- what it raises
 
 
-class RaisesOnJunk(Fit):
+class RaisesOnJunk(FitText):
     def step(self, action):
-        return super().step({0: 0, 1: 1, 2: 2}[action])
+        return super().step({"0": "0", "1": "1", "2": "2"}[action])
 
 
 class RaisesWhenMade(Fit):
@@ -249,13 +261,13 @@ class ExitsInStep(Fit):
         raise SystemExit(3)
 
 
-class HasOldSteps(Fit):
+class HasOldSteps(FitText):
     def step(self, action):
         observation, reward, terminated, _, info = super().step(action)
         return observation, reward, terminated, info
 
 
-class HasOldReset(Fit):
+class HasOldReset(FitText):
     def reset(self, *, seed=None, options=None):
         return super().reset(seed=seed)[0]
 

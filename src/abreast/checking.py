@@ -31,6 +31,10 @@ class Fault(Exception):
     """A fault of what is checked: what is wrong, and what to do."""
 
 
+class Skipped(Exception):
+    """Raised by a check that does not apply to what is checked: why not."""
+
+
 class Verdict(NamedTuple):
     """The result of a check."""
 
@@ -56,7 +60,7 @@ class Check(NamedTuple, Generic[T]):
     name: str
     claim: str
     run: Callable[[T], str | None]
-    """Raises a `Fault`; may return a remark in place of the claim."""
+    """Raises a `Fault`, or `Skipped`; may return a remark in place of the claim."""
     needs: Sequence[str] = ()
 
 
@@ -82,6 +86,8 @@ def _judge_one(check: Check[T], trial: T, told: Callable[[BaseException], str]) 
             trial.close()
     except Fault as fault:
         return Verdict(check.name, "wrong", str(fault))
+    except Skipped as reason:
+        return Verdict(check.name, "skipped", f"not checked: {reason}")
     except (Exception, SystemExit) as error:
         return Verdict(check.name, "wrong", told(error))
     return Verdict(check.name, "ok", found or check.claim)

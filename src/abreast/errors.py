@@ -8,6 +8,10 @@ import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Self
+
+MOST_FAULTS = 100
+"""Faults of a configuration that a message lists."""
 
 
 class AbreastError(Exception):
@@ -15,7 +19,29 @@ class AbreastError(Exception):
 
 
 class ConfigError(AbreastError):
-    """A setting is unknown, of the wrong type, out of range, or contradicts another."""
+    """A setting is unknown, of the wrong type, out of range, or contradicts another.
+
+    `faults` has one sentence for each setting that is wrong; with several of them, the message is a list.
+    """
+
+    def __init__(self, text: str, faults: Iterable[str] = ()) -> None:
+        super().__init__(text)
+        self.faults: tuple[str, ...] = tuple(faults) or (text,)
+
+    @classmethod
+    def of(cls, faults: Iterable[str]) -> Self:
+        """One error for all of these sentences."""
+        told = tuple(dict.fromkeys(fault.replace("\n", " ") for fault in faults))
+        if len(told) == 1:
+            return cls(told[0])
+        lines = [f"- {fault}" for fault in told[:MOST_FAULTS]]
+        if len(told) > MOST_FAULTS:
+            lines.append(f"- and {len(told) - MOST_FAULTS} more.")
+        return cls("\n".join([f"{len(told)} faults in this configuration:", *lines]), told)
+
+    def inside(self, where: str) -> "ConfigError":
+        """The same error, with `where` before each of its sentences."""
+        return ConfigError.of(f"{where}: {fault}" for fault in self.faults)
 
 
 class WorldError(AbreastError):

@@ -1,4 +1,4 @@
-"""Validated settings: YAML and `section.key=value` in, typed sections out, one clear sentence when they are wrong.
+"""Validated settings: YAML and `section.key=value` in, typed sections out, one clear sentence for each that is wrong.
 
 Each section of a configuration is a subclass of `Section`; every field is documented once, beside its default.
 """
@@ -29,10 +29,12 @@ class Section(pydantic.BaseModel):
     )
     USUAL_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """What others call some settings, and their keys here: for the error, they are not accepted."""
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Keys that others have and this section has not, and why: for the error."""
 
     @classmethod
     def parse(cls, values: object, where: str = "") -> Self:
-        """Validate `values` (a mapping, or an instance already), or raise one `ConfigError` that names the field.
+        """Validate `values` (a mapping, or an instance already), or raise one `ConfigError` that names every wrong field.
 
         `where` is the dotted key of the section, if it lies inside another.
         """
@@ -45,7 +47,7 @@ class Section(pydantic.BaseModel):
         try:
             return cls.model_validate(values)
         except pydantic.ValidationError as error:
-            raise ConfigError(_sentence(cls, error, where)) from None
+            raise ConfigError.of(_sentences(cls, error, where)) from None
 
     def with_derived(self, **values: Any) -> Self:
         """A copy with values that follow from other settings: they do not count as given (`model_fields_set`)."""
@@ -155,6 +157,11 @@ def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]
         yield prefix + name, value, "A setting that its section does not declare."
 
 
+def setting_names(cls: type[Section]) -> set[str]:
+    """The keys of all settings in the sections inside this one, without those sections' names."""
+    return {name.rpartition(".")[2] for name in _dotted_fields(cls) if "." in name}
+
+
 def _choices(annotation: Any) -> list[str]:
     """What a setting may be, if that is one of a few words."""
     inner = [each for each in (annotation, *get_args(annotation)) if get_origin(each) is Literal]
@@ -167,27 +174,45 @@ def _some_keys(cls: type[Section]) -> str:
     return f"keys such as {', '.join(names)}" if names else "keys and values"
 
 
-def _sentence(cls: type[Section], error: pydantic.ValidationError, where: str) -> str:
-    """The first fault, and how many more there are. Of a value that may be of several kinds, one fault for each is told."""
+class SeveralFaults(ValueError):
+    """What a validator raises if it finds more than one fault: a sentence for each."""
+
+    def __init__(self, faults: Iterable[str]) -> None:
+        self.faults = list(faults)
+        super().__init__(" ".join(self.faults))
+
+
+def _sentences(cls: type[Section], error: pydantic.ValidationError, where: str) -> list[str]:
+    """A sentence for each setting that is wrong.
+
+    Rules that join several settings of a section are checked when each of these is right by itself.
+    """
     by_place: dict[tuple[Any, ...], list[Any]] = {}
     for fault in error.errors():
         by_place.setdefault(_place(cls, fault["loc"]), []).append(fault)
-    (place, faults), more = next(iter(by_place.items())), len(by_place) - 1
+    return [text for place, faults in by_place.items() for text in _sentences_of(cls, place, faults, where)]
+
+
+def _sentences_of(cls: type[Section], place: tuple[Any, ...], faults: list[Any], where: str) -> list[str]:
+    """What is wrong with one setting. Of a value that may be of several kinds, one fault for each is told."""
     first, path = faults[0], _joined(where, *place) or "the configuration"
     said = (fault["msg"].removeprefix("Input should be ").removeprefix("Keys should be ") for fault in faults)
     expected = " or ".join(said)
     if first["type"] == "extra_forbidden":
-        text = f"unknown key {path}: {_nearest_key(cls, path, where)}"
-    elif first["type"] == "missing":
-        text = f"{path} is missing: give it a value."
-    elif first["type"] == "value_error":
-        text = f"{path + ': ' if place or where else ''}{first['ctx']['error']}"
-    elif first["loc"][-1:] == ("[key]",) or first["type"] == "invalid_key":
+        reason = _section_at(cls, place[:-1]).UNSUPPORTED.get(str(place[-1]))
+        if reason is not None:
+            return [f"{path} is not supported: {reason}"]
+        return [f"unknown key {path}: {_nearest_key(cls, path, where)}"]
+    if first["type"] == "missing":
+        return [f"{path} is missing: give it a value."]
+    if first["type"] == "value_error":
+        raised = first["ctx"]["error"]
+        told = raised.faults if isinstance(raised, SeveralFaults) else [str(raised)]
+        return [f"{path + ': ' if place or where else ''}{text}" for text in told]
+    if first["loc"][-1:] == ("[key]",) or first["type"] == "invalid_key":
         above = _joined(where, *place[:-1]) or "the configuration"
-        text = f"{above} has a key {short(first['input'])}: expected {expected}."
-    else:
-        text = f"{path} is {short(first['input'])}: expected {expected}."
-    return text + (f" ({more} more fault{'s' if more > 1 else ''} in this configuration.)" if more else "")
+        return [f"{above} has a key {short(first['input'])}: expected {expected}."]
+    return [f"{path} is {short(first['input'])}: expected {expected}."]
 
 
 def _joined(*parts: Any) -> str:
@@ -199,15 +224,37 @@ def _place(cls: type[Section], location: tuple[Any, ...]) -> tuple[Any, ...]:
     """The setting that a fault is in, without what comes after it: what kind of value it was taken for, or [key]."""
     kind: Any = cls
     for depth, part in enumerate(location):
-        kinds = [each for each in get_args(kind) if each is not type(None)] if _is_union(kind) else [kind]
-        if len(kinds) > 1:
+        if len(_kinds(kind)) > 1:
             return location[:depth] if depth == len(location) - 1 else location
-        if isinstance(kinds[0], type) and issubclass(kinds[0], Section):
-            field = kinds[0].model_fields.get(str(part))
-            kind = None if field is None else field.annotation
-        else:
-            kind = (*get_args(kinds[0]), None)[1 if get_origin(kinds[0]) is dict else 0]
+        kind = _kind_inside(kind, part)
     return location[:-1] if location[-1:] == ("[key]",) else location
+
+
+def _section_at(cls: type[Section], place: tuple[Any, ...]) -> type[Section]:
+    """The section at a place inside another; that one itself if there is none."""
+    kind: Any = cls
+    for part in place:
+        kind = _kind_inside(kind, part)
+    found = _kinds(kind)[0]
+    return found if _is_section(found) else cls
+
+
+def _kinds(kind: Any) -> list[Any]:
+    """What a value may be, besides none."""
+    return [each for each in get_args(kind) if each is not type(None)] if _is_union(kind) else [kind]
+
+
+def _kind_inside(kind: Any, part: Any) -> Any:
+    """What the value of a key may be, in a section, a dictionary or a list."""
+    first = _kinds(kind)[0]
+    if _is_section(first):
+        field = first.model_fields.get(str(part))
+        return None if field is None else field.annotation
+    return (*get_args(first), None)[1 if get_origin(first) is dict else 0]
+
+
+def _is_section(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, Section)
 
 
 def _is_union(kind: Any) -> bool:
@@ -248,5 +295,5 @@ def _dotted_fields(cls: type[Section], prefix: str = "") -> Iterable[str]:
         yield prefix + name
         inside = f"{prefix}{name}.{ANY}." if get_origin(field.annotation) is dict else f"{prefix}{name}."
         for inner in (field.annotation, *get_args(field.annotation)):
-            if isinstance(inner, type) and issubclass(inner, Section):
+            if _is_section(inner):
                 yield from _dotted_fields(inner, inside)

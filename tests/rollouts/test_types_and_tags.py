@@ -63,10 +63,11 @@ def test_a_type_is_a_tag():
         ({"custom_envs": {"A": {"env_type": "b", "max_action_per_traj": 1}}},
          "unknown key custom_envs.A.max_action_per_traj: did you mean 'custom_envs.A.max_actions_per_traj'?"),
         ({"custom_envs": {5: {}}},
-         "custom_envs has a key 5: expected a valid string. (1 more fault in this configuration.)"),
+         "2 faults in this configuration:\n- custom_envs has a key 5: expected a valid string.\n"
+         "- custom_envs.5.env_type is missing: give it a value."),
         ({"max_tokens": 1}, "unknown key max_tokens: did you mean 'custom_envs.NAME.max_tokens'?"),
         ({"es_manager": {"use_multiprocessing": "yes"}},
-         "es_manager.use_multiprocessing is 'yes': expected a valid boolean or 'auto'."),
+         "es_manager.use_multiprocessing is 'yes': expected a valid boolean or 'auto' or 'threads'."),
         ({"es_manager": {"train": {"env_groups": 2, "group_size": 1, "env_configs": {"tags": ["A"], "n_groups": [1]}}}},
          "es_manager.train: env_configs.n_groups [1] add up to 1, but env_groups is 2: make them equal."),
         ({"es_manager": {"val": {"env_groups": 10**6, "group_size": 9, "env_configs": {"tags": ["A"], "n_groups": [1]}}}},

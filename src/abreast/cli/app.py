@@ -1,7 +1,7 @@
 """The command `abreast`: what all commands share.
 
-Mistakes in what was typed end with one sentence and exit code 2, workers that failed with exit code 1; Ctrl-C keeps what is
-there and exits with 130.
+Mistakes in what was typed end with one sentence (a line for each, if a configuration has several) and exit code 2, workers
+that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
 """
 
 import os
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.errors import AbreastError, WorkerError
+from abreast.errors import AbreastError, ConfigError, WorkerError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -76,14 +76,19 @@ def look_here() -> None:
 
 def complain(text: str) -> None:
     """Print a sentence to stderr, on one line."""
-    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(f"abreast: {' '.join(text.split())}")
+    _print_error(f"abreast: {' '.join(text.split())}")
+
+
+def _print_error(line: str) -> None:
+    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(line)
 
 
 def settings_table(settings: Iterable[tuple[str, Any, str]]) -> Table:
     """Key, value and meaning of settings. Keys are there to be typed: they are never cut."""
     table = Table(Column("setting", overflow="fold"), Column("value", overflow="fold"), "meaning", box=None)
     for key, value, meaning in settings:
-        table.add_row(key, yaml.safe_dump(value, default_flow_style=True, width=1000).splitlines()[0], meaning)
+        plain = str(value) if isinstance(value, Path) else value
+        table.add_row(key, yaml.safe_dump(plain, default_flow_style=True, width=1000).splitlines()[0], meaning)
     return table
 
 
@@ -126,6 +131,12 @@ def run(arguments: list[str]) -> int:
 
 
 def _complain_of(error: AbreastError) -> None:
+    if isinstance(error, ConfigError) and len(error.faults) > 1:
+        heading, *faults = str(error).splitlines()
+        complain(heading)
+        for fault in [*faults, *getattr(error, "__notes__", ())]:
+            _print_error(f"  {' '.join(fault.split())}")
+        return
     complain(" ".join([str(error), *getattr(error, "__notes__", ())]))
 
 

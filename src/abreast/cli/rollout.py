@@ -25,8 +25,9 @@ from abreast.rollouts.drivers.policies.make import make_policy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.drivers.results import Result, figures, result_of, result_of_line, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
+from abreast.rollouts.files import read_config
 from abreast.rollouts.registry import Tag, tag_settings
-from abreast.settings import apply_overrides, merge, read_yaml
+from abreast.settings import apply_overrides, merge
 
 AT_ONCE = 256
 """Episodes that are played at the same time, unless something else is asked for."""
@@ -149,7 +150,7 @@ def _with_replay(asked: Asked) -> Asked:
 
 
 def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
-    tag = find_tag(play.tag, chosen.custom_envs, context=chosen.context)
+    tag = find_tag(play.tag, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
     longest = chosen.custom_envs[play.tag].max_tokens
     if longest is not None and "max_tokens" not in play.server.sampling:
         sampling = {**play.server.sampling, "max_tokens": longest}
@@ -166,7 +167,7 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
 def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
     name = play.tag
-    given = {key: value for key, value in (read_yaml(file) if file else {}).items() if value is not None}
+    given = RolloutConfig.parse(read_config(file) if file else {}).model_dump(exclude_unset=True)
     plain = tag_settings(name, RolloutConfig.parse(given).custom_envs).model_dump()
     own = [override for override in overrides if override.startswith("env.")]
     others = [override for override in overrides if not override.startswith("env.")]
@@ -180,7 +181,7 @@ def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], ma
         tag["max_actions_per_traj"] = max_actions
     tag["env_instruction"] = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
     values["custom_envs"][name] = tag
-    return _with_groups(RolloutConfig.parse(values), play)
+    return _with_groups(RolloutConfig.parse(values, foreign=False), play)
 
 
 def _with_groups(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:

@@ -13,7 +13,8 @@ from abreast.rollouts import RolloutConfig, find_kind, find_tag, list_kinds
 from abreast.rollouts.config import shipped_tags
 from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.drivers.config import PlayConfig, ServerConfig
-from abreast.settings import Section, explain, read_yaml
+from abreast.rollouts.files import read_config
+from abreast.settings import Section, explain
 
 
 def _meaning(section: type[Section], key: str) -> str:
@@ -124,8 +125,8 @@ def envs(
     """List the environment types, or the settings of one and what a language model is told first."""
     look_here()
     if name is not None:
-        chosen = RolloutConfig.parse(read_yaml(config) if config else {})
-        tag = find_tag(name, chosen.custom_envs, context=chosen.context)
+        chosen = RolloutConfig.parse(read_config(config) if config else {})
+        tag = find_tag(name, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
         out.print(settings_table([budget, *explain(tag.config, "env.")]))
         out.print(f"\n{_first_prompt(name, chosen)}")

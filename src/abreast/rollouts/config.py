@@ -1,25 +1,46 @@
 """Settings of environments and of the manager that steps them."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pydantic
 from pydantic import Field
 
+from abreast.errors import ConfigError
 from abreast.processes.process import StartMethod
 from abreast.rollouts.context.config import ContextConfig
-from abreast.settings import Section, read_yaml
+from abreast.rollouts.files import own_sections
+from abreast.rollouts.keys import Refused, own_keys
+from abreast.settings import Section, SeveralFaults, read_yaml, setting_names
 
 MOST_ENVS = 1_000_000
 """Environments in one manager."""
+
+Preset = Literal["ragen"]
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": {"invalid_turn_cost": 0}})
+"""Settings of a tag under a preset; those of its environment are in `EnvKind.presets`."""
+SPARE_TURNS = 5
+"""Where a turn without a valid action is free, an episode has as many more turns than actions, unless max_turns is given."""
 
 
 class EnvConfig(Section):
     """Settings every environment has; each environment's own class adds to them."""
 
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Keys of other projects for settings that this class has under another name; they are accepted."""
+    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType({})
+    """Keys of other projects for what does not exist here."""
+
     action_lookup: dict[int, str] | None = None
     """Actions by number. With it, names become numbers and unknown ones are dropped; without it, texts are passed on."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _own_keys(cls, values: Any) -> Any:
+        return own_keys(values, cls.OTHER_NAMES, cls.REFUSED)
 
     @pydantic.model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -54,56 +75,107 @@ class TagConfig(Section):
     """What a language model is told to do; none: the instruction of the type. What states and actions mean is added."""
     max_tokens: int | None = Field(None, ge=1)
     """Tokens a language model may answer with; not used by abreast itself."""
+    parallel_friendly: bool = False
+    """A key of RAGEN; without effect, since es_manager.use_multiprocessing decides where environments run."""
+    max_workers: int | None = Field(None, ge=1)
+    """A key of RAGEN; without effect, since es_manager.max_workers is for all tags together."""
+    invalid_turn_cost: int | None = Field(None, ge=0, le=1)
+    """Actions that a turn without a valid action costs; none: 1, under `preset: ragen` 0."""
+    max_turns: int | None = Field(None, ge=1)
+    """Turns after which an episode is cut off; none: no limit, or actions + 5 where invalid turns cost nothing."""
+    preset: Preset | Literal["off"] | None = None
+    """Rules of another project for this tag; none: the `preset` of the configuration; off: none at all."""
     env_config: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the environment."""
+    """Settings of the environment; none: its defaults."""
     context: dict[str, Any] = Field(default_factory=dict)
     """Keys of the section context that are different for this tag."""
+
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"max_instances": "it is no key of a tag; environments that choose from so many tasks have it in env_config."}
+    )
+
+    @pydantic.field_validator("env_config", "context", mode="before")
+    @classmethod
+    def _empty_is_default(cls, given: Any) -> Any:
+        return {} if given is None else given
 
 
 class TagGroups(Section):
     """How many groups of each tag."""
 
-    tags: list[str]
+    tags: list[str] = Field(default_factory=lambda: ["SimpleSokoban"], min_length=1)
     """Names under custom_envs, or of tags that ship."""
-    n_groups: list[int]
-    """Groups of each of them."""
+    n_groups: list[int] = Field(default_factory=list)
+    """Groups of each of them; none: env_groups spread evenly over the tags."""
+
+    @pydantic.field_validator("n_groups", mode="before")
+    @classmethod
+    def _none_is_left_out(cls, given: Any) -> Any:
+        return [] if given is None else given
 
 
 class GroupsConfig(Section):
     """Which environments there are."""
 
     env_groups: int = Field(ge=1)
-    """Groups in all."""
+    """Groups in all; left out: the sum of n_groups, or else 8 for training and 256 for validation."""
     group_size: int = Field(ge=1)
-    """Environments in a group; they have the same seed."""
-    env_configs: TagGroups
+    """Environments in a group; they have the same seed. Left out: 16 for training, 1 for validation."""
+    env_configs: TagGroups = Field(default_factory=TagGroups)
     """Groups by tag."""
 
     @pydantic.model_validator(mode="after")
     def _adds_up(self) -> Self:
         tags, counts = self.env_configs.tags, self.env_configs.n_groups
-        if len(tags) != len(counts):
-            raise ValueError(
+        if not counts and self.env_groups % len(tags) == 0:
+            counts = [self.env_groups // len(tags)] * len(tags)
+            object.__setattr__(self, "env_configs", self.env_configs.with_derived(n_groups=counts))
+        faults = []
+        if not counts:
+            faults.append(
+                f"env_groups is {self.env_groups}, which cannot be spread evenly over {len(tags)} tags: give"
+                f" env_configs.n_groups, or make env_groups a multiple of {len(tags)}."
+            )
+        elif len(tags) != len(counts):
+            faults.append(
                 f"env_configs has {len(tags)} tags but {len(counts)} n_groups: give one number of groups for each tag."
             )
         if any(count < 1 for count in counts):
-            raise ValueError(f"env_configs.n_groups is {counts}: each tag needs at least one group.")
+            faults.append(f"env_configs.n_groups is {counts}: each tag needs at least one group.")
         if self.env_groups * self.group_size > MOST_ENVS:
-            raise ValueError(
+            faults.append(
                 f"env_groups is {self.env_groups} and group_size is {self.group_size}: expected {MOST_ENVS:,} environments"
                 " at most."
             )
-        if sum(counts) != self.env_groups:
-            raise ValueError(
+        if not faults and sum(counts) != self.env_groups:
+            faults.append(
                 f"env_configs.n_groups {counts} add up to {sum(counts)}, but env_groups is {self.env_groups}:"
                 " make them equal."
             )
+        if faults:
+            raise SeveralFaults(faults)
         return self
 
 
-def _groups(groups: int, size: int) -> GroupsConfig:
-    tags = TagGroups(tags=["SimpleSokoban"], n_groups=[groups])
-    return GroupsConfig(env_groups=groups, group_size=size, env_configs=tags)
+DEFAULT_GROUPS: Mapping[str, Mapping[str, int]] = MappingProxyType(
+    {"train": {"env_groups": 8, "group_size": 16}, "val": {"env_groups": 256, "group_size": 1}}
+)
+
+
+def _groups(mode: str) -> GroupsConfig:
+    return GroupsConfig.parse(DEFAULT_GROUPS[mode])
+
+
+def _complete(mode: str, given: Any) -> Any:
+    """The groups as given, with defaults of their mode for what is left out."""
+    if not isinstance(given, Mapping):
+        return _groups(mode) if given is None else given
+    said = {key: value for key, value in given.items() if value is not None}
+    tags = said.get("env_configs")
+    counts: Any = tags.get("n_groups") if isinstance(tags, Mapping) else None
+    summed = isinstance(counts, list) and counts and all(type(count) is int for count in counts)
+    default = {**DEFAULT_GROUPS[mode], **({"env_groups": sum(counts)} if summed else {})}
+    return {**default, **said}
 
 
 class EpisodesConfig(Section):
@@ -137,10 +209,28 @@ class ManagerConfig(Section):
     """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
     episodes: EpisodesConfig = Field(default_factory=EpisodesConfig)
     """Single episodes."""
-    train: GroupsConfig = Field(default_factory=lambda: _groups(8, 16))
+    train: GroupsConfig = Field(default_factory=lambda: _groups("train"))
     """Environments to train with."""
-    val: GroupsConfig = Field(default_factory=lambda: _groups(256, 1))
+    val: GroupsConfig = Field(default_factory=lambda: _groups("val"))
     """Environments to validate with."""
+
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {
+            "step_penalty": "the score is lowered by format_penalty only; give a step its price in the reward of the"
+            " environment, or leave this out.",
+            "think_quality_penalty": "answers are not judged by how long their thoughts are; leave it out.",
+            "render_multi_actions": "a turn shows the state after its last action only; leave it out.",
+        }
+    )
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _fills_in(cls, given: Any) -> Any:
+        """Defaults for the groups that are given in part; keys of RAGEN that are switched off are no settings."""
+        if not isinstance(given, Mapping):
+            return given
+        said = {key: value for key, value in given.items() if key not in cls.UNSUPPORTED or value}
+        return {key: _complete(key, value) if key in DEFAULT_GROUPS else value for key, value in said.items()}
 
 
 class SeedConfig(Section):
@@ -150,6 +240,13 @@ class SeedConfig(Section):
     """Seed of the first group in training; every later group gets the next number."""
     val: int = Field(123, ge=0)
     """Seed of the first group in validation, at every reset."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _none_is_default(cls, given: Any) -> Any:
+        return (
+            {key: value for key, value in given.items() if value is not None} if isinstance(given, Mapping) else given
+        )
 
 
 class RolloutConfig(Section):
@@ -163,6 +260,24 @@ class RolloutConfig(Section):
     """Your own tags; they hide tags of the same name that ship."""
     context: ContextConfig = Field(default_factory=ContextConfig)
     """Prompts and answers of language models."""
+    preset: Preset | None = None
+    """ragen: rules, rooms and tags as in RAGEN, where ours differ. It selects settings; those that are given win."""
+
+    @classmethod
+    def parse(cls, values: object, where: str = "", foreign: bool = True) -> Self:
+        """As `Section.parse`; takes OmegaConf objects too and, if `foreign`, leaves sections of other programs alone."""
+        if isinstance(values, cls) or not isinstance(values, Mapping) or not foreign:
+            return super().parse(values, where)
+        own = own_sections(values, cls.model_fields.keys(), setting_names(cls))
+        faults = list(own.faults.values())
+        try:
+            parsed = super().parse(own.values, where)
+        except ConfigError as error:
+            told = tuple(f"{key} is " for key in own.faults)
+            raise ConfigError.of(faults + [each for each in error.faults if not each.startswith(told)]) from None
+        if faults:
+            raise ConfigError.of(faults)
+        return parsed
 
     @pydantic.model_validator(mode="before")
     @classmethod
@@ -170,7 +285,8 @@ class RolloutConfig(Section):
         return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
 
 
-def shipped_tags() -> dict[str, TagConfig]:
-    """The tags that come with abreast, by name."""
-    tags = read_yaml(Path(__file__).parent / "tags.yaml")
+def shipped_tags(preset: str | None = None) -> dict[str, TagConfig]:
+    """The tags that come with abreast, by name; those of a preset hide others of the same name."""
+    files = ["tags.yaml", *([f"tags_{preset}.yaml"] if preset else [])]
+    tags = {name: tag for file in files for name, tag in read_yaml(Path(__file__).parent / file).items()}
     return {name: TagConfig.parse(values) for name, values in tags.items()}

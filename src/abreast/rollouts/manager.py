@@ -9,24 +9,23 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
 from abreast.errors import BeginError, ConfigError, RolloutError, nearest, short
-from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import check_actions, check_env_ids, check_inputs, check_seed, check_seeds
 from abreast.rollouts.episodes.leased import Lease
 from abreast.rollouts.episodes.leases import Leases
+from abreast.rollouts.episodes.metrics import write_metrics
 from abreast.rollouts.episodes.pending import OVER, QUEUED, READY, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
 from abreast.rollouts.episodes.turns import ABANDONED, Turns
 from abreast.rollouts.episodes.waiters import Listener, Waiter
-from abreast.rollouts.registry import Tag, find_tag
+from abreast.rollouts.loading import load_config
+from abreast.rollouts.registry import Tag
 from abreast.rollouts.workers.placement import PlacementRules, Use
-from abreast.settings import read_yaml
 
 
 class EnvStateManager:
@@ -38,8 +37,9 @@ class EnvStateManager:
                 outputs = manager.step([{"env_id": cache["env_id"], "actions": answer(cache)} for cache in outputs])
             print(manager.get_rollout_states())
 
-    The configuration is a mapping, or the name of a YAML file. `verify` keeps a copy of every environment in the main
-    process, steps it too, and raises if a worker's result ever differs. `rules` are the constants by which `auto` decides.
+    The configuration is a mapping, an OmegaConf object, or the name of a YAML file. `verify` keeps a copy of every
+    environment in the main process, steps it too, and raises if a worker's result ever differs. `rules` are the constants
+    by which `auto` decides.
     """
 
     def __init__(
@@ -51,19 +51,20 @@ class EnvStateManager:
     ) -> None:
         if mode not in ("train", "val"):
             raise ConfigError(f"mode is {mode!r}: expected train or val.")
-        given = read_yaml(Path(config)) if isinstance(config, str | Path) else config
-        self.config = RolloutConfig.parse({} if given is None else given)
+        self.config, tags = load_config(config, mode)
         self.mode: Literal["train", "val"] = mode
         self.use_multiprocessing: Use = self.config.es_manager.use_multiprocessing
-        self.envs = self._make_slots()
-        self._contexts = {env.tag.name: Context(env.tag) for env in self.envs}
+        self.envs = self._make_slots(tags)
         """All that is known of each environment, by number; to look at, not to change."""
+        if verify:
+            _check_replayable(self.envs)
         self._turns = Turns(self.envs, self.config.es_manager, verify, rules or PlacementRules())
         self._placement = self._turns.places.placement
         self._listener = Listener(lambda: self._turns.pump(0.0))
         self.leases = Leases(self._turns, self.config.es_manager.episodes)
         self._next_seed = self.config.seed.train
         self._singles = 0
+        self._contexts: dict[str, Context] = {}
         self._was_sent = False
         self._is_closed = False
 
@@ -275,14 +276,21 @@ class EnvStateManager:
 
     def messages_of(self, slot: Slot) -> list[dict[str, Any]]:
         """The chat messages that ask for the next turn of an episode."""
-        return self._contexts[slot.tag.name].messages(slot.cache)
+        return self.context(slot.env_id).messages(slot.cache)
+
+    def context(self, env_id: int) -> Context:
+        """Prompts and answers of an environment's tag: from its cache to chat messages, from an answer to an input."""
+        tag = self.envs[env_id].tag
+        if tag.name not in self._contexts:
+            self._contexts[tag.name] = Context(tag)
+        return self._contexts[tag.name]
 
     def _input(self, slot: Slot, answer: str | Sequence[str]) -> Mapping[str, Any]:
         self._check_open()
         if self._turns.turns[slot.env_id].phase is not READY:
             raise RolloutError("the turn of this episode is already under way: wait for it first.")
         if isinstance(answer, str):
-            return self._contexts[slot.tag.name].input(slot.env_id, answer)
+            return self.context(slot.env_id).input(slot.env_id, answer)
         return {"actions": check_actions(slot.env_id, answer)}
 
     @property
@@ -293,13 +301,17 @@ class EnvStateManager:
     # ---- reports
 
     def get_rollout_states(self) -> dict[str, Any]:
-        """Results of the episodes so far: means per tag (`tags`), pass@k per group (`groups`)."""
+        """Results of the episodes so far: means per tag (`tags`), pass@k per group (`groups`).
+
+        Every cache then has `metrics` too; see `rollout_cache`.
+        """
         tags: dict[str, list[Ended]] = {}
         groups: dict[int, list[Slot]] = {}
         for env in self.envs:
             episode = Ended(env.num_actions, env.tally, env.history)
             tags.setdefault(env.tag.name, []).append(episode)
             groups.setdefault(env.group_id, []).append(env)
+        write_metrics(groups.values())
         return {
             "tags": {tag: summary_of_tag(episodes) for tag, episodes in tags.items()},
             "groups": {
@@ -326,6 +338,12 @@ class EnvStateManager:
     def caches(self) -> list[Cache]:
         """The cache of every environment, done or not, by number."""
         return [env.cache for env in self.envs]
+
+    @property
+    def rollout_cache(self) -> list[Cache]:
+        """All caches, each with `metrics` as of now under RAGEN's names: what its `get_rollout_states` returns."""
+        self.get_rollout_states()
+        return self.caches
 
     def render(self) -> list[Any]:
         """What every environment shows now: a text, or a list of images."""
@@ -372,13 +390,12 @@ class EnvStateManager:
 
     # ---- inside
 
-    def _make_slots(self) -> list[Slot]:
+    def _make_slots(self, tags: Mapping[str, Tag]) -> list[Slot]:
         settings = getattr(self.config.es_manager, self.mode)
         slots: list[Slot] = []
         for name, groups in zip(settings.env_configs.tags, settings.env_configs.n_groups, strict=True):
-            tag = find_tag(name, self.config.custom_envs, context=self.config.context)
             for _ in range(groups * settings.group_size):
-                slots.append(Slot(len(slots), len(slots) // settings.group_size, tag))
+                slots.append(Slot(len(slots), len(slots) // settings.group_size, tags[name]))
         return slots
 
     def _seeds(self, slots: Sequence[Slot], seed: int | None, seeds: Sequence[int] | None) -> list[int]:
@@ -421,3 +438,12 @@ class EnvStateManager:
         self._placement.epoch.batches += 1
         self._was_sent = True
         return self._turns.begin(checked, together)
+
+
+def _check_replayable(slots: Sequence[Slot]) -> None:
+    live = next((slot.tag.name for slot in slots if not getattr(slot.tag.kind.env, "replayable", True)), None)
+    if live is not None:
+        raise RolloutError(
+            f"verify takes every turn twice, but environments of the tag {live} say that they cannot be replayed"
+            " (replayable = False): leave verify out."
+        )

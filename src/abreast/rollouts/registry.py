@@ -10,13 +10,14 @@ and a script adds one with the decorator `register`. Any environment that can be
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
-from abreast.rollouts.config import EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
+from abreast.rollouts.adapters.adapt import Adapted
+from abreast.rollouts.config import PRESETS, SPARE_TURNS, EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
 from abreast.rollouts.context.config import ContextConfig
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
@@ -44,6 +45,16 @@ class EnvKind:
     """A policy that plays well from the history alone, if there is one."""
     legend: Legend | None = None
     """What states show and actions do, in the variant that a configuration chooses. The names of actions are added."""
+    listed_actions: Callable[[Any], Sequence[str]] | None = None
+    """Which names of actions a configuration's instruction lists; none: all. For types whose episodes differ in them."""
+    turn_metrics: frozenset[str] | None = None
+    """Keys of `info` that are averaged over the turns in `cache["metrics"]`; others are summed. None: all are averaged."""
+    by_mode: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Defaults of `env_config` for managers of mode train and val, such as the split that tasks come from."""
+    presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Defaults of `env_config` under `preset: NAME`; they go before those by mode."""
+    budget_setting: str | None = None
+    """The key of `env_config` that is the tag's budget by default, without a preset: for tasks to be made to fit it."""
 
 
 class Tag(NamedTuple):
@@ -57,6 +68,10 @@ class Tag(NamedTuple):
     instruction: str
     context: ContextConfig = ContextConfig()
     """Prompts and answers, with the tag's own keys."""
+    invalid_turn_cost: int = 1
+    """Actions that a turn without a valid action costs."""
+    max_turns: int | None = None
+    """Turns an episode may take."""
 
 
 registered: dict[str, EnvKind] = {}
@@ -116,9 +131,9 @@ def find_kind(name: str) -> EnvKind:
     return _as_kind(name, KINDS.find(name))
 
 
-def tag_settings(name: str, custom: Mapping[str, TagConfig]) -> TagConfig:
+def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None = None) -> TagConfig:
     """The settings of a tag: the user's own, one that ships, or a plain one of the environment type of that name."""
-    shipped = shipped_tags()
+    shipped = shipped_tags(preset)
     tags = {**shipped, **custom}
     if name in tags:
         return tags[name]
@@ -133,16 +148,48 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig]) -> TagConfig:
     return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
 
 
-def find_tag(name: str, custom: Mapping[str, TagConfig], context: ContextConfig | None = None) -> Tag:
-    """The tag of that name. Its own keys of `context` are put over those given."""
-    settings = tag_settings(name, custom)
+def find_tag(
+    name: str,
+    custom: Mapping[str, TagConfig],
+    mode: str = "train",
+    preset: str | None = None,
+    context: ContextConfig | None = None,
+) -> Tag:
+    """The tag of that name, for managers of this mode; `preset` is that of the configuration, over which the tag's wins.
+
+    Defaults of `env_config` come from the budget, the mode and the preset, each over the one before; what is given wins.
+    Its own keys of `context` are put over those given. Its environments are adapted where they need it.
+    """
+    settings = tag_settings(name, custom, preset)
+    preset = {None: preset, "off": None}.get(settings.preset, settings.preset)
     kind = find_kind(settings.env_type)
+    given = settings.model_dump(include={"invalid_turn_cost", "max_turns"}, exclude_none=True)
+    rules = {**PRESETS.get(preset or "", {}), **given}
+    cost, budget = rules.get("invalid_turn_cost", 1), settings.max_actions_per_traj
     try:
-        config = kind.config.parse(settings.env_config)
+        config = kind.config.parse(_with_defaults(kind, settings, mode, preset))
     except ConfigError as error:
-        raise ConfigError(f"env_config of the tag {name!r}: {error}") from None
+        raise error.inside(f"env_config of the tag {name!r}") from None
+    kind = replace(kind, env=Adapted(kind.env, mode))
     told = (context or ContextConfig()).with_overrides(settings.context, f"custom_envs.{name}.context")
-    return Tag(name, kind, config, settings.max_actions_per_traj, settings.env_instruction or kind.instruction, told)
+    return Tag(
+        name,
+        kind,
+        config,
+        budget,
+        settings.env_instruction or kind.instruction,
+        told,
+        invalid_turn_cost=cost,
+        max_turns=rules.get("max_turns", None if cost else budget + SPARE_TURNS),
+    )
+
+
+def _with_defaults(kind: EnvKind, settings: TagConfig, mode: str, preset: str | None) -> dict[str, Any]:
+    given = settings.env_config
+    names = {kind.config.OTHER_NAMES.get(key, key) for key in given}
+    by_budget = {kind.budget_setting: settings.max_actions_per_traj} if kind.budget_setting and not preset else {}
+    defaults = {**by_budget, **kind.by_mode.get(mode, {}), **kind.presets.get(preset or "", {})}
+    return {**{key: value for key, value in defaults.items() if key not in names}, **given}
 
 
 # ---- environments by MODULE:ENV

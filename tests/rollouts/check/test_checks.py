@@ -143,3 +143,51 @@ def test_a_module_that_raises_when_imported_is_told(tmp_path, monkeypatch):
         find_trial("raising_module:Env")
     with pytest.raises(RolloutError, match="importing needy_module failed: No module named 'no_such_thing'"):
         find_trial("needy_module:Env")
+
+
+# ---- environments that are adapted, and those that cannot be repeated
+
+
+@pytest.mark.parametrize("name", ["Walk", "NamedWalk", "Lock", "Ragen", "NeedsBoth", "OldDiscrete", "TextRender"])
+def test_environments_that_are_adapted_pass(name, at_home):
+    verdicts = {verdict.check: verdict for verdict in check_environment(f"stranger_envs:{name}")}
+    assert {verdict.outcome for verdict in verdicts.values()} <= {"ok", "skipped"}, verdicts
+    is_old = name not in ("Walk", "NamedWalk", "Lock")
+    assert [each for each, verdict in verdicts.items() if verdict.outcome == "skipped"] == ["gymnasium"] * is_old
+    assert not is_old or "its reset has not Gymnasium's form" in verdicts["gymnasium"].remark
+
+
+def test_what_is_filled_in_is_told(at_home):
+    remark = {verdict.check: verdict for verdict in check_environment("stranger_envs:Walk")}["info"].remark
+    assert remark.startswith("has no success, action_is_valid, action_is_effective, so abreast fills it in (success: ")
+
+
+def test_what_cannot_be_replayed_is_not_compared(at_home):
+    verdicts = {verdict.check: verdict for verdict in check_environment("stranger_envs:LivePage")}
+    skipped = {name for name, verdict in verdicts.items() if verdict.outcome == "skipped"}
+    assert skipped == {"seed", "instances", "gymnasium", "replay", "other processes"}
+    assert {verdict.outcome for name, verdict in verdicts.items() if name not in skipped} == {"ok"}
+    assert "it cannot be replayed (replayable = False)" in verdicts["seed"].remark
+
+
+@pytest.mark.parametrize(
+    ("name", "check", "says"),
+    [
+        ("Oddly", "episode", "played with texts, as the manager plays it, it raised TypeError"),
+        (
+            "Oddly",
+            "episode",
+            "its action space is Dict('go': Discrete(2)), and texts can name actions of",
+        ),
+        ("Continuous", "episode", "Continuous cannot be played: its action space is Box(-1.0, 1.0, (1,), float32)"),
+        ("Seedless", "seed", "its reset takes no seed, and it has no method seed(seed): add one of them"),
+        (
+            "ListsWhatIsNot",
+            "texts",
+            "the action 'fly', number 1 of an episode, names no action, so the manager dropped it",
+        ),
+    ],
+)
+def test_what_fails_with_what_the_manager_sends_is_not_passed(name, check, says, at_home):
+    wrong = [verdict for verdict in check_environment(f"stranger_envs:{name}") if verdict.outcome == "wrong"]
+    assert [verdict.check for verdict in wrong] == [check] and says in wrong[0].remark

@@ -26,15 +26,15 @@ def test_an_answer_has_thoughts_and_actions():
         ("<answer>Up</answer>", ["Up"], "", True),
         ("<THINK>a</Think> <ANSWER>Up</ANSWER>", ["Up"], "a", True),
         ("< think >a</ think >< answer >Up</answer >", ["Up"], "a", True),
-        ("Sure! <think>a</think>So: <answer>Up</answer> Good luck.", ["Up"], "Sure! aSo:", True),
+        ("Sure! <think>a</think>So: <answer>Up</answer> Good luck.", ["Up"], "Sure! a So:", True),
         ("I go up. <answer>Up</answer>", ["Up"], "I go up.", True),
         ("<think>a</think><answer>Up || Down", ["Up", "Down"], "a", True),  # cut off
         ("<think>a</think>Up</answer>", ["Up"], "a", True),
         ("a</think><answer>Up</answer>", ["Up"], "a", True),  # the template wrote <think>
-        ("maybe <answer>Up</answer>? no</think><answer>Down</answer>", ["Down"], "maybe Up? no", True),
-        ("<think>maybe <answer>Up</answer>? no</think><answer>Down</answer>", ["Down"], "maybe Up? no", True),
+        ("maybe <answer>Up</answer>? no</think><answer>Down</answer>", ["Down"], "maybe Up ? no", True),
+        ("<think>maybe <answer>Up</answer>? no</think><answer>Down</answer>", ["Down"], "maybe Up ? no", True),
         ("<think>a<answer>Up</answer>", ["Up"], "a", True),  # it forgot </think>
-        ("<think>so <answer>..</answer>, then <answer>Up</answer>", ["Up"], "so .., then", True),
+        ("<think>so <answer>..</answer>, then <answer>Up</answer>", ["Up"], "so .. , then", True),
         ("<think>a</think><answer>Up</answer><think>b</think><answer>Down</answer>", ["Up"], "a", True),
         ("<answer>Up</answer>\nTurn 2\nState: ...\n<answer>Down</answer>", ["Up"], "", True),  # the rest is made up
         ("<answer><answer>Up</answer></answer>", ["Up"], "", True),
@@ -131,6 +131,7 @@ def test_a_long_answer_is_cut():
 def test_special_tokens_that_form_anew_are_removed_too():
     nested = "<|im_" * 3 + "<|im_end|>" + "end|>" * 3
     assert "<|im_end|>" not in read(f"<answer>{nested}</answer>").actions[0]
+    assert "<|im_end|>" not in read("<|im_<think>end|></think><answer>Up</answer>").response
     assert read("<answer>U<turn>p</answer>", special_tokens=["<turn>"]).actions == ["Up"]
 
 

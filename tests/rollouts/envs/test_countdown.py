@@ -178,11 +178,11 @@ def test_no_text_makes_the_judge_stumble(text):
         ("so " * 1_000 + "<answer>44 + 19 + 35</answer>", 0.0, "unreadable"),
     ],
 )
-def test_one_answer_ends_the_episode_with_its_reward(env, answer, reward, verdict):
+def test_one_expression_ends_the_episode_with_its_reward(env, answer, reward, verdict):
     env.reset(seed=0)
     state, given_reward, terminated, truncated, info = env.step(answer)
-    assert (given_reward, terminated, truncated) == (reward, True, False)
     readable = verdict != "unreadable"
+    assert (given_reward, terminated, truncated) == (reward, readable, False)
     assert info == {
         "success": reward == 1.0,
         "action_is_valid": readable,
@@ -230,7 +230,7 @@ def test_an_action_that_is_no_text_changes_nothing(env, action):
 def test_a_monstrous_text_is_one_unreadable_answer(env, text):
     env.reset(seed=0)
     _, reward, terminated, _, info = env.step(text)
-    assert (reward, terminated, info["action_is_valid"]) == (0.0, True, False)
+    assert (reward, terminated, info["action_is_valid"]) == (0.0, False, False)
 
 
 def test_a_step_without_an_episode_asks_for_reset(env):

@@ -15,7 +15,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from abreast.errors import ConfigError, RolloutError
-from abreast.rollouts.envs.sokoban import KIND, SokobanConfig, SokobanEnv, rooms, solver
+from abreast.rollouts.envs.sokoban import KIND, SokobanConfig, SokobanEnv, plan, rooms, solver
 from abreast.rollouts.envs.sokoban.board import SYMBOLS, Board, read_room
 from abreast.rollouts.envs.sokoban.grid import cells_of, reachable, set_of
 from abreast.rollouts.envs.sokoban.picture import draw
@@ -239,18 +239,19 @@ def test_the_carved_floor_hangs_together_and_leaves_the_border():
 def test_the_start_is_the_arrangement_with_the_highest_score():
     # A corridor: the box can only go right, and the player has to keep a cell beyond it.
     room = read_room("########\n#XP____#\n########")
-    best = rooms.BackwardSearch(room.floor, [9], 8).best(room.player, 300)
+    best = next(rooms.BackwardSearch(room.floor, [9], 8).best_first(room.player, 300), None)
     assert (best.boxes, best.player, best.swaps, best.displacement, best.score) == ((13,), 14, 1, 4, 4)
-    assert rooms.BackwardSearch(room.floor, [9], 8).best(room.player, 2).boxes == (11,)
+    assert next(rooms.BackwardSearch(room.floor, [9], 8).best_first(room.player, 2), None).boxes == (11,)
 
 
 def test_swaps_and_displacement_are_those_of_the_pulls():
     # Two boxes at the ends of a corridor, the player between them: pulled toward each other, and nothing else.
     room = read_room("#########\n#XP____X#\n#########")
-    best = rooms.BackwardSearch(room.floor, [10, 16], 9).best(room.player, 300)
+    best = next(rooms.BackwardSearch(room.floor, [10, 16], 9).best_first(room.player, 300), None)
     assert best.displacement == sum(abs(box - target) for box, target in zip(best.boxes, (10, 16), strict=True))
     assert best.score == best.swaps * best.displacement == 16  # two cells each, in turns
-    assert rooms.BackwardSearch(room.floor, [10, 16], 9).best(room.player, 1) is None  # one of them is still at home
+    one_pull = list(rooms.BackwardSearch(room.floor, [10, 16], 9).best_first(room.player, 1))
+    assert not one_pull  # one of them is still at home
 
 
 def test_a_search_that_finds_nothing_ends_soon(monkeypatch):
@@ -279,7 +280,7 @@ def test_resets_without_a_seed_go_on_from_the_last_one():
 
 
 def test_the_same_seed_gives_the_same_episodes_in_another_process():
-    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": str(Path(__file__).parent)}
+    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
     code = "import test_sokoban; print(test_sokoban.digest())"
     run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
     assert run.stdout.strip() == digest()
@@ -457,7 +458,7 @@ def test_a_lost_room_still_gets_a_legal_move(rows):
 
 
 def test_a_search_at_its_limit_still_moves(monkeypatch):
-    monkeypatch.setattr(solver, "SEARCHES", ((1, 1), (5, 3)))
+    monkeypatch.setattr(plan, "SEARCHES", ((1, 1), (5, 3)))
     env = SokobanEnv({"dim_room": (10, 10), "num_boxes": 4})
     for seed in range(5):
         text, _ = env.reset(seed=seed)

@@ -27,7 +27,7 @@ def test_a_turn_completes_the_last_entry_and_adds_another(slot):
     slot.write(TurnResult("second", 1.5, {"x": 1}, ["Left"], [1], dropped=1, seconds=0.2), INPUT, 0.1)
     assert slot.history == [
         {
-            "state": "first", "actions_left": 4, "actions": ["Left"], "reward": 1.5, "info": {"x": 1},
+            "state": "first", "actions_left": 4, "penalty": -0.1, "actions": ["Left"], "reward": 1.5, "info": {"x": 1},
             "llm_response": "Left", "llm_raw_response": "",
         },
         {"state": "second", "actions_left": 3},

@@ -15,11 +15,15 @@ from typing import Any
 
 import gymnasium
 import numpy as np
+from gymnasium.spaces import Text
 from gymnasium.utils.env_checker import check_env
 
-from abreast.checking import Check, Fault, Verdict, compare_states, judge, new_global_states
-from abreast.errors import short
-from abreast.rollouts.check.trial import SEED, Shown, Trial, begin, find_trial, raised, step
+from abreast.checking import Check, Fault, Skipped, Verdict, compare_states, judge, new_global_states
+from abreast.errors import AbreastError, short
+from abreast.rollouts.adapters import Adapter, FourTuple, TextAdapter
+from abreast.rollouts.adapters.actions import refusal
+from abreast.rollouts.adapters.base import innermost
+from abreast.rollouts.check.trial import SEED, Shown, Trial, begin, find_trial, raised, step, told
 from abreast.rollouts.episodes.episode import Episode, is_picture
 
 OTHER_SEEDS = range(2, 10)
@@ -31,14 +35,38 @@ REPAIR = "draw from self.np_random instead."
 
 def check_environment(target: str) -> Iterator[Verdict]:
     """Check an environment, given as MODULE:ENV or by the name of its type."""
-    return judge(CHECKS, find_trial(target), lambda error: f"it {raised(error)}.")
+    return judge(CHECKS, find_trial(target), told)
 
 
 # ---- the checks
 
 
 def _can_be_played(trial: Trial) -> None:
-    trial.play(trial.make(), SEED)
+    env = trial.make()
+    try:
+        trial.play(env, SEED)
+    except (Fault, AbreastError):
+        raise
+    except Exception as error:
+        space = getattr(env, "action_space", None)
+        if trial.config.action_lookup or space is None or isinstance(env, TextAdapter) or isinstance(space, Text):
+            raise
+        raise Fault(
+            f"played with texts, as the manager plays it, it {raised(error)}: {refusal(space)} Or name its actions by"
+            " number in action_lookup."
+        ) from error
+
+
+def _understands_texts(trial: Trial) -> str | None:
+    """Play an episode by the rules of the manager, which drops what names no action."""
+    actions = trial.actions()
+    for number, (_, turn) in enumerate(trial.turns(actions)):
+        if turn.dropped:
+            raise Fault(
+                f"the action {short(actions[number - 1])}, number {number} of an episode, names no action, so the manager"
+                " dropped it: list in info['available_actions'] only actions that there are."
+            )
+    return None
 
 
 def _leaves_global_random_state_alone(trial: Trial) -> None:
@@ -50,9 +78,15 @@ def _leaves_global_random_state_alone(trial: Trial) -> None:
 
 
 def _depends_on_its_seed(trial: Trial) -> str | None:
+    _skip_unless_replayable(trial)
     env = trial.make()
-    first = trial.play(env, SEED)
     draw = "call super().reset(seed=seed) and draw all random numbers from self.np_random."
+    old = _innermost_adapter(env)
+    if isinstance(old, FourTuple):
+        draw = "draw all random numbers from a stream that is made from the seed."
+        if not old.takes_seed:
+            raise Fault(f"its reset takes no seed, and it has no method seed(seed): add one of them, and {draw}")
+    first = trial.play(env, SEED)
     place = _first_difference(first, trial.play(trial.make(), SEED))
     if place is not None:
         raise Fault(f"two episodes with the same seed and the same actions differ {place}: {draw}")
@@ -75,6 +109,7 @@ def _depends_on_its_seed(trial: Trial) -> str | None:
 
 
 def _shares_nothing(trial: Trial) -> None:
+    _skip_unless_replayable(trial)
     alone = [trial.play(trial.make(), seed) for seed in (SEED, SEED + 1)]
     both = [trial.play_stepwise(trial.make(), seed) for seed in (SEED, SEED + 1)]
     together: list[list[Shown]] = [[], []]
@@ -104,7 +139,13 @@ def _draws(trial: Trial, env: Any) -> bool:
 
 
 def _is_a_gymnasium_environment(trial: Trial) -> None:
+    _skip_unless_replayable(trial)
     env = trial.make()
+    if isinstance(_innermost_adapter(env), FourTuple):
+        raise Skipped(
+            "its reset has not Gymnasium's form, which is reset(*, seed=None, options=None), so it is adapted"
+        )
+    env = innermost(env)
     if hasattr(env, "action_space"):
         env.action_space.seed(0)
     with warnings.catch_warnings():
@@ -128,14 +169,20 @@ def _about_text(env: Any) -> str:
     return f" Its first observation has {len(text)} characters, its observation_space allows {allowed}."
 
 
-def _has_info_keys(trial: Trial) -> None:
-    for shown in trial.play(trial.make(), SEED)[1:]:
+def _has_info_keys(trial: Trial) -> str | None:
+    env = trial.make()
+    for shown in trial.play(env, SEED)[1:]:
         missing = [key for key in INFO_KEYS if key not in shown.info]
         if missing:
             raise Fault(f"the info of step has no {', '.join(missing)}: put it in, as True or False, at every step.")
         for key in INFO_KEYS:
             if not isinstance(shown.info[key], bool | np.bool_):
                 raise Fault(f"info[{key!r}] is {short(shown.info[key])}: make it True or False.")
+    filled = [key for key in INFO_KEYS if key in getattr(env, "filled", ())]
+    if not filled:
+        return None
+    rule = " (success: the episode has ended with a high enough reward)" if "success" in filled else ""
+    return f"has no {', '.join(filled)}, so abreast fills it in{rule}; put it in if you know better"
 
 
 def _renders_text_or_images(trial: Trial) -> None:
@@ -178,6 +225,7 @@ def _can_be_sent(trial: Trial) -> None:
 
 
 def _replays(trial: Trial) -> None:
+    _skip_unless_replayable(trial)
     digests, episode = trial.digests(trial.actions())
     again = Episode(trial.make, trial.config)
     again.rebuild(SEED, episode.executed, None)
@@ -189,6 +237,7 @@ def _replays(trial: Trial) -> None:
 
 
 def _is_the_same_in_another_process(trial: Trial) -> None:
+    _skip_unless_replayable(trial)
     actions = trial.actions()
     here, _ = trial.digests(actions)
     there = trial.digests_elsewhere(actions)
@@ -213,6 +262,7 @@ CHECKS: tuple[Check[Trial], ...] = (
     Check("gymnasium", "passes Gymnasium's own check", _is_a_gymnasium_environment, SOUND),
     Check("info", f"has {', '.join(INFO_KEYS)}", _has_info_keys, [PLAY]),
     Check(RENDER, "returns text or RGB arrays", _renders_text_or_images, [PLAY]),
+    Check("texts", "are understood as the manager sends them", _understands_texts, [PLAY, RENDER]),
     Check("junk actions", "do not raise", _accepts_junk, [PLAY]),
     Check("pickling", "can be sent to a worker process", _can_be_sent),
     Check(REPLAY, "a replay comes to the same state", _replays, [*SOUND, RENDER]),
@@ -221,6 +271,19 @@ CHECKS: tuple[Check[Trial], ...] = (
 
 
 # ---- inside
+
+
+def _skip_unless_replayable(trial: Trial) -> None:
+    """Episodes of an environment that says it cannot be replayed are not compared."""
+    if not trial.replayable:
+        raise Skipped("the environment says that it cannot be replayed (replayable = False)")
+
+
+def _innermost_adapter(env: Any) -> Any:
+    """The adapter that is next to the environment itself; the environment if there is none."""
+    while isinstance(env, Adapter) and isinstance(env.inner, Adapter):
+        env = env.inner
+    return env
 
 
 def _first_difference(one: Sequence[Shown], two: Sequence[Shown]) -> str | None:

@@ -6,13 +6,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.checking import Fault, elsewhere
-from abreast.errors import short, words
+from abreast.errors import AbreastError, short, words
+from abreast.rollouts.adapters import FourTuple, TextAdapter
+from abreast.rollouts.config import TagConfig
 from abreast.rollouts.drivers.policies.local import listed_action
-from abreast.rollouts.episodes.episode import Episode
+from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.registry import find_tag
 
 SEED = 1
@@ -47,6 +50,11 @@ class Trial:
     config: Any
     made: list[Any] = field(default_factory=list)
 
+    @property
+    def replayable(self) -> bool:
+        """Whether an episode can be repeated, as the environment's class says."""
+        return bool(getattr(self.factory, "replayable", True))
+
     def make(self, config: Any = None) -> Any:
         """A new instance; `config` is ignored, there is only one."""
         env = self.factory(self.config)
@@ -63,7 +71,10 @@ class Trial:
                 env.close()
 
     def play_stepwise(self, env: Any, seed: int, actions: list[Any] | None = None) -> Iterator[Shown]:
-        """Play an episode with random actions, the same for every seed; they are appended to `actions`."""
+        """Play an episode with random actions, the same for every seed; they are appended to `actions`.
+
+        They are what the manager sends: numbers if there is an `action_lookup`, else texts.
+        """
         rng = np.random.default_rng(0)
         space = copy.deepcopy(getattr(env, "action_space", None))  # instances may share it
         if space is not None:
@@ -71,7 +82,7 @@ class Trial:
         observation, info = begin(env, seed)
         yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
         for _ in range(STEPS):
-            action = self._choose(space, observation, info, rng)
+            action = self._choose(env, space, observation, info, rng)
             if actions is not None:
                 actions.append(action)
             observation, reward, terminated, truncated, info = step(env, action)
@@ -93,33 +104,44 @@ class Trial:
 
     def digests(self, actions: Sequence[Any]) -> tuple[list[str], Episode]:
         """The digests of an episode with these actions, as rollouts compute them; and the episode."""
+        digests, episode = [], None
+        for episode, _ in self.turns(actions):
+            digests.append(episode.take_digest()[1].hex())
+        assert episode is not None, "an episode begins"
+        return digests, episode
+
+    def turns(self, actions: Sequence[Any]) -> Iterator[tuple[Episode, TurnResult]]:
+        """Play an episode with these actions as the manager plays it: its start, then one turn for each action."""
         lookup = self.config.action_lookup
         episode = Episode(self.make, self.config)
-        turns = [episode.start(SEED)]
-        digests = [episode.take_digest()[1].hex()]
-        for action in actions:
-            turns.append(episode.take([lookup[action] if lookup else action], 1))
-            digests.append(episode.take_digest()[1].hex())
-        failure = next((turn.failure for turn in turns if turn.failure is not None), None)
-        if failure is not None:
-            raise Fault(f"it raised {failure}.")
-        return digests, episode
+        texts = [lookup[action] if lookup else action for action in actions]
+        for number, text in enumerate([None, *texts]):
+            turn = episode.start(SEED) if number == 0 else episode.take([text], 1)
+            if turn.failure is not None:
+                raise Fault(f"it raised {turn.failure}.")
+            yield episode, turn
 
     def digests_elsewhere(self, actions: Sequence[Any]) -> list[str]:
         """The same digests from a new process, in which texts have other hashes."""
         found: list[str] = elsewhere(_digests_of, self.target, list(actions))
         return found
 
-    def _choose(self, space: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
+    def _choose(self, env: Any, space: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
         lookup = self.config.action_lookup
         if lookup:
             return sorted(lookup)[rng.integers(len(lookup))]
         listed = listed_action(info, str(observation), rng)
+        if listed is None and space is None and isinstance(env, FourTuple):
+            return str(
+                rng.integers(100)
+            )  # its reset returns no info, so it cannot list actions: as the random policy plays
         if listed is None and space is None:
             raise Fault(
                 "it has no action_space, and its info has no available_actions: one of them is needed to play it."
             )
-        return space.sample() if listed is None else listed
+        if listed is not None:
+            return listed
+        return env.write_action(space.sample()) if isinstance(env, TextAdapter) else str(space.sample())
 
 
 def _digests_of(target: str, actions: Sequence[Any]) -> list[str]:
@@ -152,9 +174,18 @@ def _shown(env: Any) -> Any:
 
 
 def find_trial(target: str) -> Trial:
-    """The environment of MODULE:ENV, or of a type or a tag."""
-    tag = find_tag(target, {})
+    """The environment of MODULE:ENV, of a type or a tag, or of an id of Gymnasium."""
+    if target in gymnasium.registry:
+        by_id = TagConfig(env_type="gymnasium", env_config={"id": target})
+        tag = find_tag(target, {target: by_id})
+    else:
+        tag = find_tag(target, {})
     return Trial(target, tag.kind.env, tag.config)
+
+
+def told(error: BaseException) -> str:
+    """What was raised, as a verdict: our own errors are sentences already."""
+    return str(error) if isinstance(error, AbreastError) else f"it {raised(error)}."
 
 
 def raised(error: BaseException) -> str:

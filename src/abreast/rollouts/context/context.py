@@ -116,9 +116,11 @@ class Context:
     # ---- inside
 
     def _what_to_do(self) -> str:
-        legend = self.tag.kind.legend(self.tag.config) if self.tag.kind.legend is not None else ""
+        kind, config = self.tag.kind, self.tag.config
+        legend = kind.legend(config) if kind.legend is not None else ""
+        listed = (self._names or {}).values() if kind.listed_actions is None else kind.listed_actions(config)
         # By name: in the order of their numbers, the place of an action might give it away (the arms of a bandit).
-        names = f"Actions: {', '.join(sorted(self._names.values(), key=str.casefold))}." if self._names else ""
+        names = f"Actions: {', '.join(sorted(listed, key=str.casefold))}." if listed else ""
         return "\n\n".join(part for part in (self.tag.instruction.strip(), legend.strip(), names) if part)
 
     def _how_to_answer(self) -> str:

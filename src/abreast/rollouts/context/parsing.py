@@ -150,4 +150,5 @@ def _found(think: str, answer: str) -> _Found:
 
 
 def _without_tags(text: str) -> str:
-    return _TAG.sub(REPLACEMENT, _TAG.sub("", text)).strip()  # twice, as in `cleaning`
+    """Tags become blanks: what stood around one must not form a special token. It may form a tag: see `cleaning`."""
+    return _TAG.sub(REPLACEMENT, _TAG.sub(" ", text)).strip()

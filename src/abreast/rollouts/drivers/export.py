@@ -81,7 +81,8 @@ def of_run(run: Path) -> Source:
     config = RolloutConfig.parse(read_yaml(path.parent / "config.yaml"))
     lines = sorted(read_lines(path).lines, key=lambda line: int(line["episode"]))
     tags = {
-        name: find_tag(name, config.custom_envs, context=config.context) for name in {line["tag"] for line in lines}
+        name: find_tag(name, config.custom_envs, preset=config.preset, context=config.context)
+        for name in {line["tag"] for line in lines}
     }
     return Source(lines, tags, config, read_version(path.parent))
 

@@ -4,9 +4,21 @@ import json
 from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeVar
 
 from abreast.errors import ConfigError
+
+Split = Literal["all", "train", "val", "test"]
+Record = TypeVar("Record")
+
+
+def records_of_split(records: Sequence[Record], split: Split) -> Sequence[Record]:
+    """Of every ten records, in the order of the file, the first eight are for training, the ninth for test, the tenth for
+    validation. With fewer than ten, each split has them all."""
+    if split == "all" or len(records) < 10:
+        return records
+    wanted = {"train": range(8), "test": (8,), "val": (9,)}[split]
+    return [record for number, record in enumerate(records) if number % 10 in wanted]
 
 
 def read_records(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:

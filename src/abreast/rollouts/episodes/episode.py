@@ -73,6 +73,8 @@ class Episode:
         self._env: Any = None
         self._names = config.action_lookup
         self._numbers = {name.strip().casefold(): number for number, name in (self._names or {}).items()}
+        self._knows: Callable[[str], bool] | None = None
+        """Tells texts that name an action from others, where the environment can tell (`adapters.TextAdapter`)."""
         self.executed: list[Sequence[Any]] = []
         self.known_digest: Digest | None = None
         self.last_s = float("inf")
@@ -122,7 +124,7 @@ class Episode:
         If it raises, the episode is over: what it has done until then may have had effects, so it is not tried again.
         """
         clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
-        known = list(actions) if self._names is None else self._known(actions)
+        known = self._known(actions)
         failure = None
         try:
             outcome = self._execute(known[:budget])
@@ -154,7 +156,9 @@ class Episode:
     # ---- inside
 
     def _known(self, actions: Sequence[str]) -> list[Any]:
-        """The numbers of the actions that have one."""
+        """The numbers of the actions that have one; without an `action_lookup`, the texts that the environment may know."""
+        if self._names is None:
+            return list(actions) if self._knows is None else [action for action in actions if self._knows(action)]
         found = (self._numbers.get(action.strip().casefold()) for action in actions if len(action) < LONGEST_NAME)
         return [number for number in found if number is not None]
 
@@ -163,6 +167,7 @@ class Episode:
             self.beat(BUILD_S)
             started = time.perf_counter()
             self._env = self._make(self._config)
+            self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
             self.beat(0.0)
         if self.executed and not getattr(self._env, "replayable", True):

@@ -7,12 +7,13 @@ from typing import Any
 from PIL import Image
 
 from abreast.rollouts.episodes.episode import Digest, State, TurnResult
+from abreast.rollouts.episodes.metrics import metrics_of
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import Tag
 
 Cache = dict[str, Any]
-"""What users see of an episode: env_id, group_id, tag, penalty, the info of its first state, and its history, one
-entry per turn."""
+"""What users see of an episode: env_id, group_id, tag, penalty, the info of its first state, its history (one entry per
+turn), and at its end its metrics."""
 HERE = -1
 """Stands for the main process where the number of a worker is expected."""
 
@@ -86,18 +87,26 @@ class Slot:
         """Write the result of a turn, or of a start (without inputs): history, budget, penalty, end of the episode."""
         if inputs is None:
             self._write_start(result)
-            return
+        else:
+            self._write_turn(result, inputs, penalty)
+        if self.terminated:
+            self.cache["metrics"] = metrics_of(self.tag, self.history, self.tally.success)
+
+    def _write_turn(self, result: TurnResult, inputs: Mapping[str, Any], penalty: float) -> None:
         state, reward, info, names, executed, dropped, refused, done, failure, seconds, _ = result
         history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
         self.tally.count(reward, given, dropped + refused, seconds)
         self.executed.append(executed)
-        self.actions_left -= used or 1  # a turn without a valid action costs too, or an episode might never end
+        # A turn without a valid action costs, too; where it does not, the tag has max_turns: every episode ends.
+        self.actions_left -= used or self.tag.invalid_turn_cost
+        is_cut_off = not self.actions_left or len(self.executed) == self.tag.max_turns
         if failure is not None:
             info = {"success": False, "error": failure}
             self.terminated = self.truncated = True
         elif dropped or not used or not inputs.get("format_is_valid", True):
             self.cache["penalty"] -= penalty
-        if (done or not self.actions_left) and not self.terminated:
+            history[-1]["penalty"] = -penalty
+        if (done or is_cut_off) and not self.terminated:
             self.terminated = True
             self.truncated = not (done and info.get("success", False))
             self.tally.success = not self.truncated

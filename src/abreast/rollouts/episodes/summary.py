@@ -1,6 +1,6 @@
 """Summaries of episodes, per tag and per group."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from math import comb
@@ -43,12 +43,17 @@ class Ended(NamedTuple):
         """The mean over the turns of every key of `info` that is a number."""
         values: dict[str, list[float]] = {}
         for entry in self.history:
-            for key, value in entry.get("info", {}).items():
-                if isinstance(value, bool | int | float | np.number | np.bool_):
-                    with suppress(OverflowError, TypeError):  # integers too large for a float, complex numbers
-                        number = float(value)
-                        values.setdefault(str(key), []).append(number)
+            for key, number in numbers(entry.get("info", {})):
+                values.setdefault(key, []).append(number)
         return {key: fmean(each) for key, each in values.items()}
+
+
+def numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
+    """What is a number in `info`."""
+    for key, value in info.items():
+        if isinstance(value, bool | int | float | np.number | np.bool_):
+            with suppress(OverflowError, TypeError):  # integers too large for a float, complex numbers
+                yield str(key), float(value)
 
 
 def summary_of_tag(episodes: Sequence[Ended]) -> dict[str, float]:

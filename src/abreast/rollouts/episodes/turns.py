@@ -235,7 +235,7 @@ class Turns:
         if result.failure is not None:
             log.error("environment %d (%s) cannot go on: %s", slot.env_id, slot.tag.name, result.failure)
         slot.write(result, turn.inputs, self._penalty)
-        self.places.meters[slot.tag.name].note(result.seconds, result.waited)
+        self.places.meters[slot.tag.name].note(result.seconds, result.waited, is_start=turn.inputs is None)
         turn.phase = TAKEN
         self._tell(turn)
 

@@ -25,10 +25,10 @@ class Meter:
         self.waits = False
         """Whether threads are the place for it."""
 
-    def note(self, seconds: float, waited: float) -> None:
-        """A turn, or the start of an episode, was taken."""
+    def note(self, seconds: float, waited: float, is_start: bool = False) -> None:
+        """A turn, or the start of an episode, was taken. (That a start is quick says nothing about turns.)"""
         seconds = max(seconds, waited)
-        if not self._turns and seconds < SLOW_S:
+        if seconds < SLOW_S and (is_start or not self._turns):
             return
         self._turns.append((time.perf_counter(), seconds, waited))
         waiting = sum(1 for _, each_s, waited_s in self._turns if each_s >= SLOW_S and waited_s > WAIT_SHARE * each_s)

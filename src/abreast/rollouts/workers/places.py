@@ -64,7 +64,8 @@ class Places:
         self._use = use
         self.placement.observe()
         self.placement.epoch.has_moved = not self._slots[0].serial
-        places = self.placement.choose(self._sendable(use), self._living, use)
+        sendable = [slot for slot in self._slots if self._is_sendable(slot, use)]
+        places = self.placement.choose(sendable, self._living, use)
         if places:
             places = self._with_processes(places, use, wait=True)
         places |= {slot.env_id: self._thread(slot) for slot in self._slots if self._is_for_threads(slot, use)}
@@ -83,17 +84,16 @@ class Places:
             places |= self._with_processes(chosen, use, wait=use != "auto")
         self._move(slots, places)
 
-    def _sendable(self, use: Use) -> list[Slot]:
-        """Slots that may live in worker processes."""
-        if use in (False, "threads") or (use == "auto" and self._cannot_start):
-            return []
-        barred = self._sequential | self._unsendable
-        waiting = {name for name, meter in self.meters.items() if meter.waits} if use == "auto" else set()
-        return [slot for slot in self._slots if slot.tag.name not in barred | waiting and self._can_send(slot, use)]
+    def _is_sendable(self, slot: Slot, use: Use) -> bool:
+        """Whether it may live in a worker process."""
+        tag = slot.tag.name
+        if use in (False, "threads") or tag in self._sequential or tag in self._unsendable:
+            return False
+        return use != "auto" or not (self._cannot_start or self.meters[tag].waits or not self._can_send(slot))
 
-    def _can_send(self, slot: Slot, use: Use) -> bool:
+    def _can_send(self, slot: Slot) -> bool:
         """Whether what it has returned until now can be pickled; asked under `auto`, before it leaves for the first time."""
-        if use != "auto" or slot.worker != HERE or not slot.history:
+        if slot.worker != HERE or not slot.history:
             return True
         try:
             pickle.dumps([slot.cache.get("info"), *(entry.get("info") for entry in slot.history)])
@@ -109,11 +109,9 @@ class Places:
 
     def _is_for_processes(self, slot: Slot, use: Use) -> bool:
         """Whether a single episode should begin in a worker process."""
-        if slot not in self._sendable(use) or not self._living:
-            return False
-        if use != "auto" or 0 <= slot.worker < self._processes:
-            return True
-        return len(self._slots) > 1 and self.meters[slot.tag.name].compute_s > COMPUTES_S
+        lives_there = 0 <= slot.worker < self._processes
+        is_worth_it = len(self._slots) > 1 and self.meters[slot.tag.name].compute_s > COMPUTES_S
+        return (use != "auto" or lives_there or is_worth_it) and self._is_sendable(slot, use) and bool(self._living)
 
     # ---- in the middle of episodes
 

@@ -2,7 +2,7 @@
 
 from abreast.rollouts.envs.bandit.config import BanditConfig
 from abreast.rollouts.envs.bandit.env import BanditEnv
-from abreast.rollouts.envs.bandit.legend import legend
+from abreast.rollouts.envs.bandit.legend import legend, listed_actions
 from abreast.rollouts.envs.bandit.solver import solve
 from abreast.rollouts.registry import EnvKind
 
@@ -17,7 +17,9 @@ KIND = EnvKind(
         "on average. You choose once."
     ),
     legend=legend,
+    listed_actions=listed_actions,
     solver=solve,
+    presets={"ragen": {"split": "train"}},
 )
 
 __all__ = ["KIND", "BanditConfig", "BanditEnv"]

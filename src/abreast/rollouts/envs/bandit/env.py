@@ -9,8 +9,6 @@ from gymnasium.spaces import Discrete, Text
 from abreast.errors import RolloutError
 from abreast.rollouts.envs.bandit.config import BanditConfig
 
-LO, HI = 1, 2
-
 
 class BanditEnv(gymnasium.Env[str, int]):
     """Choose one of two arms, once.
@@ -29,42 +27,47 @@ class BanditEnv(gymnasium.Env[str, int]):
         self.observation_space = Text(
             max(map(len, texts)), min_length=min(map(len, texts)), charset=frozenset("".join(texts))
         )
-        self.action_space = Discrete(2, start=1)  # type: ignore[assignment]  # its numbers are numpy's
+        start = self.config.action_space_start
+        self.action_space = Discrete(len(self.config.names), start=start)  # type: ignore[assignment]  # its numbers are numpy's
         self._text = ""
+        self._pair = 0
         self._playing = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
+        pairs = self.config.pairs
+        self._pair = int(self.np_random.integers(len(pairs))) if len(pairs) > 1 else 0
         # Only the text is shuffled, never the numbers of the actions: the place of a name must not give the arm away.
-        self._text = _question(self.config, lo_first=self.np_random.random() < 0.5)
+        self._text = _question(pairs[self._pair], lo_first=self.np_random.random() < 0.5)
         self._playing = True
         return self._text, _info()
 
     def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if not self._playing:
             raise RolloutError("the bandit was stepped with no episode under way: call reset first.")
-        if not self.config.knows(action):
+        pair, is_hi = divmod(action - self.config.action_space_start, 2) if self.config.knows(action) else (-1, 0)
+        if pair != self._pair:  # no action, or an arm of another pair
             return self._text, 0.0, False, False, _info(valid=False)
 
-        reward = self._pull(action)
-        self._text = _answer(self.config.action_lookup[action], reward)
+        reward = self._pull(bool(is_hi))
+        self._text = _answer(self.config.names[action], reward)
         self._playing = False
-        return self._text, reward, True, False, _info(success=bool(action == HI), effective=True)
+        return self._text, reward, True, False, _info(success=bool(is_hi), effective=True)
 
     def render(self) -> str:
         if not self._text:
             raise RolloutError("the bandit was to be rendered before its first episode: call reset first.")
         return self._text
 
-    def _pull(self, action: int) -> float:
-        if action == LO:
-            return self.config.lo_reward
-        return self.config.hi_reward if self.np_random.random() < self.config.hi_probability else 0.0
+    def _pull(self, is_hi: bool) -> float:
+        config = self.config
+        if not is_hi:
+            return config.lo_reward
+        return config.hi_reward if self.np_random.random() < config.hi_probability else config.hi_reward_else
 
 
-def _question(config: BanditConfig, lo_first: bool) -> str:
-    names = [config.lo_arm_name, config.hi_arm_name]
-    first, second = names if lo_first else reversed(names)
+def _question(pair: tuple[str, str], lo_first: bool) -> str:
+    first, second = pair if lo_first else reversed(pair)
     return (
         f"Two arms can be pulled: {first} and {second}. Each pays in its own way. You have one choice, then it is over."
     )
@@ -76,13 +79,11 @@ def _answer(name: str, reward: float) -> str:
 
 def _all_texts(config: BanditConfig) -> list[str]:
     """Everything the environment can ever say."""
-    return [
-        _question(config, lo_first=True),
-        _question(config, lo_first=False),
-        _answer(config.lo_arm_name, config.lo_reward),
-        _answer(config.hi_arm_name, config.hi_reward),
-        _answer(config.hi_arm_name, 0.0),
-    ]
+    texts = []
+    for lo, hi in config.pairs:
+        texts += [_question((lo, hi), lo_first) for lo_first in (True, False)]
+        texts += [_answer(lo, config.lo_reward), _answer(hi, config.hi_reward), _answer(hi, config.hi_reward_else)]
+    return texts
 
 
 def _info(*, success: bool = False, valid: bool = True, effective: bool = False) -> dict[str, Any]:

@@ -7,5 +7,9 @@ from abreast.rollouts.envs.bandit.config import BanditConfig
 
 
 def solve(config: BanditConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The name of the hi arm."""
-    return [config.hi_arm_name][: history[-1]["actions_left"]]
+    """The name of the hi arm of the pair in sight."""
+    now = history[-1]
+    shown = [
+        hi for lo, hi in config.pairs if f": {lo} and {hi}." in now["state"] or f": {hi} and {lo}." in now["state"]
+    ]
+    return [*shown, config.hi_arm_name][: min(1, now["actions_left"])]

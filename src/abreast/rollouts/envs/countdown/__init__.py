@@ -8,15 +8,19 @@ from abreast.rollouts.registry import EnvKind
 
 KIND = EnvKind(
     name="countdown",
-    summary="Combine all the given numbers into an expression whose value is the target; one answer.",
+    summary="Combine all the given numbers into an expression whose value is the target; the first expression counts.",
     env=CountdownEnv,
     config=CountdownConfig,
     instruction=(
         "You see some numbers and a target. Write one arithmetic expression whose value is the target. Use every number "
-        "exactly once and no other number. You have one try."
+        "exactly once and no other number. The first expression you give counts."
     ),
     legend=legend,
     solver=solve,
+    by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
+    presets={
+        "ragen": {"numbering": "by_seed", "plus_minus_only": True, "max_instances": 20_000, "unreadable_ends": True}
+    },
 )
 
 __all__ = ["KIND", "CountdownConfig", "CountdownEnv"]

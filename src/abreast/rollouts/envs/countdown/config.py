@@ -1,16 +1,39 @@
 """Settings of countdown."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from types import MappingProxyType
+from typing import ClassVar, Literal, Self
 
 import pydantic
 from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
+from abreast.rollouts.envs.records import Split
+from abreast.rollouts.keys import Refused
 
 
 class CountdownConfig(EnvConfig):
-    """Where tasks come from, and how hard the generated ones are."""
+    """Where tasks come from, how hard the generated ones are, and what an answer is worth."""
+
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType(
+        {"train_path": "data_path", "solvable_filter": "plus_minus_only"}
+    )
+    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
+        {
+            "invalid_act": Refused(
+                "a text that is no expression is told from others by reading it; leave it out, and see unreadable_ends.",
+                (None, ""),
+            ),
+            "invalid_act_score": Refused(
+                "what a turn without a valid answer costs is the same in all environments; set es_manager.format_penalty."
+            ),
+            "max_steps": Refused(
+                "one expression ends the episode; leave it out, and limit other answers with max_actions_per_traj.",
+                (None, 1),
+            ),
+        }
+    )
 
     action_lookup: None = None
     """Always none: the answer is free text."""
@@ -24,6 +47,24 @@ class CountdownConfig(EnvConfig):
     """Generated targets run from 1 to this one; not below `largest_number`."""
     data_path: Path | None = Field(None, strict=False)
     """A file of tasks (.jsonl, .json or .parquet with `nums` and `target`) to choose from; none: tasks are generated."""
+    split: Split = "all"
+    """Which records of the file to choose from: of every ten, eight are train, one test, one val. A manager takes the
+    split of its mode unless this is given. Generated tasks have no splits."""
+    max_instances: int | None = Field(None, ge=1)
+    """Records of the file to read, from its beginning; none: all."""
+    plus_minus_only: bool = False
+    """Only tasks that addition and subtraction alone solve: the others of a file are left out, and none generated."""
+    numbering: Literal["drawn", "by_seed"] = "drawn"
+    """Which record of the file a seed stands for. drawn: one drawn by it; by_seed: the record number seed modulo their
+    count, of the whole file, as in RAGEN."""
+    unreadable_ends: bool = False
+    """Whether an answer that is no expression ends the episode; false: it changes nothing, and another may be given."""
+    score: float = 1.0
+    """Reward of a correct answer."""
+    format_score: float = 0.1
+    """Reward of an answer with the right numbers but another value."""
+    render_mode: Literal["text"] = "text"
+    """What `render` returns: there is only text."""
 
     @pydantic.model_validator(mode="after")
     def _bounds_agree(self) -> Self:

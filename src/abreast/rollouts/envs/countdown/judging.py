@@ -20,9 +20,6 @@ class Verdict(Enum):
     UNREADABLE = "unreadable"
 
 
-REWARDS = {Verdict.CORRECT: 1.0, Verdict.WRONG_VALUE: 0.1, Verdict.WRONG_NUMBERS: 0.0, Verdict.UNREADABLE: 0.0}
-
-
 def judge(answer: str, task: Task) -> Verdict:
     """The verdict on an answer, of whatever length or content."""
     if len(answer) > LONGEST:

@@ -1,5 +1,6 @@
 """Tasks: generated so that each can be solved, or read from a file."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,9 +10,10 @@ import numpy as np
 from abreast.errors import ConfigError
 from abreast.rollouts.envs.countdown.config import CountdownConfig
 from abreast.rollouts.envs.countdown.expression import MOST_DIGITS
-from abreast.rollouts.envs.records import read_records
+from abreast.rollouts.envs.records import Split, read_records, records_of_split
 
 MOST_NUMBERS = 32
+MOST_SUMMANDS = 16
 LARGEST = 10**MOST_DIGITS - 1
 """The largest number an answer can hold, so the largest a task may ask for."""
 
@@ -23,12 +25,43 @@ class Task(NamedTuple):
     target: int
 
 
-def choose_task(config: CountdownConfig, rng: np.random.Generator) -> Task:
+def choose_task(config: CountdownConfig, rng: np.random.Generator, seed: int | None = None) -> Task:
     """The next task: one of the file's, or a new one."""
     if config.data_path is None:
         return make_task(config, rng)
-    tasks = load_tasks(config.data_path)
+    tasks = tasks_in_file(config)
+    if config.numbering == "by_seed" and seed is not None:
+        return tasks[seed % len(tasks)]
     return tasks[int(rng.integers(len(tasks)))]
+
+
+def tasks_in_file(config: CountdownConfig) -> Sequence[Task]:
+    """The tasks that the configuration leaves of its file."""
+    assert config.data_path is not None
+    split: Split = "all" if config.numbering == "by_seed" else config.split
+    return _tasks_in_file(config.data_path, config.max_instances, config.plus_minus_only, split)
+
+
+@cache
+def _tasks_in_file(path: Path, most: int | None, plus_minus_only: bool, split: Split) -> Sequence[Task]:
+    tasks: Sequence[Task] = load_tasks(path)[:most]
+    if plus_minus_only:
+        tasks = [task for task in tasks if is_a_sum(task)]
+        if not tasks:
+            raise ConfigError(
+                f"no task of the data file {path} is solved by addition and subtraction alone: leave plus_minus_only out."
+            )
+    return records_of_split(tasks, split)
+
+
+def is_a_sum(task: Task) -> bool:
+    """Whether some choice of signs makes the numbers add up to the target; not looked for among more than 16 numbers."""
+    if len(task.numbers) > MOST_SUMMANDS:
+        return False
+    sums = {0}
+    for number in task.numbers:
+        sums = {value + signed for value in sums for signed in (number, -number)}
+    return task.target in sums
 
 
 def make_task(config: CountdownConfig, rng: np.random.Generator) -> Task:
@@ -39,17 +72,19 @@ def make_task(config: CountdownConfig, rng: np.random.Generator) -> Task:
     while len(values) > 1:
         first = values.pop(int(rng.integers(len(values))))
         second = values.pop(int(rng.integers(len(values))))
-        results = _whole_results(first, second, config.largest_target)
+        results = _whole_results(first, second, config.largest_target, config.plus_minus_only)
         values.append(results[int(rng.integers(len(results)))])
     return Task(tuple(numbers), values[0])
 
 
-def _whole_results(first: int, second: int, limit: int) -> list[int]:
+def _whole_results(first: int, second: int, limit: int, plus_minus_only: bool) -> list[int]:
     """What two whole numbers of 1 to `limit` give within the same bounds; never empty.
 
-    Different numbers have a difference within the bounds, equal ones the quotient 1.
+    Different numbers have a difference within the bounds, equal ones the quotient 1 (or, without division, one that is not).
     """
     small, large = sorted((first, second))
+    if plus_minus_only:
+        return [result for result in (small + large, large - small) if 0 < result <= limit] or [0]
     results = [small + large, small * large, large - small]
     if large % small == 0:
         results.append(large // small)

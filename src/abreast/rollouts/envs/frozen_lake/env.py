@@ -5,11 +5,14 @@ from typing import Any
 
 import gymnasium
 from gymnasium.spaces import Discrete, Text
+from gymnasium.utils.seeding import np_random
 
 from abreast.errors import RolloutError
+from abreast.rollouts.envs.frozen_lake.cells import GOAL, HOLE
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
-from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, GOAL, HOLE, SYMBOLS, Lake, new_lake, slips
+from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, Lake, new_lake, slips
 from abreast.rollouts.envs.frozen_lake.picture import Pixels, draw
+from abreast.rollouts.envs.frozen_lake.text import CHARACTERS, longest, show
 
 
 class FrozenLakeEnv(gymnasium.Env[str, int]):
@@ -25,8 +28,7 @@ class FrozenLakeEnv(gymnasium.Env[str, int]):
     def __init__(self, config: FrozenLakeConfig | Mapping[str, Any] | None = None) -> None:
         self.config = FrozenLakeConfig.parse({} if config is None else config)
         self.render_mode = self.config.render_mode
-        length = self.config.size * (self.config.size + 1) - 1
-        self.observation_space = Text(length, min_length=length, charset=SYMBOLS + "\n")
+        self.observation_space = _text_space(self.config)
         self.action_space = Discrete(len(ACTIONS), start=1)  # type: ignore[assignment]  # its numbers are numpy's
         self._slips = {action: slips(self.config, action) for action in ACTIONS}
         self._lake = Lake(self.config.size, "")
@@ -37,9 +39,13 @@ class FrozenLakeEnv(gymnasium.Env[str, int]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
-        self._lake, self._cell = new_lake(self.config, self.np_random)
+        # A stream of its own for the lake, and one number of the other for the start, as Gymnasium's FrozenLake draws it:
+        # with the same seed and the same moves, the ice is as slippery there as here.
+        number = int(self.np_random.integers(2**32)) if seed is None else seed
+        self._lake, self._cell = new_lake(self.config, np_random(number)[0])
+        self.np_random.random()
         self._steps = 0
-        self._text = self._lake.with_player(self._cell)
+        self._see()
         self._playing = True
         return self._text, _info()
 
@@ -53,7 +59,7 @@ class FrozenLakeEnv(gymnasium.Env[str, int]):
         moved = target != self._cell
         if moved:
             self._cell = target
-            self._text = self._lake.with_player(target)
+            self._see()
         self._steps += 1
 
         ground = self._lake.text[target]
@@ -66,16 +72,26 @@ class FrozenLakeEnv(gymnasium.Env[str, int]):
     def render(self) -> str | Pixels:
         if not self._text:
             raise RolloutError("the frozen lake was to be rendered before its first episode: call reset first.")
-        return self._text if self.render_mode == "text" else draw(self._text)
+        return self._text if self.render_mode == "text" else draw(self._lake.with_player(self._cell))
+
+    def _see(self) -> None:
+        self._text = show(self.config, self._lake.with_player(self._cell))
 
     def _slip(self, action: int) -> int:
         """The direction a move really takes."""
-        luck = self.np_random.random()
+        luck, up_to = self.np_random.random(), 0.0
         for probability, direction in self._slips[action]:
-            luck -= probability
-            if luck < 0:
+            up_to += probability
+            if luck < up_to:
                 return direction
         return direction  # the chances add up to a hair less than 1
+
+
+def _text_space(config: FrozenLakeConfig) -> Text:
+    most, symbols = longest(config), "".join(config.symbols)
+    if config.observation_format == "grid":
+        return Text(most - 1, min_length=most - 1, charset=frozenset(symbols + "\n"))
+    return Text(most, charset=frozenset(CHARACTERS + symbols))
 
 
 def _info(*, success: bool = False, valid: bool = True, effective: bool = False) -> dict[str, Any]:

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from abreast.rollouts.envs.frozen_lake.cells import FROZEN, GOAL, HOLE, STANDING_ON
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
 
-FROZEN, HOLE, GOAL, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL = SYMBOLS = "_OGPX√"
-STANDING_ON = {FROZEN: PLAYER, HOLE: PLAYER_IN_HOLE, GOAL: PLAYER_ON_GOAL}
 LEFT, DOWN, RIGHT, UP = ACTIONS = (1, 2, 3, 4)  # in a circle: the sides of each are the one before and the one after
 TRIES = 100
 
@@ -66,21 +65,33 @@ def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, 
 
     Where ice is so rare that no lake of `TRIES` has a way, one is frozen into the last: an episode begins at any `p`.
     """
-    for _ in range(TRIES):
-        lake, start = _random_lake(config, rng)
+    tries = 0
+    while True:
+        drawn = _random_lake(config, rng)
+        if drawn is None:
+            continue
+        lake, start = drawn
         if lake.shortest_path(start) is not None:
             return lake, start
-    return _with_a_way(lake, start, rng), start
+        tries += 1
+        if tries == TRIES:
+            return _with_a_way(lake, start, rng), start
 
 
-def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
+def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int] | None:
+    """A lake, with or without a way; None if start and goal fell on the same cell.
+
+    It draws the numbers that RAGEN draws, in the same order: a seed stands for the same lake there and here.
+    """
     size = config.size
     cells = [FROZEN if frozen else HOLE for frozen in (rng.random(size * size) < config.p).tolist()]
-    start = int(rng.integers(size * size))
-    goal = (start + 1 + int(rng.integers(size * size - 1))) % (size * size)  # any cell but the start
+    (row, column), (goal_row, goal_column) = rng.integers(size, size=2).tolist(), rng.integers(size, size=2).tolist()
+    start, goal = row * size + column, goal_row * size + goal_column
+    if start == goal:
+        return None
     cells[start], cells[goal] = FROZEN, GOAL
     rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
-    return Lake(size, "\n".join(rows)), start + start // size  # one line break for every row above
+    return Lake(size, "\n".join(rows)), start + row  # one line break for every row above
 
 
 def _with_a_way(lake: Lake, start: int, rng: np.random.Generator) -> Lake:

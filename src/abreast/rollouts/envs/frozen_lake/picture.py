@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.rollouts.envs.frozen_lake.lake import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
+from abreast.rollouts.envs.frozen_lake.cells import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
 
 Pixels = NDArray[np.uint8]
 

@@ -5,9 +5,10 @@ from typing import Any
 
 import numpy as np
 
-from abreast.errors import RolloutError
+from abreast.rollouts.envs.frozen_lake.cells import FROZEN, GOAL, PLAYER
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
-from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, FROZEN, GOAL, PLAYER, SYMBOLS, Lake, slips
+from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, Lake, slips
+from abreast.rollouts.envs.frozen_lake.text import read
 
 DISCOUNT = 0.999  # just enough to prefer the shorter of two ways that are equally safe
 SETTLED = 1e-9
@@ -46,11 +47,6 @@ def best_move(config: FrozenLakeConfig, lake: Lake, player: int, horizon: int) -
 
 def _read(config: FrozenLakeConfig, state: str) -> tuple[Lake, int | None]:
     """The lake a text shows, and the cell of a player who can still move."""
-    rows = state.split("\n")
-    if len(rows) != config.size or any(len(row) != config.size or set(row) - set(SYMBOLS) for row in rows):
-        raise RolloutError(
-            f"the solver of the frozen lake reads a map of {config.size} rows as text, but the state is {state[:200]!r}: "
-            "set render_mode to text."
-        )
-    player = state.find(PLAYER)
-    return Lake(config.size, state.replace(PLAYER, FROZEN)), None if player < 0 else player
+    plain = read(config, state)
+    player = plain.find(PLAYER)
+    return Lake(config.size, plain.replace(PLAYER, FROZEN)), None if player < 0 else player

@@ -15,6 +15,8 @@ KIND = EnvKind(
         "wrong answer halves the reward."
     ),
     legend=legend,
+    by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
+    presets={"ragen": {"numbering": "python", "match": "text", "max_attempts": None}},
 )
 
 __all__ = ["KIND", "MetaMathQAConfig", "MetaMathQAEnv"]

@@ -1,5 +1,6 @@
 """MetaMathQA as an environment: one question, several attempts."""
 
+import random
 import string
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +12,7 @@ from abreast.errors import RolloutError
 from abreast.rollouts.envs.metamathqa.answers import LONGEST, Answer, read_answer
 from abreast.rollouts.envs.metamathqa.config import MetaMathQAConfig
 from abreast.rollouts.envs.metamathqa.questions import SHIPPED, QuestionSet, load_questions
+from abreast.rollouts.envs.records import records_of_split
 
 _ASCII = frozenset(map(chr, range(128)))
 _LONGEST_REMARK = 200
@@ -38,8 +40,12 @@ class MetaMathQAEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         questions = self._known().questions
-        query, label = questions[int(self.np_random.integers(len(questions)))]
-        self._label = read_answer(label)
+        if self.config.numbering == "python" and seed is not None:
+            query, label = questions[random.Random(seed).randint(0, len(questions) - 1)]
+        else:
+            chosen = records_of_split(questions, self.config.split)
+            query, label = chosen[int(self.np_random.integers(len(chosen)))]
+        self._label = self._read(label)
         self._attempts = 0
         self._question = self._state = f"Question: {query}"
         return self._state, self._info(valid=True)
@@ -47,7 +53,7 @@ class MetaMathQAEnv(gymnasium.Env[str, str]):
     def step(self, action: object) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if self._label is None:
             raise RolloutError("there is no metamathqa episode under way: call reset before step.")
-        answer = read_answer(action) if isinstance(action, str) and len(action) <= LONGEST else None
+        answer = self._read(action) if isinstance(action, str) and len(action) <= LONGEST else None
         if answer is None or not answer.text:
             return self._state, 0.0, False, False, self._info(valid=False)
         correct = answer.says_the_same_as(self._label)
@@ -56,14 +62,20 @@ class MetaMathQAEnv(gymnasium.Env[str, str]):
         truncated = not correct and self._attempts == self.config.max_attempts
         if correct or truncated:
             self._label = None
+        of_all = "" if self.config.max_attempts is None else f" of {self.config.max_attempts}"
         self._state = (
             f"{self._question}\n\nYour last answer was {'correct' if correct else 'wrong'}. "
-            f"Attempts made: {self._attempts} of {self.config.max_attempts}."
+            f"Attempts made: {self._attempts}{of_all}."
         )
         return self._state, reward, correct, truncated, self._info(valid=True, effective=True, success=correct)
 
     def render(self) -> str:
         return self._state
+
+    def _read(self, text: str) -> Answer:
+        if self.config.match == "text":
+            return Answer("".join(text.lower().split()), None, is_percentage=False)
+        return read_answer(text)
 
     def _known(self) -> QuestionSet:
         """Fetched each time rather than kept: a pickled environment stays small."""

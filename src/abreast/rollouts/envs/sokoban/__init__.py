@@ -17,6 +17,8 @@ KIND = EnvKind(
     ),
     legend=legend,
     solver=solve,
+    presets={"ragen": {"room_search": "moves"}},
+    budget_setting="solvable_within",
 )
 
 __all__ = ["KIND", "SokobanConfig", "SokobanEnv"]

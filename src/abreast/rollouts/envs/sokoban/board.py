@@ -1,10 +1,11 @@
 """The room as the player sees it: symbols, moves, the texts that describe it, and reading them back.
 
-The board is its own text, one character a cell and a line break between rows: showing it takes one `join`.
+The board is its own text, one character a cell and a line break between rows: showing it takes one `join`. Where a
+configuration has other symbols (`grid_lookup`), they are put in for these when it is shown.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from abreast.errors import RolloutError
 from abreast.rollouts.envs.sokoban.grid import Room, cells_of, offsets, set_of
@@ -26,7 +27,9 @@ TEXT_CHARACTERS = SYMBOLS + "\n" + LEGEND + WALLS_ARE_THE_REST + "PlayerBoxesTar
 class Board:
     """A room in play."""
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: Room, symbols: Sequence[str] = SYMBOLS) -> None:
+        is_usual = "".join(symbols) == SYMBOLS
+        self._shown_as = None if is_usual else str.maketrans(dict(zip(SYMBOLS, symbols, strict=True)))
         self.rows, self.columns = room.rows, room.columns
         self.boxes = room.boxes.bit_count()
         self.boxes_on_target = (room.boxes & room.targets).bit_count()
@@ -59,9 +62,14 @@ class Board:
         self._player = there
         return True
 
+    def plain_grid(self) -> str:
+        """One line a row, in the symbols of this module."""
+        return "".join(self._cells)
+
     def grid(self) -> str:
         """One line a row."""
-        return "".join(self._cells)
+        plain = "".join(self._cells)
+        return plain if self._shown_as is None else plain.translate(self._shown_as)
 
     def grid_coord(self) -> str:
         """The grid, and where things stand in it."""
@@ -77,15 +85,15 @@ class Board:
         return f"{_list('Player', [self._player], stride)}\n{_list('Boxes', boxes, stride)}\n{self._targets}"
 
 
-def longest_text(rows: int, columns: int, num_boxes: int) -> int:
-    """An upper bound for the length of any text of a room of this size."""
+def longest_text(rows: int, columns: int, num_boxes: int, width: int = 1) -> int:
+    """An upper bound for the length of any text of a room of this size, with symbols of this width."""
     listed = 1 + 2 * num_boxes + (rows - 2) * (columns - 2)
-    return len(TEXT_CHARACTERS) + rows * (columns + 1) + listed * len(f"({rows}, {columns}), ")
+    return len(TEXT_CHARACTERS) + rows * (columns * width + 1) + listed * len(f"({rows}, {columns}), ")
 
 
-def read_room(text: str) -> Room:
-    """The room that a text of any of the three formats describes."""
-    lines = [line for line in text.splitlines() if line and not line.strip(SYMBOLS)]
+def read_room(text: str, symbols: Sequence[str] = SYMBOLS) -> Room:
+    """The room that a text of any of the three formats describes; `symbols` are those of its configuration."""
+    lines = [line for line in (_plain(line, symbols) for line in text.splitlines()) if line]
     players = sum(line.count(PLAYER) + line.count(PLAYER_ON_TARGET) for line in lines)
     if players == 1 and len({len(line) for line in lines}) == 1:
         return _room_in_grid(lines)
@@ -93,6 +101,13 @@ def read_room(text: str) -> Room:
     if len(listed) == 4:
         return _room_in_lists(listed)
     raise RolloutError(f"the state {text[:80]!r} shows no room in text: take render_mode text.")
+
+
+def _plain(line: str, symbols: Sequence[str]) -> str:
+    """A row of the grid in the symbols of this module; empty if the line is none."""
+    width, plain = len(symbols[0]), dict(zip(symbols, SYMBOLS, strict=True))
+    cells = [plain.get(line[i : i + width], "") for i in range(0, len(line), width)]
+    return "".join(cells) if all(cells) else ""
 
 
 def _room_in_grid(lines: list[str]) -> Room:

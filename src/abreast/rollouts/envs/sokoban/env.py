@@ -7,8 +7,10 @@ import gymnasium
 from gymnasium import spaces
 
 from abreast.errors import RolloutError
-from abreast.rollouts.envs.sokoban.board import SYMBOLS, TEXT_CHARACTERS, Board, longest_text
+from abreast.rollouts.envs.sokoban.board import TEXT_CHARACTERS, Board, longest_text
 from abreast.rollouts.envs.sokoban.config import SokobanConfig
+from abreast.rollouts.envs.sokoban.depth_first import make_room_by_moves
+from abreast.rollouts.envs.sokoban.grid import Room
 from abreast.rollouts.envs.sokoban.picture import Pixels, draw
 from abreast.rollouts.envs.sokoban.rooms import make_room
 
@@ -39,9 +41,7 @@ class SokobanEnv(gymnasium.Env[str, int]):
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
-        rows, columns = self.config.dim_room
-        room_seed = int(self.np_random.integers(2**63))
-        self.board = Board(make_room(rows, columns, self.config.num_boxes, self.config.search_depth, room_seed))
+        self.board = Board(self._make_room(seed), self.config.symbols)
         self._steps = 0
         self._over = False
         return self._text(), self._info(valid=True, effective=False)
@@ -59,13 +59,23 @@ class SokobanEnv(gymnasium.Env[str, int]):
         reward = STEP_REWARD + BOX_REWARD * (board.boxes_on_target - before)
         if board.solved:
             reward += SOLVED_REWARD
+        if self.config.ignore_gym_reward:
+            reward = self.config.success_reward if board.solved else 0.0
         truncated = not board.solved and self._steps >= self.config.max_steps
         self._over = board.solved or truncated
         return self._text(), reward, board.solved, truncated, self._info(valid=True, effective=moved)
 
     def render(self) -> str | Pixels:
         """The text of the state or, with `render_mode` rgb_array, a picture of the room."""
-        return draw(self._board().grid()) if self.render_mode == "rgb_array" else self._text()
+        return draw(self._board().plain_grid()) if self.render_mode == "rgb_array" else self._text()
+
+    def _make_room(self, seed: int | None) -> Room:
+        (rows, columns), boxes, depth = self.config.dim_room, self.config.num_boxes, self.config.search_depth
+        if self.config.room_search == "moves":
+            number = int(self.np_random.integers(2**32)) if seed is None else seed
+            return make_room_by_moves(rows, columns, boxes, depth, number, self.config.lengths)
+        number = int(self.np_random.integers(2**63))
+        return make_room(rows, columns, boxes, depth, number, self.config.lengths)
 
     def _board(self) -> Board:
         if self.board is None:
@@ -94,7 +104,9 @@ class SokobanEnv(gymnasium.Env[str, int]):
 
 def _text_space(config: SokobanConfig) -> spaces.Text:
     rows, columns = config.dim_room
+    symbols, width = "".join(config.symbols), len(config.symbols[0])
     if config.observation_format == "grid":
-        length = rows * (columns + 1) - 1
-        return spaces.Text(min_length=length, max_length=length, charset=SYMBOLS + "\n")
-    return spaces.Text(longest_text(rows, columns, config.num_boxes), charset=TEXT_CHARACTERS)
+        length = rows * (columns * width + 1) - 1
+        return spaces.Text(min_length=length, max_length=length, charset=frozenset(symbols + "\n"))
+    longest = longest_text(rows, columns, config.num_boxes, width)
+    return spaces.Text(longest, charset=frozenset(TEXT_CHARACTERS + symbols))

@@ -36,13 +36,15 @@ def legend(config: SokobanConfig) -> str:
 def _state(config: SokobanConfig) -> str:
     if config.render_mode == "rgb_array":
         return _PICTURE
+    is_usual = config.grid_lookup is None and config.grid_vocab is None
+    symbols = _SYMBOLS if is_usual else ", ".join(" ".join(each) for each in config.meanings.items())
     match config.observation_format:
         case "grid":
-            return f"The state is the room from above, one symbol a cell: {_SYMBOLS}."
+            return f"The state is the room from above, one symbol a cell: {symbols}."
         case "coord":
             return f"The state lists the cells of things {_COORDINATES}"
         case "grid_coord":
             return (
-                f"The state is the room from above, one symbol a cell: {_SYMBOLS}. Below it, the cells of things are "
+                f"The state is the room from above, one symbol a cell: {symbols}. Below it, the cells of things are "
                 f"listed {_COORDINATES}"
             )

@@ -5,9 +5,10 @@
 A random walk carves the floor; player and targets are put down, a box on every target. From there the search goes
 backwards: the player pulls boxes instead of pushing them. What was pulled can be pushed back, so every room can be
 solved. A room in which no arrangement has all boxes off the targets is given up, and another one begun from the next
-derived seed.
+derived seed; so is one whose shortest solution is too short or too long, where there are limits (`Lengths`).
 """
 
+from collections import Counter
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ import numpy as np
 
 from abreast.errors import RolloutError
 from abreast.rollouts.envs.sokoban.grid import Room, cells_of, offsets, reachable, set_of
+from abreast.rollouts.envs.sokoban.plan import Plan
 
 WALK_PER_SIDE = 1.7
 """Steps of the carving walk for each row and each column."""
@@ -30,6 +32,8 @@ BRUSHES = (
 
 EFFORT = 200_000
 """Arrangements looked at in all attempts together before a room is given up: a few seconds."""
+SOFT_EFFORT = 10_000
+"""The same, before lengths that are only preferred are no longer looked at: a tenth of a second."""
 CARVING = 10
 """What an attempt costs beside its search, in arrangements."""
 MAX_STATES = 3000
@@ -38,6 +42,8 @@ MOST_BOXES = 8
 """With more, the search runs out before it has moved them all."""
 BEAM = 50
 """Arrangements that each round of pulls goes on from. With fewer, the search makes long detours, not hard rooms."""
+SHORTER, ALIKE = 12, 3
+"""Arrangements of one room that are tried where there is a limit of moves, and of those with the same number of pulls."""
 
 
 def most_boxes(rows: int, columns: int) -> int:
@@ -50,10 +56,41 @@ def most_boxes(rows: int, columns: int) -> int:
     return min(by_space, by_width, by_walk, MOST_BOXES)
 
 
-def make_room(rows: int, columns: int, num_boxes: int, search_depth: int, seed: int) -> Room:
-    """The room of this seed: it can be solved, and no box is on a target."""
-    attempt = effort = 0
-    while effort < EFFORT:
+class Lengths(NamedTuple):
+    """Which rooms are taken, by the moves of their shortest solution."""
+
+    least: int = 1
+    most: int | None = None
+    tries: int | None = None
+    """Rooms to draw; none: as many as `EFFORT` allows."""
+    is_strict: bool = False
+    """Whether it is an error if none is found; otherwise the first room found is taken then."""
+
+    def fit(self, room: Room) -> bool:
+        """Whether the room is one of them."""
+        pushes = room.boxes.bit_count()  # no solution has fewer moves
+        if self.most is None:
+            return self.least <= pushes or Plan(room).shortest(self.least - 1) is None
+        if pushes > self.most:
+            return False
+        shortest = Plan(room).shortest(self.most)
+        return shortest is not None and shortest >= self.least
+
+
+ANY_LENGTH = Lengths()
+
+
+def make_room(
+    rows: int, columns: int, num_boxes: int, search_depth: int, seed: int, lengths: Lengths = ANY_LENGTH
+) -> Room:
+    """The room of this seed: it can be solved, no box is on a target, and its solution is neither too short nor too long."""
+    attempt = effort = drawn = 0
+    first: Room | None = None
+    while effort < EFFORT and drawn != lengths.tries:
+        if effort >= SOFT_EFFORT and not lengths.is_strict:
+            if first is not None:
+                break
+            lengths = ANY_LENGTH  # so that there is a room at all
         rng = np.random.default_rng([seed, attempt])
         attempt += 1
         effort += CARVING
@@ -63,13 +100,29 @@ def make_room(rows: int, columns: int, num_boxes: int, search_depth: int, seed: 
             continue  # too few to have a cell for every target and another one for every box
         player, *targets = (places[i] for i in rng.choice(len(places), num_boxes + 1, replace=False).tolist())
         search = BackwardSearch(floor, targets, columns)
-        best = search.best(player, search_depth)
-        if best is not None:
-            return Room(rows, columns, floor, set_of(targets), set_of(best.boxes), best.player)
+        for best in search.best_first(player, search_depth, lengths.most):
+            room = Room(rows, columns, floor, set_of(targets), set_of(best.boxes), best.player)
+            if lengths.fit(room):
+                return room
+            first = first or room
+        drawn += bool(search.found)
         effort += len(search.seen)
-    raise RolloutError(
-        f"no room of {rows} by {columns} with {num_boxes} boxes and search_depth {search_depth} was found in "
-        f"{attempt} attempts: take fewer boxes, a larger room or a larger search_depth."
+    if first is not None and not lengths.is_strict:
+        return first
+    raise no_room(rows, columns, num_boxes, search_depth, attempt, lengths)
+
+
+def no_room(rows: int, columns: int, boxes: int, search_depth: int, attempts: int, lengths: Lengths) -> RolloutError:
+    """What to say when no room was found."""
+    limits, remedy = "", "take fewer boxes, a larger room or a larger search_depth."
+    if lengths.is_strict:
+        limits = f" and a solution of {lengths.least} to {lengths.most or 'any number of'} moves"
+        remedy = (
+            "widen min_moves and max_moves, take another number of boxes or another size, or raise max_reset_tries."
+        )
+    return RolloutError(
+        f"no room of {rows} by {columns} with {boxes} boxes{limits} and search_depth {search_depth} was found in "
+        f"{attempts} attempts: {remedy}"
     )
 
 
@@ -109,6 +162,8 @@ class Arrangement(NamedTuple):
     """How often another box was pulled than just before; the very first pull counts."""
     displacement: int
     """The distances of all boxes from their own targets, counted along rows and columns."""
+    pulls: int
+    """How many pulls led to it: as many pushes solve it."""
 
 
 class Pull(NamedTuple):
@@ -130,32 +185,49 @@ class BackwardSearch:
         self.pulls = {cell: list(self._pulls(cell)) for cell in cells}
         self.distances = [{cell: self._distance(cell, target) for cell in cells} for target in targets]
         self.seen: set[tuple[tuple[int, ...], int]] = set()
+        self.found: list[Arrangement] = []
+        """Arrangements with all boxes off the targets."""
 
-    def best(self, player: int, depth: int) -> Arrangement | None:
-        """The arrangement with the highest score after at most `depth` pulls; none if some box cannot leave."""
+    def best_first(self, player: int, depth: int, most_moves: int | None = None) -> Iterator[Arrangement]:
+        """The arrangement with the highest score after at most `depth` pulls; nothing if some box cannot leave.
+
+        With `most_moves`, further ones follow, by their scores: for a caller that needs a shorter solution. Of those with
+        the same number of pulls, which mostly have solutions of the same length, there are only a few.
+        """
+        self.found = found = self._all_off_targets(player, min(depth, most_moves or depth))
+        if most_moves is None:
+            if found:
+                yield max(found, key=lambda each: each.score)
+            return
+        offered: Counter[int] = Counter()
+        for each in sorted(found, key=lambda each: each.score, reverse=True):
+            if offered[each.pulls] < ALIKE and offered.total() < SHORTER:
+                offered[each.pulls] += 1
+                yield each
+
+    def _all_off_targets(self, player: int, depth: int) -> list[Arrangement]:
+        """Every arrangement found with all boxes off the targets, in the order they were found."""
         targets = set_of(self.targets)
         free = self.floor & ~targets
         region = reachable(1 << player, free, self.columns)
         boxes = tuple(self.targets)
-        best = Arrangement(0, boxes, player, region, free, pulled=-1, swaps=0, displacement=0)
+        start = Arrangement(0, boxes, player, region, free, pulled=-1, swaps=0, displacement=0, pulls=0)
         self.seen = {(boxes, region)}
-        layer = [best]
+        layer, all_off = [start], []
         for _ in range(depth):
             found = [after for state in layer for after in self._unseen_after(state)]
-            for after in found:
-                if after.score > best.score and after.free & targets == targets:
-                    best = after
+            all_off += [after for after in found if after.score and after.free & targets == targets]
             if not found or len(self.seen) > MAX_STATES:
                 break
             # Left targets before score: else the search pulls a few boxes far and never gets round to the others.
             found.sort(key=lambda after: ((after.free & targets).bit_count(), after.score), reverse=True)
             layer = found[:BEAM]
-        return best if best.score else None
+        return all_off
 
     def _unseen_after(self, state: Arrangement) -> Iterator[Arrangement]:
         """The arrangements one pull away; from now on they count as seen."""
         seen = self.seen
-        _, boxes, _, region, free, pulled, swaps_before, displacement_before = state
+        _, boxes, _, region, free, pulled, swaps_before, displacement_before, pulls = state
         for number, box in enumerate(boxes):
             distance = self.distances[number]
             for needed, to, player in self.pulls[box]:
@@ -170,7 +242,9 @@ class BackwardSearch:
                 swaps = swaps_before + (number != pulled)
                 displacement = displacement_before - distance[box] + distance[to]
                 score = swaps * displacement
-                yield Arrangement(score, boxes_after, player, region_after, free_after, number, swaps, displacement)
+                yield Arrangement(
+                    score, boxes_after, player, region_after, free_after, number, swaps, displacement, pulls + 1
+                )
 
     def _pulls(self, box: int) -> Iterator[Pull]:
         for offset in offsets(self.columns):

@@ -17,6 +17,9 @@ KIND = EnvKind(
     ),
     legend=legend,
     solver=solve,
+    turn_metrics=frozenset({"action_is_valid", "action_is_effective", "end_of_page"}),
+    by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
+    presets={"ragen": {"human_goals": False, "max_steps": None, "binary_reward": True}},
 )
 
 __all__ = ["KIND", "WebShopConfig", "WebShopEnv"]

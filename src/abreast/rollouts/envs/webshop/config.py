@@ -1,25 +1,52 @@
 """Settings of the web shop."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from types import MappingProxyType
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
+from abreast.rollouts.keys import Refused
 
 
 class WebShopConfig(EnvConfig):
     """Which shop, which shoppers' wishes, and how its pages look."""
 
+    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({"file_path": "data"})
+    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
+        {
+            "server": Refused(
+                "there is no server here, every environment reads the same catalogue file; leave it out."
+            ),
+            "filter_goals": Refused(
+                "goals are not chosen by a function here; leave it out, and set data to files with the goals you want."
+            ),
+            "show_attrs": Refused(
+                "attributes are on a page of their own, click[attributes]; leave it out.", (None, False)
+            ),
+        }
+    )
+
     observation_mode: Literal["text", "text_rich", "html", "url"] = "text"
     """How a page is shown: its texts with [SEP] between them, one a line with buttons marked, its HTML, or its address."""
     split: Literal["train", "val", "test"] = "train"
-    """Which part of the goals the seeds choose from."""
+    """Which part of the goals the seeds choose from. A manager takes that of its mode unless this is given."""
     human_goals: bool = True
     """Goals written by shoppers, where the catalogue has some; false: goals made from attributes and options."""
-    max_steps: int = Field(15, ge=1, le=100_000)
-    """Actions after which an episode is cut off; an action that is not valid does not count."""
+    limit_goals: int = Field(-1, ge=-1)
+    """How many of the goals to use, from the first of their fixed order; -1: all."""
+    binary_reward: bool = False
+    """true: the reward is 1 for a purchase that fits in everything and 0 for any other, as in RAGEN."""
+    max_steps: int | None = Field(15, ge=1, le=100_000)
+    """Actions after which an episode is cut off; one that is not valid does not count. None: only the tag limits them."""
     data: Path | None = Field(None, strict=False)
     """Folder of the public product files, or the one items_shuffle*.json to use; none: the generated catalogue."""
+    dataset: Literal["small", "full"] | None = None
+    """Which product file of the folder `data`: small is items_shuffle_1000.json, full is items_shuffle.json. Without `data`
+    there are no such files, and the generated catalogue is used."""
+    num_products: int | None = Field(None, ge=1)
+    """Products of the catalogue, from its beginning; none: all."""
     cache_dir: Path | None = Field(None, strict=False)
     """Where the search file is kept; none: beside the product files, or else in the user's cache folder."""

@@ -1,14 +1,17 @@
 """The web shop as an environment."""
 
+import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
+from itertools import islice
 from typing import Any
 
 import gymnasium
 
 from abreast.errors import ConfigError, RolloutError
-from abreast.rollouts.envs.webshop.build import catalogue_from, user_folders
+from abreast.rollouts.envs.webshop.build import Source, catalogue_from, user_folders
 from abreast.rollouts.envs.webshop.catalogue import Catalogue
 from abreast.rollouts.envs.webshop.config import WebShopConfig
 from abreast.rollouts.envs.webshop.generate import generated_source
@@ -17,6 +20,8 @@ from abreast.rollouts.envs.webshop.loader import files_source
 from abreast.rollouts.envs.webshop.pages import BACK_TO_SEARCH, BUY_NOW, NEXT, SUB_PAGES, Session, page_of, show
 from abreast.rollouts.envs.webshop.reward import Score, score
 from abreast.rollouts.envs.webshop.words import clean, search_words
+
+log = logging.getLogger(__name__)
 
 MAX_ACTION = 2_000
 """Characters of an action; a longer one is not looked at."""
@@ -47,6 +52,8 @@ class WebShopEnv(gymnasium.Env[str, str]):
             raise ConfigError(
                 f"the product files of {self.config.data} hold no goal: no product has instruction_attributes."
             )
+        limit = self.config.limit_goals
+        self._goal_count = min(counts[self._goals], limit) if limit > 0 else counts[self._goals]
         self.observation_space = self._catalogue.text_space(MAX_OBSERVATION)
         self.action_space = self._catalogue.text_space(MAX_ACTION)
         self._text = ""
@@ -55,7 +62,7 @@ class WebShopEnv(gymnasium.Env[str, str]):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
         number = int(self.np_random.integers(2**31)) if seed is None else seed
-        place = goal_for_seed(self.config.split, number, self._catalogue.goal_counts[self._goals])
+        place = goal_for_seed(self.config.split, number, self._goal_count)
         self._goal = self._catalogue.goal(self._goals, place)
         self._steps = 0
         self._playing = True
@@ -74,12 +81,14 @@ class WebShopEnv(gymnasium.Env[str, str]):
         terminated = session.page == "end"
         if terminated:
             result = self._rate(session)
-            session = replace(session, reward=result.total)
+            reward = float(result.total == 1.0) if self.config.binary_reward else result.total
+            session = replace(session, reward=reward)
         self._go_to(session)
         info = self._info(effective=self._page.url != before)
         if terminated:
             info |= {"success": result.total == 1.0, **result.parts()}
-        truncated = not terminated and self._steps >= self.config.max_steps
+        most = self.config.max_steps
+        truncated = not terminated and most is not None and self._steps >= most
         self._playing = not (terminated or truncated)
         return self._text, session.reward, terminated, truncated, info
 
@@ -149,9 +158,33 @@ def open_shop(config: WebShopConfig) -> Catalogue:
     """The catalogue a configuration asks for; built first if need be, which takes a while for large product files."""
     if config.data is None:
         source, folders = generated_source(), user_folders()
+        if config.dataset is not None:
+            _say_that_it_is_not_there(config.dataset)
     else:
         data = config.data.expanduser().absolute()
-        source, folders = files_source(data), [data if data.is_dir() else data.parent, *user_folders()]
+        folder = data if data.is_dir() else data.parent
+        named = {"small": "items_shuffle_1000.json", "full": "items_shuffle.json"}.get(config.dataset or "")
+        source, folders = files_source(folder / named if named and data.is_dir() else data), [folder, *user_folders()]
     if config.cache_dir is not None:
         folders = [config.cache_dir.expanduser().absolute()]
+    if config.num_products is not None:
+        source = _first_products(source, config.num_products)
     return catalogue_from(source, folders)
+
+
+def _first_products(source: Source, count: int) -> Source:
+    return replace(
+        source,
+        name=f"{count}-of-{source.name}",
+        key=f"first {count} of {source.key}",
+        products=lambda: islice(source.products(), count),
+    )
+
+
+@cache  # once in a process
+def _say_that_it_is_not_there(dataset: str) -> None:
+    log.warning(
+        "webshop: the data set %r does not come with abreast, so goals and products are those of the generated catalogue; "
+        "set data to a folder with the public product files to use it.",
+        dataset,
+    )

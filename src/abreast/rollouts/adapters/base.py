@@ -1,0 +1,71 @@
+"""What all adapters share."""
+
+from typing import Any
+
+import gymnasium
+
+
+class Adapter(gymnasium.Env[Any, Any]):
+    """An environment around another one, of any class. What it does not define itself, the inner one answers.
+
+    `gymnasium.Wrapper` takes environments of Gymnasium's class only.
+    """
+
+    def __init__(self, env: Any) -> None:
+        self._env = env
+        self.metadata = getattr(env, "metadata", None) or {}
+        self.spec = getattr(env, "spec", None)
+        self.render_mode = getattr(env, "render_mode", "text")
+
+    @property
+    def inner(self) -> Any:
+        """The environment that is adapted."""
+        return self._env
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        result: tuple[Any, dict[str, Any]] = self._env.reset(seed=seed)
+        return result
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step."""
+        result: tuple[Any, Any, bool, bool, dict[str, Any]] = self._env.step(action)
+        return result
+
+    def render(self) -> Any:
+        """Its `render`."""
+        return self._env.render()
+
+    def close(self) -> None:
+        """Its `close`, if it has one."""
+        if hasattr(self._env, "close"):
+            self._env.close()
+
+    @property
+    def unwrapped(self) -> Any:
+        """The environment itself: digests use its random stream."""
+        return getattr(self._env, "unwrapped", self._env)
+
+    @property
+    def np_random(self) -> Any:
+        """Its random stream."""
+        return self._env.np_random
+
+    @np_random.setter
+    def np_random(self, value: Any) -> None:
+        self._env.np_random = value
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):  # private, or not set yet while this is unpickled
+            raise AttributeError(name)
+        return getattr(self._env, name)
+
+    def __str__(self) -> str:
+        return f"<{type(self).__name__}{self._env}>"
+
+
+def innermost(env: Any) -> Any:
+    """The environment inside all adapters."""
+    while isinstance(env, Adapter):
+        env = env.inner
+    return env

@@ -1,0 +1,115 @@
+"""Environments from before Gymnasium: `reset` returns an observation, `step` four values."""
+
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from abreast.errors import RolloutError, short
+from abreast.rollouts.adapters.base import Adapter
+
+
+class FourTuple(Adapter):
+    """Wraps an old Gym environment: `reset` returns an observation, `step` (observation, reward, done, info).
+
+    Its seed is passed to `reset` if that takes one (`reset(seed)`, `reset(seed, mode)`), else to its method `seed`; `mode`,
+    train or val, is passed if `reset` has an argument of that name. An environment that takes its seed in neither way is
+    played without: `abreast check` says so. What already has Gymnasium's form, such as a step of five values, stays.
+    """
+
+    def __init__(self, env: Any, mode: str = "train") -> None:
+        super().__init__(env)
+        self._mode = mode
+        self._by_place, self._takes = _arguments(env)
+        self._seeds_itself = "seed" not in (*self._by_place, *self._takes) and callable(getattr(env, "seed", None))
+        self._render_with = _render_mode(env)
+        if self._render_with == NEVER:
+            self.render_mode = None
+
+    @property
+    def takes_seed(self) -> bool:
+        """Whether it can be given a seed."""
+        return self._seeds_itself or "seed" in (*self._by_place, *self._takes)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode."""
+        if self._seeds_itself and seed is not None:
+            self._env.seed(seed)
+        given = {"seed": seed, "mode": self._mode, "options": options}
+        named = {name: given[name] for name in self._takes}
+        return two_values(self._env.reset(*(given[name] for name in self._by_place), **named))
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Take a step. `info["TimeLimit.truncated"]` says that a time limit ended the episode."""
+        return five_values(self._env.step(action))
+
+    def render(self) -> Any:
+        """Its `render`; None without one."""
+        if self._render_with == NEVER:
+            return None
+        return self._env.render() if self._render_with is None else self._env.render(mode=self._render_with)
+
+
+NEVER = "never"
+
+
+def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+    """What `reset` returned, in Gymnasium's form: (observation, info)."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
+        return result[0], dict(result[1])
+    return result, {}
+
+
+def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """What `step` returned, in Gymnasium's form: (observation, reward, terminated, truncated, info)."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return result
+    if not isinstance(result, tuple) or len(result) != 4:
+        raise RolloutError(
+            f"step returned {short(result)}: expected (observation, reward, terminated, truncated, info), or four values"
+            " with done, as in old Gym."
+        )
+    observation, reward, done, info = result
+    was_cut = bool(info.get("TimeLimit.truncated", False))
+    return observation, float(reward), bool(done) and not was_cut, was_cut, info
+
+
+def is_old(env: Any) -> bool:
+    """Whether its `reset` differs from Gymnasium's, which takes `seed` and `options` by name."""
+    try:
+        parameters = inspect.signature(env.reset).parameters
+    except (TypeError, ValueError):  # written in C, say: nothing is known of it
+        return False
+    by_name = {
+        name for name, each in parameters.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    }
+    return not {"seed", "options"} <= by_name
+
+
+def _arguments(env: Any) -> tuple[list[str], list[str]]:
+    """Which of seed, mode and options `reset` takes by place only, and which by name."""
+    try:
+        parameters = inspect.signature(env.reset).parameters
+    except (TypeError, ValueError):
+        return [], []
+    known = {name: each for name, each in parameters.items() if name in ("seed", "mode", "options")}
+    by_place = [name for name, each in known.items() if each.kind is each.POSITIONAL_ONLY]
+    by_name = [name for name, each in known.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    if takes_any and "seed" not in known and not callable(getattr(env, "seed", None)):
+        by_name.append("seed")
+    return by_place, by_name
+
+
+def _render_mode(env: Any) -> str | None:
+    """The argument `mode` for its `render`: NEVER if it can only draw on a screen, None if it needs no argument."""
+    render = getattr(env, "render", None)
+    if not callable(render):
+        return NEVER
+    try:
+        mode = inspect.signature(render).parameters.get("mode")
+    except (TypeError, ValueError):
+        return None
+    if mode is None or mode.default not in ("human", mode.empty):
+        return None
+    offered = (getattr(env, "metadata", None) or {}).get("render.modes", ())
+    return next((each for each in ("ansi", "text", "rgb_array") if each in offered), NEVER)

@@ -1,0 +1,79 @@
+"""From what a user gives as a configuration to settings and tags; everything that is wrong with it is one error."""
+
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple, get_args
+
+from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts.config import Preset, RolloutConfig, TagConfig
+from abreast.rollouts.files import own_sections, read_config
+from abreast.rollouts.registry import Tag, find_tag
+from abreast.settings import setting_names
+
+
+class Loaded(NamedTuple):
+    """A configuration, and the tags that it uses."""
+
+    config: RolloutConfig
+    tags: dict[str, Tag]
+
+
+def load_config(given: object, mode: str) -> Loaded:
+    """The settings in a YAML file, a mapping or an OmegaConf object, and the tags that `mode` (train or val) uses.
+
+    Tags that are not used may be of types that are not there. A single fault is raised as it is, several as one list.
+    """
+    values = read_config(Path(given)) if isinstance(given, str | Path) else {} if given is None else given
+    config, errors = None, list[ConfigError | RolloutError]()
+    try:
+        config = RolloutConfig.parse(values)
+        names, custom, preset = getattr(config.es_manager, mode).env_configs.tags, config.custom_envs, config.preset
+    except ConfigError as error:
+        errors.append(error)
+        names, custom, preset = _usable(values, mode)
+    tags: dict[str, Tag] = {}
+    for name in dict.fromkeys(names):
+        try:
+            tags[name] = find_tag(name, custom, mode, preset, config.context if config else None)
+        except ConfigError as error:
+            errors.append(error)
+        except RolloutError as error:
+            errors.append(RolloutError(f"{error}{_not_found(values)}"))
+    if len(errors) == 1:
+        raise errors[0]
+    if errors or config is None:
+        raise ConfigError.of(
+            fault for error in errors for fault in (error.faults if isinstance(error, ConfigError) else [str(error)])
+        )
+    return Loaded(config, tags)
+
+
+def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig], Preset | None]:
+    """Of a configuration with faults: the used tags without any, the settings of its tags, its preset."""
+    if not isinstance(values, Mapping):
+        return [], {}, None
+    own = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig)).values
+    given: Any = own.get("custom_envs")
+    custom, faulty = dict[str, TagConfig](), set[str]()
+    for name, settings in given.items() if isinstance(given, Mapping) else ():
+        try:
+            custom[name] = TagConfig.parse(settings)
+        except ConfigError:
+            faulty.add(name)
+    names: Any = []
+    with suppress(KeyError, TypeError):
+        names = own["es_manager"][mode]["env_configs"]["tags"]
+    used = names if isinstance(names, list) else []
+    preset = own.get("preset")
+    usable = [name for name in used if isinstance(name, str) and name not in faulty]
+    return usable, custom, preset if preset in get_args(Preset) else None
+
+
+def _not_found(values: Any) -> str:
+    """Where a missing tag may be, if the file names others that were not found."""
+    absent = values.get("defaults") if isinstance(values, Mapping) else None
+    if not absent:
+        return ""
+    names = ", ".join(str(each) for each in absent)
+    return f" (Among the defaults of this configuration, these have no file beside it: {names}.)"

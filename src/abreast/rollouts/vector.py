@@ -1,0 +1,275 @@
+"""The environments of a manager as a `gymnasium.vector.VectorEnv`: for training code that is written against Gymnasium.
+
+    envs = make_vec("FrozenLake-v1", num_envs=64)
+    observations, infos = envs.reset(seed=1)
+    observations, rewards, terminations, truncations, infos = envs.step(envs.action_space.sample())
+
+Observations, rewards and infos are those of the environments themselves, as `gymnasium.vector.SyncVectorEnv` returns them;
+workers that die are replaced meanwhile, and `auto` places environments, as in every other use of the manager.
+"""
+
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
+from numpy.typing import NDArray
+
+from abreast.errors import RolloutError, short
+from abreast.rollouts.adapters.actions import Actions
+from abreast.rollouts.adapters.observations import text_of
+from abreast.rollouts.adapters.report import REPORT, Reporting, read_report
+from abreast.rollouts.adapters.text import SILENT_MODES
+from abreast.rollouts.episodes.slot import Slot
+from abreast.rollouts.manager import EnvStateManager
+from abreast.rollouts.registry import Tag, list_kinds
+
+Stepped = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
+UNLIMITED = 10**9
+"""Actions an episode may take, if only the environment itself ends it."""
+
+
+class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
+    """All environments of a configuration (as for `EnvStateManager`) as one vector environment.
+
+    All must have the same observation space and the same action space: Discrete, MultiDiscrete or Text. `manager` is the
+    manager in which they live.
+
+    Seeds: `reset(seed=7)` gives environment i the seed 7 + i, a list gives each its own. Every later episode of an
+    environment, after an automatic reset or a `reset()` without a seed, has the seed of the one before + `num_envs`.
+    (Environments of a `SyncVectorEnv` keep their random stream there; here an episode must depend on its seed alone, or it
+    could not be rebuilt in another process.) Without any seed, the first is seed.train or seed.val of the configuration.
+
+    An episode also ends, truncated, when the budget of its tag (max_actions_per_traj) is used up, and when the environment
+    raises: `infos["error"]` then says what.
+    """
+
+    def __init__(
+        self,
+        config: object = None,
+        mode: Literal["train", "val"] = "train",
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    ) -> None:
+        if isinstance(config, EnvStateManager):
+            raise RolloutError(
+                "a vector environment makes a manager of its own: give it the configuration, not a manager."
+            )
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.manager = _ReportingManager(config, mode)
+        try:
+            self._take_spaces()
+        except BaseException:
+            self.manager.close()
+            raise
+        self.num_envs = len(self.manager)
+        self.metadata = {**self.metadata, "autoreset_mode": self.autoreset_mode}
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self._seen: list[Any] = [None] * self.num_envs
+        self._batch: Any = create_empty_array(self.single_observation_space, n=self.num_envs, fn=np.zeros)
+        self._is_over = np.zeros(self.num_envs, dtype=np.bool_)
+        self._seeds: list[int] = []
+        """Of the newest episode of each environment; empty before the first reset."""
+
+    def reset(
+        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode in all environments, or in those that `options["reset_mask"]` says."""
+        chosen = self._masked(options)
+        self._seeds = self._new_seeds(seed, chosen)
+        infos: dict[str, Any] = {}
+        for env_id, info in self._begin(chosen).items():
+            infos = self._add_info(infos, info, env_id)
+        return self._observations(), infos
+
+    def step(self, actions: Any) -> Stepped:
+        """Take a step in each environment. Where the last one ended the episode, NEXT_STEP begins the next one instead."""
+        if not self._seeds:
+            raise RolloutError("step called before reset: call reset first.")
+        begins = np.flatnonzero(self._is_over).tolist()
+        if begins and self.autoreset_mode == AutoresetMode.DISABLED:
+            raise RolloutError(
+                f"the episode of environment {begins[0]} is over, and autoreset_mode is disabled: reset it, with"
+                " options={'reset_mask': ...}."
+            )
+        texts = self._texts(actions)
+        going = [env_id for env_id in range(self.num_envs) if not self._is_over[env_id]]
+        self.manager.step([{"env_id": env_id, "actions": [texts[env_id]]} for env_id in going])
+        rewards = np.zeros(self.num_envs, dtype=np.float64)
+        terminations, truncations = (np.zeros(self.num_envs, dtype=np.bool_) for _ in range(2))
+        told: dict[int, dict[str, Any]] = {}
+        for env_id in going:
+            seen, rewards[env_id], terminations[env_id], truncations[env_id], told[env_id] = self._result(env_id)
+            self._seen[env_id] = seen
+        self._is_over = terminations | truncations
+        final: dict[int, dict[str, Any]] = {}
+        if self.autoreset_mode == AutoresetMode.SAME_STEP:
+            begins = np.flatnonzero(self._is_over).tolist()
+            final = {env_id: {"final_obs": self._seen[env_id], "final_info": told[env_id]} for env_id in begins}
+        if begins:
+            for env_id in begins:
+                self._seeds[env_id] += self.num_envs
+            told.update(self._begin(begins))
+        infos: dict[str, Any] = {}
+        for env_id in range(self.num_envs):  # in this order, as SyncVectorEnv: it decides the types of arrays
+            if env_id in final:
+                infos = self._add_info(infos, final[env_id], env_id)
+            infos = self._add_info(infos, told[env_id], env_id)
+        return self._observations(), rewards, terminations, truncations, infos
+
+    def render(self) -> tuple[Any, ...]:
+        """What each environment draws, a text or a list of pictures; its observation as a text, if it draws nothing."""
+        return tuple(self.manager.render()) if self._draws else tuple(text_of(seen) for seen in self._seen)
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """End the workers and close the environments."""
+        self.manager.close()
+
+    # ---- inside
+
+    def _take_spaces(self) -> None:
+        """Make one environment of each tag, and take from them what they are like."""
+        self._actions: dict[str, Actions] = {}
+        for slot in {slot.tag.name: slot for slot in self.manager.envs}.values():
+            tag = slot.tag
+            env = tag.kind.env(tag.config)
+            try:
+                seen, acted = getattr(env, "observation_space", None), getattr(env, "action_space", None)
+                self.metadata, self.render_mode = env.metadata, getattr(env.inner, "render_mode", None)
+                self._draws = self.render_mode not in SILENT_MODES
+            finally:
+                env.close()
+            if not isinstance(seen, gymnasium.Space) or not isinstance(acted, gymnasium.Space):
+                raise RolloutError(
+                    f"{tag.name} has the observation space {seen!r} and the action space {acted!r}: both must be spaces of"
+                    " Gymnasium."
+                )
+            if not self._actions:
+                self.single_observation_space, self.single_action_space = seen, acted
+            if (seen, acted) != (self.single_observation_space, self.single_action_space):
+                raise RolloutError(
+                    f"{tag.name} has other spaces ({short(seen)}, {short(acted)}) than the tag before it"
+                    f" ({short(self.single_observation_space)}, {short(self.single_action_space)}): make one vector"
+                    " environment for each."
+                )
+            self._actions[tag.name] = Actions(acted, tag.config.action_lookup)
+
+    def _masked(self, options: dict[str, Any] | None) -> list[int]:
+        """The environments to reset."""
+        options = dict(options or {})
+        mask = options.pop("reset_mask", None)
+        if options:
+            raise RolloutError(
+                f"options are {short(options)}: only reset_mask is known. Settings of an environment go into its env_config."
+            )
+        if mask is None:
+            return list(range(self.num_envs))
+        given = np.asarray(mask)
+        if given.dtype != np.bool_ or given.shape != (self.num_envs,) or not given.any():
+            raise RolloutError(
+                f"options['reset_mask'] is {short(mask)}: expected an array of {self.num_envs} booleans, some of them True."
+            )
+        if not self._seeds and not given.all():
+            raise RolloutError(
+                "options['reset_mask'] leaves environments out at the first reset: begin all of them first."
+            )
+        chosen: list[int] = np.flatnonzero(given).tolist()
+        return chosen
+
+    def _new_seeds(self, seed: int | Sequence[int | None] | None, chosen: Sequence[int]) -> list[int]:
+        """The seeds of all environments, new ones for those that begin."""
+        count = self.num_envs
+        if isinstance(seed, int | np.integer):
+            seed = [int(seed) + env_id for env_id in range(count)]
+        given: Sequence[int | None] = [None] * count if seed is None else seed
+        if len(given) != count:
+            raise RolloutError(f"there are {len(given)} seeds for {count} environments: give one for each.")
+        seeds = self.manager.config.seed
+        first = seeds.val if self.manager.mode == "val" else seeds.train
+        fresh = [first + env_id for env_id in range(count)]
+        if self._seeds and self.manager.mode == "train":
+            fresh = [before + count for before in self._seeds]
+        now = [each if each is not None else other for each, other in zip(given, fresh, strict=True)]
+        return [now[env_id] if env_id in set(chosen) else self._seeds[env_id] for env_id in range(count)]
+
+    def _begin(self, env_ids: list[int]) -> dict[int, dict[str, Any]]:
+        """Begin episodes; returns their first infos."""
+        seeds = [self._seeds[env_id] for env_id in env_ids]
+        self.manager.reset(env_ids=None if len(env_ids) == self.num_envs else env_ids, seeds=seeds)
+        infos = {}
+        for env_id in env_ids:
+            slot = self.manager.envs[env_id]
+            if slot.terminated:
+                raise RolloutError(f"environment {env_id} ({slot.tag.name}) could not begin: {_error(slot)}.")
+            self._seen[env_id], infos[env_id] = read_report(slot.cache["info"].pop(REPORT))
+            self._is_over[env_id] = False
+        return infos
+
+    def _texts(self, actions: Any) -> list[str]:
+        """The texts that the manager is given for actions."""
+        are_known = actions in self.action_space  # of all at once, which is cheaper
+        texts = []
+        for slot, action in zip(self.manager.envs, iterate(self.action_space, actions), strict=True):
+            lookup = slot.tag.config.action_lookup
+            if not (are_known or action in self.single_action_space) or (lookup and int(action) not in lookup):
+                known = lookup or self.single_action_space
+                raise RolloutError(
+                    f"the action of environment {slot.env_id} is {short(action)}: expected one of {known}."
+                )
+            texts.append(self._actions[slot.tag.name].write(action))
+        return texts
+
+    def _result(self, env_id: int) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """What the environment has returned from its step, or how it has failed."""
+        slot = self.manager.envs[env_id]
+        report = slot.history[-2]["info"].pop(REPORT, None)
+        if report is None:
+            return self._seen[env_id], 0.0, False, True, {"error": _error(slot)}
+        observation, reward, terminated, truncated, info = read_report(report)
+        is_cut = slot.terminated and not terminated
+        return observation, reward, terminated, truncated or is_cut, info
+
+    def _observations(self) -> Any:
+        self._batch = concatenate(self.single_observation_space, self._seen, self._batch)
+        return deepcopy(self._batch)
+
+
+def make_vec(
+    name: str,
+    num_envs: int = 1,
+    env_config: Mapping[str, Any] | None = None,
+    max_steps: int | None = None,
+    autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
+    **es_manager: Any,
+) -> RolloutVectorEnv:
+    """A vector environment of one type, tag or MODULE:ENV, or of an id of Gymnasium.
+
+    `env_config` are settings of the environment, `max_steps` limits its episodes; other arguments are settings of the
+    manager: `make_vec("CartPole-v1", 64, use_multiprocessing=False)`.
+    """
+    if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+        raise RolloutError(f"num_envs is {short(num_envs)}: expected 1 or more.")
+    settings, kind = dict(env_config or {}), name
+    if name not in list_kinds() and name.rpartition(":")[2] in gymnasium.registry:
+        kind, settings = "gymnasium", {"id": name, "render_mode": "observation", **settings}
+    tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}
+    groups = {"env_groups": num_envs, "group_size": 1, "env_configs": {"tags": ["vector"], "n_groups": [num_envs]}}
+    config = {"es_manager": {**es_manager, "train": groups}, "custom_envs": {"vector": tag}}
+    return RolloutVectorEnv(config, autoreset_mode=autoreset_mode)
+
+
+class _ReportingManager(EnvStateManager):
+    """A manager whose environments say what they have returned."""
+
+    def _make_slots(self, tags: Mapping[str, Tag]) -> list[Slot]:
+        reporting = {name: replace(tag.kind, env=Reporting(tag.kind.env)) for name, tag in tags.items()}
+        return super()._make_slots({name: tag._replace(kind=reporting[name]) for name, tag in tags.items()})
+
+
+def _error(slot: Slot) -> str:
+    told = (entry.get("info", {}).get("error") for entry in reversed(slot.history))
+    return next((error for error in told if error is not None), "no reason is known").rstrip(".")

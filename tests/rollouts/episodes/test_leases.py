@@ -1,0 +1,451 @@
+"""Single episodes: equal to the plain loop wherever they live, and their environments come back whatever happens."""
+
+import asyncio
+import gc
+import os
+import random
+import threading
+import time
+
+import pytest
+
+from abreast.errors import RolloutError
+from abreast.rollouts import EnvStateManager, register
+from rollout_helpers import CALM, LAKE, go, kill, plain, settings, villain, workers
+from villain_envs import Counting, CountingConfig
+
+pytestmark = pytest.mark.xdist_group("rollouts")
+PLACES = [False, True, "threads", "auto"]
+ABRUPT = 10_000 if os.environ.get("ABREAST_CHAOS") else 800
+CUSTOM = {**CALM, **LAKE}
+
+
+def config(use, envs=4, tags=("Calm",), **manager):
+    return settings(list(tags), [envs] * len(tags), 1, CUSTOM, use_multiprocessing=use, max_workers=2, **manager)
+
+
+def expected(tag, seed, *turns):
+    """The history of an episode in the plain loop."""
+    loop = plain(settings([tag], [1], 1, CUSTOM))
+    loop.reset(seed)
+    for actions in turns:
+        loop.step(go([0], *actions))
+    return loop.caches[0]["history"]
+
+
+TURNS = (["down"], ["down", "nonsense"], [], ["right"])
+
+
+def play(manager, tag, seed):
+    with manager.episode(tag, seed=seed) as episode:
+        for actions in TURNS:
+            if not episode.done:
+                episode.step(actions)
+        return episode.cache["history"]
+
+
+async def play_async(manager, tag, seed):
+    async with manager.episode(tag, seed=seed) as episode:
+        for actions in TURNS:
+            if not episode.done:
+                await episode.step(actions)
+        return episode.cache["history"]
+
+
+def done(tag, seed):
+    """What `play` comes to: the plain loop refuses a turn after the end, as it has none."""
+    loop = plain(settings([tag], [1], 1, CUSTOM))
+    loop.reset(seed)
+    for actions in TURNS:
+        if not loop.done[0]:
+            loop.step(go([0], *actions))
+    return loop.caches[0]["history"]
+
+
+@pytest.mark.parametrize("use", PLACES)
+def test_episodes_of_one_caller_of_tasks_and_of_threads_equal_the_plain_loop(use):
+    with EnvStateManager(config(use, tags=("Calm", "Lake"))) as manager:
+        wanted = [(tag, seed) for seed in range(6) for tag in ("Calm", "Lake")]
+        histories = [done(*each) for each in wanted]
+        assert [play(manager, *each) for each in wanted] == histories
+
+        async def all_at_once():
+            return await asyncio.gather(*(play_async(manager, *each) for each in wanted))
+
+        assert asyncio.run(all_at_once()) == histories
+        found = {}
+        threads = [
+            threading.Thread(target=lambda each=each: found.update({each: play(manager, *each)})) for each in wanted
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert [found[each] for each in wanted] == histories
+        assert manager.leased == 0
+
+
+@pytest.mark.parametrize("use", PLACES)
+def test_an_episode_goes_on_beside_batches_and_they_do_not_disturb_each_other(use):
+    with EnvStateManager(config(use)) as manager:
+        loop = plain(config(use))
+        loop.reset(3)
+        manager.reset(env_ids=[0, 1], seeds=[3, 4])
+        with manager.episode(seed=9) as episode:
+            assert episode.env_id in (2, 3)
+            for _ in range(3):
+                assert manager.step(go([0, 1], "a")) == loop.step(go([0, 1], "a"))
+                episode.step(["b"])
+            assert episode.cache["history"] == expected("Calm", 9, ["b"], ["b"], ["b"])
+            with pytest.raises(RolloutError, match=r"belongs to an episode of `manager\.episode`"):
+                manager.step(go([episode.env_id], "a"))
+            with pytest.raises(RolloutError, match=r"1 environments \(number \d\) belong to single episodes"):
+                manager.reset()
+        assert len(manager.reset()) == 4
+
+
+def test_an_episode_tells_all_about_itself():
+    with EnvStateManager(config(False)) as manager:
+        with manager.episode(seed=5, group_id=77) as episode:
+            assert (episode.seed, episode.tag.name, episode.cache["group_id"]) == (5, "Calm", 77)
+            assert episode.state.startswith("0 steps") and episode.info == {} and not episode.done
+            step = episode.step(["a"])
+            assert step == (episode.state, episode.reward, False, episode.info)
+            assert episode.error is None and episode.images == []
+            for _ in range(9):
+                episode.step(["a"])
+            assert episode.done and episode.success and not episode.truncated
+            with pytest.raises(RolloutError, match="is over: begin another one"):
+                episode.step(["a"])
+        assert episode.is_closed and episode.success
+        with pytest.raises(RolloutError, match="this episode has ended"):
+            episode.step(["a"])
+
+
+def test_seeds_of_episodes_without_one_count_on_and_those_of_validation_begin_at_the_first():
+    with EnvStateManager(config(False)) as manager:
+        seeds = []
+        for _ in range(3):
+            with manager.episode() as episode:
+                seeds.append(episode.seed)
+        assert seeds == [10_000, 10_001, 10_002]
+        manager.reset()
+        assert [status["seed"] for status in manager.statuses()] == [10_003, 10_004, 10_005, 10_006]
+    with EnvStateManager(config(False), mode="val") as manager, manager.episode() as first, manager.episode() as second:
+        assert (first.seed, second.seed) == (123, 124)
+
+
+def test_some_environments_begin_anew_and_the_others_go_on():
+    with EnvStateManager(config(True)) as manager:
+        loop = plain(config(True))
+        assert manager.reset(seed=0) == loop.reset(0)
+        manager.step(go(range(4), "a"))
+        loop.step(go(range(4), "a"))
+        (cache,) = manager.reset(env_ids=[2], seeds=[50])
+        assert cache["env_id"] == 2 and cache["history"][0] == expected("Calm", 50)[0]
+        manager.step(go(range(4), "a"))
+        loop.step(go(range(4), "a"))
+        assert [manager.caches[i] == loop.caches[i] for i in range(4)] == [True, True, False, True]
+        assert manager.caches[2]["history"] == expected("Calm", 50, ["a"])
+
+
+@pytest.mark.parametrize(("given", "message"), [
+    ({"env_ids": [4]}, "env_id is 4: expected a number from 0 to 3"),
+    ({"env_ids": [1, 1]}, "give each environment once"),
+    ({"env_ids": []}, "expected a list of numbers"),
+    ({"env_ids": 3}, "expected a list of numbers"),
+    ({"env_ids": [1], "seeds": [1, 2]}, "expected 1, one for each environment"),
+    ({"seeds": [1, 2, 3, "x"]}, "the seed is 'x': expected a whole number"),
+    ({"seed": 1, "seeds": [1] * 4}, "seed and seeds were given"),
+])  # fmt: skip
+def test_mistakes_in_a_reset_are_told_and_nothing_begins(given, message):
+    with EnvStateManager(config(False)) as manager:
+        manager.reset(seed=1)
+        before = manager.statuses()
+        with pytest.raises(RolloutError, match=message):
+            manager.reset(**given)
+        assert manager.statuses() == before
+
+
+def test_mistakes_in_what_is_asked_for_are_told():
+    with EnvStateManager(config(False, tags=("Calm", "Lake"))) as manager:
+        for arguments, message in [
+            ((), "there are the tags Calm, Lake: say which"),
+            (("Calmm",), "there is no tag 'Calmm' in this manager: did you mean 'Calm'"),
+            (("Calm", -1), "the seed is -1: expected a whole number"),
+            (("Calm", "one"), "the seed is 'one': expected a whole number"),
+            (("Calm", 1, "x"), "group_id is 'x'"),
+        ]:
+            with pytest.raises(RolloutError, match=message):
+                manager.episode(*arguments)
+        lease = manager.episode("Calm")
+        with lease, pytest.raises(RolloutError, match="was begun already"):
+            lease.begin()
+
+
+# ---- more episodes than environments
+
+
+def test_more_episodes_than_environments_wait_or_are_refused_with_the_numbers():
+    refusing = config(False, envs=2, episodes={"when_full": "refuse"})
+    with EnvStateManager(refusing) as manager:
+        manager.reset(env_ids=[0])
+        with manager.episode():
+            message = "all 2 environments of the tag 'Calm' are in use, 1 by single episodes and 1 by a batch"
+            with pytest.raises(RolloutError, match=message):
+                manager.episode().begin()
+    with EnvStateManager(config(False, envs=1, episodes={"wait_timeout": 0.05})) as manager, manager.episode():
+        with pytest.raises(RolloutError, match=r"waited for 0.05 s"):
+            manager.episode().begin()
+        with pytest.raises(RolloutError, match=r"waited for 0.05 s"):
+            asyncio.run(manager.episode().begin_async())
+
+
+def test_those_who_wait_are_served_in_their_order():
+    with EnvStateManager(config(False, envs=1)) as manager:
+        order = []
+
+        async def wait(number):
+            async with manager.episode():
+                order.append(number)
+
+        async def main():
+            first = await manager.episode().begin_async()
+            tasks = []
+            for number in range(5):
+                tasks.append(asyncio.create_task(wait(number)))
+                await asyncio.sleep(0)
+            tasks[2].cancel()
+            first.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        asyncio.run(main())
+        assert order == [0, 1, 3, 4] and manager.leased == 0
+
+
+def test_an_environment_that_a_batch_has_done_with_is_given_to_those_who_wait():
+    with EnvStateManager(config(False, envs=1)) as manager:
+        manager.reset(seed=0)
+
+        async def main():
+            waiting = asyncio.create_task(manager.episode().begin_async())
+            await asyncio.sleep(0)
+            while manager.step(go([0], "a", "b", "c", "d")):
+                assert not waiting.done()
+            return await asyncio.wait_for(waiting, 20)
+
+        asyncio.run(main()).close()
+
+
+def test_closing_the_manager_ends_those_who_wait():
+    manager = EnvStateManager(config(False, envs=1))
+    held = manager.episode().begin()
+    told = []
+
+    def wait():
+        with pytest.raises(RolloutError, match="the manager is closed") as caught:
+            manager.episode().begin()
+        told.append(caught)
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    while not manager.leases.claims:
+        time.sleep(0.001)
+    manager.close()
+    thread.join(20)
+    assert len(told) == 1
+    with pytest.raises(RolloutError, match="has ended"):
+        held.step(["a"])
+
+
+def test_a_turn_of_a_thread_that_waits_ends_when_the_manager_is_closed():
+    manager = EnvStateManager(workers(["Counting"], [2], villain("Counting", seconds=2.0)))
+    episode, told = manager.episode().begin(), []
+
+    def step():
+        try:
+            episode.step(["a"])
+        except RolloutError as error:
+            told.append(str(error))
+
+    threads = [threading.Thread(target=step)]
+    threads[0].start()
+    while not manager._turns.pending:
+        time.sleep(0.001)
+    manager.close()
+    threads[0].join(20)
+    assert len(told) == 1
+
+
+# ---- environments come back
+
+
+class Client:
+    """Ends an episode in some abrupt way."""
+
+    def __init__(self, manager, chance):
+        self.manager, self.chance = manager, chance
+
+    def raised(self):
+        with pytest.raises(ZeroDivisionError), self.manager.episode() as episode:
+            episode.step(["a"])
+            raise ZeroDivisionError
+
+    def dropped(self):
+        episode = self.manager.episode().begin()
+        episode.step(["a"])
+        del episode
+
+    async def cancelled(self):
+        async def forever():
+            async with self.manager.episode() as episode:
+                while True:
+                    await episode.step(["a"])
+                    await asyncio.sleep(0)
+
+        task = asyncio.create_task(forever())
+        for _ in range(self.chance.randrange(12)):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises((asyncio.CancelledError, RolloutError)):  # ten turns end the episode
+            await task
+
+    def idle(self):
+        self.kept = self.manager.episode().begin()
+        with self.manager._turns.guard:
+            self.manager.leases._used_at[self.kept.env_id] -= 1000.0  # as if it were long ago
+
+    async def end(self):
+        how = self.chance.choice([self.raised, self.dropped, self.cancelled, self.idle])
+        result = how()
+        if result is not None:
+            await result
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("use", PLACES)
+def test_no_environment_is_lost_however_episodes_end(use):
+    chance, threads = random.Random(1), threading.active_count()
+    with EnvStateManager(config(use, envs=3, episodes={"idle_timeout": 600, "wait_timeout": 60})) as manager:
+
+        async def main():
+            client = Client(manager, chance)
+            for _ in range(ABRUPT // 8):
+                await client.end()
+            client.kept = None
+            await asyncio.gather(*(client.cancelled() for _ in range(ABRUPT // 8)))
+
+        asyncio.run(main())
+        gc.collect()
+        assert manager.leased == 0
+        assert play(manager, "Calm", 1) == done("Calm", 1), "and every one can be used"
+        assert len(manager.reset(seed=1)) == 3
+        pids = manager.worker_pids
+    assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # noqa: PTH110
+    end = time.monotonic() + 10
+    while threading.active_count() > threads and time.monotonic() < end:
+        time.sleep(0.01)
+    assert threading.active_count() <= threads
+
+
+def test_an_episode_that_cannot_begin_gives_its_environment_back():
+    custom = villain("RaisesInReset", harm_seed=1)
+    with EnvStateManager(settings(["RaisesInReset"], [1], 1, custom, use_multiprocessing=False)) as manager:
+        for _ in range(3):
+            with pytest.raises(RolloutError, match="could not begin: ValueError: no room for this seed"):
+                manager.episode(seed=1).begin()
+        with manager.episode(seed=2) as episode:
+            episode.step(["a"])
+
+
+def test_an_idle_episode_is_told_that_it_has_ended():
+    with EnvStateManager(config(False, envs=1, episodes={"idle_timeout": 0.05})) as manager:
+        idle = manager.episode().begin()
+        time.sleep(0.1)
+        with manager.episode(seed=4) as episode:
+            with pytest.raises(RolloutError, match=r"idle for longer than es_manager.episodes.idle_timeout \(0.05 s\)"):
+                idle.step(["a"])
+            idle.close()
+            assert episode.step(["a"]).state.startswith("1 steps")
+
+
+# ---- deaths, and effects that happen once
+
+
+@pytest.mark.parametrize("use", [True])
+def test_an_episode_survives_the_death_of_its_worker(use):
+    with EnvStateManager(config(use)) as manager, manager.episode(seed=3) as episode:
+        episode.step(["a"])
+        kill(*manager.worker_pids)
+        episode.step(["b"])
+        assert episode.cache["history"] == expected("Calm", 3, ["a"], ["b"])
+
+
+class Live(Counting):
+    """Has effects outside: every reset and step adds a letter to a file. Its answers differ from call to call."""
+
+    replayable = False
+
+    def reset(self, *, seed=None, options=None):
+        self.effect("r")
+        return super().reset(seed=seed)
+
+    def step(self, action):
+        self.effect("s")
+        self.total += int.from_bytes(os.urandom(2))
+        return super().step(action)
+
+    def effect(self, letter):
+        with open(self.config.flag, "a") as file:  # noqa: PTH123
+            file.write(letter)
+
+
+register("Live", config=CountingConfig)(Live)
+
+
+@pytest.mark.parametrize("waits", [0.0, 0.004])
+@pytest.mark.parametrize("use", PLACES)
+def test_effects_happen_once_wherever_environments_live_and_whenever_they_move(use, waits, tmp_path):
+    effects = tmp_path / "effects"
+    custom = {
+        "Live": {"env_type": "Live", "max_actions_per_traj": 4, "env_config": {"flag": str(effects), "seconds": waits}}
+    }
+    with EnvStateManager(settings(["Live"], [4], 1, custom, use_multiprocessing=use, max_workers=2)) as manager:
+        for number in range(3):
+            outputs = manager.reset()
+            while outputs:
+                outputs = manager.step(go([cache["env_id"] for cache in outputs], "a"))
+                manager.use_multiprocessing = PLACES[number] if number else use
+
+        async def episode():
+            async with manager.episode() as each:
+                while not each.done:
+                    await each.step(["a"])
+
+        async def several():
+            await asyncio.gather(*(episode() for _ in range(6)))
+
+        asyncio.run(several())
+        assert not any("error" in cache["history"][-2]["info"] for cache in manager.caches)
+    written = effects.read_text()
+    assert (written.count("r"), written.count("s")) == (18, 72)
+
+
+def test_an_environment_that_cannot_be_replayed_ends_with_that_reason_after_a_death(tmp_path):
+    effects = tmp_path / "effects"
+    custom = {**CALM, "Live": {"env_type": "Live", "max_actions_per_traj": 20, "env_config": {"flag": str(effects)}}}
+    with EnvStateManager(workers(["Calm", "Live"], [2, 2], custom)) as manager:
+        manager.reset(seed=1)
+        manager.step(go(range(4), "a"))
+        kill(*manager.worker_pids)
+        assert [cache["env_id"] for cache in manager.step(go(range(4), "a"))] == [0, 1]
+        for cache in manager.caches[2:]:
+            assert "cannot be replayed (replayable = False)" in cache["history"][1]["info"]["error"]
+        written = effects.read_text()
+        assert (written.count("r"), written.count("s")) == (2, 2), "nothing was begun again"
+        assert len(manager.reset(seed=1)) == 4
+
+
+def test_what_cannot_be_replayed_cannot_be_verified():
+    with pytest.raises(RolloutError, match="verify takes every turn twice, but environments of the tag Live"):
+        EnvStateManager(workers(["Live"], [2], {"Live": {"env_type": "Live"}}), verify=True)
