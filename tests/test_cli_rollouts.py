@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -213,7 +214,8 @@ def test_a_resumed_run_equals_one_that_was_never_stopped():
 
 
 @pytest.mark.xdist_group("system")
-def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once():
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGKILL, -9), (signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once(number, code):
     reached, killed = threading.Event(), threading.Event()
 
     async def behave(request):
@@ -229,8 +231,9 @@ def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once():
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert reached.wait(100), child.communicate()
-        child.kill()
-        child.wait()
+        child.send_signal(number)
+        _, err = child.communicate(timeout=60)
+        assert child.returncode == code and "Traceback" not in err, err
         killed.set()
         before = Path("run/trajectories.jsonl").read_text().count("\n")
         assert 5 <= before < 60

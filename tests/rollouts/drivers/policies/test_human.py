@@ -37,8 +37,8 @@ def test_the_end_of_the_input_ends_the_rollout_politely(monkeypatch):
 
 
 def test_actions_without_names_are_whole_lines(monkeypatch):
-    ended, _ = roll("(1 + 2) || 3\n", monkeypatch, tag="Countdown", episodes=1)
-    assert ended[0].answers == [["(1 + 2) || 3"]]
+    ended, _ = roll("(1 + 2) || 3\n" * 20, monkeypatch, tag="Countdown", episodes=1)
+    assert ended[0].answers[0] == ["(1 + 2) || 3"]
 
 
 def test_ctrl_c_interrupts_the_question(monkeypatch):

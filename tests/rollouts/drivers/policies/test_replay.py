@@ -60,12 +60,12 @@ def test_a_difference_is_told_with_its_turn(tmp_path):
     assert len(replay.differences) == 12
     assert replay.differences[0].startswith("episode 0 differs in turn 0: state is '")
     lines = [json.loads(line) for line in path.read_text().splitlines()]
-    lines[3]["history"][0]["reward"] = 17.5
+    was, lines[3]["history"][0]["reward"] = lines[3]["history"][0]["reward"], 17.5
     lines[4]["penalty"] = -1
     replay = ReplayPolicy(write(path, lines))
     roll(replay)
     assert replay.differences == {
-        3: "episode 3 differs in turn 0: reward is 0.0, recorded was 17.5.",
+        3: f"episode 3 differs in turn 0: reward is {was}, recorded was 17.5.",
         4: "episode 4 differs: penalty is 0, recorded was -1.",
     }
 
