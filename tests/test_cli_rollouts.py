@@ -277,6 +277,22 @@ def test_a_person_plays(capsys, monkeypatch):
     assert "Stopped after 2 episodes (the input ended); these are kept." in capsys.readouterr().out
 
 
+@pytest.mark.xdist_group("system")
+def test_ctrl_c_ends_a_question_at_once():
+    child = subprocess.Popen(
+        [*COMMAND, "rollout", "varied", HERE, "--policy", "human", "--output", "run"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=0,
+    )  # fmt: skip
+    seen = ""
+    while not seen.endswith("Ctrl-D\n> "):
+        letter = child.stdout.read(1)
+        assert letter, child.communicate()
+        seen += letter
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=60)
+    assert child.returncode == 130 and "Stopped after 0 episodes (interrupted)" in out and "Traceback" not in err, err
+
+
 def test_a_run_is_replayed(capsys):
     assert run(["rollout", "FrozenLake", HERE, "env.size=5", "--episodes", "8", "--seed", "3", "--output", "run"]) == 0
     assert run(["rollout", "--policy", "replay", "run", "--output", "two", HERE]) == 0

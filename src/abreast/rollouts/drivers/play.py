@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, closing
 from typing import NamedTuple
 
 from abreast.errors import BeginError, RolloutError, nearest
+from abreast.rollouts.drivers.interrupts import run_until_terminated
 from abreast.rollouts.drivers.policies.base import (
     Asked,
     EndOfInput,
@@ -69,7 +70,7 @@ def play_episodes(
     with EnvStateManager(config) as manager:
         play_episodes(manager, RandomPolicy(seed=0), lambda played: print(played.number, played.tally.reward))
     """
-    return asyncio.run(
+    return run_until_terminated(
         play_episodes_async(manager, policy, on_ended, orders, slots=slots, time_limit=time_limit, on_turn=on_turn)
     )
 
