@@ -18,7 +18,9 @@ from abreast.settings import Section, explain
 
 
 def _meaning(section: type[Section], key: str) -> str:
-    return section.model_fields[key].description or ""
+    field = section.model_fields[key]
+    told = "" if field.default in (None, False) else f" Default: {field.default:g}."
+    return f"{field.description}{told}"
 
 
 Name = Annotated[
@@ -34,7 +36,8 @@ Overrides = Annotated[
     typer.Argument(
         metavar="[SECTION.KEY=VALUE]...",
         help="Settings, e.g. es_manager.max_workers=4. Those of the environment itself are in the section env,"
-        " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them.",
+        " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What a server is sent besides is in the section sampling,"
+        " e.g. sampling.temperature=0.7.",
     ),
 ]
 

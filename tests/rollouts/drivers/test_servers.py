@@ -92,7 +92,7 @@ def test_an_episode_without_an_answer_ends_once_with_its_reason_and_the_others_g
     check_whole([each for each in ended if each not in unlucky])
 
 
-@pytest.mark.timeout(120)
+@pytest.mark.timeout(60)
 @pytest.mark.parametrize("in_flight", [64, 16])
 def test_at_least_95_percent_of_the_slots_are_in_flight_until_the_work_runs_out(in_flight):
     """The server answers one request at a time, and only while 95 % of the slots wait for an answer.
