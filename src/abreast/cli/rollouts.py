@@ -36,8 +36,8 @@ Overrides = Annotated[
     typer.Argument(
         metavar="[SECTION.KEY=VALUE]...",
         help="Settings, e.g. es_manager.max_workers=4. Those of the environment itself are in the section env,"
-        " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What a server is sent besides is in the section sampling,"
-        " e.g. sampling.temperature=0.7.",
+        " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What else a server is sent is in the section"
+        " sampling, e.g. sampling.temperature=0.7.",
     ),
 ]
 
