@@ -275,7 +275,8 @@ class Turns:
     def end(self, env_id: int) -> None:
         """The episode is over for its caller, in whichever state it is."""
         self.abandon([env_id])
-        self.turns[env_id].phase = OVER
+        turn = self.turns[env_id]
+        turn.phase, turn.slot.terminated = OVER, True
 
     def close(self) -> None:
         """End the workers and close the environments; those who wait for a turn are told."""

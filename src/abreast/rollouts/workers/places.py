@@ -32,7 +32,8 @@ log = logging.getLogger("abreast")
 IDLE_DEATHS = 5
 """How often in a row a worker may die without an answer, at no environment, before it is lost."""
 COMPUTES_S = 1e-3
-"""A single episode begins in a worker process, under `auto`, if turns of its tag compute for longer than this."""
+"""A single episode begins in a worker process, under `auto`, if turns of its tag compute for longer than this and there are
+others meanwhile."""
 
 
 class Places:
@@ -109,9 +110,12 @@ class Places:
 
     def _is_for_processes(self, slot: Slot, use: Use) -> bool:
         """Whether a single episode should begin in a worker process."""
-        lives_there = 0 <= slot.worker < self._processes
-        is_worth_it = len(self._slots) > 1 and self.meters[slot.tag.name].compute_s > COMPUTES_S
-        return (use != "auto" or lives_there or is_worth_it) and self._is_sendable(slot, use) and bool(self._living)
+        if use == "auto":
+            computes = self.meters[slot.tag.name].compute_s > COMPUTES_S
+            lives_there = 0 <= slot.worker < self._processes and not slot.lease
+            if not lives_there and not (computes and any(other.is_live for other in self._slots if other is not slot)):
+                return False
+        return self._is_sendable(slot, use) and bool(self._living)
 
     # ---- in the middle of episodes
 
