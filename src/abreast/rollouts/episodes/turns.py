@@ -21,7 +21,7 @@ from abreast.errors import RolloutError
 from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.episodes.episode import TurnResult
+from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.pending import DEATHS, OVER, QUEUED, READY, SENT, SILENCES, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import HERE, Cache, Slot
@@ -193,6 +193,11 @@ class Turns:
             else:
                 remedy = "return values that can be pickled, or use threads"
                 self._finish(turn, TurnResult("", failure=f"{fields}: {remedy}"))
+            return
+        if isinstance(fields, Episode):
+            self.places.take_back(slot, fields)
+            turn.phase = QUEUED
+            self._tell(turn)
             return
         result = TurnResult._make(fields)
         slot.digest = digest
