@@ -1,6 +1,6 @@
 """How fast is the manager? Batches per second of 16 environments, compared with a plain loop and other libraries.
 
-    python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.1] [--repeats 30]
+    python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.1] [--repeats 30] [--only PART ...]
 
 All variants take turns within one process, a fraction of a second each, so that a slow moment of the machine affects all of
 them; a ratio is the median over the repeats. "limit": bare processes, one per core, that are told "go" and do the same
@@ -28,6 +28,7 @@ import gymnasium
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+import places
 from abreast.rollouts import EnvConfig, EnvStateManager, register
 from rollout_helpers import plain, settings
 
@@ -41,6 +42,8 @@ class BusyConfig(EnvConfig):
 
     rounds: int = 0
     """How many rounds of hashing a step takes."""
+    action_lookup: dict[int, str] | None = {0: "go"}  # noqa: RUF012 (pydantic copies it)
+    """Its one action."""
 
 
 class Busy(gymnasium.Env[str, Any]):
@@ -326,13 +329,20 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=0.1)
     parser.add_argument("--repeats", type=int, default=30)
     parser.add_argument("--microseconds", type=float, nargs="*", default=[0, 100, 1000])
+    parser.add_argument("--only", nargs="*", help="Parts: busy shipped resets memory episodes waiting places.")
     arguments = parser.parse_args()
     print(f"{os.cpu_count()} cores, {arguments.workers} workers")
-    for microseconds in arguments.microseconds:
-        busy(microseconds, arguments)
-    shipped(arguments)
-    resets(arguments)
-    memory(arguments)
+    parts: dict[str, Callable[[], None]] = {
+        "busy": lambda: [busy(microseconds, arguments) for microseconds in arguments.microseconds] and None,
+        "shipped": lambda: shipped(arguments),
+        "resets": lambda: resets(arguments),
+        "memory": lambda: memory(arguments),
+        "episodes": lambda: places.episodes(arguments, rounds_for),
+        "waiting": lambda: places.waiting(arguments),
+        "places": lambda: places.places(arguments, rounds_for),
+    }
+    for part in arguments.only or parts:
+        parts[part]()
 
 
 if __name__ == "__main__":

@@ -599,6 +599,13 @@ def test_a_rollout_takes_tags_from_its_file_and_settings_from_the_command_line()
     assert len(list(Path("runs").glob("my-lake-*-1/trajectories.jsonl"))) == 1
 
 
+def test_a_rollout_takes_the_preset_of_its_file_and_the_tags_of_that_preset():
+    Path("theirs.yaml").write_text("preset: ragen")
+    assert run(["rollout", "BanditTest", HERE, "--config", "theirs.yaml", "--episodes", "2", "--output", "run"]) == 0
+    kept = yaml.safe_load(Path("run/config.yaml").read_text())
+    assert kept["preset"] == "ragen" and kept["custom_envs"]["BanditTest"]["env_config"] == {"split": "test"}
+
+
 def test_pictures_are_kept_as_files():
     assert run(["rollout", "VisualSokoban", HERE, "--episodes", "1", "--output", "run"]) == 0
     history = trajectories("run")[0]["history"]

@@ -167,8 +167,9 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
 def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
     name = play.tag
-    given = RolloutConfig.parse(read_config(file) if file else {}).model_dump(exclude_unset=True)
-    plain = tag_settings(name, RolloutConfig.parse(given).custom_envs).model_dump()
+    parsed = RolloutConfig.parse(read_config(file) if file else {})
+    given = parsed.model_dump(exclude_unset=True)
+    plain = tag_settings(name, parsed.custom_envs, parsed.preset).model_dump()
     own = [override for override in overrides if override.startswith("env.")]
     others = [override for override in overrides if not override.startswith("env.")]
     if any(override.startswith("es_manager.train") for override in others):

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import os
 import random
+import sqlite3
 import threading
 import time
 
@@ -444,6 +445,39 @@ def test_an_environment_that_cannot_be_replayed_ends_with_that_reason_after_a_de
         written = effects.read_text()
         assert (written.count("r"), written.count("s")) == (2, 2), "nothing was begun again"
         assert len(manager.reset(seed=1)) == 4
+
+
+class BelongsToItsThread(Live):
+    """Keeps an SQLite connection, which must be used in the thread that has made it."""
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.database = sqlite3.connect(":memory:")
+
+    def step(self, action):
+        self.database.execute("select 1")
+        return super().step(action)
+
+
+register("BelongsToItsThread", config=CountingConfig)(BelongsToItsThread)
+
+
+@pytest.mark.parametrize("use", PLACES)
+def test_an_environment_that_belongs_to_its_thread_is_not_harmed(use, tmp_path, caplog):
+    effects = tmp_path / "effects"
+    settings_of = {"flag": str(effects), "seconds": 0.03}
+    custom = {"Bound": {"env_type": "BelongsToItsThread", "max_actions_per_traj": 3, "env_config": settings_of}}
+    with EnvStateManager(settings(["Bound"], [4], 1, custom, use_multiprocessing=use, max_workers=2)) as manager:
+        for _ in range(3):
+            outputs = manager.reset()
+            while outputs:
+                outputs = manager.step(go([cache["env_id"] for cache in outputs], "a"))
+            assert not any("error" in cache["history"][-2]["info"] for cache in manager.caches)
+        if use == "auto":
+            assert {env.worker for env in manager.envs} == {2, 3}, "made in their threads, with the next reset"
+    written = effects.read_text()
+    assert (written.count("r"), written.count("s")) == (12, 36)
+    assert ("stay in the thread that makes them" in caplog.text) == (use == "auto")
 
 
 def test_what_cannot_be_replayed_cannot_be_verified():

@@ -79,6 +79,8 @@ class Episode:
         self.known_digest: Digest | None = None
         self.last_s = float("inf")
         """What its last turn took; before there was one, it may take any time."""
+        self.is_lent = False
+        """Whether its next turn is the first in another thread than the one that made its environment."""
         self._making_s = 0.0
         self._seed = 0
         self._state: State = ""
@@ -129,12 +131,15 @@ class Episode:
         try:
             outcome = self._execute(known[:budget])
         except Exception as error:
+            if self.is_lent and "thread" in str(error).lower():
+                raise OtherThreadError(str(error)) from error
             outcome, failure = NOTHING, _words(error)
             self.close()  # its state is unknown: the next episode has a new one
         reward, info, executed, refused, done = outcome
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
         dropped = len(actions) - len(known)
+        self.is_lent = False
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited)
@@ -225,6 +230,10 @@ DIFFERS = (
     " actions (`abreast check` may find out on what)"
 )
 NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
+
+
+class OtherThreadError(Exception):
+    """The environment belongs to the thread that made it: SQLite, greenlets, event loops, signals say so at first touch."""
 
 
 class Clock:

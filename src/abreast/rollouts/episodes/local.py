@@ -68,6 +68,11 @@ class LocalEpisodes:
             self._episodes[slot.env_id] = (me, episode)
         return episode
 
+    def put(self, slot: Slot, episode: Episode) -> None:
+        """An environment that was made here comes back from a thread."""
+        episode.beat = self.watchdog.beat
+        self._episodes[slot.env_id] = (threading.get_ident(), episode)
+
     def release(self, slot: Slot) -> Episode | None:
         """The slot moves elsewhere: its environment, if it is in the middle of an episode; else it is closed."""
         _, episode = self._episodes.pop(slot.env_id, (0, None))

@@ -64,6 +64,11 @@ class Slot:
         """The entries of its episode; empty if none was started."""
         return self.cache.get("history", [])  # type: ignore[no-any-return]
 
+    @property
+    def is_live(self) -> bool:
+        """Whether it is in the middle of an episode."""
+        return bool(self.history) and not self.terminated
+
     def begin(self, seed: int, group_id: int | None = None) -> None:
         """Forget the last episode; the next one has no state yet."""
         self.serial += 1

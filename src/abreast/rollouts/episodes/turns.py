@@ -21,7 +21,7 @@ from abreast.errors import RolloutError
 from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.episodes.episode import TurnResult
+from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.pending import DEATHS, OVER, QUEUED, READY, SENT, SILENCES, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import HERE, Cache, Slot
@@ -194,6 +194,11 @@ class Turns:
                 remedy = "return values that can be pickled, or use threads"
                 self._finish(turn, TurnResult("", failure=f"{fields}: {remedy}"))
             return
+        if isinstance(fields, Episode):
+            self.places.take_back(slot, fields)
+            turn.phase = QUEUED
+            self._tell(turn)
+            return
         result = TurnResult._make(fields)
         slot.digest = digest
         if self.verifier is not None and result.failure is None:
@@ -275,7 +280,8 @@ class Turns:
     def end(self, env_id: int) -> None:
         """The episode is over for its caller, in whichever state it is."""
         self.abandon([env_id])
-        self.turns[env_id].phase = OVER
+        turn = self.turns[env_id]
+        turn.phase, turn.slot.terminated = OVER, True
 
     def close(self) -> None:
         """End the workers and close the environments; those who wait for a turn are told."""

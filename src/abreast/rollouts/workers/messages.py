@@ -17,6 +17,6 @@ Order = tuple[list[Take], dict[int, bytes | Episode], dict[int, Start], bool, bo
 """A batch: turns; by environment, what makes it, with its configuration, pickled, or in a thread the object itself; starts,
 by environment; whether all answers are waited for, so that none need come before the others; whether a digest is wanted of
 every state."""
-Answer = tuple[int, tuple[Any, ...] | str, Digest | None]
-"""Number of the environment; the `TurnResult` as a tuple, or why environment or result cannot be sent between processes; the
-newest digest there is."""
+Answer = tuple[int, tuple[Any, ...] | str | Episode, Digest | None]
+"""Number of the environment; the `TurnResult` as a tuple, or why environment or result cannot be sent between processes, or,
+of a thread, an environment that belongs to another thread; the newest digest there is."""

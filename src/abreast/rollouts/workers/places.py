@@ -32,7 +32,8 @@ log = logging.getLogger("abreast")
 IDLE_DEATHS = 5
 """How often in a row a worker may die without an answer, at no environment, before it is lost."""
 COMPUTES_S = 1e-3
-"""A single episode begins in a worker process, under `auto`, if turns of its tag compute for longer than this."""
+"""A single episode begins in a worker process, under `auto`, if turns of its tag compute for longer than this and there are
+others meanwhile."""
 
 
 class Places:
@@ -52,6 +53,8 @@ class Places:
         sequential = {find_kind(name).name for name in config.sequential_env_types}
         self._sequential = {slot.tag.name for slot in slots if slot.tag.kind.name in sequential}
         self._unsendable = {name for name, recipe in self._recipes.items() if not recipe}
+        self._bound: set[str] = set()
+        """Tags whose environments belong to the thread that made them: they are not lent."""
         self._lent: dict[int, Episode] = {}
         """Live environments that go to a thread with their next order."""
         self._use: Use = "auto"
@@ -109,24 +112,39 @@ class Places:
 
     def _is_for_processes(self, slot: Slot, use: Use) -> bool:
         """Whether a single episode should begin in a worker process."""
-        lives_there = 0 <= slot.worker < self._processes
-        is_worth_it = len(self._slots) > 1 and self.meters[slot.tag.name].compute_s > COMPUTES_S
-        return (use != "auto" or lives_there or is_worth_it) and self._is_sendable(slot, use) and bool(self._living)
+        if use == "auto":
+            computes = self.meters[slot.tag.name].compute_s > COMPUTES_S
+            lives_there = 0 <= slot.worker < self._processes and not slot.lease
+            if not lives_there and not (computes and any(other.is_live for other in self._slots if other is not slot)):
+                return False
+        return self._is_sendable(slot, use) and bool(self._living)
 
     # ---- in the middle of episodes
 
     def lend(self, slot: Slot) -> bool:
         """Have a thread take the next turns of an environment in the main process; whether that may be."""
-        if not self._is_for_threads(slot, self._use):
+        if not self._is_for_threads(slot, self._use) or slot.tag.name in self._bound:
             return False
         with self._guard:
             number = self._thread(slot)
             self._get_team().add(number)
             live = self.local.release(slot)
             if live is not None:
+                live.is_lent = True
                 self._lent[slot.env_id] = live
             slot.worker, slot.built_in = number, 0  # `started` stays: a live one is in step
         return True
+
+    def take_back(self, slot: Slot, live: Episode) -> None:
+        """An environment that was lent belongs to the thread that made it: it goes on there, and others of its tag stay."""
+        tag = slot.tag.name
+        log.warning(
+            "environments of the tag %s stay in the thread that makes them: they cannot be used in another", tag
+        )
+        self._bound.add(tag)
+        live.is_lent = False
+        self.local.put(slot, live)
+        slot.worker, slot.started = HERE, slot.serial
 
     def recipe(self, slot: Slot) -> tuple[bytes | Episode, bool]:
         """What a worker needs to have this environment; whether it is a live one, at the newest state of its episode."""

@@ -8,7 +8,7 @@ from collections.abc import Hashable
 from functools import partial
 
 from abreast.processes.backend import NOWHERE, ChildContext
-from abreast.rollouts.episodes.episode import BUILD_S, Episode
+from abreast.rollouts.episodes.episode import BUILD_S, Episode, OtherThreadError
 from abreast.rollouts.workers.messages import Answer, Order
 
 FLUSH_S = 0.002
@@ -60,7 +60,11 @@ class RolloutWork:
                 episode.take_digest()
             else:
                 assert actions is not None, "a start has a seed"
-                result = episode.take(actions, budget)
+                try:
+                    result = episode.take(actions, budget)
+                except OtherThreadError:
+                    answers.append((env_id, episodes.pop(env_id), None))
+                    continue
                 if verify:
                     episode.take_digest()
                 elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
