@@ -9,6 +9,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
 
@@ -216,7 +217,7 @@ class EnvStateManager:
         raises, as es_manager.episodes says.
         """
         self._check_open()
-        names = list(dict.fromkeys(env.tag.name for env in self.envs))
+        names = self.leases.tags
         if tag is None and len(names) > 1:
             raise RolloutError(f"there are the tags {', '.join(names)}: say which, as in episode({names[0]!r}).")
         if tag is not None and tag not in names:
@@ -350,6 +351,16 @@ class EnvStateManager:
         self._check_open()
         shown = [env.history[-1] if env.history else {"state": ""} for env in self.envs]
         return [entry.get("images", entry["state"]) for entry in shown]
+
+    def export(self, path: str | Path, tokenizer: Any = None, per_turn: bool = False) -> int:
+        """Write the episodes that are over to a file, .jsonl or .parquet, to train on; returns how many.
+
+        With messages, raw answers, rewards and penalties per turn, groups, seeds and versions; with a tokenizer, also token
+        ids, loss masks and rewards per token. `per_turn` writes a row for each turn instead of each episode.
+        """
+        from abreast.rollouts.drivers.export import export  # it needs this module
+
+        return export(self, path, tokenizer, per_turn)
 
     def tag_of(self, env_id: int) -> Tag:
         """The tag of an environment: its type, configuration, budget and instruction."""

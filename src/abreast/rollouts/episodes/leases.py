@@ -45,6 +45,7 @@ class Leases:
         """By tag, in the order in which they are looked at."""
         for turn in turns.turns:
             self._tags.setdefault(turn.slot.tag.name, deque()).append(turn)
+        self.tags = list(self._tags)
         self._used_at: dict[int, float] = {}
         """By environment: when its lease was last used."""
         self.claims: deque[Claim] = deque()
