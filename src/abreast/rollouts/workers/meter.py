@@ -3,6 +3,7 @@
 import time
 from collections import deque
 from statistics import median
+from typing import NamedTuple
 
 from abreast.rollouts.episodes.episode import SLOW_S
 
@@ -16,12 +17,22 @@ SATURATED = 0.7
 """Share of the time in which some turn computes, above which threads only wait for each other."""
 
 
+class Turn(NamedTuple):
+    """A turn that was slow, or came after one."""
+
+    began: float
+    cpu_s: float
+    waits: bool
+
+
 class Meter:
     """Of one tag. Quick turns of a tag that never had a slow one are not counted."""
 
     def __init__(self) -> None:
-        self._turns: deque[tuple[float, float, float]] = deque(maxlen=WINDOW)
-        """When it ended, its seconds, and for how many of them it waited."""
+        self._turns: deque[Turn] = deque()
+        self._seconds: deque[float] = deque(maxlen=WINDOW)
+        self._waiting, self._cpu_s = 0, 0.0
+        """Sums over the turns."""
         self.waits = False
         """Whether threads are the place for it."""
 
@@ -30,21 +41,22 @@ class Meter:
         seconds = max(seconds, waited)
         if seconds < SLOW_S and (is_start or not self._turns):
             return
-        self._turns.append((time.perf_counter(), seconds, waited))
-        waiting = sum(1 for _, each_s, waited_s in self._turns if each_s >= SLOW_S and waited_s > WAIT_SHARE * each_s)
+        now = time.perf_counter()
+        turn = Turn(now - seconds, seconds - waited, seconds >= SLOW_S and waited > WAIT_SHARE * seconds)
+        self._turns.append(turn)
+        self._seconds.append(seconds)
+        self._waiting, self._cpu_s = self._waiting + turn.waits, self._cpu_s + turn.cpu_s
+        if len(self._turns) > WINDOW:
+            old = self._turns.popleft()
+            self._waiting, self._cpu_s = self._waiting - old.waits, self._cpu_s - old.cpu_s
         enough = len(self._turns) >= SURE_TURNS or seconds >= SURE_S
-        self.waits = enough and 2 * waiting > len(self._turns)
-        if self.waits and self._is_saturated():
+        self.waits = enough and 2 * self._waiting > len(self._turns)
+        if self.waits and len(self._turns) == WINDOW and self._cpu_s > SATURATED * (now - self._turns[0].began):
+            # Turns that overlap use up one core: they wait for the interpreter, not for anything outside.
             self._turns.clear()
-            self.waits = False
+            self._waiting, self._cpu_s, self.waits = 0, 0.0, False
 
     @property
     def compute_s(self) -> float:
         """What a turn takes, if it computes; 0 if turns are quick."""
-        return median(each_s for _, each_s, _ in self._turns) if self._turns and not self.waits else 0.0
-
-    def _is_saturated(self) -> bool:
-        """Whether turns that overlap use up one core: then they wait for the interpreter, not for anything outside."""
-        span_s = self._turns[-1][0] - min(end - seconds for end, seconds, _ in self._turns)
-        cpu_s = sum(seconds - waited for _, seconds, waited in self._turns)
-        return len(self._turns) == WINDOW and cpu_s > SATURATED * span_s
+        return median(self._seconds) if self._turns and not self.waits else 0.0
