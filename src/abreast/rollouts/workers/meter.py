@@ -13,8 +13,9 @@ WAIT_SHARE = 0.75
 """A turn waits if its CPU share is below a quarter: a request over a network with its parsing is, a computation is not."""
 SURE_S, SURE_TURNS = 0.02, 3
 """Turns that wait for less than this are believed after three of them: another thread may have held the interpreter."""
-SATURATED = 0.7
-"""Share of the time in which some turn computes, above which threads only wait for each other."""
+SATURATED = 0.45
+"""Share of the time from the begin of the first turn to the end of the last in which one computes, above which threads only
+wait for each other. (It is between a half and 1 then, since the first turn began before the others.)"""
 
 
 class Turn(NamedTuple):
