@@ -42,7 +42,7 @@ bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/R
 
 chaos: setup  ## The stress tests at full length: millions of rows, 5,000 generated rollouts, kills over and over.
 	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes tests/rollouts/test_equal.py --timeout 3600
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/rollouts/episodes/test_guard.py --timeout 3600
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/rollouts/episodes/test_guard.py tests/rollouts/episodes/test_leases.py --timeout 3600
 	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training -k "identical or killed or wherever" || exit 1; done
 
 quick: setup lint  ## A minute of tests while you work: all but runs in workers and the text environments.
