@@ -278,6 +278,33 @@ def test_a_turn_of_a_thread_that_waits_ends_when_the_manager_is_closed():
     assert len(told) == 1
 
 
+def test_threads_that_wait_are_woken_by_the_one_that_leads(monkeypatch):
+    """The first thread waits for a slow turn, and handles the answers of all; then another one leads."""
+    monkeypatch.setattr("abreast.rollouts.episodes.turns.LOOK_S", 3600.0)
+    custom = {
+        name: {"env_type": "Counting", "env_config": {"seconds": seconds}}
+        for name, seconds in {"Slow": 0.6, "Slower": 0.9, "Quick": 0.05}.items()
+    }
+    ended = []
+    with EnvStateManager(workers(["Slow", "Slower", "Quick"], [1, 1, 1], custom, max_workers=3)) as manager:
+
+        def step(tag):
+            with manager.episode(tag, seed=1) as episode:
+                barrier.wait()
+                while tag == "Quick" and not manager._turns._leader:
+                    time.sleep(0.01)
+                episode.step(["a"])
+                ended.append(tag)
+
+        barrier = threading.Barrier(3)
+        threads = [threading.Thread(target=step, args=(tag,), daemon=True) for tag in custom]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+    assert ended == ["Quick", "Slow", "Slower"]
+
+
 # ---- environments come back
 
 
