@@ -120,6 +120,8 @@ class Turns:
                         self._wake_a_follower()
                 else:
                     self._follow(turn)
+        if self._followers and not self._leader:  # it was woken to lead, perhaps, and need not
+            self._wake_a_follower()
 
     def _leads(self) -> bool:
         """Whether this thread is the leader, or becomes it."""

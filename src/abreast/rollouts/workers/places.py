@@ -10,6 +10,7 @@ is lent to a thread of its own. It is the same object, so nothing is rebuilt.
 
 import logging
 import pickle
+import threading
 from collections.abc import Callable, Collection, Sequence
 
 from abreast.errors import WorkerError
@@ -59,6 +60,7 @@ class Places:
         """Live environments that go to a thread with their next order."""
         self._use: Use = "auto"
         self._cannot_start = False
+        self._placing = threading.Lock()  # not the guard: to start workers takes long, and may be interrupted
 
     # ---- when episodes begin
 
@@ -75,7 +77,11 @@ class Places:
         self._move(self._slots, places)
 
     def place_some(self, slots: Collection[Slot], use: Use) -> None:
-        """Before episodes begin in some slots, while others may be in the middle of theirs."""
+        """Before episodes begin in some slots, while others may be in the middle of theirs. From any thread."""
+        with self._placing:
+            self._place_some(slots, use)
+
+    def _place_some(self, slots: Collection[Slot], use: Use) -> None:
         self._use = use
         places = {slot.env_id: self._thread(slot) for slot in slots if self._is_for_threads(slot, use)}
         worthy = [slot for slot in slots if slot.env_id not in places and self._is_for_processes(slot, use)]
