@@ -8,7 +8,6 @@ from pydantic import Field
 
 from abreast.settings import Section
 
-
 _FORMS = ("http://", "https://")
 
 

@@ -86,7 +86,7 @@ def test_an_address_that_is_none():
     "url", ["http://", "http:///v1", "http://[::1", "http://localhost:abc/v1", "http://a:99999", "http://a/v1?x=1"]
 )
 def test_an_address_to_which_nothing_can_be_sent(url):
-    with pytest.raises(ConfigError, match="base_url is .*: expected an address such as http://localhost:8000"):
+    with pytest.raises(ConfigError, match=r"base_url is .*: expected an address such as http://localhost:8000"):
         ServerConfig.parse({"base_url": url})
 
 

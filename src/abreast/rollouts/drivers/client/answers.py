@@ -11,7 +11,6 @@ from abreast.errors import short
 from abreast.rollouts.drivers.client.retries import Transient
 from abreast.rollouts.drivers.policies.base import Tokens
 
-
 LARGEST = 2**26
 """Bytes of an answer. A server that never stops would fill the memory."""
 TOO_LARGE = f"the answer is larger than {LARGEST // 2**20} MiB"
