@@ -29,7 +29,7 @@ from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
-from abreast.rollouts.drivers.lines import Line, find_file, line_of, read_lines
+from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines
 from abreast.rollouts.drivers.parquet import to_parquet
 from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import read_version
@@ -192,4 +192,4 @@ def digest_of(config: RolloutConfig) -> str:
 
 
 def _to_jsonl(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
+    return b"".join(dumps(row) + b"\n" for row in rows)

@@ -28,6 +28,11 @@ from abreast.rollouts.context.context import Context, Message
 from abreast.rollouts.drivers.policies.base import Played
 from abreast.rollouts.episodes.slot import Cache
 
+MOST_BITS = 10_000
+"""Of a whole number in decimal form; Python refuses to convert longer ones."""
+DEEPEST = 100
+"""How many containers may be around a value."""
+
 Line = dict[str, Any]
 Save = Callable[[Image], str]
 _NEEDED: dict[str, type | tuple[type, ...]] = {
@@ -107,22 +112,36 @@ def _named_part(part: Mapping[str, Any], names: Mapping[int, str]) -> Mapping[st
 
 def encode(line: Line) -> bytes:
     """A line as it is written."""
-    return json.dumps(line, allow_nan=False).encode() + b"\n"
+    return dumps(line) + b"\n"
 
 
-def plain(value: Any) -> Any:
-    """A value that JSON can represent; others become null or text, since an info may hold anything."""
-    if isinstance(value, bool | int | str | None):
+def dumps(value: Any) -> bytes:
+    """A value as JSON; numbers that are not finite are null."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(plain(value), allow_nan=False)
+    return text.encode()
+
+
+def plain(value: Any, inside: tuple[int, ...] = ()) -> Any:
+    """A value that JSON can represent; others become null or text, since an info may hold anything, also itself."""
+    if isinstance(value, bool | str | None):
         return value
+    if isinstance(value, int):
+        return value if value.bit_length() < MOST_BITS else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    return str(value)
+        return plain(value.tolist(), inside)
+    if not isinstance(value, Mapping | list | tuple | set | frozenset):
+        return str(value)
+    if id(value) in inside or len(inside) >= DEEPEST:
+        return "..."
+    inside = (*inside, id(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(each, inside) for key, each in value.items()}
+    return [plain(each, inside) for each in value]
 
 
 # ---- reading
@@ -180,6 +199,17 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, raw
 
 
+def _restore_nan(line: Line) -> None:
+    """JSON has no NaN: a reward that was not finite is written as null."""
+    history, rewards = line.get("history"), line.get("rewards")
+    entries = [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
+    for part in (line, *entries):
+        if "reward" in part and part["reward"] is None:
+            part["reward"] = math.nan
+    if isinstance(rewards, list):
+        line["rewards"] = [math.nan if reward is None else reward for reward in rewards]
+
+
 def _read(raw: bytes) -> tuple[Line | None, str]:
     try:
         line = json.loads(raw)
@@ -187,6 +217,7 @@ def _read(raw: bytes) -> tuple[Line | None, str]:
         return None, "it is cut off" if not raw.endswith(b"\n") else "it is not valid JSON"
     if not isinstance(line, dict):
         return None, f"it is {short(line)}"
+    _restore_nan(line)
     for key, kind in _NEEDED.items():
         if not isinstance(line.get(key), kind):
             return None, f"its {key} is {short(line[key])}" if key in line else f"it has no {key}"
