@@ -1,5 +1,6 @@
 """The lines of trajectories.jsonl."""
 
+import copy
 import json
 import math
 
@@ -8,6 +9,7 @@ import pytest
 import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RunFolderError
 from abreast.rollouts import Context, EnvStateManager
+from abreast.rollouts.drivers.browse import Filter, table_of, text_of
 from abreast.rollouts.drivers.lines import encode, find_file, line_of, plain, read_lines, repair
 from abreast.rollouts.drivers.play import play_episodes
 from abreast.rollouts.drivers.policies.base import Answer, SimplePolicy, Tokens, Unanswered
@@ -163,3 +165,30 @@ def test_values_that_json_cannot_hold():
     shown = json.loads(json.dumps(plain({"itself": itself, "deep": deep})))
     assert shown["itself"]["b"][0] == "..." and shown["itself"]["b"][1].startswith("0x")
     assert shown["itself"]["b"][2:] == [[3], None]
+
+
+def _places(value, place=()):
+    if place:
+        yield place
+    for key in value if isinstance(value, dict) else range(len(value[:2])) if isinstance(value, list) else ():
+        yield from _places(value[key], (*place, key))
+
+
+def test_a_line_of_another_shape_is_refused_or_can_be_shown_listed_and_searched(tmp_path):
+    line = json.loads(encode(lines_of(roll()[0])[3]))
+    path, refused = tmp_path / "trajectories.jsonl", 0
+    for place in _places(line):
+        for value in (None, 3, "x", [], {}, [1], [None], {"a": 1}, True, -1.5, "\ud800"):
+            damaged = copy.deepcopy(line)
+            inner = damaged
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = value
+            path.write_text(json.dumps(damaged))
+            found = read_lines(path)
+            refused += len(found.faults)
+            for each in found.lines:
+                text_of(each)
+                table_of([each], 80)
+                assert not Filter(contains="not there").fits(each)
+    assert refused > 100

@@ -119,6 +119,13 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
 
 def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterable[dict[str, Any]]:
     tag, tokens = source.tags[line["tag"]], line.get("tokens") or {}
+    missing = [
+        key for key in ("messages", "prompts", "rewards", "penalty", "terminated", "truncated") if key not in line
+    ]
+    if missing:
+        raise RolloutError(
+            f"episode {line['episode']} has no {', '.join(missing)}, so it cannot be exported: leave it out."
+        )
     said = [message["content"] for message in line["messages"] if message["role"] == "assistant"]
     answers = [given if isinstance(given, str) else shown for given, shown in zip(line["answers"], said, strict=False)]
     about = {

@@ -35,10 +35,21 @@ DEEPEST = 100
 
 Line = dict[str, Any]
 Save = Callable[[Image], str]
-_NEEDED: dict[str, type | tuple[type, ...]] = {
-    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": (int, float), "success": bool, "history": list,
+Kinds = type | tuple[type, ...]
+NUMBER = (int, float)
+_NEEDED: dict[str, Kinds] = {
+    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": NUMBER, "success": bool, "history": list,
     "answers": list,
 }  # fmt: skip
+_MORE: dict[str, Kinds] = {
+    "penalty": NUMBER, "terminated": bool, "truncated": bool, "error": (str, type(None)), "num_actions": int,
+    "num_given": int, "num_invalid": int, "tokens": dict, "rewards": list, "messages": list, "prompts": list, "info": dict,
+}  # fmt: skip
+"""Checked if they are there; exports need them."""
+_ITEMS: dict[str, Kinds] = {
+    "history": dict, "answers": (str, list), "rewards": NUMBER, "messages": dict, "prompts": (int, list), "tokens": int,
+}  # fmt: skip
+"""What lists (and the dict of tokens) hold."""
 
 
 def line_of(played: Played, save: Save) -> Line:
@@ -218,7 +229,50 @@ def _read(raw: bytes) -> tuple[Line | None, str]:
     if not isinstance(line, dict):
         return None, f"it is {short(line)}"
     _restore_nan(line)
-    for key, kind in _NEEDED.items():
-        if not isinstance(line.get(key), kind):
-            return None, f"its {key} is {short(line[key])}" if key in line else f"it has no {key}"
-    return line, ""
+    fault = _fault(line)
+    return (line, "") if fault is None else (None, fault)
+
+
+def _fault(line: Line) -> str | None:
+    """What is wrong with its shape; of what infos and actions hold, nothing is expected."""
+    for key, kind in {**_NEEDED, **_MORE}.items():
+        if key in line and not _is(line[key], kind):
+            return f"its {key} is {short(line[key])}"
+        if key not in line and key in _NEEDED:
+            return f"it has no {key}"
+    for key, kind in _ITEMS.items():
+        held = line.get(key, [])
+        for value in held.values() if isinstance(held, dict) else held:
+            if not _is(value, kind):
+                return f"its {key} hold {short(value)}"
+    messages, prompts = line.get("messages", []), line.get("prompts", [])
+    for message in (*messages, *(message for prompt in prompts if isinstance(prompt, list) for message in prompt)):
+        if not _is_message(message):
+            return f"a message is {short(message)}"
+    if any(not isinstance(entry.get("actions", []), list) for entry in line["history"]):
+        return "the actions of a turn are no list"
+    turns = sum(message["role"] == "assistant" for message in messages)
+    counts = [len(line[key]) for key in ("rewards", "prompts") if key in line and messages]
+    if any(count != turns for count in counts):
+        return f"its messages hold {turns} answers, its other keys another number"
+    return None
+
+
+def _is(value: Any, kind: Kinds) -> bool:
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _is_message(message: Any) -> bool:
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        return False
+    content = message.get("content")
+    return isinstance(content, str) or (isinstance(content, list) and all(map(_is_part, content)))
+
+
+def _is_part(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    if part.get("type") == "text":
+        return isinstance(part.get("text"), str)
+    picture = part.get("image_url")
+    return part.get("type") == "image_url" and isinstance(picture, dict) and isinstance(picture.get("url"), str)
