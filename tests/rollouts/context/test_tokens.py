@@ -52,6 +52,17 @@ def test_the_mask_holds_the_answers_and_their_ends_and_nothing_else():
     assert tokens.first_turn == 0
 
 
+def test_an_answer_that_was_cut_off_has_not_its_end_in_the_mask():
+    context, cache, tokenizer = context_of(), episode(), CharTokenizer()
+    cache["history"][1]["is_cut"] = True
+    tokens = tokenize(context, cache, tokenizer)
+    assert written(tokens, tokenizer) == [ANSWERS[0] + END, ANSWERS[1], ANSWERS[2] + END]
+    assert [tokens.rewards[end - 1] for _, end in tokens.spans] == [0.5, -0.1, 2.0]
+    turns = tokenize_turns(context, cache, tokenizer)
+    assert [decode(tokenizer, turn.input_ids).endswith(END) for turn in turns] == [True, False, True]
+    assert [turn.rewards[-1] for turn in turns] == [0.5, -0.1, 2.0]
+
+
 def test_rewards_are_at_the_end_of_each_answer():
     tokens = tokenize(context_of(), episode(), CharTokenizer())
     placed = {place: reward for place, reward in enumerate(tokens.rewards) if reward}

@@ -24,7 +24,7 @@ class Tokens:
 
     input_ids: list[int]
     loss_mask: list[int]
-    """1 for tokens that the model wrote: its answers, each with its end-of-turn token."""
+    """1 for tokens that the model wrote: its answers, each with its end-of-turn token unless it was cut off before that."""
     rewards: list[float]
     """The reward of an answer, penalties included, at the last token of it that the model wrote; else 0."""
     spans: list[tuple[int, int]]
@@ -63,9 +63,9 @@ def tokenize(context: Context, cache: Mapping[str, Any], tokenizer: Any, **optio
             f"history_window is {window}, but the episode has {turns} turns: prompts did not show all of them, so one"
             " sequence is not what the model saw. Use tokenize_turns."
         )
-    rewards = context.rewards(cache)
+    rewards, cuts = context.rewards(cache), [_is_cut(cache, turn) for turn in range(turns)]
     return _shortened(
-        lambda first: _sequence(chat, context.conversation(cache, first=first), rewards[first:], first),
+        lambda first: _sequence(chat, context.conversation(cache, first=first), rewards, cuts, first),
         range(turns),
         context,
         lambda tokens: len(tokens.input_ids),
@@ -81,9 +81,10 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
         answer = context.answer_of(cache["history"][turn])
         prompt, written = chat.encode_pieces([before, answer])
         _check_no_end(chat, written, turn)
-        ids = [*prompt, *written, chat.end_of_turn]
+        end = [] if _is_cut(cache, turn) and written else [chat.end_of_turn]
+        ids = [*prompt, *written, *end]
         span = (len(prompt), len(ids))
-        mask = [0] * len(prompt) + [1] * (len(written) + 1)
+        mask = [0] * len(prompt) + [1] * (len(written) + len(end))
         made.append(Tokens(ids, mask, [0.0] * (len(ids) - 1) + [rewards[turn]], [span], turn))
     return made
 
@@ -102,6 +103,11 @@ def _answered(context: Context, cache: Mapping[str, Any]) -> int:
     if not turns:
         raise RolloutError("the episode has no answer yet, so there is nothing to train on: step it first.")
     return turns
+
+
+def _is_cut(cache: Mapping[str, Any], turn: int) -> bool:
+    """Whether a limit of tokens has cut the answer of a turn off."""
+    return bool(cache["history"][turn].get("is_cut", False))
 
 
 def _prompt(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> str:
@@ -132,7 +138,11 @@ def _shortened(make: Callable[[int], T], firsts: range, context: Context, length
 
 
 def _sequence(
-    chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], rewards: Sequence[float], first: int
+    chat: ChatTokenizer,
+    messages: Sequence[Mapping[str, Any]],
+    rewards: Sequence[float],
+    cuts: Sequence[bool],
+    first: int,
 ) -> Tokens:
     """The tokens of a conversation that ends with an answer."""
     turns = _rendered(chat, messages, first)
@@ -147,12 +157,14 @@ def _sequence(
         written, after = encoded[2 * number + 1], encoded[2 * number + 2]
         _check_no_end(chat, written, first + number)
         end = _place_of_end(chat, after, turn.tail)
+        if cuts[first + number] and written:  # the model was cut off before it wrote the end of its turn
+            end = -1
         begin = len(ids)
         ids += [*written, *after]
         mask += [*[1] * len(written), *[int(place == end) for place in range(len(after))]]
         placed += [0.0] * (len(written) + len(after))
         spans.append((begin, begin + len(written) + end + 1))
-        placed[spans[-1][1] - 1] = rewards[number]
+        placed[spans[-1][1] - 1] = rewards[first + number]
     return Tokens(ids, mask, placed, spans, first)
 
 

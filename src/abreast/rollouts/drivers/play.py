@@ -197,6 +197,8 @@ class _Players:
                 record.answers.append(answer.given)
                 record.tokens = record.tokens.plus(answer.tokens)
                 await episode.step(answer.given)
+                if answer.is_cut:
+                    episode.cache["history"][-2]["is_cut"] = True
                 self._on_turn()
             return record.over(self._manager, episode, None)
 

@@ -33,6 +33,12 @@ def test_a_whole_answer():
     assert read_whole(b'{"choices": [{"message": {"content": "x"}}]}') == Completion("x", None)
 
 
+def test_an_answer_that_the_limit_has_cut_off_is_told_from_a_whole_one():
+    cut = b'{"choices": [{"message": {"content": "x"}, "finish_reason": "length"}]}'
+    assert read_whole(cut).is_cut and not read_whole(body(content="x")).is_cut
+    assert stream(delta(content="x"), delta("length")).is_cut and not stream(delta("stop", content="x")).is_cut
+
+
 @pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
 def test_reasoning_that_a_server_has_taken_out_is_put_back(key):
     whole = "<think>hm</think><answer>Up</answer>"

@@ -13,6 +13,8 @@ from abreast.rollouts.drivers.policies.base import Tokens
 
 LARGEST = 2**26
 """Bytes of an answer. A server that never stops would fill the memory."""
+CUT = "length"
+"""The finish_reason of an answer that the limit of tokens has cut off."""
 TOO_LARGE = f"the answer is larger than {LARGEST // 2**20} MiB"
 
 
@@ -22,22 +24,25 @@ class Completion(NamedTuple):
     text: str
     tokens: Tokens | None
     """None if the server did not count them."""
+    is_cut: bool = False
+    """Whether the limit of tokens has cut it off."""
 
 
 def read_whole(body: bytes) -> Completion:
     """The answer in the body of a response that is not streamed."""
     given = _decoded(body)
     try:
-        message = given["choices"][0]["message"]
+        choice = given["choices"][0]
+        message = choice["message"]
         text = _with_thoughts(_thoughts(message), _text(message))
     except (KeyError, IndexError, TypeError, AttributeError):
         raise Transient(f"the answer is no chat completion, it is {short(given)}") from None
-    return Completion(text, _tokens(given))
+    return Completion(text, _tokens(given), choice.get("finish_reason") == CUT)
 
 
 async def read_stream(lines: AsyncIterable[bytes]) -> Completion:
     """The answer in a stream of server-sent events, line by line."""
-    text, thoughts, tokens, has_begun, is_complete, size = "", "", None, False, False, 0
+    text, thoughts, tokens, has_begun, is_complete, is_cut, size = "", "", None, False, False, False, 0
     async for line in lines:
         size += len(line)
         if size > LARGEST:
@@ -57,11 +62,12 @@ async def read_stream(lines: AsyncIterable[bytes]) -> Completion:
                 thoughts += _thoughts(delta)
                 has_begun = True
                 is_complete = is_complete or choice.get("finish_reason") is not None
+                is_cut = is_cut or choice.get("finish_reason") == CUT
         except (KeyError, TypeError, AttributeError):
             raise Transient(f"an event of the stream is no part of a chat completion, it is {short(event)}") from None
     if not has_begun or not is_complete:
         raise Transient(f"the stream ended after {len(text)} characters, before the answer was complete")
-    return Completion(_with_thoughts(thoughts, text), tokens)
+    return Completion(_with_thoughts(thoughts, text), tokens, is_cut)
 
 
 def error_text(body: bytes) -> str:

@@ -19,7 +19,7 @@ from abreast.rollouts.context.context import Message
 from abreast.rollouts.drivers.client.answers import LARGEST, TOO_LARGE, Completion, error_text, read_stream, read_whole
 from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
 from abreast.rollouts.drivers.config import ServerConfig
-from abreast.rollouts.drivers.policies.base import Counts, Tokens, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Counts, Tokens, Unanswered
 
 if TYPE_CHECKING:
     import aiohttp
@@ -75,7 +75,7 @@ class ChatClient:
         """Close the connections."""
         await self._http.close()
 
-    async def ask(self, messages: Sequence[Message]) -> tuple[str, Tokens]:
+    async def ask(self, messages: Sequence[Message]) -> Answer:
         """The answer to a chat, and the tokens it took."""
         config = self._config
         body = {**config.sampling, "model": self._model, "messages": list(messages)}
@@ -96,12 +96,12 @@ class ChatClient:
         times = "1 request" if not config.retries else f"{config.retries + 1} requests"
         raise Unanswered(f"{self._url} gave no answer to {times}, the last time because {failure}.")
 
-    def _counted(self, completion: Completion) -> tuple[str, Tokens]:
+    def _counted(self, completion: Completion) -> Answer:
         tokens = completion.tokens or Tokens()
         self.counts.answers += 1
         self.counts.uncounted += completion.tokens is None
         self.counts.tokens = self.counts.tokens.plus(tokens)
-        return completion.text, tokens
+        return Answer(completion.text, tokens, completion.is_cut)
 
     async def _send(self, body: dict[str, Any]) -> Completion:
         """One request."""

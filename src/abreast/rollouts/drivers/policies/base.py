@@ -43,6 +43,8 @@ class Answer(NamedTuple):
     given: str | list[str]
     """The raw text of a language model, or actions."""
     tokens: Tokens = Tokens()
+    is_cut: bool = False
+    """Whether a limit of tokens has cut the text off: then the model has not written the end of its turn."""
 
 
 @dataclass

@@ -14,7 +14,7 @@ class OpenAIPolicy(SimplePolicy):
         self.counts = self._client.counts
 
     async def __call__(self, asked: Asked) -> Answer:
-        return Answer(*await self._client.ask(asked.messages))
+        return await self._client.ask(asked.messages)
 
     async def start(self) -> None:
         """Look whether the server is there."""
