@@ -202,6 +202,18 @@ def test_more_episodes_than_environments_wait_or_are_refused_with_the_numbers():
             asyncio.run(manager.episode().begin_async())
 
 
+@pytest.mark.parametrize("episodes", [{"when_full": "refuse"}, {"wait_timeout": 0.05}])
+def test_those_who_are_refused_do_not_disturb_the_others(episodes):
+    with EnvStateManager(config(False, envs=1, episodes=episodes)) as manager, manager.episode(seed=3) as episode:
+        with pytest.raises(RolloutError, match="are in use"):
+            manager.episode().begin()
+        episode.step(["a"])
+        with pytest.raises(RolloutError, match="belong to single episodes"):
+            manager.reset()
+        episode.step(["b"])
+        assert episode.cache["history"] == expected("Calm", 3, ["a"], ["b"])
+
+
 def test_those_who_wait_are_served_in_their_order():
     with EnvStateManager(config(False, envs=1)) as manager:
         order = []

@@ -15,6 +15,7 @@ from contextlib import suppress
 
 from abreast.errors import RolloutError
 from abreast.rollouts.config import EpisodesConfig
+from abreast.rollouts.episodes.guard import Refused
 from abreast.rollouts.episodes.pending import OVER, PendingTurn
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.episodes.turns import Turns
@@ -130,7 +131,7 @@ class Leases:
             leased = [str(slot.env_id) for slot in slots if slot.lease > 0]
             if leased:
                 some = ", ".join(leased[:5]) + (", …" if len(leased) > 5 else "")
-                raise RolloutError(
+                raise Refused(
                     f"{len(leased)} environments (number {some}) belong to single episodes: close these before a reset, or"
                     " reset others, with env_ids."
                 )
@@ -163,7 +164,7 @@ class Leases:
                 self._reclaim()  # which may serve those who came first
                 held = None if any(other.tag == tag for other in self.claims) else self._take(tag)
             if held is None and config.when_full == "refuse":
-                raise RolloutError(f"{self._in_use(tag)} (es_manager.episodes.when_full is refuse).")
+                raise Refused(f"{self._in_use(tag)} (es_manager.episodes.when_full is refuse).")
             if held is None:
                 self.claims.append(claim)
         return held, claim, end
@@ -173,12 +174,12 @@ class Leases:
         with self._turns.guard:
             if claim.held is None:
                 if self._is_closed:
-                    raise RolloutError("the manager is closed: make a new one.")
+                    raise Refused("the manager is closed: make a new one.")
                 self._reclaim()
                 self.offer()
             if claim.held is None and time.monotonic() >= end:
                 waited = f"waited for {self._config.wait_timeout:g} s (es_manager.episodes.wait_timeout)"
-                raise RolloutError(f"{self._in_use(claim.tag)}: {waited}.")
+                raise Refused(f"{self._in_use(claim.tag)}: {waited}.")
             return claim.held
 
     def _withdraw(self, claim: Claim) -> None:
