@@ -382,6 +382,69 @@ def test_an_idle_episode_is_told_that_it_has_ended():
             assert episode.step(["a"]).state.startswith("1 steps")
 
 
+# ---- an episode that is closed while its turn is under way
+
+
+def slow(use, envs=1):
+    return settings(["Counting"], [envs], 1, villain("Counting", seconds=0.4), use_multiprocessing=use, max_workers=2)
+
+
+@pytest.mark.parametrize("use", PLACES)
+def test_a_turn_that_is_under_way_when_its_episode_is_closed_does_not_reach_the_next_episode(use):
+    with EnvStateManager(slow(use)) as manager:
+        closed, told = manager.episode(seed=1).begin(), []
+
+        def step():
+            try:
+                closed.step(["a"])
+            except RolloutError as error:
+                told.append(str(error))
+
+        thread = threading.Thread(target=step)
+        thread.start()
+        while not manager._turns.pending:
+            time.sleep(0.001)
+        time.sleep(0.1)
+        closed.close()
+        with manager.episode(seed=2) as episode:
+            episode.step(["a"])
+            thread.join(20)
+            episode.step(["a"])
+            loop = plain(slow(use))
+            loop.reset(2)
+            loop.step(go([0], "a"))
+            loop.step(go([0], "a"))
+            assert episode.cache["history"] == loop.caches[0]["history"]
+        assert len(told) == 1 and len(closed.cache["history"]) == 1
+
+
+@pytest.mark.parametrize("use", [True, "threads"])
+def test_a_task_whose_episode_is_closed_does_not_wait_for_ever(use):
+    async def main(manager):
+        closed = await manager.episode(seed=1).begin_async()
+        waiting = asyncio.create_task(closed.step(["a"]))
+        await asyncio.sleep(0.1)
+        closed.close()
+        async with manager.episode(seed=2) as episode:
+            await episode.step(["a"])
+            with pytest.raises(RolloutError, match="belongs to an episode that was closed"):
+                await asyncio.wait_for(waiting, 20)
+            assert (await episode.step(["a"])).state.startswith("2 steps")
+
+    with EnvStateManager(slow(use)) as manager:
+        asyncio.run(main(manager))
+
+
+def test_an_episode_does_not_show_the_messages_of_the_next_one():
+    with EnvStateManager(config(False, envs=1)) as manager:
+        with manager.episode(seed=1) as first:
+            first.step(["a"])
+            messages = first.messages
+        with manager.episode(seed=2) as second:
+            second.step(["a"])
+            assert first.messages == messages != second.messages
+
+
 # ---- deaths, and effects that happen once
 
 

@@ -22,7 +22,7 @@ from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episodes.episode import Episode, TurnResult
-from abreast.rollouts.episodes.guard import Guard
+from abreast.rollouts.episodes.guard import Guard, Refused
 from abreast.rollouts.episodes.pending import DEATHS, OVER, QUEUED, READY, SENT, SILENCES, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import HERE, Cache, Slot
 from abreast.rollouts.episodes.verifier import Verifier
@@ -36,7 +36,8 @@ log = logging.getLogger("abreast")
 Inputs = Mapping[str, Any]
 LOOK_S = 0.5
 """How often a waiting thread looks whether there still is a leader."""
-ABANDONED = "the turn that was waited for belongs to an episode that a reset has ended, or the end of its manager."
+UNDER_WAY = "the turn of this episode is already under way: wait for it first."
+ABANDONED = "the turn that was waited for belongs to an episode that was closed, or ended by a reset or by the end of its manager."
 
 
 class Turns:
@@ -49,7 +50,8 @@ class Turns:
         workers = min(config.max_workers or min(8, self._cores), len(slots))
         self.places = Places(slots, config, workers, rules, self.guard)
         self.turns = [PendingTurn(slot) for slot in slots]
-        """By number of the environment."""
+        """By number of the environment. A record is used again once its turn was handed out; that of an abandoned turn never
+        is, since its caller may still look at it."""
         self.pending: dict[int, PendingTurn] = {}
         """Those that are QUEUED, SENT or TAKEN, in the order in which they were begun."""
         self._leader = 0
@@ -66,8 +68,10 @@ class Turns:
         self, inputs: Mapping[int, Inputs | None], together: bool, waiter: Waiter | None = None
     ) -> list[PendingTurn]:
         """Begin turns, or episodes where the input is None. `together`: the caller waits for all of them."""
-        turns = [self.turns[env_id] for env_id in inputs]
         with self.guard:
+            if not self.pending.keys().isdisjoint(inputs):
+                raise Refused(UNDER_WAY)
+            turns = [self.turns[env_id] for env_id in inputs]
             for turn, given in zip(turns, inputs.values(), strict=True):
                 turn.inputs, turn.deaths, turn.waiter = given, 0, waiter
                 self.pending[turn.slot.env_id] = turn
@@ -180,8 +184,9 @@ class Turns:
                 continue
             result = local.take(turn)  # interrupted here, the turn is still queued
             with self.guard:
-                turn.slot.started = turn.slot.serial
-                self._finish(turn, result)
+                if turn.phase is QUEUED:  # not abandoned by another thread meanwhile
+                    turn.slot.started = turn.slot.serial
+                    self._finish(turn, result)
 
     def _handle_answer(self, turn: PendingTurn, answer: Answer) -> None:
         (_, fields, digest), slot = answer, turn.slot
@@ -252,10 +257,12 @@ class Turns:
         with self.guard:
             return [turn for turn in self.pending.values() if not turn.is_awaited and not turn.slot.lease]
 
-    def hand_out(self, turns: Iterable[PendingTurn]) -> list[Cache]:
+    def hand_out(self, turns: Sequence[PendingTurn]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""
         caches = []
         with self.guard:
+            if any(turn.phase is not TAKEN for turn in turns):
+                raise Refused(ABANDONED)
             for turn in turns:
                 slot = turn.slot
                 del self.pending[slot.env_id]
@@ -273,9 +280,13 @@ class Turns:
                 turn = self.turns[env_id]
                 if turn.phase is SENT:
                     turn.slot.started = 0  # the worker takes the turn all the same
-                self.pending.pop(env_id, None)
+                elif turn.phase is QUEUED:
+                    self.places.local.abandon(turn)
+                if self.pending.pop(env_id, None) is not None:
+                    turn.phase = OVER
+                    self._tell(turn)
+                    turn = self.turns[env_id] = PendingTurn(turn.slot)
                 turn.phase = READY if turn.slot.history and not turn.slot.terminated else OVER
-                self._tell(turn)
 
     def end(self, env_id: int) -> None:
         """The episode is over for its caller, in whichever state it is."""
