@@ -159,16 +159,16 @@ class EnvStateManager:
                 f"timeout is {short(timeout)}: expected seconds, 0 or more, or None to wait for any time."
             )
         turns, end = self._turns, None if timeout is None else time.monotonic() + timeout
-        count = min(min_ready, len(turns.receivable))
         with self._placement.epoch:
             while True:
                 turns.take_queued(turns.receivable)
                 turns.pump(0.0)
-                taken = [turn for turn in turns.receivable if turn.phase is TAKEN]
+                begun = turns.receivable  # another thread may have begun some anew
+                taken = [turn for turn in begun if turn.phase is TAKEN]
                 left_s = 3600.0 if end is None else end - time.monotonic()
-                if len(taken) >= count or left_s <= 0:
+                if len(taken) >= min(min_ready, len(begun)) or left_s <= 0:
                     break
-                turns.pump(left_s)
+                turns.wait_for_any(begun, left_s)
             outputs = turns.hand_out(taken)
         self.leases.offer()
         return outputs

@@ -382,6 +382,66 @@ def test_an_idle_episode_is_told_that_it_has_ended():
             assert episode.step(["a"]).state.startswith("1 steps")
 
 
+# ---- several threads
+
+
+def test_threads_that_begin_the_first_episodes_at_once_start_the_workers_once():
+    with EnvStateManager(config(True, envs=6)) as manager:
+        found = {}
+        threads = [threading.Thread(target=lambda seed=seed: found.update({seed: play(manager, "Calm", seed)}), daemon=True)
+                   for seed in range(12)]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert found == {seed: done("Calm", seed) for seed in range(12)}
+
+
+@pytest.fixture
+def beside_a_slow_thread():
+    """A manager, whose environments live in threads, while one thread waits for a slow turn of its episode."""
+    custom = {**villain("Counting", seconds=0.8), **CALM}
+    with EnvStateManager(settings(["Counting", "Calm"], [2, 12], 1, custom, use_multiprocessing="threads")) as manager:
+        episode = manager.episode("Counting").begin()
+        thread = threading.Thread(target=lambda: [episode.step(["a"]) for _ in range(3)])
+        thread.start()
+        while not manager._turns.pending:
+            time.sleep(0.001)
+        yield manager
+        thread.join()
+
+
+def test_an_episode_begins_at_once_while_another_thread_waits_for_a_slow_turn(beside_a_slow_thread):
+    started = time.monotonic()
+    for _ in range(5):
+        with beside_a_slow_thread.episode("Calm") as episode:
+            episode.step(["a"])
+    assert time.monotonic() - started < 0.4
+
+
+def test_recv_returns_at_once_while_another_thread_waits_for_a_slow_turn(beside_a_slow_thread):
+    manager = beside_a_slow_thread
+    manager.reset(env_ids=range(5, 13))
+    started = time.monotonic()
+    for turn in range(64):
+        manager.send(go([5 + turn % 8], "a"))
+        assert manager.recv()
+    assert time.monotonic() - started < 0.4
+
+
+def test_recv_does_not_wait_for_turns_that_another_thread_has_ended():
+    with EnvStateManager(slow("threads", envs=2)) as manager:
+        manager.reset()
+        manager.send(go([0], "a"))
+        received = []
+        thread = threading.Thread(target=lambda: received.append(manager.recv()), daemon=True)
+        thread.start()
+        time.sleep(0.1)
+        manager.reset(env_ids=[0])
+        thread.join(20)
+        assert received == [[]]
+
+
 # ---- an episode that is closed while its turn is under way
 
 

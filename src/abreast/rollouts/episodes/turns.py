@@ -36,6 +36,8 @@ log = logging.getLogger("abreast")
 Inputs = Mapping[str, Any]
 LOOK_S = 0.5
 """How often a waiting thread looks whether there still is a leader."""
+ANY = -1
+"""Stands for the number of an environment where a thread waits for whichever turn is taken next."""
 UNDER_WAY = "the turn of this episode is already under way: wait for it first."
 ABANDONED = "the turn that was waited for belongs to an episode that was closed, or ended by a reset or by the end of its manager."
 
@@ -57,7 +59,7 @@ class Turns:
         self._leader = 0
         """The thread that waits for workers. 0: none."""
         self._followers: dict[int, threading.Event] = {}
-        """Threads that wait for a turn to be taken, or to become the leader; by number of the environment."""
+        """Threads that wait for a turn to be taken, or to become the leader; by number of the environment, or ANY."""
         self.verifier = Verifier() if verify else None
         self._penalty = abs(config.format_penalty)
         self._batch = 0
@@ -123,7 +125,21 @@ class Turns:
                         self._leader = 0
                         self._wake_a_follower()
                 else:
-                    self._follow(turn)
+                    self.pump(0.0)  # its worker may have to be started, which the leader has not seen
+                    self._follow(turn.slot.env_id, [turn], LOOK_S)
+        if self._followers and not self._leader:
+            self._wake_a_follower()  # this thread may have been asked to lead, and has not
+
+    def wait_for_any(self, turns: Sequence[PendingTurn], wait_s: float) -> None:
+        """Wait until one of these may be taken, for `wait_s` seconds at most. May be interrupted; the next call goes on."""
+        if self._leads():
+            try:
+                self.pump(wait_s)
+            finally:
+                self._leader = 0
+                self._wake_a_follower()
+        else:
+            self._follow(ANY, [turn for turn in turns if turn.phase is not TAKEN], min(wait_s, LOOK_S))
 
     def _leads(self) -> bool:
         """Whether this thread is the leader, or becomes it."""
@@ -133,14 +149,14 @@ class Turns:
                 self._leader = me
             return self._leader == me
 
-    def _follow(self, turn: PendingTurn) -> None:
+    def _follow(self, key: int, turns: Sequence[PendingTurn], wait_s: float) -> None:
         """Wait until the leader has something for this thread, or has left."""
-        woken = self._followers[turn.slot.env_id] = threading.Event()
+        woken = self._followers[key] = threading.Event()
         try:
-            if self._leader and turn.phase is SENT:
-                woken.wait(LOOK_S)  # not for ever: an interrupt may keep a leader from saying that it leaves
+            if self._leader and all(turn.phase is SENT for turn in turns):
+                woken.wait(wait_s)  # not for ever: an interrupt may keep a leader from saying that it leaves
         finally:
-            self._followers.pop(turn.slot.env_id, None)
+            self._followers.pop(key, None)
 
     def _wake_a_follower(self) -> None:
         with suppress(StopIteration, RuntimeError):  # none; or they change meanwhile, so one is awake
@@ -237,8 +253,10 @@ class Turns:
         """Wake what waits for this turn: it is taken, or has to be taken by the thread that waits."""
         if turn.waiter is not None:
             turn.waiter.wake()
-        if self._followers and (woken := self._followers.get(turn.slot.env_id)) is not None:
-            woken.set()
+        if self._followers:
+            for key in (turn.slot.env_id, ANY):
+                if (woken := self._followers.get(key)) is not None:
+                    woken.set()
 
     def _finish(self, turn: PendingTurn, result: TurnResult) -> None:
         slot = turn.slot

@@ -76,6 +76,16 @@ class Places:
 
     def place_some(self, slots: Collection[Slot], use: Use) -> None:
         """Before episodes begin in some slots, while others may be in the middle of theirs."""
+        failed: BaseException | None = None
+        with self._guard:  # from any thread
+            try:
+                self._place_some(slots, use)
+            except BaseException as error:  # workers cannot start, or Ctrl-C while they do: none were moved
+                failed = error
+        if failed is not None:
+            raise failed
+
+    def _place_some(self, slots: Collection[Slot], use: Use) -> None:
         self._use = use
         places = {slot.env_id: self._thread(slot) for slot in slots if self._is_for_threads(slot, use)}
         worthy = [slot for slot in slots if slot.env_id not in places and self._is_for_processes(slot, use)]
