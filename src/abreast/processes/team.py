@@ -321,6 +321,8 @@ class Team:
                 return
             else:
                 worker.condition = UP
+        if messages and not child.fds and not child.is_alive:
+            self._wake(number)  # its end was announced once, perhaps before its last message was read
 
     def _look_at(self, number: int, now: float, events: list[Event]) -> None:
         """Tell a worker that is silent from one that takes its time."""

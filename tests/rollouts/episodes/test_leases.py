@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 
+import gymnasium
 import pytest
 
 from abreast.errors import RolloutError
@@ -613,6 +614,79 @@ def test_an_environment_that_belongs_to_its_thread_is_not_harmed(use, tmp_path, 
     written = effects.read_text()
     assert (written.count("r"), written.count("s")) == (12, 36)
     assert ("stay in the thread that makes them" in caplog.text) == (use == "auto")
+
+
+class BelongsInTheEnd(BelongsToItsThread):
+    """Uses what belongs to its thread only in its last action; "harm" fails with an error about a thread of another kind."""
+
+    def step(self, action):
+        if action == "harm":
+            self.effect("h")
+            raise ValueError("no such thread in this forum")
+        return super().step(action) if action == "end" else Live.step(self, action)
+
+
+register("BelongsInTheEnd", config=CountingConfig)(BelongsInTheEnd)
+
+
+@pytest.mark.parametrize(("turns", "written"), [
+    ([["a"], ["a", "a", "end"]], "rssss"),
+    ([["a"], ["a"], ["a"], ["end"]], "rssss"),
+    ([["a"], ["harm"]], "rsh"),
+])  # fmt: skip
+def test_no_action_is_taken_twice_because_an_environment_belongs_to_its_thread(turns, written, tmp_path):
+    effects = tmp_path / "effects"
+    settings_of = {"flag": str(effects), "seconds": 0.03}
+    custom = {"Bound": {"env_type": "BelongsInTheEnd", "max_actions_per_traj": 9, "env_config": settings_of}}
+    with EnvStateManager(settings(["Bound"], [1], 1, custom, use_multiprocessing="auto")) as manager:
+        manager.reset()
+        for actions in turns:
+            manager.step(go([0], *actions))
+        history = manager.caches[0]["history"]
+    assert effects.read_text() == written
+    assert [entry["actions"] for entry in history[:-1]] == (turns if "h" not in written else [["a"], []])
+    assert ("error" in history[-2]["info"]) == ("h" in written)
+
+
+class SaysSoItself(Live):
+    """An instance says that it cannot be replayed, its class does not."""
+
+    replayable = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.replayable = False
+
+    def step(self, action):
+        if action == "exit":
+            self.effect("x")
+            raise SystemExit
+        return super().step(action)
+
+
+class Inside(gymnasium.Wrapper):
+    """An environment within a wrapper of Gymnasium, which does not pass such a question on."""
+
+    def __init__(self, config):
+        super().__init__(SaysSoItself(config))
+
+
+register("SaysSoItself", config=CountingConfig)(SaysSoItself)
+register("Inside", config=CountingConfig)(Inside)
+
+
+@pytest.mark.parametrize("name", ["SaysSoItself", "Inside"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_an_instance_that_cannot_be_replayed_is_not_even_in_its_first_turn(name, before, tmp_path):
+    effects = tmp_path / "effects"
+    custom = {"Live": {"env_type": name, "max_actions_per_traj": 9, "env_config": {"flag": str(effects)}}}
+    with EnvStateManager(settings(["Live"], [1], 1, custom, use_multiprocessing="threads")) as manager:
+        manager.reset()
+        for _ in range(before):
+            manager.step(go([0], "a"))
+        assert manager.step(go([0], "exit")) == []
+        assert "cannot be replayed" in manager.caches[0]["history"][-2]["info"]["error"]
+    assert effects.read_text() == "r" + "s" * before + "x"
 
 
 def test_what_cannot_be_replayed_cannot_be_verified():
