@@ -231,7 +231,7 @@ class Team:
     def due_s(self) -> float:
         """Seconds until `events` should be called though nothing is readable: for a restart, or to look for silence."""
         due_s = self._look_s
-        for number in self._paused:
+        for number in list(self._paused):  # another thread may add one
             due_s = min(due_s, self._workers[number].since - time.monotonic())
         return max(due_s, 0.0)
 
@@ -321,6 +321,8 @@ class Team:
                 return
             else:
                 worker.condition = UP
+        if messages and not child.fds and not child.is_alive:
+            self._wake(number)  # its end was announced once, perhaps before its last message was read
 
     def _look_at(self, number: int, now: float, events: list[Event]) -> None:
         """Tell a worker that is silent from one that takes its time."""

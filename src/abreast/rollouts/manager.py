@@ -17,12 +17,12 @@ from abreast.errors import BeginError, ConfigError, RolloutError, nearest, short
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import check_actions, check_env_ids, check_inputs, check_seed, check_seeds
 from abreast.rollouts.episodes.leased import Lease
-from abreast.rollouts.episodes.leases import Leases
+from abreast.rollouts.episodes.leases import Held, Leases
 from abreast.rollouts.episodes.metrics import write_metrics
 from abreast.rollouts.episodes.pending import OVER, QUEUED, READY, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.summary import Ended, pass_at_k, summary_of_tag
-from abreast.rollouts.episodes.turns import ABANDONED, Turns
+from abreast.rollouts.episodes.turns import ABANDONED, UNDER_WAY, Turns
 from abreast.rollouts.episodes.waiters import Listener, Waiter
 from abreast.rollouts.loading import load_config
 from abreast.rollouts.registry import Tag
@@ -159,16 +159,16 @@ class EnvStateManager:
                 f"timeout is {short(timeout)}: expected seconds, 0 or more, or None to wait for any time."
             )
         turns, end = self._turns, None if timeout is None else time.monotonic() + timeout
-        count = min(min_ready, len(turns.receivable))
         with self._placement.epoch:
             while True:
                 turns.take_queued(turns.receivable)
                 turns.pump(0.0)
-                taken = [turn for turn in turns.receivable if turn.phase is TAKEN]
+                begun = turns.receivable  # another thread may have begun some anew
+                taken = [turn for turn in begun if turn.phase is TAKEN]
                 left_s = 3600.0 if end is None else end - time.monotonic()
-                if len(taken) >= count or left_s <= 0:
+                if len(taken) >= min(min_ready, len(begun)) or left_s <= 0:
                     break
-                turns.pump(left_s)
+                turns.wait_for_any(begun, left_s)
             outputs = turns.hand_out(taken)
         self.leases.offer()
         return outputs
@@ -184,17 +184,25 @@ class EnvStateManager:
         self.leases.offer()
         return outputs
 
-    async def _take_async(self, inputs: Mapping[int, Mapping[str, Any] | None]) -> list[Cache]:
+    async def _take_async(
+        self, inputs: Mapping[int, Mapping[str, Any] | None], held: Held | None = None
+    ) -> list[Cache]:
         """Take turns, or begin episodes, without keeping the event loop waiting for workers."""
         self._check_consistent()
         turns, waiter = self._turns, Waiter()
         try:
-            begun = turns.begin(inputs, together=False, waiter=waiter)
+            with turns.guard:
+                if held is not None:
+                    self.leases.touch(held)  # it may have ended since the caller has looked
+                begun = turns.begin(inputs, together=False, waiter=waiter)
             while True:
                 turns.take_queued(begun)
                 turns.pump(0.0)
                 if all(turn.phase is TAKEN for turn in begun):
-                    return turns.hand_out(begun)
+                    with turns.guard:
+                        if held is not None:
+                            self.leases.touch(held)  # from now on it may be idle
+                        return turns.hand_out(begun)
                 self._check_open()
                 if any(turn.phase in (READY, OVER) for turn in begun):
                     raise RolloutError(ABANDONED)
@@ -231,37 +239,43 @@ class EnvStateManager:
         """How many environments belong to single episodes."""
         return self.leases.count()
 
-    def begin_leased(self, slot: Slot, seed: int | None, group_id: int | None) -> None:
+    def begin_leased(self, held: Held, seed: int | None, group_id: int | None) -> None:
         """Begin an episode in a slot that the caller has leased. (For `Lease`, as the next three.)"""
-        self._prepare(slot, seed, group_id)
-        turns = self._turns.begin({slot.env_id: None}, together=True)
-        self._turns.wait_for(turns)
-        self._turns.hand_out(turns)
-        self._check_begun(slot)
+        self._prepare(held, seed, group_id)
+        self._take_leased(held, None)
+        self._check_begun(held[0])
 
-    async def begin_leased_async(self, slot: Slot, seed: int | None, group_id: int | None) -> None:
+    async def begin_leased_async(self, held: Held, seed: int | None, group_id: int | None) -> None:
         """As `begin_leased`, awaitable."""
-        self._prepare(slot, seed, group_id)
-        await self._take_async({slot.env_id: None})
-        self._check_begun(slot)
+        self._prepare(held, seed, group_id)
+        await self._take_async({held[0].env_id: None}, held)
+        self._check_begun(held[0])
 
-    def step_leased(self, slot: Slot, answer: str | Sequence[str]) -> None:
+    def step_leased(self, held: Held, answer: str | Sequence[str]) -> None:
         """Take a turn in a leased slot."""
         self._check_consistent()
-        turns = self._turns.begin({slot.env_id: self._input(slot, answer)}, together=True)
-        self._turns.wait_for(turns)
-        self._turns.hand_out(turns)
+        self._take_leased(held, self._input(held[0], answer))
 
-    async def step_leased_async(self, slot: Slot, answer: str | Sequence[str]) -> None:
+    async def step_leased_async(self, held: Held, answer: str | Sequence[str]) -> None:
         """As `step_leased`, awaitable."""
-        await self._take_async({slot.env_id: self._input(slot, answer)})
+        await self._take_async({held[0].env_id: self._input(held[0], answer)}, held)
 
-    def _prepare(self, slot: Slot, seed: int | None, group_id: int | None) -> None:
+    def _take_leased(self, held: Held, inputs: Mapping[str, Any] | None) -> None:
+        with self._turns.guard:
+            self.leases.touch(held)  # it may have ended since the caller has looked
+            turns = self._turns.begin({held[0].env_id: inputs}, together=True)
+        self._turns.wait_for(turns)
+        with self._turns.guard:
+            self.leases.touch(held)  # from now on it may be idle
+            self._turns.hand_out(turns)
+
+    def _prepare(self, held: Held, seed: int | None, group_id: int | None) -> None:
         self._check_open()
         self._check_consistent()
-        self._turns.places.place_some([slot], self.use_multiprocessing)
+        self._turns.places.place_some([held[0]], self.use_multiprocessing)
         with self._turns.guard:
-            slot.begin(self._single_seed() if seed is None else seed, group_id)
+            self.leases.touch(held)
+            held[0].begin(self._single_seed() if seed is None else seed, group_id)
 
     def _single_seed(self) -> int:
         """The seed of a single episode that was given none."""
@@ -275,9 +289,9 @@ class EnvStateManager:
         if slot.terminated:
             raise BeginError(f"an episode of {slot.tag.name} could not begin: {slot.history[-1]['info']['error']}")
 
-    def messages_of(self, slot: Slot) -> list[dict[str, Any]]:
+    def messages_of(self, cache: Cache) -> list[dict[str, Any]]:
         """The chat messages that ask for the next turn of an episode."""
-        return self.context(slot.env_id).messages(slot.cache)
+        return self.context(cache["env_id"]).messages(cache)
 
     def context(self, env_id: int) -> Context:
         """Prompts and answers of an environment's tag: from its cache to chat messages, from an answer to an input."""
@@ -289,7 +303,7 @@ class EnvStateManager:
     def _input(self, slot: Slot, answer: str | Sequence[str]) -> Mapping[str, Any]:
         self._check_open()
         if self._turns.turns[slot.env_id].phase is not READY:
-            raise RolloutError("the turn of this episode is already under way: wait for it first.")
+            raise RolloutError(UNDER_WAY)
         if isinstance(answer, str):
             return self.context(slot.env_id).input(slot.env_id, answer)
         return {"actions": check_actions(slot.env_id, answer)}

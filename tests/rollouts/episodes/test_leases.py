@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 
+import gymnasium
 import pytest
 
 from abreast.errors import RolloutError
@@ -200,6 +201,18 @@ def test_more_episodes_than_environments_wait_or_are_refused_with_the_numbers():
             manager.episode().begin()
         with pytest.raises(RolloutError, match=r"waited for 0.05 s"):
             asyncio.run(manager.episode().begin_async())
+
+
+@pytest.mark.parametrize("episodes", [{"when_full": "refuse"}, {"wait_timeout": 0.05}])
+def test_those_who_are_refused_do_not_disturb_the_others(episodes):
+    with EnvStateManager(config(False, envs=1, episodes=episodes)) as manager, manager.episode(seed=3) as episode:
+        with pytest.raises(RolloutError, match="are in use"):
+            manager.episode().begin()
+        episode.step(["a"])
+        with pytest.raises(RolloutError, match="belong to single episodes"):
+            manager.reset()
+        episode.step(["b"])
+        assert episode.cache["history"] == expected("Calm", 3, ["a"], ["b"])
 
 
 def test_those_who_wait_are_served_in_their_order():
@@ -397,6 +410,129 @@ def test_an_idle_episode_is_told_that_it_has_ended():
             assert episode.step(["a"]).state.startswith("1 steps")
 
 
+# ---- several threads
+
+
+def test_threads_that_begin_the_first_episodes_at_once_start_the_workers_once():
+    with EnvStateManager(config(True, envs=6)) as manager:
+        found = {}
+        threads = [threading.Thread(target=lambda seed=seed: found.update({seed: play(manager, "Calm", seed)}), daemon=True)
+                   for seed in range(12)]  # fmt: skip
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert found == {seed: done("Calm", seed) for seed in range(12)}
+
+
+@pytest.fixture
+def beside_a_slow_thread():
+    """A manager, whose environments live in threads, while one thread waits for a slow turn of its episode."""
+    custom = {**villain("Counting", seconds=0.8), **CALM}
+    with EnvStateManager(settings(["Counting", "Calm"], [2, 12], 1, custom, use_multiprocessing="threads")) as manager:
+        episode = manager.episode("Counting").begin()
+        thread = threading.Thread(target=lambda: [episode.step(["a"]) for _ in range(3)])
+        thread.start()
+        while not manager._turns.pending:
+            time.sleep(0.001)
+        yield manager
+        thread.join()
+
+
+def test_an_episode_begins_at_once_while_another_thread_waits_for_a_slow_turn(beside_a_slow_thread):
+    started = time.monotonic()
+    for _ in range(5):
+        with beside_a_slow_thread.episode("Calm") as episode:
+            episode.step(["a"])
+    assert time.monotonic() - started < 0.4
+
+
+def test_recv_returns_at_once_while_another_thread_waits_for_a_slow_turn(beside_a_slow_thread):
+    manager = beside_a_slow_thread
+    manager.reset(env_ids=range(5, 13))
+    started = time.monotonic()
+    for turn in range(64):
+        manager.send(go([5 + turn % 8], "a"))
+        assert manager.recv()
+    assert time.monotonic() - started < 0.4
+
+
+def test_recv_does_not_wait_for_turns_that_another_thread_has_ended():
+    with EnvStateManager(slow("threads", envs=2)) as manager:
+        manager.reset()
+        manager.send(go([0], "a"))
+        received = []
+        thread = threading.Thread(target=lambda: received.append(manager.recv()), daemon=True)
+        thread.start()
+        time.sleep(0.1)
+        manager.reset(env_ids=[0])
+        thread.join(20)
+        assert received == [[]]
+
+
+# ---- an episode that is closed while its turn is under way
+
+
+def slow(use, envs=1):
+    return settings(["Counting"], [envs], 1, villain("Counting", seconds=0.4), use_multiprocessing=use, max_workers=2)
+
+
+@pytest.mark.parametrize("use", PLACES)
+def test_a_turn_that_is_under_way_when_its_episode_is_closed_does_not_reach_the_next_episode(use):
+    with EnvStateManager(slow(use)) as manager:
+        closed, told = manager.episode(seed=1).begin(), []
+
+        def step():
+            try:
+                closed.step(["a"])
+            except RolloutError as error:
+                told.append(str(error))
+
+        thread = threading.Thread(target=step)
+        thread.start()
+        while not manager._turns.pending:
+            time.sleep(0.001)
+        time.sleep(0.1)
+        closed.close()
+        with manager.episode(seed=2) as episode:
+            episode.step(["a"])
+            thread.join(20)
+            episode.step(["a"])
+            loop = plain(slow(use))
+            loop.reset(2)
+            loop.step(go([0], "a"))
+            loop.step(go([0], "a"))
+            assert episode.cache["history"] == loop.caches[0]["history"]
+        assert len(told) == 1 and len(closed.cache["history"]) == 1
+
+
+@pytest.mark.parametrize("use", [True, "threads"])
+def test_a_task_whose_episode_is_closed_does_not_wait_for_ever(use):
+    async def main(manager):
+        closed = await manager.episode(seed=1).begin_async()
+        waiting = asyncio.create_task(closed.step(["a"]))
+        await asyncio.sleep(0.1)
+        closed.close()
+        async with manager.episode(seed=2) as episode:
+            await episode.step(["a"])
+            with pytest.raises(RolloutError, match="belongs to an episode that was closed"):
+                await asyncio.wait_for(waiting, 20)
+            assert (await episode.step(["a"])).state.startswith("2 steps")
+
+    with EnvStateManager(slow(use)) as manager:
+        asyncio.run(main(manager))
+
+
+def test_an_episode_does_not_show_the_messages_of_the_next_one():
+    with EnvStateManager(config(False, envs=1)) as manager:
+        with manager.episode(seed=1) as first:
+            first.step(["a"])
+            messages = first.messages
+        with manager.episode(seed=2) as second:
+            second.step(["a"])
+            assert first.messages == messages != second.messages
+
+
 # ---- deaths, and effects that happen once
 
 
@@ -505,6 +641,79 @@ def test_an_environment_that_belongs_to_its_thread_is_not_harmed(use, tmp_path, 
     written = effects.read_text()
     assert (written.count("r"), written.count("s")) == (12, 36)
     assert ("stay in the thread that makes them" in caplog.text) == (use == "auto")
+
+
+class BelongsInTheEnd(BelongsToItsThread):
+    """Uses what belongs to its thread only in its last action; "harm" fails with an error about a thread of another kind."""
+
+    def step(self, action):
+        if action == "harm":
+            self.effect("h")
+            raise ValueError("no such thread in this forum")
+        return super().step(action) if action == "end" else Live.step(self, action)
+
+
+register("BelongsInTheEnd", config=CountingConfig)(BelongsInTheEnd)
+
+
+@pytest.mark.parametrize(("turns", "written"), [
+    ([["a"], ["a", "a", "end"]], "rssss"),
+    ([["a"], ["a"], ["a"], ["end"]], "rssss"),
+    ([["a"], ["harm"]], "rsh"),
+])  # fmt: skip
+def test_no_action_is_taken_twice_because_an_environment_belongs_to_its_thread(turns, written, tmp_path):
+    effects = tmp_path / "effects"
+    settings_of = {"flag": str(effects), "seconds": 0.03}
+    custom = {"Bound": {"env_type": "BelongsInTheEnd", "max_actions_per_traj": 9, "env_config": settings_of}}
+    with EnvStateManager(settings(["Bound"], [1], 1, custom, use_multiprocessing="auto")) as manager:
+        manager.reset()
+        for actions in turns:
+            manager.step(go([0], *actions))
+        history = manager.caches[0]["history"]
+    assert effects.read_text() == written
+    assert [entry["actions"] for entry in history[:-1]] == (turns if "h" not in written else [["a"], []])
+    assert ("error" in history[-2]["info"]) == ("h" in written)
+
+
+class SaysSoItself(Live):
+    """An instance says that it cannot be replayed, its class does not."""
+
+    replayable = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        self.replayable = False
+
+    def step(self, action):
+        if action == "exit":
+            self.effect("x")
+            raise SystemExit
+        return super().step(action)
+
+
+class Inside(gymnasium.Wrapper):
+    """An environment within a wrapper of Gymnasium, which does not pass such a question on."""
+
+    def __init__(self, config):
+        super().__init__(SaysSoItself(config))
+
+
+register("SaysSoItself", config=CountingConfig)(SaysSoItself)
+register("Inside", config=CountingConfig)(Inside)
+
+
+@pytest.mark.parametrize("name", ["SaysSoItself", "Inside"])
+@pytest.mark.parametrize("before", [0, 2])
+def test_an_instance_that_cannot_be_replayed_is_not_even_in_its_first_turn(name, before, tmp_path):
+    effects = tmp_path / "effects"
+    custom = {"Live": {"env_type": name, "max_actions_per_traj": 9, "env_config": {"flag": str(effects)}}}
+    with EnvStateManager(settings(["Live"], [1], 1, custom, use_multiprocessing="threads")) as manager:
+        manager.reset()
+        for _ in range(before):
+            manager.step(go([0], "a"))
+        assert manager.step(go([0], "exit")) == []
+        assert "cannot be replayed" in manager.caches[0]["history"][-2]["info"]["error"]
+    assert effects.read_text() == "r" + "s" * before + "x"
 
 
 def test_what_cannot_be_replayed_cannot_be_verified():

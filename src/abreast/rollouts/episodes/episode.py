@@ -14,6 +14,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import gymnasium
 import numpy as np
 from numpy.typing import NDArray
 
@@ -80,7 +81,10 @@ class Episode:
         self.last_s = float("inf")
         """What its last turn took; before there was one, it may take any time."""
         self.is_lent = False
-        """Whether its next turn is the first in another thread than the one that made its environment."""
+        """Whether it is in another thread than the one that made its environment."""
+        self._so_far: tuple[float, dict[str, Any], int, int, bool, Any] | None = None
+        """Of a turn of a lent environment, what was done of it: should it turn out to belong to another thread, it goes on
+        from there."""
         self._making_s = 0.0
         self._seed = 0
         self._state: State = ""
@@ -91,6 +95,7 @@ class Episode:
     def start(self, seed: int) -> TurnResult:
         """Begin an episode. The environment is made if there is none, else only reset, or made anew if that raises."""
         self._seed, self.executed, self._must_be, self.known_digest = seed, [], None, None
+        self._so_far = None
         clock, was_used = Clock(), self._env is not None
         self._making_s = 0.0
         try:
@@ -110,12 +115,12 @@ class Episode:
 
         `must_be` is a digest from the first time: if the replay does not lead to it, this fails.
         """
-        self._seed, self.executed = seed, list(executed)
+        self._seed, self.executed, self._so_far = seed, list(executed), None
         self._must_be = self.known_digest = must_be
         try:
             if not getattr(self._make, "replayable", True):
                 raise RolloutError(NOT_REPLAYABLE)
-            info = self._begin()
+            info = self._begin(is_replay=True)
         except Exception as error:
             return TurnResult(self._state, failure=_words(error))
         return TurnResult(self._state, info=info)
@@ -131,7 +136,7 @@ class Episode:
         try:
             outcome = self._execute(known[:budget])
         except Exception as error:
-            if self.is_lent and "thread" in str(error).lower():
+            if self.is_lent and _belongs_to_a_thread(error):
                 raise OtherThreadError(str(error)) from error
             outcome, failure = NOTHING, _words(error)
             self.close()  # its state is unknown: the next episode has a new one
@@ -139,7 +144,6 @@ class Episode:
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
         dropped = len(actions) - len(known)
-        self.is_lent = False
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited)
@@ -167,15 +171,15 @@ class Episode:
         found = (self._numbers.get(action.strip().casefold()) for action in actions if len(action) < LONGEST_NAME)
         return [number for number in found if number is not None]
 
-    def _begin(self) -> dict[str, Any]:
+    def _begin(self, is_replay: bool = False) -> dict[str, Any]:
         if self._env is None:
             self.beat(BUILD_S)
             started = time.perf_counter()
-            self._env = self._make(self._config)
+            self._env, self.is_lent = self._make(self._config), False
             self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
             self.beat(0.0)
-        if self.executed and not getattr(self._env, "replayable", True):
+        if is_replay and not _is_replayable(self._env):
             raise RolloutError(NOT_REPLAYABLE)
         observation, info = self._env.reset(seed=self._seed)
         for turns in range(len(self.executed) + 1):
@@ -204,19 +208,22 @@ class Episode:
 
     def _execute(self, actions: list[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
         """The sum of rewards, the merged infos (the last wins), what was executed, how many were refused, whether done."""
-        total, merged, refused, count, done = 0.0, {}, 0, 0, False
-        for action in actions:
+        total, merged, refused, count, done, observation = self._so_far or (0.0, {}, 0, 0, False, None)
+        for action in () if done else actions[count:]:
             observation, reward, terminated, truncated, info = self._env.step(action)
             total += float(reward)
             merged.update(info)
             if not info.get("action_is_valid", True):
                 refused += 1
             count += 1
-            if terminated or truncated:
-                done = True
+            done = bool(terminated or truncated)
+            if self.is_lent:
+                self._so_far = total, merged, refused, count, done, observation
+            if done:
                 break
         if count:
             self._state = _seen(self._env, observation)
+        self._so_far = None
         return total, _own(merged), actions[:count], refused, done
 
 
@@ -232,8 +239,16 @@ DIFFERS = (
 NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
 
 
+OTHER_THREAD = ("same thread", "different thread", "another thread", "main thread", "other thread", "loop in thread")
+"""SQLite, greenlets (Playwright), signals and event loops complain in these words."""
+
+
 class OtherThreadError(Exception):
     """The environment belongs to the thread that made it: SQLite, greenlets, event loops, signals say so at first touch."""
+
+
+def _belongs_to_a_thread(error: Exception) -> bool:
+    return any(words in str(error).lower() for words in OTHER_THREAD)
 
 
 class Clock:
@@ -261,6 +276,15 @@ def _used() -> tuple[float, int]:
         return time.thread_time(), time.perf_counter_ns()
     used = resource.getrusage(THREAD_USAGE)
     return used.ru_utime + used.ru_stime, used.ru_nvcsw
+
+
+def _is_replayable(env: Any) -> bool:
+    """What the environment says, or one inside it: Gymnasium's wrappers do not pass such questions on."""
+    while env is not None:
+        if not getattr(env, "replayable", True):
+            return False
+        env = getattr(env, "env", None) if isinstance(env, gymnasium.Wrapper) else getattr(env, "inner", None)
+    return True
 
 
 def _words(error: Exception) -> str:

@@ -3,11 +3,17 @@
 import threading
 from types import TracebackType
 
+from abreast.errors import RolloutError
+
+
+class Refused(RolloutError):
+    """Raised inside the guard before anything was changed, so the state stays known."""
+
 
 class Guard:
     """A context manager around such steps: one thread at a time, which may enter again.
 
-    If an exception (Ctrl-C, say) leaves it, it `is_broken`: the state is unknown.
+    If an exception (Ctrl-C, say) leaves it, it `is_broken`: the state is unknown. `Refused` is the one that may.
     """
 
     def __init__(self) -> None:
@@ -38,7 +44,7 @@ class Guard:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is None:
+            if kind is None or issubclass(kind, Refused):
                 self._depth -= 1
         finally:
             self._lock.release()

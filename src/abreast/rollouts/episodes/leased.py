@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from abreast.errors import RolloutError
 from abreast.rollouts.episodes.leases import Held, Leases
-from abreast.rollouts.episodes.slot import Cache, Slot
+from abreast.rollouts.episodes.slot import Cache
 from abreast.rollouts.registry import Tag
 
 
@@ -29,15 +29,15 @@ class Steps(Protocol):
 
     leases: Leases
 
-    def begin_leased(self, slot: Slot, seed: int | None, group_id: int | None) -> None: ...
+    def begin_leased(self, held: Held, seed: int | None, group_id: int | None) -> None: ...
 
-    async def begin_leased_async(self, slot: Slot, seed: int | None, group_id: int | None) -> None: ...
+    async def begin_leased_async(self, held: Held, seed: int | None, group_id: int | None) -> None: ...
 
-    def step_leased(self, slot: Slot, answer: str | Sequence[str]) -> None: ...
+    def step_leased(self, held: Held, answer: str | Sequence[str]) -> None: ...
 
-    async def step_leased_async(self, slot: Slot, answer: str | Sequence[str]) -> None: ...
+    async def step_leased_async(self, held: Held, answer: str | Sequence[str]) -> None: ...
 
-    def messages_of(self, slot: Slot) -> list[dict[str, Any]]: ...
+    def messages_of(self, cache: Cache) -> list[dict[str, Any]]: ...
 
 
 class LeasedEpisode:
@@ -98,7 +98,7 @@ class LeasedEpisode:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The chat messages that ask a language model for the next turn."""
-        return self._manager.messages_of(self._slot)
+        return self._manager.messages_of(self.cache)
 
     @property
     def is_closed(self) -> bool:
@@ -130,7 +130,7 @@ class SyncEpisode(LeasedEpisode):
     def step(self, answer: str | Sequence[str]) -> Step:
         """Take a turn: the answer of a language model as it is, or a list of actions."""
         self._check()
-        self._manager.step_leased(self._slot, answer)
+        self._manager.step_leased(self._held, answer)
         return self._last_step()
 
 
@@ -140,7 +140,7 @@ class AsyncEpisode(LeasedEpisode):
     async def step(self, answer: str | Sequence[str]) -> Step:
         """Take a turn: the answer of a language model as it is, or a list of actions."""
         self._check()
-        await self._manager.step_leased_async(self._slot, answer)
+        await self._manager.step_leased_async(self._held, answer)
         return self._last_step()
 
 
@@ -156,7 +156,7 @@ class Lease:
         self._check_new()
         held = self._manager.leases.take(self._tag)
         try:
-            self._manager.begin_leased(held[0], self._seed, self._group_id)
+            self._manager.begin_leased(held, self._seed, self._group_id)
             self._episode = episode = SyncEpisode(self._manager, held)
         except BaseException:
             self._manager.leases.give_back(held)
@@ -168,7 +168,7 @@ class Lease:
         self._check_new()
         held = await self._manager.leases.take_async(self._tag)
         try:
-            await self._manager.begin_leased_async(held[0], self._seed, self._group_id)
+            await self._manager.begin_leased_async(held, self._seed, self._group_id)
             self._episode = episode = AsyncEpisode(self._manager, held)
         except BaseException:
             self._manager.leases.give_back(held)

@@ -15,7 +15,8 @@ from contextlib import suppress
 
 from abreast.errors import RolloutError
 from abreast.rollouts.config import EpisodesConfig
-from abreast.rollouts.episodes.pending import OVER, PendingTurn
+from abreast.rollouts.episodes.guard import Refused
+from abreast.rollouts.episodes.pending import OVER
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.episodes.turns import Turns
 
@@ -41,10 +42,10 @@ class Leases:
 
     def __init__(self, turns: Turns, config: EpisodesConfig) -> None:
         self._turns, self._config = turns, config
-        self._tags: dict[str, deque[PendingTurn]] = {}
+        self._tags: dict[str, deque[Slot]] = {}
         """By tag, in the order in which they are looked at."""
         for turn in turns.turns:
-            self._tags.setdefault(turn.slot.tag.name, deque()).append(turn)
+            self._tags.setdefault(turn.slot.tag.name, deque()).append(turn.slot)
         self.tags = list(self._tags)
         self._used_at: dict[int, float] = {}
         """By environment: when its lease was last used."""
@@ -99,7 +100,7 @@ class Leases:
         """The lease is used; raises if it has ended."""
         slot, lease = held
         if slot.lease != lease:
-            raise RolloutError(
+            raise Refused(
                 "this episode has ended: it was closed, idle for longer than es_manager.episodes.idle_timeout"
                 f" ({self._config.idle_timeout} s), or its manager was reset or closed. Begin another one."
             )
@@ -130,7 +131,7 @@ class Leases:
             leased = [str(slot.env_id) for slot in slots if slot.lease > 0]
             if leased:
                 some = ", ".join(leased[:5]) + (", …" if len(leased) > 5 else "")
-                raise RolloutError(
+                raise Refused(
                     f"{len(leased)} environments (number {some}) belong to single episodes: close these before a reset, or"
                     " reset others, with env_ids."
                 )
@@ -163,7 +164,7 @@ class Leases:
                 self._reclaim()  # which may serve those who came first
                 held = None if any(other.tag == tag for other in self.claims) else self._take(tag)
             if held is None and config.when_full == "refuse":
-                raise RolloutError(f"{self._in_use(tag)} (es_manager.episodes.when_full is refuse).")
+                raise Refused(f"{self._in_use(tag)} (es_manager.episodes.when_full is refuse).")
             if held is None:
                 self.claims.append(claim)
         return held, claim, end
@@ -173,12 +174,12 @@ class Leases:
         with self._turns.guard:
             if claim.held is None:
                 if self._is_closed:
-                    raise RolloutError("the manager is closed: make a new one.")
+                    raise Refused("the manager is closed: make a new one.")
                 self._reclaim()
                 self.offer()
             if claim.held is None and time.monotonic() >= end:
                 waited = f"waited for {self._config.wait_timeout:g} s (es_manager.episodes.wait_timeout)"
-                raise RolloutError(f"{self._in_use(claim.tag)}: {waited}.")
+                raise Refused(f"{self._in_use(claim.tag)}: {waited}.")
             return claim.held
 
     def _withdraw(self, claim: Claim) -> None:
@@ -189,15 +190,15 @@ class Leases:
                 self.give_back(claim.held)
 
     def _take(self, tag: str) -> Held | None:
-        turns = self._tags[tag]
-        for _ in range(len(turns)):
-            turn = turns[0]
-            turns.rotate(-1)
-            if turn.phase is OVER and not turn.slot.lease:
+        slots, turns = self._tags[tag], self._turns.turns
+        for _ in range(len(slots)):
+            slot = slots[0]
+            slots.rotate(-1)
+            if not slot.lease and turns[slot.env_id].phase is OVER:
                 self._last += 1
-                turn.slot.lease = self._last
-                self._used_at[turn.slot.env_id] = time.monotonic()
-                return turn.slot, self._last
+                slot.lease = self._last
+                self._used_at[slot.env_id] = time.monotonic()
+                return slot, self._last
         return None
 
     def _reclaim(self) -> None:
@@ -218,7 +219,7 @@ class Leases:
         return min(max(until - time.monotonic(), 0.01), LOOK_S)
 
     def _in_use(self, tag: str) -> str:
-        slots: Sequence[Slot] = [turn.slot for turn in self._tags[tag]]
+        slots = self._tags[tag]
         leased = sum(1 for slot in slots if slot.lease)
         return (
             f"all {len(slots)} environments of the tag {tag!r} are in use, {leased} by single episodes and"

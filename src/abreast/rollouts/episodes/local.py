@@ -3,7 +3,7 @@
 import threading
 
 from abreast.rollouts.episodes.episode import Episode, TurnResult
-from abreast.rollouts.episodes.pending import SILENCES, PendingTurn
+from abreast.rollouts.episodes.pending import QUEUED, SILENCES, PendingTurn
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog
 
@@ -14,6 +14,10 @@ class LocalEpisodes:
     def __init__(self, timeout_s: float | None) -> None:
         self._episodes: dict[int, tuple[int, Episode]] = {}
         """With the thread that made each."""
+        self._at_work: dict[int, PendingTurn] = {}
+        """Turns that are being taken now, by environment."""
+        self._abandoned: dict[int, Episode] = {}
+        """By the identity of a turn that is still being taken, but not wanted any more."""
         self.watchdog = Watchdog(timeout_s)
 
     def take(self, turn: PendingTurn) -> TurnResult:
@@ -21,9 +25,25 @@ class LocalEpisodes:
 
         The caller sets `slot.started` once it has written the result.
         """
+        self._at_work[turn.slot.env_id] = turn
+        try:
+            return self._take_watched(turn) if self.watchdog.watch() else self._try(turn)
+        finally:
+            if self._at_work.get(turn.slot.env_id) is turn:
+                del self._at_work[turn.slot.env_id]
+            if self._abandoned and (episode := self._abandoned.pop(id(turn), None)) is not None:
+                episode.close()
+
+    def abandon(self, turn: PendingTurn) -> None:
+        """A turn is not wanted any more. A thread that is taking it goes on, and then closes the environment."""
+        if self._at_work.get(turn.slot.env_id) is turn:
+            del self._at_work[turn.slot.env_id]
+            _, episode = self._episodes.pop(turn.slot.env_id, (0, None))
+            if episode is not None:
+                self._abandoned[id(turn)] = episode
+
+    def _take_watched(self, turn: PendingTurn) -> TurnResult:
         watchdog = self.watchdog
-        if not watchdog.watch():  # it watches another thread
-            return self._try(turn)
         while turn.deaths < SILENCES:
             try:
                 watchdog.has_raised, watchdog.allow_s = False, 0.0
@@ -38,6 +58,8 @@ class LocalEpisodes:
                     raise  # it is meant for a manager whose environment uses this manager
             finally:
                 watchdog.at = None
+            if turn.phase is not QUEUED:  # abandoned: the slot may have another episode
+                break
             self._episodes.pop(turn.slot.env_id, None)  # not closed: that might hang as well
             turn.slot.started = 0
             turn.slot.tally.timeouts += 1

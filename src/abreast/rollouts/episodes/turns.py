@@ -22,7 +22,7 @@ from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episodes.episode import Episode, TurnResult
-from abreast.rollouts.episodes.guard import Guard
+from abreast.rollouts.episodes.guard import Guard, Refused
 from abreast.rollouts.episodes.pending import DEATHS, OVER, QUEUED, READY, SENT, SILENCES, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import HERE, Cache, Slot
 from abreast.rollouts.episodes.verifier import Verifier
@@ -36,7 +36,10 @@ log = logging.getLogger("abreast")
 Inputs = Mapping[str, Any]
 LOOK_S = 0.5
 """How often a waiting thread looks whether there still is a leader."""
-ABANDONED = "the turn that was waited for belongs to an episode that a reset has ended, or the end of its manager."
+ANY = -1
+"""Stands for the number of an environment where a thread waits for whichever turn is taken next."""
+UNDER_WAY = "the turn of this episode is already under way: wait for it first."
+ABANDONED = "the turn that was waited for belongs to an episode that was closed, or ended by a reset or by the end of its manager."
 
 
 class Turns:
@@ -49,13 +52,14 @@ class Turns:
         workers = min(config.max_workers or min(8, self._cores), len(slots))
         self.places = Places(slots, config, workers, rules, self.guard)
         self.turns = [PendingTurn(slot) for slot in slots]
-        """By number of the environment."""
+        """By number of the environment. A record is used again once its turn was handed out; that of an abandoned turn never
+        is, since its caller may still look at it."""
         self.pending: dict[int, PendingTurn] = {}
         """Those that are QUEUED, SENT or TAKEN, in the order in which they were begun."""
         self._leader = 0
         """The thread that waits for workers. 0: none."""
         self._followers: dict[int, threading.Event] = {}
-        """Threads that wait for a turn to be taken, or to become the leader; by number of the environment."""
+        """Threads that wait for a turn to be taken, or to become the leader; by number of the environment, or ANY."""
         self.verifier = Verifier() if verify else None
         self._penalty = abs(config.format_penalty)
         self._batch = 0
@@ -66,8 +70,10 @@ class Turns:
         self, inputs: Mapping[int, Inputs | None], together: bool, waiter: Waiter | None = None
     ) -> list[PendingTurn]:
         """Begin turns, or episodes where the input is None. `together`: the caller waits for all of them."""
-        turns = [self.turns[env_id] for env_id in inputs]
         with self.guard:
+            if not self.pending.keys().isdisjoint(inputs):
+                raise Refused(UNDER_WAY)
+            turns = [self.turns[env_id] for env_id in inputs]
             for turn, given in zip(turns, inputs.values(), strict=True):
                 turn.inputs, turn.deaths, turn.waiter = given, 0, waiter
                 self.pending[turn.slot.env_id] = turn
@@ -119,9 +125,21 @@ class Turns:
                         self._leader = 0
                         self._wake_a_follower()
                 else:
-                    self._follow(turn)
-        if self._followers and not self._leader:  # it was woken to lead, perhaps, and need not
-            self._wake_a_follower()
+                    self.pump(0.0)  # its worker may have to be started, which the leader has not seen
+                    self._follow(turn.slot.env_id, [turn], LOOK_S)
+        if self._followers and not self._leader:
+            self._wake_a_follower()  # this thread may have been asked to lead, and has not
+
+    def wait_for_any(self, turns: Sequence[PendingTurn], wait_s: float) -> None:
+        """Wait until one of these may be taken, for `wait_s` seconds at most. May be interrupted; the next call goes on."""
+        if self._leads():
+            try:
+                self.pump(wait_s)
+            finally:
+                self._leader = 0
+                self._wake_a_follower()
+        else:
+            self._follow(ANY, [turn for turn in turns if turn.phase is not TAKEN], min(wait_s, LOOK_S))
 
     def _leads(self) -> bool:
         """Whether this thread is the leader, or becomes it."""
@@ -131,14 +149,14 @@ class Turns:
                 self._leader = me
             return self._leader == me
 
-    def _follow(self, turn: PendingTurn) -> None:
+    def _follow(self, key: int, turns: Sequence[PendingTurn], wait_s: float) -> None:
         """Wait until the leader has something for this thread, or has left."""
-        woken = self._followers[turn.slot.env_id] = threading.Event()
+        woken = self._followers[key] = threading.Event()
         try:
-            if self._leader and turn.phase is SENT:
-                woken.wait(LOOK_S)  # not for ever: an interrupt may keep a leader from saying that it leaves
+            if self._leader and all(turn.phase is SENT for turn in turns):
+                woken.wait(wait_s)  # not for ever: an interrupt may keep a leader from saying that it leaves
         finally:
-            self._followers.pop(turn.slot.env_id, None)
+            self._followers.pop(key, None)
 
     def _wake_a_follower(self) -> None:
         with suppress(StopIteration, RuntimeError):  # none; or they change meanwhile, so one is awake
@@ -182,8 +200,9 @@ class Turns:
                 continue
             result = local.take(turn)  # interrupted here, the turn is still queued
             with self.guard:
-                turn.slot.started = turn.slot.serial
-                self._finish(turn, result)
+                if turn.phase is QUEUED:  # not abandoned by another thread meanwhile
+                    turn.slot.started = turn.slot.serial
+                    self._finish(turn, result)
 
     def _handle_answer(self, turn: PendingTurn, answer: Answer) -> None:
         (_, fields, digest), slot = answer, turn.slot
@@ -234,8 +253,10 @@ class Turns:
         """Wake what waits for this turn: it is taken, or has to be taken by the thread that waits."""
         if turn.waiter is not None:
             turn.waiter.wake()
-        if self._followers and (woken := self._followers.get(turn.slot.env_id)) is not None:
-            woken.set()
+        if self._followers:
+            for key in (turn.slot.env_id, ANY):
+                if (woken := self._followers.get(key)) is not None:
+                    woken.set()
 
     def _finish(self, turn: PendingTurn, result: TurnResult) -> None:
         slot = turn.slot
@@ -254,10 +275,12 @@ class Turns:
         with self.guard:
             return [turn for turn in self.pending.values() if not turn.is_awaited and not turn.slot.lease]
 
-    def hand_out(self, turns: Iterable[PendingTurn]) -> list[Cache]:
+    def hand_out(self, turns: Sequence[PendingTurn]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""
         caches = []
         with self.guard:
+            if any(turn.phase is not TAKEN for turn in turns):
+                raise Refused(ABANDONED)
             for turn in turns:
                 slot = turn.slot
                 del self.pending[slot.env_id]
@@ -275,9 +298,13 @@ class Turns:
                 turn = self.turns[env_id]
                 if turn.phase is SENT:
                     turn.slot.started = 0  # the worker takes the turn all the same
-                self.pending.pop(env_id, None)
+                elif turn.phase is QUEUED:
+                    self.places.local.abandon(turn)
+                if self.pending.pop(env_id, None) is not None:
+                    turn.phase = OVER
+                    self._tell(turn)
+                    turn = self.turns[env_id] = PendingTurn(turn.slot)
                 turn.phase = READY if turn.slot.history and not turn.slot.terminated else OVER
-                self._tell(turn)
 
     def end(self, env_id: int) -> None:
         """The episode is over for its caller, in whichever state it is."""

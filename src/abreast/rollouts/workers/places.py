@@ -10,7 +10,6 @@ is lent to a thread of its own. It is the same object, so nothing is rebuilt.
 
 import logging
 import pickle
-import threading
 from collections.abc import Callable, Collection, Sequence
 
 from abreast.errors import WorkerError
@@ -60,7 +59,6 @@ class Places:
         """Live environments that go to a thread with their next order."""
         self._use: Use = "auto"
         self._cannot_start = False
-        self._placing = threading.Lock()  # not the guard: to start workers takes long, and may be interrupted
 
     # ---- when episodes begin
 
@@ -77,9 +75,15 @@ class Places:
         self._move(self._slots, places)
 
     def place_some(self, slots: Collection[Slot], use: Use) -> None:
-        """Before episodes begin in some slots, while others may be in the middle of theirs. From any thread."""
-        with self._placing:
-            self._place_some(slots, use)
+        """Before episodes begin in some slots, while others may be in the middle of theirs."""
+        failed: BaseException | None = None
+        with self._guard:  # from any thread
+            try:
+                self._place_some(slots, use)
+            except BaseException as error:  # workers cannot start, or Ctrl-C while they do: none were moved
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _place_some(self, slots: Collection[Slot], use: Use) -> None:
         self._use = use

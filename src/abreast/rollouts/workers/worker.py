@@ -53,22 +53,22 @@ class RolloutWork:
             if not together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
                 self._answer(key, answers, last=False)  # before a turn that may take long
                 answers, flushed = [], time.perf_counter()
-            if env_id in starts:
-                result = episode.start(starts[env_id][0]) if actions is None else episode.rebuild(*starts[env_id])
-                if result.failure is None and actions is not None:
-                    result = episode.take(actions, budget)
-                episode.take_digest()
-            else:
-                assert actions is not None, "a start has a seed"
-                try:
-                    result = episode.take(actions, budget)
-                except OtherThreadError:
-                    answers.append((env_id, episodes.pop(env_id), None))
-                    continue
-                if verify:
+            try:
+                if env_id in starts:
+                    result = episode.start(starts[env_id][0]) if actions is None else episode.rebuild(*starts[env_id])
+                    if result.failure is None and actions is not None:
+                        result = episode.take(actions, budget)
                     episode.take_digest()
-                elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
-                    due.append(episode)
+                else:
+                    assert actions is not None, "a start has a seed"
+                    result = episode.take(actions, budget)
+                    if verify:
+                        episode.take_digest()
+                    elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
+                        due.append(episode)
+            except OtherThreadError:
+                answers.append((env_id, episodes.pop(env_id), None))
+                continue
             answers.append((env_id, (*result,), episode.known_digest))
         beat()  # before the answer: what kills this process from now on is not the fault of an environment
         self._answer(key, answers, last=True)

@@ -43,7 +43,7 @@ def test_what_is_sent_and_what_comes_back(stream, monkeypatch):
     monkeypatch.setenv("MY_KEY", " secret ")
     with LLMServer(lambda request: Text("Hi there!", usage=(7, 3)), key="secret") as server:
         more = {"sampling": {"temperature": 0.5, "max_tokens": 9}, "stream": stream, "api_key_env": "MY_KEY"}
-        (text, tokens), counts = ask(server.url + "/", **more)
+        (text, tokens, _), counts = ask(server.url + "/", **more)
     sent = server.requests[0].body
     if stream:
         assert sent.pop("stream") is True and sent.pop("stream_options") == {"include_usage": True}
@@ -191,7 +191,7 @@ def test_a_request_that_takes_too_long_is_sent_again():
         return await asyncio.get_running_loop().create_future() if request.number == 0 else Text("at last")
 
     with LLMServer(behave) as server:
-        (text, _), counts = ask(server.url, request_timeout=0.2)
+        (text, *_), counts = ask(server.url, request_timeout=0.2)
     assert text == "at last" and counts.retries == 1
 
 
