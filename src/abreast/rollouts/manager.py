@@ -275,6 +275,8 @@ class EnvStateManager:
         self._turns.places.place_some([held[0]], self.use_multiprocessing)
         with self._turns.guard:
             self.leases.touch(held)
+            if seed is not None and self.mode == "train":
+                self._next_seed = max(self._next_seed, seed + 1)
             held[0].begin(self._single_seed() if seed is None else seed, group_id)
 
     def _single_seed(self) -> int:

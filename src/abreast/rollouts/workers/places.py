@@ -124,7 +124,7 @@ class Places:
         """Whether a single episode should begin in a worker process."""
         if use == "auto":
             computes = self.meters[slot.tag.name].compute_s > COMPUTES_S
-            lives_there = 0 <= slot.worker < self._processes and not slot.lease
+            lives_there = 0 <= slot.worker < self._processes and slot.lease <= 0
             if not lives_there and not (computes and any(other.is_live for other in self._slots if other is not slot)):
                 return False
         return self._is_sendable(slot, use) and bool(self._living)
