@@ -548,6 +548,25 @@ def test_a_task_whose_episode_is_closed_does_not_wait_for_ever(use):
         asyncio.run(main(manager))
 
 
+@pytest.mark.timeout(20)
+def test_a_turn_whose_episode_is_closed_just_before_it_is_lent_ends():
+    with EnvStateManager(slow("auto")) as manager:
+        episode = manager.episode().begin()
+
+        class ClosesMeanwhile:
+            """As another thread might, at this very moment."""
+
+            @property
+            def waits(self):
+                episode.close()
+                return True
+
+        manager._turns.places.meters["Counting"] = ClosesMeanwhile()
+        with pytest.raises(RolloutError, match="belongs to an episode that was closed"):
+            episode.step(["a"])
+        assert manager._turns.places.team is None, "nothing was started for it"
+
+
 def test_an_episode_does_not_show_the_messages_of_the_next_one():
     with EnvStateManager(config(False, envs=1)) as manager:
         with manager.episode(seed=1) as first:

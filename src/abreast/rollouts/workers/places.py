@@ -132,17 +132,16 @@ class Places:
     # ---- in the middle of episodes
 
     def lend(self, slot: Slot) -> bool:
-        """Have a thread take the next turns of an environment in the main process; whether that may be."""
+        """Have a thread take the next turns of an environment in the main process; whether that may be. Inside the guard."""
         if not self._is_for_threads(slot, self._use) or slot.tag.name in self._bound:
             return False
-        with self._guard:
-            number = self._thread(slot)
-            self._get_team().add(number)
-            live = self.local.release(slot)
-            if live is not None:
-                live.is_lent = True
-                self._lent[slot.env_id] = live
-            slot.worker, slot.built_in = number, 0  # `started` stays: a live one is in step
+        number = self._thread(slot)
+        self._get_team().add(number)
+        live = self.local.release(slot)
+        if live is not None:
+            live.is_lent = True
+            self._lent[slot.env_id] = live
+        slot.worker, slot.built_in = number, 0  # `started` stays: a live one is in step
         return True
 
     def take_back(self, slot: Slot, live: Episode) -> None:
