@@ -272,10 +272,19 @@ class EnvStateManager:
     def _prepare(self, held: Held, seed: int | None, group_id: int | None) -> None:
         self._check_open()
         self._check_consistent()
-        self._turns.places.place_some([held[0]], self.use_multiprocessing)
+        failed: BaseException | None = None
         with self._turns.guard:
-            self.leases.touch(held)
-            held[0].begin(self._single_seed() if seed is None else seed, group_id)
+            self.leases.touch(held)  # the manager may be closed, or the lease have ended
+            try:
+                self._turns.places.place_some([held[0]], self.use_multiprocessing)
+            except BaseException as error:  # nothing was moved
+                failed = error
+            else:
+                if seed is not None and self.mode == "train":
+                    self._next_seed = max(self._next_seed, seed + 1)
+                held[0].begin(self._single_seed() if seed is None else seed, group_id)
+        if failed is not None:
+            raise failed
 
     def _single_seed(self) -> int:
         """The seed of a single episode that was given none."""

@@ -131,8 +131,10 @@ def test_seeds_of_episodes_without_one_count_on_and_those_of_validation_begin_at
             with manager.episode() as episode:
                 seeds.append(episode.seed)
         assert seeds == [10_000, 10_001, 10_002]
+        with manager.episode(seed=10_005):
+            pass
         manager.reset()
-        assert [status["seed"] for status in manager.statuses()] == [10_003, 10_004, 10_005, 10_006]
+        assert [status["seed"] for status in manager.statuses()] == [10_006, 10_007, 10_008, 10_009], "after the highest"
     with EnvStateManager(config(False), mode="val") as manager, manager.episode() as first, manager.episode() as second:
         assert (first.seed, second.seed) == (123, 124)
 
@@ -213,6 +215,42 @@ def test_those_who_are_refused_do_not_disturb_the_others(episodes):
             manager.reset()
         episode.step(["b"])
         assert episode.cache["history"] == expected("Calm", 3, ["a"], ["b"])
+
+
+def test_many_who_wait_do_not_keep_the_event_loop_busy():
+    async def main(manager):
+        held = [await manager.episode().begin_async() for _ in range(64)]
+        waiting = [asyncio.create_task(manager.episode().begin_async()) for _ in range(1000)]
+        await asyncio.sleep(0.1)
+        used = time.process_time()
+        await asyncio.sleep(2.5)
+        used = time.process_time() - used
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
+        for episode in held:
+            episode.close()
+        return used
+
+    with EnvStateManager(config(False, envs=64)) as manager:
+        assert asyncio.run(main(manager)) < 1.0
+        assert manager.leased == 0
+
+
+def test_a_task_that_is_cancelled_just_as_it_is_served_ends():
+    async def main(manager):
+        held = await manager.episode().begin_async()
+        task = asyncio.create_task(manager.episode().begin_async())
+        await asyncio.sleep(0.01)
+        held.close()
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with EnvStateManager(config(False, envs=1)) as manager:
+        asyncio.run(main(manager))
+        assert manager.leased == 0
 
 
 def test_those_who_wait_are_served_in_their_order():
@@ -410,6 +448,19 @@ def test_an_idle_episode_is_told_that_it_has_ended():
             assert episode.step(["a"]).state.startswith("1 steps")
 
 
+def test_an_episode_whose_turn_was_cancelled_can_be_idle():
+    async def main(manager):
+        idle = await manager.episode().begin_async()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(idle.step(["a"]), 0.05)
+        async with manager.episode(seed=4) as episode:
+            assert episode.seed == 4
+        return idle
+
+    with EnvStateManager(slow("threads", episodes={"idle_timeout": 0.2, "wait_timeout": 20})) as manager:
+        assert asyncio.run(main(manager)).is_closed
+
+
 # ---- several threads
 
 
@@ -473,8 +524,9 @@ def test_recv_does_not_wait_for_turns_that_another_thread_has_ended():
 # ---- an episode that is closed while its turn is under way
 
 
-def slow(use, envs=1):
-    return settings(["Counting"], [envs], 1, villain("Counting", seconds=0.4), use_multiprocessing=use, max_workers=2)
+def slow(use, envs=1, **manager):
+    custom = villain("Counting", seconds=0.4)
+    return settings(["Counting"], [envs], 1, custom, use_multiprocessing=use, max_workers=2, **manager)
 
 
 @pytest.mark.parametrize("use", PLACES)
@@ -521,6 +573,25 @@ def test_a_task_whose_episode_is_closed_does_not_wait_for_ever(use):
 
     with EnvStateManager(slow(use)) as manager:
         asyncio.run(main(manager))
+
+
+@pytest.mark.timeout(20)
+def test_a_turn_whose_episode_is_closed_just_before_it_is_lent_ends():
+    with EnvStateManager(slow("auto")) as manager:
+        episode = manager.episode().begin()
+
+        class ClosesMeanwhile:
+            """As another thread might, at this very moment."""
+
+            @property
+            def waits(self):
+                episode.close()
+                return True
+
+        manager._turns.places.meters["Counting"] = ClosesMeanwhile()
+        with pytest.raises(RolloutError, match="belongs to an episode that was closed"):
+            episode.step(["a"])
+        assert manager._turns.places.team is None, "nothing was started for it"
 
 
 def test_an_episode_does_not_show_the_messages_of_the_next_one():

@@ -254,3 +254,12 @@ def test_the_environments_of_a_lost_worker_go_to_the_others(monkeypatch, caplog)
         assert "not restarted again" in caplog.text
         assert manager.reset(seed=5) == loop.reset(5)
         assert {env.worker for env in manager.envs} == {0}
+
+
+def test_an_environment_of_a_batch_that_begins_anew_stays_in_its_worker_under_auto():
+    with EnvStateManager(workers(["Calm"], [4], CALM)) as manager:
+        manager.reset(seed=1)
+        places = [env.worker for env in manager.envs]
+        manager.use_multiprocessing = "auto"
+        manager.reset(env_ids=[1, 2])
+        assert [env.worker for env in manager.envs] == places != [HERE] * 4

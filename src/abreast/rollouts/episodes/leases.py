@@ -23,6 +23,8 @@ Held = tuple[Slot, int]
 """A slot, and the number of its lease."""
 BATCH = -1
 """Stands for the number of a lease while a reset begins the episodes of a batch."""
+SHORT_S = 0.01
+"""How often one of them looks at most."""
 LOOK_S = 1.0
 """How often those who wait look for holders that are gone: garbage is not announced."""
 
@@ -52,6 +54,7 @@ class Leases:
         self.dropped: deque[Held] = deque()
         """Leases whose holders were garbage. (Appended to at any moment, by any thread, so nothing else happens then.)"""
         self._last = 0
+        self._looked_at = 0.0
         self._is_closed = False
 
     # ---- take and give back
@@ -72,11 +75,17 @@ class Leases:
     async def take_async(self, tag: str) -> Held:
         """As `take`, awaitable."""
         loop, woken = asyncio.get_running_loop(), asyncio.Event()
-        held, claim, end = self._begin(tag, lambda: loop.is_closed() or loop.call_soon_threadsafe(woken.set))
+
+        def wake() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(woken.set)
+
+        held, claim, end = self._begin(tag, wake)
         try:
             while held is None:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(woken.wait(), self._wait_s(end))
+                    async with asyncio.timeout(self._wait_s(end)):  # `wait_for` of 3.11 may lose a cancellation
+                        await woken.wait()
                 held = self._look_again(claim, end)
             return held
         except BaseException:  # the task was cancelled, say
@@ -110,9 +119,12 @@ class Leases:
         if not self.claims:
             return
         with self._turns.guard:
+            none_free: set[str] = set()
             for claim in list(self.claims):
-                held = self._take(claim.tag)
-                if held is not None:
+                held = None if claim.tag in none_free else self._take(claim.tag)
+                if held is None:
+                    none_free.add(claim.tag)
+                else:
                     self.claims.remove(claim)
                     claim.held = held
                     claim.wake()
@@ -174,8 +186,10 @@ class Leases:
             if claim.held is None:
                 if self._is_closed:
                     raise Refused("the manager is closed: make a new one.")
-                self._reclaim()
-                self.offer()
+                if time.monotonic() - self._looked_at > SHORT_S:  # one of those who wait looks for all
+                    self._reclaim()
+                    self.offer()
+                    self._looked_at = time.monotonic()
             if claim.held is None and time.monotonic() >= end:
                 waited = f"waited for {self._config.wait_timeout:g} s (es_manager.episodes.wait_timeout)"
                 raise Refused(f"{self._in_use(claim.tag)}: {waited}.")
@@ -206,16 +220,22 @@ class Leases:
         if self._config.idle_timeout is not None:
             since = time.monotonic() - self._config.idle_timeout
             for env_id in [env_id for env_id, used_at in self._used_at.items() if used_at < since]:
-                if env_id not in self._turns.pending:
+                if not self._is_under_way(env_id):
                     slot = self._turns.turns[env_id].slot
                     self.give_back((slot, slot.lease))
+
+    def _is_under_way(self, env_id: int) -> bool:
+        """Whether its holder waits for a turn. (A task that was cancelled has left one that nobody waits for.)"""
+        turn = self._turns.pending.get(env_id)
+        return turn is not None and (turn.waiter is None or turn.is_awaited)
 
     def _wait_s(self, end: float) -> float:
         """Until a lease may be idle for too long, or the caller has waited long enough."""
         until = end
-        if self._config.idle_timeout is not None and (used := list(self._used_at.values())):
-            until = min(until, min(used) + self._config.idle_timeout)
-        return min(max(until - time.monotonic(), 0.01), LOOK_S)
+        if self._config.idle_timeout is not None:
+            used = [used_at for env_id, used_at in self._used_at.copy().items() if not self._is_under_way(env_id)]
+            until = min(until, min(used, default=until) + self._config.idle_timeout)
+        return min(max(until - time.monotonic(), 2 * SHORT_S), LOOK_S)
 
     def _in_use(self, tag: str) -> str:
         slots = self._tags[tag]

@@ -194,15 +194,22 @@ class Turns:
         for turn in turns:
             if turn.phase is not QUEUED:
                 continue
-            if self.places.meters[turn.slot.tag.name].waits and self.places.lend(turn.slot):
-                with self.guard:
-                    self._route([turn], together=False)
+            if self.places.meters[turn.slot.tag.name].waits and self._lend(turn):
                 continue
             result = local.take(turn)  # interrupted here, the turn is still queued
             with self.guard:
                 if turn.phase is QUEUED:  # not abandoned by another thread meanwhile
                     turn.slot.started = turn.slot.serial
                     self._finish(turn, result)
+
+    def _lend(self, turn: PendingTurn) -> bool:
+        with self.guard:
+            if turn.phase is not QUEUED:  # abandoned by another thread meanwhile
+                return True
+            is_lent = self.places.lend(turn.slot)
+            if is_lent:
+                self._route([turn], together=False)
+            return is_lent
 
     def _handle_answer(self, turn: PendingTurn, answer: Answer) -> None:
         (_, fields, digest), slot = answer, turn.slot

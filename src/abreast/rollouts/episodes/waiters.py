@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 from abreast.processes.team import Team
 
@@ -41,8 +42,9 @@ class Waiter:
         """Let the call look again. From any thread."""
         if threading.get_ident() == self._thread:
             self._wake()
-        elif not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake)
+        else:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         self._is_woken = True

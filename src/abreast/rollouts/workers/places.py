@@ -124,7 +124,7 @@ class Places:
         """Whether a single episode should begin in a worker process."""
         if use == "auto":
             computes = self.meters[slot.tag.name].compute_s > COMPUTES_S
-            lives_there = 0 <= slot.worker < self._processes and not slot.lease
+            lives_there = 0 <= slot.worker < self._processes and slot.lease <= 0
             if not lives_there and not (computes and any(other.is_live for other in self._slots if other is not slot)):
                 return False
         return self._is_sendable(slot, use) and bool(self._living)
@@ -132,17 +132,16 @@ class Places:
     # ---- in the middle of episodes
 
     def lend(self, slot: Slot) -> bool:
-        """Have a thread take the next turns of an environment in the main process; whether that may be."""
+        """Have a thread take the next turns of an environment in the main process; whether that may be. Inside the guard."""
         if not self._is_for_threads(slot, self._use) or slot.tag.name in self._bound:
             return False
-        with self._guard:
-            number = self._thread(slot)
-            self._get_team().add(number)
-            live = self.local.release(slot)
-            if live is not None:
-                live.is_lent = True
-                self._lent[slot.env_id] = live
-            slot.worker, slot.built_in = number, 0  # `started` stays: a live one is in step
+        number = self._thread(slot)
+        self._get_team().add(number)
+        live = self.local.release(slot)
+        if live is not None:
+            live.is_lent = True
+            self._lent[slot.env_id] = live
+        slot.worker, slot.built_in = number, 0  # `started` stays: a live one is in step
         return True
 
     def take_back(self, slot: Slot, live: Episode) -> None:
