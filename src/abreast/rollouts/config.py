@@ -196,7 +196,7 @@ class ManagerConfig(Section):
     """true: environments run in worker processes; threads: in threads of the main process, for those that wait for a network
     or the like; false: in the main process; auto: measured, where they are faster. A change counts when episodes begin."""
     max_workers: int | None = Field(None, ge=1, le=1024)
-    """Worker processes; none: one for each core, at most 8. Threads; none: one for each environment."""
+    """Worker processes; none: one for each core, at most 8. With `threads`, threads; none: one for each environment."""
     sequential_env_types: list[str] = Field(default_factory=list)
     """Types whose environments always run in the main process."""
     format_penalty: float = 0.1

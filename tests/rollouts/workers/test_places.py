@@ -80,7 +80,7 @@ def test_auto_moves_expensive_environments_to_workers_with_the_second_reset_and_
                 outputs = manager.step(go([cache["env_id"] for cache in outputs], "down"))
 
 
-@pytest.mark.parametrize(("share", "places"), [(2.0, {0, 1}), (0.75, {2, 3})])
+@pytest.mark.parametrize(("share", "places"), [(2.0, {0, 1}), (0.75, {2, 3, 4, 5})])
 def test_auto_never_replays_a_live_episode(share, places, monkeypatch):
     """An environment whose answers differ from call to call finishes every episode, here, in workers and in threads."""
     config = settings(["Wavers"], [4], 1, villain("Wavers", budget=3, seconds=0.02), max_workers=2)

@@ -47,7 +47,7 @@ class Places:
         self.team: Team | None = None
         self.placement = Placement(slots, processes, rules)
         self.meters = {slot.tag.name: Meter() for slot in slots}
-        self._processes, self._threads = processes, config.max_workers or len(slots)
+        self._processes = processes
         self._recipes = {slot.tag.name: _recipe(slot.tag) for slot in slots}
         """By tag: what makes its environment in a worker process, pickled; empty if that is not possible."""
         sequential = {find_kind(name).name for name in config.sequential_env_types}
@@ -205,7 +205,8 @@ class Places:
         return [worker for worker in range(self._processes) if worker not in lost]
 
     def _thread(self, slot: Slot) -> int:
-        return self._processes + slot.env_id % self._threads
+        most = self._config.max_workers if self._use == "threads" else None  # auto: one for each that waits
+        return self._processes + slot.env_id % (most or len(self._slots))
 
     def _bar(self, tag: str, why: str) -> None:
         if tag not in self._unsendable:
@@ -253,7 +254,7 @@ class Places:
 
     def _spec(self, number: int) -> ChildSpec:
         if number >= self._processes:
-            return ChildSpec(f"rollout thread {number - self._processes}", RolloutWork)
+            return ChildSpec(f"rollout thread {number - self._processes}", RolloutWork, (float("inf"),))
         needs_main = any(comes_from_main(slot.tag.kind.env, slot.tag.config) for slot in self._slots)
         memory_mb = self._config.worker_memory_mb
         return ChildSpec(f"rollout worker {number}", rollout_process, (memory_mb,), needs_main)

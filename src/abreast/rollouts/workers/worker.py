@@ -14,7 +14,8 @@ from abreast.rollouts.workers.messages import Answer, Order
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch, but for no longer than this if the caller may want them one by one."""
 DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
-"""A digest takes 3 µs: of every turn of an environment whose turns take longer than the first, else of every 16th turn."""
+"""A digest takes 3 µs: of every turn of an environment whose turns take longer than the first, else of every 16th turn. In
+threads, which share an interpreter and hardly die, of every 16th."""
 
 
 def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWork":
@@ -29,8 +30,8 @@ def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWor
 class RolloutWork:
     """The environments of one worker."""
 
-    def __init__(self, context: ChildContext) -> None:
-        self._context = context
+    def __init__(self, context: ChildContext, digest_worth_s: float = DIGEST_WORTH_S) -> None:
+        self._context, self._digest_worth_s = context, digest_worth_s
         self._episodes: dict[int, Episode] = {}
         self._unfit: dict[int, str] = {}
         """Why some environments cannot live here."""
@@ -64,7 +65,7 @@ class RolloutWork:
                     result = episode.take(actions, budget)
                     if verify:
                         episode.take_digest()
-                    elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
+                    elif result.seconds > self._digest_worth_s or len(episode.executed) % DIGEST_EVERY == 0:
                         due.append(episode)
             except OtherThreadError:
                 answers.append((env_id, episodes.pop(env_id), None))
