@@ -97,6 +97,8 @@ def test_agent_proxy_gives_defaults_of_the_context():
     assert RolloutConfig.parse({**given, "context": {"enable_think": True}}).context.action_sep == "||"
     without = {"seed": {}, "agent_proxy": {"without_history": True, "max_context_window": -1}}
     assert RolloutConfig.parse(without).context.history_window == 1
+    with pytest.raises(ConfigError, match="history_window is 'three': expected a valid integer"):
+        RolloutConfig.parse({"seed": {}, "agent_proxy": {"max_context_window": "three"}})
     tags = {"A": {"env_type": "bandit"}, "B": {"env_type": "bandit", "max_turns": 2}}
     parsed = RolloutConfig.parse({"custom_envs": tags, "agent_proxy": {"max_turn": 7}}).custom_envs
     assert [parsed[name].max_turns for name in "AB"] == [7, 2]
@@ -155,6 +157,12 @@ def test_sections_of_others_are_left_alone():
 def test_a_near_miss_is_an_error_that_names_the_nearest(wrong, meant):
     with pytest.raises(ConfigError, match=f"unknown key {wrong}: did you mean '{meant}'?"):
         RolloutConfig.parse({"seed": {}, "trainer": {}, wrong: {"a": 1} if "m" not in wrong else 3})
+
+
+def test_a_key_that_is_no_text_is_an_error():  # YAML makes a truth value of `on:`
+    for key in (3, True):
+        with pytest.raises(ConfigError, match=f"unknown key {key}: known are: "):
+            RolloutConfig.parse({"seed": {}, key: {"a": 1}})
 
 
 def test_a_file_of_another_kind_is_not_taken_for_one_without_settings():

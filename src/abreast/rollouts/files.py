@@ -73,7 +73,7 @@ def own_sections(given: Mapping[Any, Any], sections: Collection[str], settings: 
         return Own(plain, {})
     resolver = _Resolver(given, plain)
     kept = {
-        key: resolver.section(str(key))
+        str(key): resolver.section(key)
         for key, value in plain.items()
         if key in sections or _looks_like_ours(key, value, sections, settings)
     }
@@ -90,7 +90,7 @@ def _context_of(proxy: Mapping[str, Any]) -> dict[str, Any]:
     same = ("enable_think", "action_sep", "max_actions_per_turn")
     said = {key: proxy[key] for key in same if proxy.get(key) is not None}
     turns = 1 if proxy.get("without_history") else proxy.get("max_context_window")
-    if isinstance(turns, int) and turns > 0:  # -1: all
+    if turns is not None and not (isinstance(turns, int) and turns <= 0):  # -1: all
         said["history_window"] = turns
     return said
 
@@ -151,14 +151,14 @@ class _Resolver:
         self._given, self._plain = given, plain
         self.faults: dict[str, str] = {}
 
-    def section(self, key: str) -> Any:
+    def section(self, key: Any) -> Any:
         """A section with all its references resolved."""
         if not _is_omegaconf(self._given):
-            return self._resolved(self._plain[key], key)
+            return self._resolved(self._plain[key], str(key))
         try:
             return _omegaconf(self._given[key], resolve=True)
         except Exception as error:  # of OmegaConf, or of a resolver
-            where, said = getattr(error, "full_key", None) or key, str(error).splitlines()[0]
+            where, said = getattr(error, "full_key", None) or str(key), str(error).splitlines()[0]
             self.faults[where] = f"{where} cannot be resolved: {said.rstrip('.')}."
             return _omegaconf(self._given, resolve=False)[key]
 

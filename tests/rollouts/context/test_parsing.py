@@ -109,6 +109,7 @@ def test_actions_beyond_the_most_are_cut_off():
     assert parsed.actions == ["a", "b"] and parsed.is_valid
     assert parsed.response == "<think></think><answer>a || b</answer>"
     assert read("<answer>a;b</answer>", action_sep=";").actions == ["a", "b"]
+    assert read("<answer>a;b ; c</answer>", action_sep=" ; ").actions == ["a", "b", "c"]
     assert read("<answer>a || b</answer>", max_actions=1).actions == ["a"]
 
 

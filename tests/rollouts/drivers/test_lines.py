@@ -1,13 +1,16 @@
 """The lines of trajectories.jsonl."""
 
+import copy
 import json
+import math
 
 import pytest
 
 import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RunFolderError
 from abreast.rollouts import Context, EnvStateManager
-from abreast.rollouts.drivers.lines import encode, find_file, line_of, read_lines, repair
+from abreast.rollouts.drivers.browse import Filter, table_of, text_of
+from abreast.rollouts.drivers.lines import encode, find_file, line_of, plain, read_lines, repair
 from abreast.rollouts.drivers.play import play_episodes
 from abreast.rollouts.drivers.policies.base import Answer, SimplePolicy, Tokens, Unanswered
 from rollout_helpers import settings
@@ -139,3 +142,53 @@ def test_a_folder_without_trajectories(tmp_path, file):
     assert find_file(tmp_path) == find_file(file) == file
     with pytest.raises(RunFolderError, match=r"no run of `abreast rollout`: there is no .*trajectories\.jsonl"):
         find_file(tmp_path.parent)
+
+
+def test_rewards_that_are_not_finite_do_not_make_a_line_unreadable(tmp_path):
+    line = lines_of(roll()[0])[3]
+    line["reward"] = line["rewards"][1] = line["history"][1]["reward"] = math.nan
+    path = tmp_path / "trajectories.jsonl"
+    path.write_bytes(encode(line))
+    assert b"NaN" not in path.read_bytes()
+    before, found = path.read_bytes(), repair(path, without_unanswered=False)
+    assert path.read_bytes() == before and not found.faults
+    (again,) = found.lines
+    assert all(math.isnan(each) for each in (again["reward"], again["rewards"][1], again["history"][1]["reward"]))
+    assert again["rewards"][0] == 1.0 and encode(again) == before
+
+
+def test_values_that_json_cannot_hold():
+    itself, deep = {"a": 1}, []
+    itself["b"] = [itself, 10**5000, {3}, math.inf]
+    for _ in range(2000):
+        deep = [deep]
+    shown = json.loads(json.dumps(plain({"itself": itself, "deep": deep})))
+    assert shown["itself"]["b"][0] == "..." and shown["itself"]["b"][1].startswith("0x")
+    assert shown["itself"]["b"][2:] == [[3], None]
+
+
+def _places(value, place=()):
+    if place:
+        yield place
+    for key in value if isinstance(value, dict) else range(len(value[:2])) if isinstance(value, list) else ():
+        yield from _places(value[key], (*place, key))
+
+
+def test_a_line_of_another_shape_is_refused_or_can_be_shown_listed_and_searched(tmp_path):
+    line = json.loads(encode(lines_of(roll()[0])[3]))
+    path, refused = tmp_path / "trajectories.jsonl", 0
+    for place in _places(line):
+        for value in (None, 3, "x", [], {}, [1], [None], {"a": 1}, True, -1.5, "\ud800"):
+            damaged = copy.deepcopy(line)
+            inner = damaged
+            for key in place[:-1]:
+                inner = inner[key]
+            inner[place[-1]] = value
+            path.write_text(json.dumps(damaged))
+            found = read_lines(path)
+            refused += len(found.faults)
+            for each in found.lines:
+                text_of(each)
+                table_of([each], 80)
+                assert not Filter(contains="not there").fits(each)
+    assert refused > 100

@@ -170,6 +170,19 @@ def test_an_error_in_a_policy_stops_the_rollout_and_gives_every_environment_back
         assert manager.leased == 0
 
 
+def test_a_policy_that_leaks_a_cancellation_stops_the_rollout_with_a_sentence():
+    class Leaks(SimplePolicy):
+        async def __call__(self, asked):
+            if asked.number == 7:
+                raise asyncio.CancelledError
+            return Answer(["Go"])
+
+    with EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager:
+        with pytest.raises(RolloutError, match="the policy raised CancelledError, though nothing was stopped"):
+            play_episodes(manager, Leaks(), lambda played: None, orders_of(manager, 100))
+        assert manager.leased == 0
+
+
 def test_an_order_of_another_tag_is_refused():
     with EnvStateManager(settings(["varied"], use_multiprocessing=False)) as manager:
         orders = [Order(0, "varied", 1, 0), Order(1, "varid", 1, 0)]

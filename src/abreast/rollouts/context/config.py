@@ -26,7 +26,7 @@ class ContextConfig(Section):
     answer_format: Literal["strict", "lenient"] = "lenient"
     """strict: an answer in any other form has no actions; lenient: the actions are taken wherever they can be found."""
     action_sep: str = "||"
-    """Stands between the actions of an answer."""
+    """Stands between the actions of an answer; blanks around it do not matter."""
     max_actions_per_turn: int | None = Field(None, ge=1)
     """Actions of one answer, what is beyond is cut off; none: 5, or 1 where actions are free texts (no action_lookup)."""
     history_window: int | None = Field(None, ge=1)
@@ -64,7 +64,7 @@ class ContextConfig(Section):
     def _is_seen(cls, given: str) -> str:
         if not given.strip():
             raise ValueError(f"it is {given!r}, expected something to see between two actions, such as ||.")
-        return given
+        return given.strip()
 
     @field_validator("special_tokens")
     @classmethod

@@ -91,7 +91,7 @@ def text_of(line: Line) -> str:
     for message in messages:
         parts.append(as_text([message]))
         if message["role"] == "assistant":
-            entry = line["history"][turn]
+            entry = line["history"][turn] if turn < len(line["history"]) else {}
             actions = " || ".join(map(str, entry.get("actions", []))) or "(none)"
             reward = f"{rewards[turn]:g}" if turn < len(rewards) else "?"
             parts.append(f"[turn {turn + 1}] valid actions: {actions}; reward with penalties: {reward}")

@@ -1,11 +1,14 @@
 """Settings of a rollout from the command line: what is played, by which policy, and how a server is asked."""
 
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import pydantic
 from pydantic import Field
 
 from abreast.settings import Section
+
+_FORMS = ("http://", "https://")
 
 
 class ServerConfig(Section):
@@ -34,12 +37,21 @@ class ServerConfig(Section):
 
     @pydantic.model_validator(mode="after")
     def _has_an_address(self) -> Self:
-        if self.base_url is not None and not self.base_url.startswith(("http://", "https://")):
+        if self.base_url is not None and not _is_address(self.base_url):
             raise ValueError(f"base_url is {self.base_url!r}: expected an address such as http://localhost:8000/v1.")
         taken = sorted({"messages", "model", "stream", "stream_options", "n"} & self.sampling.keys())
         if taken:
             raise ValueError(f"sampling has {', '.join(taken)}: that is set by abreast, leave it out.")
         return self
+
+
+def _is_address(url: str) -> bool:
+    """Whether paths can be appended to it, and it names a host."""
+    try:
+        parts = urlsplit(url)
+        return bool(parts.hostname) and parts.port != 0 and "?" not in url and "#" not in url and url.startswith(_FORMS)
+    except ValueError:  # brackets or a port that are none
+        return False
 
 
 class PlayConfig(Section):

@@ -29,7 +29,7 @@ from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
-from abreast.rollouts.drivers.lines import Line, find_file, line_of, read_lines
+from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines
 from abreast.rollouts.drivers.parquet import to_parquet
 from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import read_version
@@ -119,6 +119,13 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
 
 def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterable[dict[str, Any]]:
     tag, tokens = source.tags[line["tag"]], line.get("tokens") or {}
+    missing = [
+        key for key in ("messages", "prompts", "rewards", "penalty", "terminated", "truncated") if key not in line
+    ]
+    if missing:
+        raise RolloutError(
+            f"episode {line['episode']} has no {', '.join(missing)}, so it cannot be exported: leave it out."
+        )
     said = [message["content"] for message in line["messages"] if message["role"] == "assistant"]
     answers = [given if isinstance(given, str) else shown for given, shown in zip(line["answers"], said, strict=False)]
     about = {
@@ -192,4 +199,4 @@ def digest_of(config: RolloutConfig) -> str:
 
 
 def _to_jsonl(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    return b"".join(json.dumps(row, allow_nan=False).encode() + b"\n" for row in rows)
+    return b"".join(dumps(row) + b"\n" for row in rows)

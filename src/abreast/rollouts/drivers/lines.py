@@ -28,12 +28,28 @@ from abreast.rollouts.context.context import Context, Message
 from abreast.rollouts.drivers.policies.base import Played
 from abreast.rollouts.episodes.slot import Cache
 
+MOST_BITS = 10_000
+"""Of a whole number in decimal form; Python refuses to convert longer ones."""
+DEEPEST = 100
+"""How many containers may be around a value."""
+
 Line = dict[str, Any]
 Save = Callable[[Image], str]
-_NEEDED: dict[str, type | tuple[type, ...]] = {
-    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": (int, float), "success": bool, "history": list,
+Kinds = type | tuple[type, ...]
+NUMBER = (int, float)
+_NEEDED: dict[str, Kinds] = {
+    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": NUMBER, "success": bool, "history": list,
     "answers": list,
 }  # fmt: skip
+_MORE: dict[str, Kinds] = {
+    "penalty": NUMBER, "terminated": bool, "truncated": bool, "error": (str, type(None)), "num_actions": int,
+    "num_given": int, "num_invalid": int, "tokens": dict, "rewards": list, "messages": list, "prompts": list, "info": dict,
+}  # fmt: skip
+"""Checked if they are there; exports need them."""
+_ITEMS: dict[str, Kinds] = {
+    "history": dict, "answers": (str, list), "rewards": NUMBER, "messages": dict, "prompts": (int, list), "tokens": int,
+}  # fmt: skip
+"""What lists (and the dict of tokens) hold."""
 
 
 def line_of(played: Played, save: Save) -> Line:
@@ -107,22 +123,36 @@ def _named_part(part: Mapping[str, Any], names: Mapping[int, str]) -> Mapping[st
 
 def encode(line: Line) -> bytes:
     """A line as it is written."""
-    return json.dumps(line, allow_nan=False).encode() + b"\n"
+    return dumps(line) + b"\n"
 
 
-def plain(value: Any) -> Any:
-    """A value that JSON can represent; others become null or text, since an info may hold anything."""
-    if isinstance(value, bool | int | str | None):
+def dumps(value: Any) -> bytes:
+    """A value as JSON; numbers that are not finite are null."""
+    try:
+        text = json.dumps(value, allow_nan=False)
+    except ValueError:
+        text = json.dumps(plain(value), allow_nan=False)
+    return text.encode()
+
+
+def plain(value: Any, inside: tuple[int, ...] = ()) -> Any:
+    """A value that JSON can represent; others become null or text, since an info may hold anything, also itself."""
+    if isinstance(value, bool | str | None):
         return value
+    if isinstance(value, int):
+        return value if value.bit_length() < MOST_BITS else hex(value)
     if isinstance(value, float):
         return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {str(key): plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple | set | frozenset):
-        return [plain(each) for each in value]
     if isinstance(value, np.ndarray | np.generic):
-        return plain(value.tolist())
-    return str(value)
+        return plain(value.tolist(), inside)
+    if not isinstance(value, Mapping | list | tuple | set | frozenset):
+        return str(value)
+    if id(value) in inside or len(inside) >= DEEPEST:
+        return "..."
+    inside = (*inside, id(value))
+    if isinstance(value, Mapping):
+        return {str(key): plain(each, inside) for key, each in value.items()}
+    return [plain(each, inside) for each in value]
 
 
 # ---- reading
@@ -180,6 +210,17 @@ def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
                 yield number, raw
 
 
+def _restore_nan(line: Line) -> None:
+    """JSON has no NaN: a reward that was not finite is written as null."""
+    history, rewards = line.get("history"), line.get("rewards")
+    entries = [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
+    for part in (line, *entries):
+        if "reward" in part and part["reward"] is None:
+            part["reward"] = math.nan
+    if isinstance(rewards, list):
+        line["rewards"] = [math.nan if reward is None else reward for reward in rewards]
+
+
 def _read(raw: bytes) -> tuple[Line | None, str]:
     try:
         line = json.loads(raw)
@@ -187,7 +228,51 @@ def _read(raw: bytes) -> tuple[Line | None, str]:
         return None, "it is cut off" if not raw.endswith(b"\n") else "it is not valid JSON"
     if not isinstance(line, dict):
         return None, f"it is {short(line)}"
-    for key, kind in _NEEDED.items():
-        if not isinstance(line.get(key), kind):
-            return None, f"its {key} is {short(line[key])}" if key in line else f"it has no {key}"
-    return line, ""
+    _restore_nan(line)
+    fault = _fault(line)
+    return (line, "") if fault is None else (None, fault)
+
+
+def _fault(line: Line) -> str | None:
+    """What is wrong with its shape; of what infos and actions hold, nothing is expected."""
+    for key, kind in {**_NEEDED, **_MORE}.items():
+        if key in line and not _is(line[key], kind):
+            return f"its {key} is {short(line[key])}"
+        if key not in line and key in _NEEDED:
+            return f"it has no {key}"
+    for key, kind in _ITEMS.items():
+        held = line.get(key, [])
+        for value in held.values() if isinstance(held, dict) else held:
+            if not _is(value, kind):
+                return f"its {key} hold {short(value)}"
+    messages, prompts = line.get("messages", []), line.get("prompts", [])
+    for message in (*messages, *(message for prompt in prompts if isinstance(prompt, list) for message in prompt)):
+        if not _is_message(message):
+            return f"a message is {short(message)}"
+    if any(not isinstance(entry.get("actions", []), list) for entry in line["history"]):
+        return "the actions of a turn are no list"
+    turns = sum(message["role"] == "assistant" for message in messages)
+    counts = [len(line[key]) for key in ("rewards", "prompts") if key in line and messages]
+    if any(count != turns for count in counts):
+        return f"its messages hold {turns} answers, its other keys another number"
+    return None
+
+
+def _is(value: Any, kind: Kinds) -> bool:
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
+def _is_message(message: Any) -> bool:
+    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
+        return False
+    content = message.get("content")
+    return isinstance(content, str) or (isinstance(content, list) and all(map(_is_part, content)))
+
+
+def _is_part(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    if part.get("type") == "text":
+        return isinstance(part.get("text"), str)
+    picture = part.get("image_url")
+    return part.get("type") == "image_url" and isinstance(picture, dict) and isinstance(picture.get("url"), str)

@@ -186,6 +186,13 @@ class _Players:
                 except Unanswered as unanswered:
                     self._unanswered_in_a_row += 1
                     return record.over(self._manager, episode, str(unanswered))
+                except asyncio.CancelledError as cancelled:
+                    if _is_cancelled():
+                        raise
+                    # Libraries leak this error out of time limits of their own. It would end this task without a trace.
+                    raise RolloutError(
+                        f"the policy raised {type(cancelled).__name__}, though nothing was stopped."
+                    ) from cancelled
                 self._unanswered_in_a_row = 0
                 record.answers.append(answer.given)
                 record.tokens = record.tokens.plus(answer.tokens)
@@ -195,6 +202,12 @@ class _Players:
 
     def _tag(self, name: str) -> Tag:
         return next(env.tag for env in self._manager.envs if env.tag.name == name)
+
+
+def _is_cancelled() -> bool:
+    """Whether the task that runs was asked to end."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 class _Record:

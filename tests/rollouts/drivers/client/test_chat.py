@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts.drivers.client import chat
 from abreast.rollouts.drivers.client.chat import ChatClient
 from abreast.rollouts.drivers.client.retries import Backoff
 from abreast.rollouts.drivers.config import ServerConfig
@@ -79,6 +80,38 @@ def test_an_address_that_is_none():
         ServerConfig.parse({"base_url": "localhost:8000"})
     with pytest.raises(RolloutError, match="needs a server: give its address, say --base-url http"):
         ChatClient(ServerConfig())
+
+
+@pytest.mark.parametrize(
+    "url", ["http://", "http:///v1", "http://[::1", "http://localhost:abc/v1", "http://a:99999", "http://a/v1?x=1"]
+)
+def test_an_address_to_which_nothing_can_be_sent(url):
+    with pytest.raises(ConfigError, match=r"base_url is .*: expected an address such as http://localhost:8000"):
+        ServerConfig.parse({"base_url": url})
+
+
+def test_an_address_that_redirects():
+    with LLMServer(lambda request: Status(308, "", {"Location": "https://there/v1"})) as server:
+        refused(r"redirects to https://there/v1 \(status 308\): give the address that answers itself", server.url)
+
+
+def test_a_key_of_two_lines(monkeypatch):
+    monkeypatch.setenv("MY_KEY", "one\ntwo")
+    refused(r"MY_KEY \(--api-key-env\) holds more than one line", "http://127.0.0.1:1/v1", api_key_env="MY_KEY")
+
+
+def test_an_answer_that_is_too_large_may_pass(monkeypatch):
+    monkeypatch.setattr(chat, "LARGEST", 1000)
+    with LLMServer(lambda request: Text("x" * 2000 * (request.number == 0))) as server:
+        assert ask(server.url)[1].retries == 1
+
+
+def test_a_line_of_a_stream_that_is_too_long_may_pass():
+    def behave(request):
+        return Text("short") if request.number else Text("", delta={"content": "x" * 5_000_000})
+
+    with LLMServer(behave) as server:
+        assert ask(server.url, stream=True)[0][0] == "short"
 
 
 def test_settings_that_are_ours_cannot_be_sent_beside():

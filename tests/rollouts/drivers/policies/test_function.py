@@ -105,6 +105,22 @@ def test_a_function_that_exits_is_like_one_that_raises(monkeypatch):
 
 
 @pytest.mark.parametrize(
+    "source",
+    [
+        "async def play(messages):\n    raise asyncio.CancelledError",
+        "async def play(batch):\n    raise asyncio.CancelledError",
+        "def play(messages):\n    raise asyncio.CancelledError",
+        "def play(messages):\n    raise StopIteration",
+    ],
+)
+def test_errors_that_asyncio_uses_itself_are_errors_of_the_function(source, monkeypatch):
+    monkeypatch.setattr(play, "STOP_AFTER", 100)
+    ended = roll(make(f"import asyncio\n{source}"), episodes=8)
+    assert sorted(each.number for each in ended) == list(range(8))
+    assert all(each.is_unanswered and " raised " in each.error for each in ended)
+
+
+@pytest.mark.parametrize(
     ("source", "told"),
     [
         ("def play(messages):\n    return 3", "returned 3: expected a text, or a list of actions that are texts"),

@@ -11,6 +11,10 @@ from abreast.errors import short
 from abreast.rollouts.drivers.client.retries import Transient
 from abreast.rollouts.drivers.policies.base import Tokens
 
+LARGEST = 2**26
+"""Bytes of an answer. A server that never stops would fill the memory."""
+TOO_LARGE = f"the answer is larger than {LARGEST // 2**20} MiB"
+
 
 class Completion(NamedTuple):
     """An answer of a server."""
@@ -26,15 +30,18 @@ def read_whole(body: bytes) -> Completion:
     try:
         message = given["choices"][0]["message"]
         text = _with_thoughts(_thoughts(message), _text(message))
-    except (KeyError, IndexError, TypeError):
+    except (KeyError, IndexError, TypeError, AttributeError):
         raise Transient(f"the answer is no chat completion, it is {short(given)}") from None
     return Completion(text, _tokens(given))
 
 
 async def read_stream(lines: AsyncIterable[bytes]) -> Completion:
     """The answer in a stream of server-sent events, line by line."""
-    text, thoughts, tokens, is_complete = "", "", None, False
+    text, thoughts, tokens, has_begun, is_complete, size = "", "", None, False, False, 0
     async for line in lines:
+        size += len(line)
+        if size > LARGEST:
+            raise Transient(TOO_LARGE)
         if not line.startswith(b"data:"):
             continue  # a comment, or the blank line between two events
         data = line.removeprefix(b"data:").strip()
@@ -45,12 +52,14 @@ async def read_stream(lines: AsyncIterable[bytes]) -> Completion:
         tokens = _tokens(event) or tokens
         try:
             for choice in event["choices"]:  # the last event may have none, and the token counts
-                text += _text(choice["delta"])
-                thoughts += _thoughts(choice["delta"])
+                delta = choice.get("delta") or {}  # without one: what a provider says about the answer
+                text += _text(delta)
+                thoughts += _thoughts(delta)
+                has_begun = True
                 is_complete = is_complete or choice.get("finish_reason") is not None
         except (KeyError, TypeError, AttributeError):
             raise Transient(f"an event of the stream is no part of a chat completion, it is {short(event)}") from None
-    if not is_complete:
+    if not has_begun or not is_complete:
         raise Transient(f"the stream ended after {len(text)} characters, before the answer was complete")
     return Completion(_with_thoughts(thoughts, text), tokens)
 
@@ -59,7 +68,7 @@ def error_text(body: bytes) -> str:
     """What a server says about an error, on one line."""
     try:
         given = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         given = body.decode(errors="replace")
     for key in ("error", "message", "detail"):
         if isinstance(given, dict) and given.get(key):
@@ -71,7 +80,7 @@ def error_text(body: bytes) -> str:
 def _decoded(data: bytes) -> Any:
     try:
         given = json.loads(data)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise Transient(f"the answer is cut off or no JSON ({len(data)} bytes)") from None
     if isinstance(given, dict) and given.get("error"):  # some servers send errors with status 200
         raise Transient(f"the server says: {error_text(data)}")
@@ -80,6 +89,8 @@ def _decoded(data: bytes) -> Any:
 
 def _text(message: Mapping[str, Any]) -> str:
     text = message.get("content") or ""
+    if isinstance(text, list):  # content parts
+        text = "".join(part["text"] for part in text)
     if not isinstance(text, str):
         raise TypeError
     return text

@@ -2,21 +2,21 @@
 
 fails in a way that may pass    no connection, broken off, too slow, cut off, status 408 409 425 429 5xx    sent again
 this prompt is refused          status 400 413 422, too long for the model's context                        Unanswered
-all would fail                  status 401 403 (key), 404 (model or address)                                RolloutError
+all would fail                  status 401 403 (key), 404 (model or address), 3xx (address)                 RolloutError
 """
 
 import asyncio
 import os
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
-from abreast.rollouts.drivers.client.answers import Completion, error_text, read_stream, read_whole
+from abreast.rollouts.drivers.client.answers import LARGEST, TOO_LARGE, Completion, error_text, read_stream, read_whole
 from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Counts, Tokens, Unanswered
@@ -112,20 +112,25 @@ class ChatClient:
                 self._http.post(f"{self._url}/chat/completions", json=body, allow_redirects=False) as response,
             ):
                 if response.status != 200:
-                    await self._refused(response.status, await response.read(), response.headers.get("Retry-After"))
+                    await self._refused(response.status, await _body(response), response.headers)
                 if response.content_type == "text/event-stream":
                     return await read_stream(response.content)
-                return read_whole(await response.read())
+                return read_whole(await _body(response))
         except TimeoutError:
             raise Transient(f"no complete answer came within {limit_s:g} s") from None
-        except (self._aiohttp.ClientError, OSError) as error:
+        except (self._aiohttp.ClientError, self._aiohttp.http_exceptions.HttpProcessingError, OSError) as error:
             raise Transient(f"the connection failed ({_words(error)})") from None
 
-    async def _refused(self, status: int, body: bytes, retry_after: str | None) -> NoReturn:
+    async def _refused(self, status: int, body: bytes, headers: Mapping[str, str]) -> NoReturn:
         """Raise what a status other than 200 means."""
         said = error_text(body)
         if status in MAY_PASS or status >= 500:
-            raise Transient(f"it answered with status {status} ({said})", retry_after_s(retry_after))
+            raise Transient(f"it answered with status {status} ({said})", retry_after_s(headers.get("Retry-After")))
+        if 300 <= status < 400:
+            raise RolloutError(
+                f"{self._url} redirects to {headers.get('Location', 'another address')} (status {status}): give the address"
+                " that answers itself with --base-url."
+            )
         if status in (401, 403):
             raise RolloutError(self._key_refused(status))
         if status == 404 or (status in (400, 422) and _NO_MODEL.search(said)):
@@ -153,7 +158,14 @@ class ChatClient:
             raise RolloutError(
                 f"no server answers at {self._url} ({_words(error)}): start one, or correct --base-url."
             ) from None
-        except (aiohttp.ClientError, OSError, ValueError, KeyError, TypeError):  # it is there, but has no list
+        except (
+            aiohttp.ClientError,
+            OSError,
+            ValueError,
+            KeyError,
+            TypeError,
+            RecursionError,
+        ):  # it is there, but has no list
             return None
 
     def _only_one_of(self, models: list[str] | None) -> str:
@@ -168,12 +180,23 @@ class ChatClient:
         return f"the server at {self._url} refuses access (status {status}), {given}: name the variable with --api-key-env."
 
 
+async def _body(response: "aiohttp.ClientResponse") -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > LARGEST:
+            raise Transient(TOO_LARGE)
+    return b"".join(parts)
+
+
 def _words(error: Exception) -> str:
     """What the system says, if it was a system call that failed; else what the library says."""
     number = getattr(error, "errno", None)
     if isinstance(number, int) and number > 0:
         return os.strerror(number)
-    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+    said = getattr(error, "strerror", None) or str(error) or type(error).__name__
+    return " ".join(said.split())[:300]
 
 
 def _headers(config: ServerConfig) -> dict[str, str]:
@@ -184,6 +207,11 @@ def _headers(config: ServerConfig) -> dict[str, str]:
     if not key:
         raise RolloutError(
             f"the environment variable {name} (--api-key-env) is not set: put the key of the server into it."
+        )
+    if not key.isprintable():
+        raise RolloutError(
+            f"the environment variable {name} (--api-key-env) holds more than one line, or characters that no key has: put"
+            " the key alone into it."
         )
     return {"Authorization": f"Bearer {key}"}
 

@@ -94,8 +94,11 @@ class FunctionPolicy(SimplePolicy):
             if self._is_async:
                 return await self._function(**arguments)
             return await self._thread.call(self._function, arguments)
-        except asyncio.CancelledError:
-            raise
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            raise Unanswered(f"the policy {self._name} raised {_words(error)}.") from error
         except Exception as error:
             raise Unanswered(f"the policy {self._name} raised {_words(error)}.") from error
 
@@ -170,7 +173,8 @@ class _CallThread:
             try:
                 result = function(**arguments)
             except BaseException as raised:  # SystemExit too: it would end this thread, and be seen nowhere
-                error = raised if isinstance(raised, Exception) else RuntimeError(repr(raised))
+                can_be_passed_on = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+                error = raised if can_be_passed_on else RuntimeError(repr(raised))
             with suppress(RuntimeError):  # the loop is closed: no reader is left
                 loop.call_soon_threadsafe(_settle, future, result, error)
 

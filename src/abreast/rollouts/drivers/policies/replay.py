@@ -43,7 +43,7 @@ class ReplayPolicy(SimplePolicy):
 def _difference(line: Line, played: Played) -> str | None:
     """What differs first, in the order of the turns."""
     now: list[dict[str, Any]] = plain(_without_images(played.cache.get("history", [])))
-    before: list[dict[str, Any]] = _without_images(line["history"])
+    before: list[dict[str, Any]] = plain(_without_images(line["history"]))
     for turn, (recorded, entry) in enumerate(zip(before, now, strict=False)):
         for key in dict.fromkeys([*recorded, *entry]):
             if recorded.get(key) != entry.get(key):
@@ -53,7 +53,7 @@ def _difference(line: Line, played: Played) -> str | None:
     results = {"reward": played.tally.reward, "penalty": played.cache.get("penalty", 0), "success": played.tally.success,
                "truncated": played.truncated, "error": played.error}  # fmt: skip
     for key in COMPARED:
-        if plain(results[key]) != line.get(key):
+        if plain(results[key]) != plain(line.get(key)):
             return f"differs: {key} is {short(results[key])}, recorded was {short(line.get(key))}."
     return None
 
