@@ -1,7 +1,7 @@
 """The command `abreast`: what all commands share.
 
 Mistakes in what was typed end with one sentence (a line for each, if a configuration has several) and exit code 2, workers
-that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
+and episodes that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
 """
 
 import os
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.errors import AbreastError, ConfigError, WorkerError
+from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -113,7 +113,7 @@ def run(arguments: list[str]) -> int:
         return 1
     except AbreastError as error:
         _complain_of(error)
-        return 2
+        return 1 if isinstance(error, FailedEpisodesError) else 2
     except OSError as error:  # a full disk, a folder that may not be written to
         where = f" ({error.filename})" if error.filename else ""
         _close_if_full()

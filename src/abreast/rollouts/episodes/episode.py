@@ -8,6 +8,7 @@ import copy
 import logging
 import pickle
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -63,6 +64,8 @@ class TurnResult(NamedTuple):
     waited: float = 0.0
     """For how much of that, and of making the environment, it waited (for a network, another process) instead of computing;
     measured if it may be slow."""
+    trace: str = ""
+    """The traceback of the failure, if the environment raised."""
 
 
 class Episode:
@@ -102,7 +105,7 @@ class Episode:
                 self.close()
                 info = self._begin()
         except Exception as error:
-            return TurnResult(self._state, failure=_words(error), seconds=clock.seconds)
+            return TurnResult(self._state, failure=_words(error), seconds=clock.seconds, trace=_trace(error))
         return TurnResult(self._state, info=info, seconds=clock.seconds - self._making_s, waited=clock.waited)
 
     def rebuild(self, seed: int, executed: Sequence[Sequence[Any]], must_be: Digest | None) -> TurnResult:
@@ -117,7 +120,7 @@ class Episode:
                 raise RolloutError(NOT_REPLAYABLE)
             info = self._begin()
         except Exception as error:
-            return TurnResult(self._state, failure=_words(error))
+            return TurnResult(self._state, failure=_words(error), trace=_trace(error))
         return TurnResult(self._state, info=info)
 
     def take(self, actions: Sequence[str], budget: int) -> TurnResult:
@@ -127,13 +130,13 @@ class Episode:
         """
         clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
         known = self._known(actions)
-        failure = None
+        failure, trace = None, ""
         try:
             outcome = self._execute(known[:budget])
         except Exception as error:
             if self.is_lent and "thread" in str(error).lower():
                 raise OtherThreadError(str(error)) from error
-            outcome, failure = NOTHING, _words(error)
+            outcome, failure, trace = NOTHING, _words(error), _trace(error)
             self.close()  # its state is unknown: the next episode has a new one
         reward, info, executed, refused, done = outcome
         self.executed.append(executed)
@@ -142,7 +145,9 @@ class Episode:
         self.is_lent = False
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
-        return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited)
+        return TurnResult(
+            self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited, trace
+        )
 
     def take_digest(self) -> Digest:
         """Compute the digest of its state."""
@@ -261,6 +266,10 @@ def _used() -> tuple[float, int]:
         return time.thread_time(), time.perf_counter_ns()
     used = resource.getrusage(THREAD_USAGE)
     return used.ru_utime + used.ru_stime, used.ru_nvcsw
+
+
+def _trace(error: Exception) -> str:
+    return "" if isinstance(error, RolloutError) else "".join(traceback.format_exception(error)).rstrip()
 
 
 def _words(error: Exception) -> str:
