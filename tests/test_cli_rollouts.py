@@ -125,6 +125,7 @@ MISTAKES = [
     (["--policy", "mine.py:play"], "there is no file mine.py."),
     (["--policy", "replay"], "varied is no run of `abreast rollout`: there is no varied."),
     (["--policy", "replay", "none"], "none is no run of `abreast rollout`: there is no none."),
+    (["--policy", "varied_env.py"], "there is no file varied_env.py."),
     (["--policy", "openia"], "there is no policy 'openia': did you mean 'openai'?"),
     (
         ["--resume", "none"],
@@ -286,6 +287,48 @@ def test_the_log_holds_the_first_traceback_of_each_kind_and_why_requests_are_sen
     assert log.count("a request is sent again, because it answered with status 500 (no room)") == 3
     assert "8 requests in all were sent again, because it answered with status 500" in log
     assert yaml.safe_load(Path("two/rollout.yaml").read_text())["server"]["model"] == "tiny"
+
+
+def test_a_file_without_the_name_of_its_function(capsys):
+    Path("mine_too.py").write_text(
+        "from math import sin\ndef play(messages): return ''\ndef _hidden(seed): return ''\n"
+    )
+    assert run(["rollout", "varied", HERE, "--policy", "mine_too.py"]) == 2
+    told = "abreast: the policy mine_too.py names no function: give mine_too.py:FUNCTION; it has play.\n"
+    assert capsys.readouterr().err == told
+
+
+def test_an_environment_of_gymnasium_is_named_by_its_id(capsys):
+    assert run(["rollout", "CartPole-v1", HERE, "--episodes", "2", "--output", "run"]) == 0
+    assert [line["tag"] for line in lines()] == ["CartPole-v1"] * 2
+    assert run(["trajectories", "run", "--export", "x.jsonl"]) == 0
+    assert run(["envs", "CartPole-v1"]) == 0
+    printed = capsys.readouterr().out
+    assert "env.id" in printed and "Actions available now:\n0\n1\n" in printed
+    assert run(["rollout", "CartPol-v1"]) == 2 and "did you mean 'CartPole-v1'?" in capsys.readouterr().err
+
+
+def test_an_environment_without_a_task_gets_a_hint_and_its_arguments_are_listed(capsys):
+    assert run(["envs", "stranger_envs:Walk"]) == 0
+    printed = capsys.readouterr().out
+    assert "The prompt says no task: give one as env_instruction" in printed and "env.length" in printed
+    assert run(["envs", "FrozenLake"]) == 0 and "no task" not in capsys.readouterr().out
+
+
+def test_all_faults_of_a_file_are_listed_also_those_of_env_config(capsys):
+    tag = "{env_type: frozen_lake, max_actions_per_traj: 0, env_config: {sise: 3}, context: {answers: rough}}"
+    Path("faults.yaml").write_text(f"es_manager: {{max_workers: 0}}\ncustom_envs: {{Mine: {tag}}}")
+    assert run(["rollout", "Mine", "--config", "faults.yaml"]) == 2
+    told = capsys.readouterr().err
+    assert "max_workers is 0" in told and "max_actions_per_traj is 0" in told and "sise" in told and "rough" in told
+    assert run(["rollout", "Mime", "--config", "faults.yaml"]) == 2
+    assert "did you mean 'Mine'?" in capsys.readouterr().err
+
+
+def test_nothing_typed_shows_the_help_and_no_more(capsys):
+    assert run([]) == 2
+    printed = capsys.readouterr()
+    assert "rollout" in printed.out + printed.err and "shows what there is" not in printed.err
 
 
 def test_a_person_plays(capsys, monkeypatch):

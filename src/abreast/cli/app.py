@@ -121,6 +121,8 @@ def run(arguments: list[str]) -> int:
         return 2
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
+            if not error.format_message():  # nothing was typed: the help is shown already
+                return 2
             context = getattr(error, "ctx", None)
             command = "abreast" if context is None else context.command_path
             complain(f"{error.format_message()} `{command} --help` shows what there is.")

@@ -27,6 +27,7 @@ from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.drivers.results import Result, figures, result_of, result_of_line, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
 from abreast.rollouts.files import read_config
+from abreast.rollouts.loading import load_config
 from abreast.rollouts.registry import Tag, tag_settings
 from abreast.settings import apply_overrides, merge
 
@@ -171,7 +172,12 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
 def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
     name = play.tag
-    parsed = RolloutConfig.parse(read_config(file) if file else {})
+    loaded = read_config(file) if file else {}
+    try:
+        parsed = RolloutConfig.parse(loaded)
+    except ConfigError:
+        load_config(loaded, "train", [name])  # its error names the faults of the tag's env_config, too
+        raise
     given = parsed.model_dump(exclude_unset=True)
     plain = tag_settings(name, parsed.custom_envs, parsed.preset).model_dump()
     own = [override for override in overrides if override.startswith("env.")]
