@@ -68,6 +68,11 @@ def _options(
     """Independent agents, learning side by side."""
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def look_here() -> None:
     """Let modules be imported from the current folder: a user's game or environment is often a file there."""
     if str(Path.cwd()) not in sys.path:

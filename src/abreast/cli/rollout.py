@@ -12,7 +12,7 @@ import typer
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.cli.app import complain, held_back, out
+from abreast.cli.app import complain, counted, held_back, out
 from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
@@ -126,7 +126,7 @@ def run_rollout(
     if stopped is not None:
         _say_stopped(len(results), len(before), stopped, folder)
     elif before and not results:
-        out.print(f"nothing is missing: all {len(before):,} episodes are there")
+        out.print(f"nothing is missing: all {counted(len(before), 'episode')} are there")
     _report(prepared, results, before, display.turns_per_s)
     if verify:
         out.print(_verified(manager.verified_turns))
@@ -267,7 +267,7 @@ def _command(folder: Path, play: PlayConfig) -> list[str]:
 def _say_stopped(episodes: int, before: int, reason: str, folder: Path) -> None:
     again = shlex.join(["abreast", "rollout", "--resume", str(folder)])
     kept = f"all {before + episodes:,} of the run are kept" if before else "these are kept"
-    count = f"{episodes:,}{' more' if before else ''} episode{'' if episodes == 1 else 's'}"
+    count = counted(episodes, "more episode" if before else "episode")
     out.print(f"Stopped after {count} ({reason}); {kept}. To go on: {again}")
 
 
@@ -291,15 +291,15 @@ def _check(policy: Policy, results: Sequence[Result], folder: Path) -> None:
         if policy.differences:
             first = policy.differences[min(policy.differences)]
             raise FailedEpisodesError(
-                f"{len(policy.differences)} of {len(results)} episodes differ from the record; {first}"
+                f"{len(policy.differences)} of {counted(len(results), 'episode')} differ from the record; {first}"
             )
-        out.print(f"All {len(results)} episodes came out as recorded.")
+        out.print(f"All {counted(len(results), 'episode')} came out as recorded.")
         return
     failures = [result.error for result in results if result.error is not None]
     if failures:
         raise FailedEpisodesError(
-            f"{len(failures)} of {len(results)} episodes could not go on; the first: {failures[0].rstrip('.')} (see"
-            f" {folder}/log.txt)."
+            f"{len(failures)} of {counted(len(results), 'episode')} could not go on; the first:"
+            f" {failures[0].rstrip('.')} (see {folder}/log.txt)."
         )
 
 

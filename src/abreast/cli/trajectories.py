@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from abreast.cli.app import app, complain, look_here, out
+from abreast.cli.app import app, complain, counted, look_here, out
 from abreast.errors import ConfigError, RolloutError
 from abreast.plugins import import_target, is_target
 from abreast.rollouts.drivers.browse import Filter, sort_lines, table_of, text_of
@@ -79,7 +79,7 @@ def trajectories(
         is_replaced = target.exists()
         rows = export(source, target, _load(tokenizer), per_turn)
         replaced = " (it replaces the file of that name)" if is_replaced else ""
-        out.print(f"{rows:,} rows of {len(lines):,} episodes were written to {target}{replaced}")
+        out.print(f"{counted(rows, 'row')} of {counted(len(lines), 'episode')} were written to {target}{replaced}")
         return
     if lines:
         # In a terminal, reasons that are too long are cut; elsewhere, say in a file, nothing is.
@@ -92,7 +92,7 @@ def trajectories(
         if lines
         else ""
     )
-    out.print(f"{len(lines):,} of {len(found.lines):,} episodes{means}{more}")
+    out.print(f"{len(lines):,} of {counted(len(found.lines), 'episode')}{means}{more}")
 
 
 def _printable(text: str) -> str:
