@@ -547,8 +547,10 @@ def test_a_rollout_shows_what_episodes_came_to_and_keeps_them(capsys):
     assert run(["rollout", "SimpleSokoban", HERE, "--episodes", "6", "--group-size", "2", "--output", "run"]) == 0
     printed = capsys.readouterr()
     figures = dict(line.rsplit(maxsplit=1) for line in printed.out.splitlines()[1:-1] if "ms" not in line)
-    names = ["episodes", "success", "pass@2", "reward", "invalid actions", "actions per episode", "turns per second"]
-    assert [name.strip() for name in figures] == [*names, "timeouts"] and figures[" episodes"] == "6"
+    names = ["episodes", "success", "pass@2", "reward", "score", "invalid actions", "actions per episode"]
+    assert [name.strip() for name in figures] == [*names, "turns per second", "timeouts"] and figures[
+        " episodes"
+    ] == "6"
     assert "latency p50" in printed.out and "latency p95" in printed.out
     assert "The run folder is run" in printed.out
     assert printed.err.splitlines()[-1].startswith("episodes 6/6  success ")
@@ -625,12 +627,14 @@ def test_episodes_that_cannot_go_on_are_told_of(capsys):
         "--output",
         "run",
     ]
-    assert run(villain) == 2
+    assert run(villain) == 1  # what was typed is right
     printed = capsys.readouterr()
     assert printed.err.splitlines()[-1].startswith(
-        "abreast: 1 of 3 episodes could not go on, the first because of ZeroDivisionError: a villain divides by zero"
+        "abreast: 1 of 3 episodes could not go on; the first: ZeroDivisionError: a villain divides by zero"
     )
     assert "The run folder is run" in printed.out and "cannot go on" in Path("run/log.txt").read_text()
+    log = Path("run/log.txt").read_text()
+    assert log.count("Traceback (most recent call last)") == 1 and "villain_envs.py" in log
     assert any("divides by zero" in str(each["history"][-2]["info"]) for each in trajectories("run"))
 
 

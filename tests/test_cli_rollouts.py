@@ -125,6 +125,7 @@ MISTAKES = [
     (["--policy", "mine.py:play"], "there is no file mine.py."),
     (["--policy", "replay"], "varied is no run of `abreast rollout`: there is no varied."),
     (["--policy", "replay", "none"], "none is no run of `abreast rollout`: there is no none."),
+    (["--policy", "varied_env.py"], "there is no file varied_env.py."),
     (["--policy", "openia"], "there is no policy 'openia': did you mean 'openai'?"),
     (
         ["--resume", "none"],
@@ -177,6 +178,7 @@ def test_a_run_is_gone_on_with_and_no_episode_is_played_twice(capsys):
         assert run(["rollout", "--resume", "run", "--in-flight", "8"]) == 0
         printed, answered = capsys.readouterr(), len(server.requests)
         assert run(["rollout", "--resume", "run"]) == 0 and len(server.requests) == answered  # nothing is left to play
+        assert "nothing is missing: all 20 episodes are there" in capsys.readouterr().out
     assert "is no episode: it is cut off. It is played again." in printed.err
     check_each_once(lines(), 20)
     assert lines()[: len(first)] == first
@@ -184,6 +186,9 @@ def test_a_run_is_gone_on_with_and_no_episode_is_played_twice(capsys):
     assert {seed for seed, _ in asked} == set(range(10_000, 10_020)) - done
     told = figures(printed.out)
     assert told["episodes"] == "20" and told["success"] == "100.0%"
+    assert told["requests (this session)"] == str(sum(asked.values())) and "requests" not in told
+    assert "latency p50 (this session)" in printed.out and "turns per second (this session)" in told
+    assert "episodes 20/20  success 100%" in printed.err and "turns/s (this session)" in printed.err
     assert told["prompt tokens"] == str(10 * sum(len(line["answers"]) for line in lines()))
 
 
@@ -192,11 +197,11 @@ def test_more_episodes_can_be_asked_for_later_and_failed_ones_tried_again(capsys
         return Drop() if shown(request.prompt)[0] == 10_001 else Text(GO)
 
     with LLMServer(bad) as server:
-        assert rollout(server, "--episodes", "4", "--retries", "1") == 2
-    assert "1 of 4 episodes could not go on, the first because of http" in capsys.readouterr().err
+        assert rollout(server, "--episodes", "4", "--retries", "1") == 1
+    assert "1 of 4 episodes could not go on; the first: http" in capsys.readouterr().err
     with LLMServer(lambda request: Text(GO)) as server:
         arguments = ["rollout", "--resume", "run", "--base-url", server.url]
-        assert run([*arguments, "--episodes", "6"]) == 2 and len(server.requests) == length(10_004) + length(10_005)
+        assert run([*arguments, "--episodes", "6"]) == 1 and len(server.requests) == length(10_004) + length(10_005)
         assert run([*arguments, "--retry-failed"]) == 0
     check_each_once(lines(), 6)
     assert all(line["success"] for line in lines())
@@ -271,6 +276,62 @@ def test_a_function_of_ones_own_plays(capsys):
     assert [line["episode"] for line in lines("three")] == [0, 1, 2]  # nothing that was finished is lost
 
 
+def test_the_log_holds_the_first_traceback_of_each_kind_and_why_requests_are_sent_again(capsys):
+    Path("bad.py").write_text("def play(seed):\n    if seed % 2:\n        return 1 / 0\n    raise KeyError(seed)\n")
+    assert run(["rollout", "varied", HERE, "--policy", "bad.py:play", "--episodes", "6", "--output", "run"]) == 1
+    err, log = capsys.readouterr().err, Path("run/log.txt").read_text()
+    assert "6 of 6 episodes could not go on; the first: the policy bad.py:play raised " in err
+    assert log.count("Traceback") == 2 and log.count('bad.py", line 3') == 1 and log.count("cannot go on") == 6
+    with LLMServer(lambda request: Status(500, "no room") if request.number < 8 else Text(GO)) as server:
+        assert rollout(server, "--episodes", "1", "--retries", "9", output=("--output", "two")) == 0
+    log = Path("two/log.txt").read_text()
+    assert log.count("a request is sent again, because it answered with status 500 (no room)") == 3
+    assert "8 requests in all were sent again, because it answered with status 500" in log
+    assert yaml.safe_load(Path("two/rollout.yaml").read_text())["server"]["model"] == "tiny"
+
+
+def test_a_file_without_the_name_of_its_function(capsys):
+    Path("mine_too.py").write_text(
+        "from math import sin\ndef play(messages): return ''\ndef _hidden(seed): return ''\n"
+    )
+    assert run(["rollout", "varied", HERE, "--policy", "mine_too.py"]) == 2
+    told = "abreast: the policy mine_too.py names no function: give mine_too.py:FUNCTION; it has play.\n"
+    assert capsys.readouterr().err == told
+
+
+def test_an_environment_of_gymnasium_is_named_by_its_id(capsys):
+    assert run(["rollout", "CartPole-v1", HERE, "--episodes", "2", "--output", "run"]) == 0
+    assert [line["tag"] for line in lines()] == ["CartPole-v1"] * 2
+    assert run(["trajectories", "run", "--export", "x.jsonl"]) == 0
+    assert run(["envs", "CartPole-v1"]) == 0
+    printed = capsys.readouterr().out
+    assert "env.id" in printed and "Actions available now:\n0\n1\n" in printed
+    assert run(["rollout", "CartPol-v1"]) == 2 and "did you mean 'CartPole-v1'?" in capsys.readouterr().err
+
+
+def test_an_environment_without_a_task_gets_a_hint_and_its_arguments_are_listed(capsys):
+    assert run(["envs", "stranger_envs:Walk"]) == 0
+    printed = capsys.readouterr().out
+    assert "The prompt says no task: give one as env_instruction" in printed and "env.length" in printed
+    assert run(["envs", "FrozenLake"]) == 0 and "no task" not in capsys.readouterr().out
+
+
+def test_all_faults_of_a_file_are_listed_also_those_of_env_config(capsys):
+    tag = "{env_type: frozen_lake, max_actions_per_traj: 0, env_config: {sise: 3}, context: {answers: rough}}"
+    Path("faults.yaml").write_text(f"es_manager: {{max_workers: 0}}\ncustom_envs: {{Mine: {tag}}}")
+    assert run(["rollout", "Mine", "--config", "faults.yaml"]) == 2
+    told = capsys.readouterr().err
+    assert "max_workers is 0" in told and "max_actions_per_traj is 0" in told and "sise" in told and "rough" in told
+    assert run(["rollout", "Mime", "--config", "faults.yaml"]) == 2
+    assert "did you mean 'Mine'?" in capsys.readouterr().err
+
+
+def test_nothing_typed_shows_the_help_and_no_more(capsys):
+    assert run([]) == 2
+    printed = capsys.readouterr()
+    assert "rollout" in printed.out + printed.err and "shows what there is" not in printed.err
+
+
 def test_a_person_plays(capsys, monkeypatch):
     monkeypatch.setattr(sys, "stdin", io.StringIO("Go\nGo\nGo\n"))
     assert run(["rollout", "varied", HERE, "--policy", "human", "--output", "run"]) == 0
@@ -303,7 +364,7 @@ def test_a_run_is_replayed(capsys):
     assert sorted(line["episode"] for line in lines("three")) == [0, 1, 2]
     assert (
         run(["rollout", "FrozenLake", "env.size=4", "--policy", "replay", "run/trajectories.jsonl", "--output", "x"])
-        == 2
+        == 1
     )
     err = capsys.readouterr().err
     assert "8 of 8 episodes differ from the record; episode 0 differs in turn 0: state is" in err
@@ -325,7 +386,7 @@ def recorded(capsys):
         return Status(400, "not this one") if seed == 10_003 and turn == 1 else Text("mumble" if seed == 10_004 else GO)
 
     with LLMServer(behave) as server:
-        assert rollout(server, "--episodes", "6") == 2
+        assert rollout(server, "--episodes", "6") == 1
     capsys.readouterr()
 
 
@@ -366,17 +427,19 @@ def test_a_list_says_what_came_of_each_episode_and_nothing_is_cut_off(recorded, 
         "group",
         "reward",
         "penalty",
+        "score",
         "success",
         "turns",
         "tokens",
         "error",
     ]
-    assert rows[1].split() == ["1", "varied", "10001", "1", "2.000", "yes", "2", "30"]
+    assert rows[1].split() == ["1", "varied", "10001", "1", "2.000", "2.000", "yes", "2", "30"]
     assert (
-        rows[3].split()[:7] == ["3", "varied", "10003", "3", "1.000", "no", "1"]
+        rows[3].split()[:8] == ["3", "varied", "10003", "3", "1.000", "1.000", "no", "1"]
         and "status 400: not this one" in rows[3]
     )
-    assert last.startswith("6 of 6 episodes, success 66.7%, reward 1.333")
+    assert rows[4].split()[4:7] == ["0.000", "-1.000", "-1.000"]  # reward, penalty, score
+    assert last.startswith("6 of 6 episodes, success 66.7%, reward 1.333, score 1.167")
     assert run(["trajectories", "run", "--tag", "none"]) == 0
     assert capsys.readouterr().out == "0 of 6 episodes\n"
 
@@ -387,7 +450,7 @@ def test_one_is_shown_with_prompts_answers_and_rewards(recorded, capsys):
     assert printed.startswith("episode 2: varied, seed 10002, group 2\n\n[system]\n")
     assert printed.count(f"[assistant]\n{GO}\n\n[turn ") == 3 and "seed 10002, turn 2 of 3." in printed
     assert "[turn 3] valid actions: Go; reward with penalties: 1\n" in printed
-    assert printed.endswith("[end] success, reward 3, penalty 0, 3 turns, 3 actions\n")
+    assert printed.endswith("[end] success, score 3 (reward 3, penalty 0), 3 turns, 3 actions\n")
     assert run(["trajectories", "run", "--show", "3"]) == 0
     assert "[error] http" in capsys.readouterr().out
     assert run(["trajectories", "run", "--show", "77"]) == 2
@@ -412,6 +475,9 @@ def test_those_that_are_listed_are_exported(recorded, capsys):
     assert capsys.readouterr().out == "4 rows of 4 episodes were written to good.jsonl\n"
     rows = [json.loads(line) for line in Path("good.jsonl").read_text().splitlines()]
     assert [row["episode"] for row in rows] == [0, 1, 2, 5]
+    assert {(row["policy"], row["model"]) for row in rows} == {("openai", "tiny")}  # the model was not given
+    assert run(["trajectories", "run", "--success", "--export", "good.jsonl"]) == 0
+    assert "good.jsonl (it replaces the file of that name)" in capsys.readouterr().out
     assert run(["trajectories", "run", "--success", "--export", "turns.parquet", "--per-turn"]) == 0
     assert "7 rows of 4 episodes" in capsys.readouterr().out
 
@@ -420,7 +486,7 @@ def test_those_that_are_listed_are_exported(recorded, capsys):
     ("arguments", "told"),
     [
         (["none"], "none is no run of `abreast rollout`: there is no none."),
-        (["run", "--sort", "colour"], "cannot sort by 'colour': expected one of episode, reward, turns, seed"),
+        (["run", "--sort", "colour"], "cannot sort by 'colour': expected one of episode, reward, score, turns, seed"),
         (["run", "--export", "x.csv"], "cannot export to x.csv: expected a name that ends with .jsonl or .parquet."),
         (["run", "--per-turn"], "--per-turn and --tokenizer are for exports: give --export FILE too."),
         (["run", "--export", "x.jsonl", "--tokenizer", "json:loads"], "has no method apply_chat_template"),

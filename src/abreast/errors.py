@@ -1,7 +1,8 @@
 """Every exception abreast raises on purpose.
 
 A message is one sentence a user can act on: what was given, what was expected, what follows, what to do.
-The command line prints it and exits with code 2; no traceback, because the fault is in the input, not the program.
+The command line prints it and exits with code 2, or with 1 where what ran has failed, not what was typed; no traceback,
+because the fault is in the input, not the program.
 """
 
 import traceback
@@ -82,6 +83,10 @@ class WorkerError(AbreastError):
 
 class RolloutError(AbreastError):
     """The manager of environments was asked for something it cannot do."""
+
+
+class FailedEpisodesError(RolloutError):
+    """Episodes of a rollout could not go on, or came out otherwise than recorded. The exit code is 1."""
 
 
 class BeginError(RolloutError):

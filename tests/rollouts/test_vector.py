@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from gymnasium.wrappers.vector import DictInfoToList, RecordEpisodeStatistics
 
 import stranger_envs
-from abreast.errors import RolloutError
+from abreast.errors import AbreastError, ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.vector import RolloutVectorEnv, make_vec
 from rollout_helpers import settings, villain
@@ -288,3 +288,14 @@ def test_a_manager_is_not_a_configuration():
 def test_environments_with_other_spaces_do_not_share_a_vector():
     with pytest.raises(RolloutError, match="Bandit has other spaces"):
         RolloutVectorEnv(settings(["FrozenLake", "Bandit"], use_multiprocessing=False))
+
+
+def test_arguments_of_an_environment_are_told_where_to_go_and_ids_are_suggested():
+    with pytest.raises(
+        RolloutError, match=r"make_vec has no argument 'render_mode'.* env_config=\{'render_mode': ...\}"
+    ):
+        make_vec("CartPole-v1", 1, render_mode="rgb_array")
+    with pytest.raises(AbreastError, match="did you mean 'CartPole-v1'"):
+        make_vec("CartPol-v1")
+    with pytest.raises(ConfigError, match="max_worker"):
+        make_vec("CartPole-v1", max_worker=1)

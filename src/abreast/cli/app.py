@@ -1,7 +1,7 @@
 """The command `abreast`: what all commands share.
 
 Mistakes in what was typed end with one sentence (a line for each, if a configuration has several) and exit code 2, workers
-that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
+and episodes that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
 """
 
 import os
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.errors import AbreastError, ConfigError, WorkerError
+from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -68,6 +68,11 @@ def _options(
     """Independent agents, learning side by side."""
 
 
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def look_here() -> None:
     """Let modules be imported from the current folder: a user's game or environment is often a file there."""
     if str(Path.cwd()) not in sys.path:
@@ -113,7 +118,7 @@ def run(arguments: list[str]) -> int:
         return 1
     except AbreastError as error:
         _complain_of(error)
-        return 2
+        return 1 if isinstance(error, FailedEpisodesError) else 2
     except OSError as error:  # a full disk, a folder that may not be written to
         where = f" ({error.filename})" if error.filename else ""
         _close_if_full()
@@ -121,6 +126,8 @@ def run(arguments: list[str]) -> int:
         return 2
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
+            if not error.format_message():  # nothing was typed: the help is shown already
+                return 2
             context = getattr(error, "ctx", None)
             command = "abreast" if context is None else context.command_path
             complain(f"{error.format_message()} `{command} --help` shows what there is.")

@@ -12,8 +12,8 @@ import typer
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.cli.app import complain, held_back, out
-from abreast.errors import AbreastError, ConfigError, RolloutError, words
+from abreast.cli.app import complain, counted, held_back, out
+from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.drivers.config import PlayConfig
@@ -22,10 +22,12 @@ from abreast.rollouts.drivers.lines import Line, find_file
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
+from abreast.rollouts.drivers.policies.openai import OpenAIPolicy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.drivers.results import Result, figures, result_of, result_of_line, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
 from abreast.rollouts.files import read_config
+from abreast.rollouts.loading import load_config
 from abreast.rollouts.registry import Tag, tag_settings
 from abreast.settings import apply_overrides, merge
 
@@ -89,6 +91,7 @@ def run_rollout(
     chosen, play, tag, policy = prepared
     _try_to_make(tag)
     asyncio.run(_try_to_start(policy))
+    play = _with_model(play, policy)
     manager = EnvStateManager(chosen, verify=verify)
     made = make_run_folder(play.tag, output) if resumed is None else None
     folder = made.path if made is not None else Path(resumed or "")
@@ -98,7 +101,7 @@ def run_rollout(
     before = [result_of_line(line) for line in kept.before.lines]
     for fault in kept.before.faults:
         complain(f"{fault} It is played again.")
-    display = RolloutDisplay(play.episodes, len(before), policy.counts, is_silent=play.policy == "human")
+    display = RolloutDisplay(play.episodes, before, policy.counts, is_silent=play.policy == "human")
     try:
         with manager, kept, display:
 
@@ -118,10 +121,12 @@ def run_rollout(
         if made is not None and not results:
             made.take_back()
         else:
-            _say_stopped(len(results), "an error", folder)
+            _say_stopped(len(results), len(before), "an error", folder)
         raise
     if stopped is not None:
-        _say_stopped(len(results), stopped, folder)
+        _say_stopped(len(results), len(before), stopped, folder)
+    elif before and not results:
+        out.print(f"nothing is missing: all {counted(len(before), 'episode')} are there")
     _report(prepared, results, before, display.turns_per_s)
     if verify:
         out.print(_verified(manager.verified_turns))
@@ -167,7 +172,12 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
 def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
     name = play.tag
-    parsed = RolloutConfig.parse(read_config(file) if file else {})
+    loaded = read_config(file) if file else {}
+    try:
+        parsed = RolloutConfig.parse(loaded)
+    except ConfigError:
+        load_config(loaded, "train", [name])  # its error names the faults of the tag's env_config, too
+        raise
     given = parsed.model_dump(exclude_unset=True)
     plain = tag_settings(name, parsed.custom_envs, parsed.preset).model_dump()
     own = [override for override in overrides if override.startswith("env.")]
@@ -230,6 +240,13 @@ async def _try_to_start(policy: Policy) -> None:
     await policy.close()
 
 
+def _with_model(play: PlayConfig, policy: Policy) -> PlayConfig:
+    """With the name of the model that the server has, if none was given: for rollout.yaml."""
+    if not isinstance(policy, OpenAIPolicy) or play.server.model is not None:
+        return play
+    return play.model_copy(update={"server": play.server.model_copy(update={"model": policy.model})})
+
+
 def _command(folder: Path, play: PlayConfig) -> list[str]:
     """The command that plays the same episodes again."""
     command = ["abreast", "rollout", play.tag, "--config", str(folder / "config.yaml"), "--policy", play.policy]
@@ -247,15 +264,17 @@ def _command(folder: Path, play: PlayConfig) -> list[str]:
 # ---- after
 
 
-def _say_stopped(episodes: int, reason: str, folder: Path) -> None:
+def _say_stopped(episodes: int, before: int, reason: str, folder: Path) -> None:
     again = shlex.join(["abreast", "rollout", "--resume", str(folder)])
-    out.print(f"Stopped after {episodes} episodes ({reason}); these are kept. To go on: {again}")
+    kept = f"all {before + episodes:,} of the run are kept" if before else "these are kept"
+    count = counted(episodes, "more episode" if before else "episode")
+    out.print(f"Stopped after {count} ({reason}); {kept}. To go on: {again}")
 
 
 def _report(prepared: Prepared, results: Sequence[Result], before: Sequence[Result], turns_per_s: float) -> None:
     """The results, one line per figure."""
     policy, play = prepared.policy, prepared.play
-    rows = figures([*before, *results], play.group_size, turns_per_s) if results or before else {}
+    rows = figures(results, play.group_size, turns_per_s, before) if results or before else {}
     if policy.counts is not None:
         rows |= usage(policy.counts, before, play)
     if not rows:
@@ -271,14 +290,16 @@ def _check(policy: Policy, results: Sequence[Result], folder: Path) -> None:
     if isinstance(policy, ReplayPolicy):
         if policy.differences:
             first = policy.differences[min(policy.differences)]
-            raise RolloutError(f"{len(policy.differences)} of {len(results)} episodes differ from the record; {first}")
-        out.print(f"All {len(results)} episodes came out as recorded.")
+            raise FailedEpisodesError(
+                f"{len(policy.differences)} of {counted(len(results), 'episode')} differ from the record; {first}"
+            )
+        out.print(f"All {counted(len(results), 'episode')} came out as recorded.")
         return
     failures = [result.error for result in results if result.error is not None]
     if failures:
-        raise RolloutError(
-            f"{len(failures)} of {len(results)} episodes could not go on, the first because of {failures[0].rstrip('.')}"
-            f" (see {folder}/log.txt)."
+        raise FailedEpisodesError(
+            f"{len(failures)} of {counted(len(results), 'episode')} could not go on; the first:"
+            f" {failures[0].rstrip('.')} (see {folder}/log.txt)."
         )
 
 

@@ -14,6 +14,7 @@ from abreast.rollouts.config import shipped_tags
 from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.drivers.config import PlayConfig, ServerConfig
 from abreast.rollouts.files import read_config
+from abreast.rollouts.registry import constructor_settings
 from abreast.settings import Section, explain
 
 
@@ -28,7 +29,7 @@ Name = Annotated[
     typer.Argument(
         metavar="TAG_OR_ENV",
         help="A tag (one that ships, or of custom_envs in FILE) or an environment type (`abreast envs` lists them, and"
-        " MODULE:ENV is one).",
+        " MODULE:ENV is one), or an id of Gymnasium, say CartPole-v1.",
     ),
 ]
 Overrides = Annotated[
@@ -51,7 +52,7 @@ def rollout(
         typer.Option(
             metavar="WHO",
             help="Who plays: random (the default), solver, openai (a language model behind --base-url), human, replay RUN"
-            " (the answers of an earlier run), or MODULE:FUNCTION, a function of your own.",
+            " (the answers of an earlier run), or MODULE:FUNCTION or FILE.py:FUNCTION, a function of your own.",
         ),
     ] = None,
     episodes: Annotated[int | None, typer.Option(min=1, help="Episodes in all; default 64.")] = None,
@@ -131,8 +132,16 @@ def envs(
         chosen = RolloutConfig.parse(read_config(config) if config else {})
         tag = find_tag(name, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
-        out.print(settings_table([budget, *explain(tag.config, "env.")]))
+        given = {key for key, _, _ in explain(tag.config, "env.")}
+        keywords = [
+            (f"env.{key}", _plain(value), "An argument of its constructor.")
+            for key, value in constructor_settings(tag.kind)
+            if f"env.{key}" not in given
+        ]
+        out.print(settings_table([budget, *explain(tag.config, "env."), *keywords]))
         out.print(f"\n{_first_prompt(name, chosen)}")
+        if not tag.instruction.strip():
+            out.print(f"\n{NO_TASK}")
         return
     tags = shipped_tags()
     table = Table("type", "tags", "solver", "what it is", box=None)
@@ -148,6 +157,16 @@ def envs(
 
 
 # ---- inside
+
+NO_TASK = (
+    "The prompt says no task: give one as env_instruction of a tag under custom_envs, or register the type with"
+    " register(..., instruction=...)."
+)
+
+
+def _plain(value: Any) -> Any:
+    """A default as YAML can show it."""
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _first_prompt(name: str, config: RolloutConfig) -> str:

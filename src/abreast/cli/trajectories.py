@@ -8,12 +8,12 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from abreast.cli.app import app, complain, look_here, out
+from abreast.cli.app import app, complain, counted, look_here, out
 from abreast.errors import ConfigError, RolloutError
 from abreast.plugins import import_target, is_target
 from abreast.rollouts.drivers.browse import Filter, sort_lines, table_of, text_of
 from abreast.rollouts.drivers.export import export, of_run
-from abreast.rollouts.drivers.lines import find_file, read_lines
+from abreast.rollouts.drivers.lines import find_file, read_lines, score_of
 
 MANY = 50
 """Episodes that are listed, unless more are asked for."""
@@ -40,7 +40,7 @@ def trajectories(
         str | None, typer.Option(metavar="TEXT", help="Only those in which TEXT was said or shown.")
     ] = None,
     sort: Annotated[
-        str, typer.Option(metavar="KEY", help="episode, reward, turns or seed; -KEY: descending.")
+        str, typer.Option(metavar="KEY", help="episode, reward, score, turns or seed; -KEY: descending.")
     ] = "episode",
     limit: Annotated[int, typer.Option(min=0, help="List so many; 0: all.")] = MANY,
     target: Annotated[
@@ -76,8 +76,10 @@ def trajectories(
     lines = sort_lines((line for line in found.lines if wanted.fits(line)), sort)
     if target is not None:
         source = of_run(run)._replace(lines=lines)
+        is_replaced = target.exists()
         rows = export(source, target, _load(tokenizer), per_turn)
-        out.print(f"{rows:,} rows of {len(lines):,} episodes were written to {target}")
+        replaced = " (it replaces the file of that name)" if is_replaced else ""
+        out.print(f"{counted(rows, 'row')} of {counted(len(lines), 'episode')} were written to {target}{replaced}")
         return
     if lines:
         # In a terminal, reasons that are too long are cut; elsewhere, say in a file, nothing is.
@@ -85,11 +87,12 @@ def trajectories(
         console.print(table_of(lines[: limit or None], out.width if out.is_terminal else None))
     more = f" ({len(lines) - limit:,} more are not listed: --limit 0)" if 0 < limit < len(lines) else ""
     means = (
-        f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f}"
+        f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f},"
+        f" score {fmean(map(score_of, lines)):.3f}"
         if lines
         else ""
     )
-    out.print(f"{len(lines):,} of {len(found.lines):,} episodes{means}{more}")
+    out.print(f"{len(lines):,} of {counted(len(found.lines), 'episode')}{means}{more}")
 
 
 def _printable(text: str) -> str:

@@ -1,6 +1,6 @@
 """From what a user gives as a configuration to settings and tags; everything that is wrong with it is one error."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
@@ -19,8 +19,10 @@ class Loaded(NamedTuple):
     tags: dict[str, Tag]
 
 
-def load_config(given: object, mode: str) -> Loaded:
+def load_config(given: object, mode: str, played: Sequence[str] = ()) -> Loaded:
     """The settings in a YAML file, a mapping or an OmegaConf object, and the tags that `mode` (train or val) uses.
+
+    `played` are tags that are used in place of these.
 
     Tags that are not used may be of types that are not there. A single fault is raised as it is, several as one list.
     """
@@ -32,8 +34,10 @@ def load_config(given: object, mode: str) -> Loaded:
     except ConfigError as error:
         errors.append(error)
         names, custom, preset = _usable(values, mode)
+        if played:
+            names, played = [name for name in played if custom.get(name) is not _FAULTY], ()
     tags: dict[str, Tag] = {}
-    for name in dict.fromkeys(names):
+    for name in dict.fromkeys(played or names):
         try:
             tags[name] = find_tag(name, custom, mode, preset, config.context if config else None)
         except ConfigError as error:
@@ -50,16 +54,15 @@ def load_config(given: object, mode: str) -> Loaded:
 
 
 def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig], Preset | None]:
-    """Of a configuration with faults: the used tags without any, the settings of its tags, its preset."""
+    """Of a configuration with faults: the used tags whose type is known, the settings of all its tags, its preset."""
     if not isinstance(values, Mapping):
         return [], {}, None
     own = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig)).values
     given: Any = own.get("custom_envs")
     custom, faulty = dict[str, TagConfig](), set[str]()
     for name, settings in given.items() if isinstance(given, Mapping) else ():
-        try:
-            custom[name] = TagConfig.parse(settings)
-        except ConfigError:
+        custom[name] = _without_faults(settings) or _FAULTY
+        if custom[name] is _FAULTY:
             faulty.add(name)
     names: Any = []
     with suppress(KeyError, TypeError):
@@ -68,6 +71,23 @@ def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig], Pr
     preset = own.get("preset")
     usable = [name for name in used if isinstance(name, str) and name not in faulty]
     return usable, custom, preset if preset in get_args(Preset) else None
+
+
+_FAULTY = TagConfig(env_type="?")
+"""Stands for a tag whose type is not known: its name is suggested for misspelt ones."""
+
+
+def _without_faults(settings: Any) -> TagConfig | None:
+    """The settings of a tag without those that are wrong, so that faults in its env_config are found, too."""
+    try:
+        return TagConfig.parse(settings)
+    except ConfigError:
+        if not isinstance(settings, Mapping):
+            return None
+    for kept in (("env_type", "env_config", "context"), ("env_type", "env_config"), ("env_type", "context")):
+        with suppress(ConfigError):
+            return TagConfig.parse({key: settings[key] for key in kept if key in settings})
+    return None
 
 
 def _not_found(values: Any) -> str:

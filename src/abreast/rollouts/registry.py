@@ -9,10 +9,13 @@ and a script adds one with the decorator `register`. Any environment that can be
 """
 
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
+
+import gymnasium
 
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
@@ -21,6 +24,7 @@ from abreast.rollouts.config import PRESETS, SPARE_TURNS, EnvConfig, OpenEnvConf
 from abreast.rollouts.context.config import ContextConfig
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
+_ID = re.compile(r"-v\d+$")
 T = TypeVar("T", bound=Callable[[Any], Any])
 
 Solver = Callable[[Any, Sequence[Mapping[str, Any]]], list[str]]
@@ -125,27 +129,44 @@ def find_kind(name: str) -> EnvKind:
         return _as_kind(name, import_target(name, "environment", RolloutError))
     if name not in KINDS.names():
         raise RolloutError(
-            f"there is no environment type {name!r}: {nearest(name, list_kinds())} One of your own is known when the module"
+            f"there is no environment type {name!r}: {_nearest(name, list_kinds())} One of your own is known when the module"
             " that registers it has been imported, or as MODULE:ENV."
         )
     return _as_kind(name, KINDS.find(name))
 
 
 def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None = None) -> TagConfig:
-    """The settings of a tag: the user's own, one that ships, or a plain one of the environment type of that name."""
+    """The settings of a tag: the user's own, one that ships, or a plain one of the environment type or Gymnasium id."""
     shipped = shipped_tags(preset)
     tags = {**shipped, **custom}
     if name in tags:
         return tags[name]
     types = list_kinds()
+    if name not in types and is_gymnasium_id(name):
+        return TagConfig(env_type="gymnasium", env_config={"id": name})
     if name not in types and ":" not in name:
         raise RolloutError(
-            f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
+            f"there is no tag or environment type {name!r}: {_nearest(name, [*tags, *types])} Tags of your own go under"
             " custom_envs; an environment that can be imported is a type too, as MODULE:ENV."
         )
     plain = TagConfig(env_type=name)
     alike = next((tag for tag in shipped.values() if tag.env_type == name), plain)
     return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
+
+
+def is_gymnasium_id(name: str) -> bool:
+    """Whether it is registered in Gymnasium; or of the form MODULE:ID, where the module may do so when it is imported."""
+    module, _, key = name.rpartition(":")
+    return key in gymnasium.registry or bool(module and _ID.search(key))
+
+
+def _nearest(name: str, known: Sequence[str]) -> str:
+    """As `nearest`; where the name has the form of Gymnasium's ids, these are known, too."""
+    hint = nearest(name, known)
+    if _ID.search(name) and "did you mean" not in hint:
+        of_gymnasium = nearest(name, gymnasium.registry)
+        return of_gymnasium if "did you mean" in of_gymnasium else hint
+    return hint
 
 
 def find_tag(
@@ -166,12 +187,18 @@ def find_tag(
     given = settings.model_dump(include={"invalid_turn_cost", "max_turns"}, exclude_none=True)
     rules = {**PRESETS.get(preset or "", {}), **given}
     cost, budget = rules.get("invalid_turn_cost", 1), settings.max_actions_per_traj
+    faults = list[str]()
     try:
         config = kind.config.parse(_with_defaults(kind, settings, mode, preset))
     except ConfigError as error:
-        raise error.inside(f"env_config of the tag {name!r}") from None
+        faults += error.inside(f"env_config of the tag {name!r}").faults
+    try:
+        told = (context or ContextConfig()).with_overrides(settings.context, f"custom_envs.{name}.context")
+    except ConfigError as error:
+        faults += error.faults
+    if faults:
+        raise ConfigError.of(faults)
     kind = replace(kind, env=Adapted(kind.env, mode))
-    told = (context or ContextConfig()).with_overrides(settings.context, f"custom_envs.{name}.context")
     return Tag(
         name,
         kind,
@@ -214,6 +241,18 @@ def _as_kind(name: str, thing: Any) -> EnvKind:
 
 def _make_by_keywords(factory: Callable[..., Any], config: OpenEnvConfig) -> Any:
     return factory(**(config.model_extra or {}))
+
+
+def constructor_settings(kind: EnvKind) -> list[tuple[str, Any]]:
+    """Of an environment without a configuration class: the keyword arguments that `env_config` may hold, and defaults."""
+    make = kind.env.make if isinstance(kind.env, Adapted) else kind.env
+    if not isinstance(make, partial) or make.func is not _make_by_keywords:
+        return []
+    try:
+        parameters = inspect.signature(make.args[0]).parameters.values()
+    except (ValueError, TypeError):
+        return []
+    return [(each.name, each.default) for each in parameters if each.default is not each.empty]
 
 
 def _takes_config(factory: Callable[..., Any]) -> bool:

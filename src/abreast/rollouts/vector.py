@@ -11,6 +11,7 @@ workers that die are replaced meanwhile, and `auto` places environments, as in e
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from difflib import get_close_matches
 from typing import Any, Literal
 
 import gymnasium
@@ -24,9 +25,10 @@ from abreast.rollouts.adapters.actions import Actions
 from abreast.rollouts.adapters.observations import text_of
 from abreast.rollouts.adapters.report import REPORT, Reporting, read_report
 from abreast.rollouts.adapters.text import SILENT_MODES
+from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.manager import EnvStateManager
-from abreast.rollouts.registry import Tag, list_kinds
+from abreast.rollouts.registry import Tag, is_gymnasium_id, list_kinds
 
 Stepped = tuple[Any, NDArray[np.float64], NDArray[np.bool_], NDArray[np.bool_], dict[str, Any]]
 UNLIMITED = 10**9
@@ -248,13 +250,21 @@ def make_vec(
 ) -> RolloutVectorEnv:
     """A vector environment of one type, tag or MODULE:ENV, or of an id of Gymnasium.
 
-    `env_config` are settings of the environment, `max_steps` limits its episodes; other arguments are settings of the
-    manager: `make_vec("CartPole-v1", 64, use_multiprocessing=False)`.
+    `env_config` are settings of the environment; of an id of Gymnasium, `env_config={"kwargs": {...}}` are arguments for
+    `gymnasium.make`, and `env_config={"render_mode": "rgb_array"}` says what `render` returns. `max_steps` limits episodes;
+    other arguments are settings of the manager: `make_vec("CartPole-v1", 64, use_multiprocessing=False)`.
     """
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise RolloutError(f"num_envs is {short(num_envs)}: expected 1 or more.")
     settings, kind = dict(env_config or {}), name
-    if name not in list_kinds() and name.rpartition(":")[2] in gymnasium.registry:
+    for key in es_manager.keys() - ManagerConfig.model_fields.keys():
+        if not get_close_matches(key, ManagerConfig.model_fields, n=1):
+            raise RolloutError(
+                f"make_vec has no argument {key!r}: what a type takes goes into env_config, as in"
+                f" env_config={{{key!r}: ...}}; arguments for gymnasium.make go into its kwargs, as in"
+                " env_config={'kwargs': {...}}."
+            )
+    if name not in list_kinds() and is_gymnasium_id(name):
         kind, settings = "gymnasium", {"id": name, "render_mode": "observation", **settings}
     tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}
     groups = {"env_groups": num_envs, "group_size": 1, "env_configs": {"tags": ["vector"], "n_groups": [num_envs]}}

@@ -57,7 +57,8 @@ def test_an_episode_is_kept_as_soon_as_it_is_over_whatever_its_info_holds(tmp_pa
     }  # fmt: skip
     assert [message["role"] for message in line.pop("messages")] == ["system", "user", "assistant"]
     assert line == {
-        "episode": 7, "group_id": 3, "tag": "Bandit", "seed": 11, "penalty": -0.1, "reward": 1.5, "success": False,
+        "episode": 7, "group_id": 3, "tag": "Bandit", "seed": 11, "penalty": -0.1, "reward": 1.5, "score": 1.4,
+        "success": False,
         "terminated": True, "truncated": True, "error": None, "unanswered": False, "num_actions": 2, "num_given": 0,
         "num_invalid": 0, "tokens": {"prompt": 4, "completion": 2}, "answers": ["<answer>x</answer>"],
         "rewards": [pytest.approx(1.4)], "prompts": [2], "info": {},

@@ -185,6 +185,10 @@ def test_mistakes_in_what_is_asked_for_are_told():
             with pytest.raises(RolloutError, match=message):
                 manager.episode(*arguments)
         lease = manager.episode("Calm")
+        with pytest.raises(AttributeError, match=r"has not begun, so it has no step: use `with .*\.begin\(\)`"):
+            lease.step(["down"])
+        with pytest.raises(AttributeError, match="object has no attribute 'stepp'"):
+            lease.stepp(["down"])
         with lease, pytest.raises(RolloutError, match="was begun already"):
             lease.begin()
 

@@ -6,14 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import gymnasium
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.checking import Fault, elsewhere
 from abreast.errors import AbreastError, short, words
 from abreast.rollouts.adapters import FourTuple, TextAdapter
-from abreast.rollouts.config import TagConfig
 from abreast.rollouts.drivers.policies.local import listed_action
 from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.registry import find_tag
@@ -175,11 +173,7 @@ def _shown(env: Any) -> Any:
 
 def find_trial(target: str) -> Trial:
     """The environment of MODULE:ENV, of a type or a tag, or of an id of Gymnasium."""
-    if target in gymnasium.registry:
-        by_id = TagConfig(env_type="gymnasium", env_config={"id": target})
-        tag = find_tag(target, {target: by_id})
-    else:
-        tag = find_tag(target, {})
+    tag = find_tag(target, {})
     return Trial(target, tag.kind.env, tag.config)
 
 

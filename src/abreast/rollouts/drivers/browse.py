@@ -1,16 +1,17 @@
 """Looking at trajectories: which of them, a table of many, the whole of one."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import Any
 
 from rich.table import Table
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.preview import as_text
-from abreast.rollouts.drivers.lines import Line
+from abreast.rollouts.drivers.lines import Line, score_of
 
-SORT_KEYS = ("episode", "reward", "turns", "seed")
+SORT_KEYS = ("episode", "reward", "score", "turns", "seed")
 
 
 @dataclass(frozen=True)
@@ -53,16 +54,17 @@ def sort_lines(lines: Iterable[Line], key: str) -> list[Line]:
         raise RolloutError(
             f"cannot sort by {key!r}: expected one of {', '.join(SORT_KEYS)}, with a - before it for descending."
         )
-    value = (lambda line: len(line["answers"])) if name == "turns" else (lambda line: line[name])
+    values: dict[str, Callable[[Line], Any]] = {"turns": lambda line: len(line["answers"]), "score": score_of}
+    value = values.get(name) or itemgetter(name)
     return sorted(lines, key=lambda line: (value(line), line["episode"]), reverse=key.startswith("-"))
 
 
 def table_of(lines: Sequence[Line], width: int | None) -> Table:
     """A line for each episode; reasons are cut where they would not fit into the width."""
     table = Table(box=None)
-    for name in ("episode", "tag", "seed", "group", "reward", "penalty", "success", "turns", "tokens"):
+    for name in ("episode", "tag", "seed", "group", "reward", "penalty", "score", "success", "turns", "tokens"):
         table.add_column(name, justify="left" if name in ("tag", "success") else "right", no_wrap=True)
-    taken = 72 + max((len(line["tag"]) for line in lines), default=0)
+    taken = 80 + max((len(line["tag"]) for line in lines), default=0)
     table.add_column(
         "error", no_wrap=True, overflow="ellipsis", max_width=None if width is None else max(20, width - taken)
     )
@@ -75,6 +77,7 @@ def table_of(lines: Sequence[Line], width: int | None) -> Table:
             str(line["group_id"]),
             f"{line['reward']:.3f}",
             f"{penalty:.3f}" if penalty else "",
+            f"{score_of(line):.3f}",
             "yes" if line["success"] else "no",
             str(len(line["answers"])),
             f"{tokens:,}" if tokens else "",
@@ -100,8 +103,8 @@ def text_of(line: Line) -> str:
         parts.append(f"[last state]\n{line['history'][-1].get('state', '')}")
     how = "success" if line["success"] else "no success"
     parts.append(
-        f"[end] {how}, reward {line['reward']:g}, penalty {line.get('penalty', 0):g}, {len(line['answers'])} turns,"
-        f" {line.get('num_actions', '?')} actions"
+        f"[end] {how}, score {score_of(line):g} (reward {line['reward']:g}, penalty {line.get('penalty', 0):g}),"
+        f" {len(line['answers'])} turns, {line.get('num_actions', '?')} actions"
     )
     if line.get("error"):
         parts.append(f"[error] {line['error']}")

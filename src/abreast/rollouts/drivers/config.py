@@ -60,7 +60,7 @@ class PlayConfig(Section):
     tag: str
     """What is played: a tag or an environment type."""
     policy: str = "random"
-    """Who plays: random, solver, openai, human, replay, or MODULE:FUNCTION."""
+    """Who plays: random, solver, openai, human, replay, MODULE:FUNCTION or FILE.py:FUNCTION."""
     replay: str | None = None
     """The trajectories that the policy replay plays again."""
     episodes: int = Field(64, ge=1)

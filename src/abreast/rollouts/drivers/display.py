@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
 
@@ -11,18 +12,27 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from abreast.rollouts.drivers.policies.base import Counts, Played
+from abreast.rollouts.drivers.results import SESSION, Result
 
 PLAIN_LINES = 10
 """Lines printed over a whole rollout where the output is not a terminal."""
 
 
 class RolloutDisplay:
-    """Shows turns and episodes as they are taken. `before`: episodes that a resumed rollout already has."""
+    """Shows turns and episodes as they are taken. `before`: episodes that a resumed rollout already has.
 
-    def __init__(self, episodes: int, before: int = 0, counts: Counts | None = None, is_silent: bool = False) -> None:
-        self._episodes, self._before, self._counts, self._is_silent = episodes, before, counts, is_silent
-        self._turns = self._done = self._successes = self._lines = 0
-        self._reward = self._elapsed_s = 0.0
+    Episodes, success, reward and score are of the whole run; speed, requests and tokens are of this session.
+    """
+
+    def __init__(
+        self, episodes: int, before: Sequence[Result] = (), counts: Counts | None = None, is_silent: bool = False
+    ) -> None:
+        self._episodes, self._before, self._counts, self._is_silent = episodes, len(before), counts, is_silent
+        self._turns = self._done = self._lines = 0
+        self._successes = sum(result.tally.success for result in before)
+        self._reward = float(sum(result.tally.reward for result in before))
+        self._score = float(sum(result.score for result in before))
+        self._elapsed_s = 0.0
         self._console = Console(file=sys.stderr)
         is_live = self._console.is_terminal and not is_silent
         self._live = Live(console=self._console, refresh_per_second=8, get_renderable=self._table) if is_live else None
@@ -44,6 +54,10 @@ class RolloutDisplay:
         """Turns per second up to the last one, all time included."""
         return self._turns / self._elapsed_s if self._elapsed_s else 0.0
 
+    @property
+    def _label(self) -> str:
+        return SESSION if self._before else ""
+
     def turn(self) -> None:
         """Count a turn."""
         self._turns += 1
@@ -55,6 +69,7 @@ class RolloutDisplay:
         self._done += 1
         self._successes += played.tally.success
         self._reward += played.tally.reward
+        self._score += played.tally.reward + played.cache["penalty"]
         over = self._before + self._done
         if self._live is None and not self._is_silent and over * PLAIN_LINES // self._episodes > self._lines:
             self._lines = over * PLAIN_LINES // self._episodes
@@ -66,19 +81,23 @@ class RolloutDisplay:
         over = self._before + self._done
         bar = ProgressBar(self._episodes, over, width=20, finished_style="bar.complete")
         table.add_row("episodes", f"{over:,} of {self._episodes:,}", bar, *self._speed())
-        if self._done:
+        if over:
             table.add_row("so far", *self._results())
         if self._counts is not None:
             used = self._counts
             tokens = f"{used.tokens.prompt:,} in, {used.tokens.completion:,} out"
-            table.add_row("server", f"{used.requests:,} requests, {used.retries:,} again", f"tokens: {tokens}")
+            table.add_row(
+                f"server{self._label}", f"{used.requests:,} requests, {used.retries:,} again", f"tokens: {tokens}"
+            )
         return table
 
     def _results(self) -> list[str]:
-        return [f"success {self._successes / self._done:.0%}", f"reward {self._reward / self._done:.2f}"]
+        over = self._before + self._done
+        means = [f"reward {self._reward / over:.2f}", f"score {self._score / over:.2f}"]
+        return [f"success {self._successes / over:.0%}", *means]
 
     def _speed(self) -> list[str]:
-        speed = [f"{self.turns_per_s:,.0f} turns/s"]
+        speed = [f"{self.turns_per_s:,.0f} turns/s{self._label}"]
         if self._done:
             left = self._episodes - self._before - self._done
             speed.append(f"{timedelta(seconds=round(self._elapsed_s / self._done * left))} left")

@@ -1,11 +1,13 @@
 """Trajectories in the form that trainers read: one row an episode, or one a turn, as JSONL or Parquet.
 
 A row of an episode
-    episode, group_id, tag, env_type, seed, success, reward, penalty, terminated, truncated, error, num_actions, num_turns
+    episode, group_id, tag, env_type, seed, success, reward, penalty, score, terminated, truncated, error,
+    num_actions, num_turns
     messages        the whole chat: role and content; a picture is <image> there, and a file name in `images`
     answers         as the model wrote them; actions of other policies in the form that a model would write
     rewards         of each turn, penalties included
     prompt_tokens, completion_tokens     as the server counted them
+    policy, model   who played, as `abreast rollout` was told; empty for the episodes of a manager
     abreast_version, config_digest
     input_ids, loss_mask, token_rewards  with a tokenizer; the mask is 1 for what the model wrote
 
@@ -29,10 +31,10 @@ from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
-from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines
+from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, score_of
 from abreast.rollouts.drivers.parquet import to_parquet
 from abreast.rollouts.drivers.policies.base import Played, Tokens
-from abreast.rollouts.drivers.trajectories import read_version
+from abreast.rollouts.drivers.trajectories import read_player, read_version
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.settings import read_yaml
@@ -48,6 +50,8 @@ class Source(NamedTuple):
     tags: Mapping[str, Tag]
     config: RolloutConfig
     abreast_version: str
+    policy: str | None = None
+    model: str | None = None
 
 
 def export(
@@ -84,7 +88,7 @@ def of_run(run: Path) -> Source:
         name: find_tag(name, config.custom_envs, preset=config.preset, context=config.context)
         for name in {line["tag"] for line in lines}
     }
-    return Source(lines, tags, config, read_version(path.parent))
+    return Source(lines, tags, config, read_version(path.parent), *read_player(path.parent))
 
 
 def of_manager(manager: EnvStateManager, path: Path) -> Source:
@@ -137,6 +141,7 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
         "success": line["success"],
         "reward": float(line["reward"]),
         "penalty": float(line["penalty"]),
+        "score": score_of(line),
         "terminated": line["terminated"],
         "truncated": line["truncated"],
         "error": line.get("error"),
@@ -144,6 +149,8 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
         "num_turns": len(answers),
         "prompt_tokens": tokens.get("prompt", 0),
         "completion_tokens": tokens.get("completion", 0),
+        "policy": source.policy,
+        "model": source.model,
         "abreast_version": source.abreast_version,
         "config_digest": digest_of(source.config),
     }

@@ -2,8 +2,8 @@
 
 A line has
     episode, group_id, tag, seed         which episode it is: its number in the run, and what it was begun with
-    reward, penalty, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid
-                                         what came of it
+    reward, penalty, score, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid
+                                         what came of it; score is reward + penalty
     tokens                               {prompt, completion}, as the server counted them
     answers, rewards                     of each turn: what the policy gave, a text or a list of actions; what that brought,
                                          penalties included
@@ -42,8 +42,9 @@ _NEEDED: dict[str, Kinds] = {
     "answers": list,
 }  # fmt: skip
 _MORE: dict[str, Kinds] = {
-    "penalty": NUMBER, "terminated": bool, "truncated": bool, "error": (str, type(None)), "num_actions": int,
-    "num_given": int, "num_invalid": int, "tokens": dict, "rewards": list, "messages": list, "prompts": list, "info": dict,
+    "penalty": NUMBER, "score": NUMBER, "terminated": bool, "truncated": bool, "error": (str, type(None)),
+    "num_actions": int, "num_given": int, "num_invalid": int, "tokens": dict, "rewards": list, "messages": list,
+    "prompts": list, "info": dict,
 }  # fmt: skip
 """Checked if they are there; exports need them."""
 _ITEMS: dict[str, Kinds] = {
@@ -71,6 +72,7 @@ def line_of(played: Played, save: Save) -> Line:
             "seed": played.seed,
             "reward": played.tally.reward,
             "penalty": cache["penalty"],
+            "score": played.tally.reward + cache["penalty"],
             "success": played.tally.success,
             "terminated": played.is_over,
             "truncated": played.truncated,
@@ -119,6 +121,11 @@ def _named_part(part: Mapping[str, Any], names: Mapping[int, str]) -> Mapping[st
     if part["type"] != "image":
         return part
     return {"type": "image_url", "image_url": {"url": names[id(part["image"])]}}
+
+
+def score_of(line: Line) -> float:
+    """The reward with penalties; lines of older versions do not hold it."""
+    return float(line["reward"] + line.get("penalty", 0))
 
 
 def encode(line: Line) -> bytes:
@@ -215,8 +222,9 @@ def _restore_nan(line: Line) -> None:
     history, rewards = line.get("history"), line.get("rewards")
     entries = [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
     for part in (line, *entries):
-        if "reward" in part and part["reward"] is None:
-            part["reward"] = math.nan
+        for key in ("reward", "score"):
+            if key in part and part[key] is None:
+                part[key] = math.nan
     if isinstance(rewards, list):
         line["rewards"] = [math.nan if reward is None else reward for reward in rewards]
 

@@ -9,12 +9,14 @@ What an episode is depends on its number alone, never on the task that plays it,
 """
 
 import asyncio
+import logging
+import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing
 from typing import NamedTuple
 
-from abreast.errors import BeginError, RolloutError, nearest
+from abreast.errors import BeginError, FailedEpisodesError, RolloutError, nearest
 from abreast.rollouts.drivers.interrupts import run_until_terminated
 from abreast.rollouts.drivers.policies.base import (
     Asked,
@@ -28,6 +30,8 @@ from abreast.rollouts.episodes.leased import AsyncEpisode
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag
+
+log = logging.getLogger("abreast")
 
 STOP_AFTER = 16
 """So many episodes in a row without any answer, and the run stops: the rest would end likewise."""
@@ -157,6 +161,8 @@ class _Players:
     def __init__(self, manager: EnvStateManager, policy: Policy, on_ended: OnEnded, on_turn: OnTurn) -> None:
         self._manager, self._policy, self._on_ended, self._on_turn = manager, policy, on_ended, on_turn
         self._unanswered_in_a_row = 0
+        self._logged: set[str] = set()
+        """Stacks of failures that are in the log."""
 
     async def play(self, waiting: _Waiting, tag: str) -> None:
         """Play episodes of a tag until none is waiting."""
@@ -165,7 +171,7 @@ class _Players:
             self._on_ended(played)
             self._policy.ended(played)
             if self._unanswered_in_a_row >= STOP_AFTER:
-                raise RolloutError(
+                raise FailedEpisodesError(
                     f"{self._unanswered_in_a_row} episodes in a row got no answer, the last because of: {played.error}"
                     " The rollout stops here, with the episodes that ended kept."
                 )
@@ -185,6 +191,7 @@ class _Players:
                     answer = await self._policy(asked)
                 except Unanswered as unanswered:
                     self._unanswered_in_a_row += 1
+                    self._log(order, unanswered)
                     return record.over(self._manager, episode, str(unanswered))
                 except asyncio.CancelledError as cancelled:
                     if _is_cancelled():
@@ -201,6 +208,16 @@ class _Players:
                     episode.cache["history"][-2]["is_cut"] = True
                 self._on_turn()
             return record.over(self._manager, episode, None)
+
+    def _log(self, order: Order, unanswered: Unanswered) -> None:
+        """Log why an episode ends; with the traceback, if an exception with this stack was not logged before."""
+        cause, trace = unanswered.__cause__, ""
+        if cause is not None:
+            stack = "".join(traceback.format_tb(cause.__traceback__))
+            if stack not in self._logged:
+                self._logged.add(stack)
+                trace = f"\n{''.join(traceback.format_exception(cause)).rstrip()}"
+        log.error("episode %d (%s, seed %d) cannot go on: %s%s", order.number, order.tag, order.seed, unanswered, trace)
 
     def _tag(self, name: str) -> Tag:
         return next(env.tag for env in self._manager.envs if env.tag.name == name)

@@ -1,6 +1,6 @@
 """What came of a rollout, as figures: of the episodes of this session, and of those that a resumed run already had."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -17,11 +17,18 @@ class Result(NamedTuple):
     tally: Tally
     error: str | None
     tokens: Tokens
+    penalty: float = 0.0
+
+    @property
+    def score(self) -> float:
+        """The reward with penalties."""
+        return self.tally.reward + self.penalty
 
 
 def result_of(played: Played) -> Result:
     """The result of an episode that was played."""
-    return Result(played.group_id, played.num_actions, played.tally, played.error, played.tokens)
+    penalty = played.cache["penalty"]
+    return Result(played.group_id, played.num_actions, played.tally, played.error, played.tokens, penalty)
 
 
 def result_of_line(line: Mapping[str, Any]) -> Result:
@@ -34,39 +41,56 @@ def result_of_line(line: Mapping[str, Any]) -> Result:
     )
     tokens = line.get("tokens") or {}
     used = Tokens(tokens.get("prompt", 0), tokens.get("completion", 0))
-    return Result(line["group_id"], line.get("num_actions", 0), tally, line.get("error"), used)
+    penalty = line.get("penalty", 0.0)
+    return Result(line["group_id"], line.get("num_actions", 0), tally, line.get("error"), used, penalty)
 
 
-def figures(results: Sequence[Result], group_size: int, turns_per_s: float) -> dict[str, str]:
-    """The figures by name."""
-    means = summary_of_tag([Ended(result.num_actions, result.tally, ()) for result in results])
-    return {
-        "episodes": f"{len(results):,}",
+SESSION = " (this session)"
+"""Follows the name of a figure of a resumed run that is not about all of its episodes."""
+
+
+def figures(
+    results: Sequence[Result], group_size: int, turns_per_s: float, before: Sequence[Result] = ()
+) -> dict[str, str]:
+    """The figures by name: of all episodes, those that a resumed run had before included, or else labelled."""
+    means = _means([*before, *results])
+    rows = {
+        "episodes": f"{len(before) + len(results):,}",
         "success": f"{means['success']:.1%}",
-        **_pass_at(group_size, results),
+        **_pass_at(group_size, [*before, *results]),
         "reward": f"{means['reward']:.3f}",
+        "score": f"{fmean(result.score for result in (*before, *results)):.3f}",
         "invalid actions": f"{means['invalid_rate']:.1%}",
         "actions per episode": f"{means['num_actions']:.1f}",
-        "latency p50": f"{means['latency_p50_ms']:.3f} ms",
-        "latency p95": f"{means['latency_p95_ms']:.3f} ms",
-        "turns per second": f"{turns_per_s:,.0f}",
-        "timeouts": f"{means['timeouts']:.0f}",
+    }
+    if not results:
+        return rows
+    label, now = SESSION if before else "", _means(results)  # lines do not hold how long turns took
+    return rows | {
+        f"latency p50{label}": f"{now['latency_p50_ms']:.3f} ms",
+        f"latency p95{label}": f"{now['latency_p95_ms']:.3f} ms",
+        f"turns per second{label}": f"{turns_per_s:,.0f}",
+        f"timeouts{label}": f"{now['timeouts']:.0f}",
     }
 
 
-def usage(counts: Counts, before: Iterable[Result], config: PlayConfig) -> dict[str, str]:
+def _means(results: Sequence[Result]) -> dict[str, float]:
+    return summary_of_tag([Ended(result.num_actions, result.tally, ()) for result in results])
+
+
+def usage(counts: Counts, before: Sequence[Result], config: PlayConfig) -> dict[str, str]:
     """What a server was used for: requests of this session; tokens and their price of the whole run."""
-    tokens = counts.tokens
+    tokens, label = counts.tokens, SESSION if before else ""
     for result in before:
         tokens = tokens.plus(result.tokens)
     rows = {
-        "requests": f"{counts.requests:,}",
-        "requests sent again": f"{counts.retries:,}",
+        f"requests{label}": f"{counts.requests:,}",
+        f"requests sent again{label}": f"{counts.retries:,}",
         "prompt tokens": f"{tokens.prompt:,}",
         "answer tokens": f"{tokens.completion:,}",
     }
     if counts.uncounted:
-        rows["answers without counts"] = f"{counts.uncounted:,}"
+        rows[f"answers without counts{label}"] = f"{counts.uncounted:,}"
     server = config.server
     if server.price_in is not None or server.price_out is not None:
         price = (tokens.prompt * (server.price_in or 0.0) + tokens.completion * (server.price_out or 0.0)) / 1e6

@@ -68,6 +68,14 @@ def read_version(folder: Path) -> str:
     return str(read_yaml(path).get("abreast_version", "unknown")) if path.is_file() else "unknown"
 
 
+def read_player(folder: Path) -> tuple[str | None, str | None]:
+    """The policy that played a run, and its model, if it has one."""
+    if not (folder / "rollout.yaml").is_file():
+        return None, None
+    play = read_run(folder).play
+    return play.policy, play.server.model
+
+
 class Trajectories:
     """Writes each episode as soon as it is over, so that a crash loses none that has ended.
 
@@ -108,7 +116,8 @@ class Trajectories:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         how = "finished" if error is None else f"stopped by {type(error).__name__}"
-        log.info("%s after %d episodes", how, self._count)
+        before = len(self.before.lines)
+        log.info("%s after %d episodes%s", how, self._count, f" more, {before + self._count} in all" if before else "")
         self._open.close()
 
     def add(self, played: Played) -> None:

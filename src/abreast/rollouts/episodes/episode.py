@@ -8,6 +8,7 @@ import copy
 import logging
 import pickle
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from hashlib import blake2b
@@ -64,6 +65,8 @@ class TurnResult(NamedTuple):
     waited: float = 0.0
     """For how much of that, and of making the environment, it waited (for a network, another process) instead of computing;
     measured if it may be slow."""
+    trace: str = ""
+    """The traceback of the failure, if the environment raised."""
 
 
 class Episode:
@@ -107,7 +110,7 @@ class Episode:
                 self.close()
                 info = self._begin()
         except Exception as error:
-            return TurnResult(self._state, failure=_words(error), seconds=clock.seconds)
+            return TurnResult(self._state, failure=_words(error), seconds=clock.seconds, trace=_trace(error))
         return TurnResult(self._state, info=info, seconds=clock.seconds - self._making_s, waited=clock.waited)
 
     def rebuild(self, seed: int, executed: Sequence[Sequence[Any]], must_be: Digest | None) -> TurnResult:
@@ -122,7 +125,7 @@ class Episode:
                 raise RolloutError(NOT_REPLAYABLE)
             info = self._begin(is_replay=True)
         except Exception as error:
-            return TurnResult(self._state, failure=_words(error))
+            return TurnResult(self._state, failure=_words(error), trace=_trace(error))
         return TurnResult(self._state, info=info)
 
     def take(self, actions: Sequence[str], budget: int) -> TurnResult:
@@ -132,13 +135,13 @@ class Episode:
         """
         clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
         known = self._known(actions)
-        failure = None
+        failure, trace = None, ""
         try:
             outcome = self._execute(known[:budget])
         except Exception as error:
             if self.is_lent and _belongs_to_a_thread(error):
                 raise OtherThreadError(str(error)) from error
-            outcome, failure = NOTHING, _words(error)
+            outcome, failure, trace = NOTHING, _words(error), _trace(error)
             self.close()  # its state is unknown: the next episode has a new one
         reward, info, executed, refused, done = outcome
         self.executed.append(executed)
@@ -146,7 +149,9 @@ class Episode:
         dropped = len(actions) - len(known)
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
-        return TurnResult(self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited)
+        return TurnResult(
+            self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited, trace
+        )
 
     def take_digest(self) -> Digest:
         """Compute the digest of its state."""
@@ -285,6 +290,10 @@ def _is_replayable(env: Any) -> bool:
             return False
         env = getattr(env, "env", None) if isinstance(env, gymnasium.Wrapper) else getattr(env, "inner", None)
     return True
+
+
+def _trace(error: Exception) -> str:
+    return "" if isinstance(error, RolloutError) else "".join(traceback.format_exception(error)).rstrip()
 
 
 def _words(error: Exception) -> str:

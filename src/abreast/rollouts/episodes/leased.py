@@ -175,6 +175,14 @@ class Lease:
             raise
         return episode
 
+    def __getattr__(self, name: str) -> Any:
+        if hasattr(SyncEpisode, name) or name in ("cache", "seed", "tag", "env_id", "tally"):
+            raise AttributeError(
+                f"the episode has not begun, so it has no {name}: use `with manager.episode(...) as episode:`, or"
+                " `episode = manager.episode(...).begin()`."
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def _check_new(self) -> None:
         if self._episode is not None:
             raise RolloutError("this episode was begun already: call manager.episode for another one.")

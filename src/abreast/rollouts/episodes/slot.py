@@ -98,7 +98,7 @@ class Slot:
             self.cache["metrics"] = metrics_of(self.tag, self.history, self.tally.success)
 
     def _write_turn(self, result: TurnResult, inputs: Mapping[str, Any], penalty: float) -> None:
-        state, reward, info, names, executed, dropped, refused, done, failure, seconds, _ = result
+        state, reward, info, names, executed, dropped, refused, done, failure, seconds, *_ = result
         history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
         self.tally.count(reward, given, dropped + refused, seconds)
         self.executed.append(executed)

@@ -64,6 +64,8 @@ class Turns:
         """Threads that wait for a turn to be taken, or to become the leader; by number of the environment, or ANY."""
         self.verifier = Verifier() if verify else None
         self._penalty = abs(config.format_penalty)
+        self._logged: set[str] = set()
+        """Stacks of failures that are in the log."""
         self._batch = 0
 
     # ---- begin
@@ -270,11 +272,20 @@ class Turns:
     def _finish(self, turn: PendingTurn, result: TurnResult) -> None:
         slot = turn.slot
         if result.failure is not None:
-            log.error("environment %d (%s) cannot go on: %s", slot.env_id, slot.tag.name, result.failure)
+            trace = self._new_trace(result)
+            log.error("environment %d (%s) cannot go on: %s%s", slot.env_id, slot.tag.name, result.failure, trace)
         slot.write(result, turn.inputs, self._penalty)
         self.places.meters[slot.tag.name].note(result.seconds, result.waited, is_start=turn.inputs is None)
         turn.phase = TAKEN
         self._tell(turn)
+
+    def _new_trace(self, result: TurnResult) -> str:
+        """The traceback of a failure, if one with this stack was not logged before."""
+        stack = "".join(line for line in result.trace.splitlines() if line.startswith("  "))
+        if not stack or stack in self._logged:
+            return ""
+        self._logged.add(stack)
+        return f"\n{result.trace}"
 
     # ---- the end of turns
 

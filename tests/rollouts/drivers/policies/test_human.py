@@ -28,7 +28,21 @@ def test_lines_are_turns_and_the_prompt_and_the_results_are_shown(monkeypatch, c
     printed = capsys.readouterr().out
     assert "==== episode 0: varied, seed 10000" in printed and "seed 10000, turn 0 of 1." in printed
     assert "actions (Go, Stay), with || between them; end with Ctrl-D" in printed
-    assert "==== episode 2 is over: a success, reward 3" in printed
+    assert "==== episode 2 is over: a success, score 3\n" in printed
+    assert "actions left: 9\nactions (Go" in printed
+
+
+def test_unknown_actions_are_named_with_what_they_cost(monkeypatch, capsys):
+    ended, _ = roll("Go\nfly || GO\nstay\n", monkeypatch, episodes=2)
+    printed = capsys.readouterr().out
+    assert ended[1].cache["penalty"] == -0.1 and "reward 1\nunknown: 'fly'; penalty -0.1\n" in printed
+    assert "==== episode 1 is over: a success, score 0.9 (reward 1, penalty -0.1)" in printed
+
+
+def test_where_one_action_is_allowed_no_separator_is_asked_for(monkeypatch, capsys):
+    roll("A\n" * 3, monkeypatch, tag="Bandit", episodes=1)
+    printed = capsys.readouterr().out
+    assert "an action (" in printed and "||" not in printed
 
 
 def test_the_end_of_the_input_ends_the_rollout_politely(monkeypatch):

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
 from abreast.rollouts.drivers.client.answers import LARGEST, TOO_LARGE, Completion, error_text, read_stream, read_whole
-from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
+from abreast.rollouts.drivers.client.retries import Backoff, RetryLog, Transient, retry_after_s
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Answer, Counts, Tokens, Unanswered
 
@@ -46,7 +46,13 @@ class ChatClient:
         self._headers = _headers(config)
         self._model = config.model
         self._rng = random.Random()
+        self._retry_log = RetryLog()
         self.counts = Counts()
+
+    @property
+    def model(self) -> str | None:
+        """The name of the model; if none was given, it is known once `start` has asked the server."""
+        return self._model
 
     async def start(self) -> None:
         """Connect, and look whether the server is there, and takes the key."""
@@ -73,6 +79,7 @@ class ChatClient:
 
     async def close(self) -> None:
         """Close the connections."""
+        self._retry_log.close()
         await self._http.close()
 
     async def ask(self, messages: Sequence[Message]) -> Answer:
@@ -92,6 +99,7 @@ class ChatClient:
             else:
                 return self._counted(completion)
             if attempt < config.retries:  # others may send meanwhile
+                self._retry_log.note(str(failure))
                 await asyncio.sleep(self._backoff.wait_s(attempt, failure.wait_s, self._rng))
         times = "1 request" if not config.retries else f"{config.retries + 1} requests"
         raise Unanswered(f"{self._url} gave no answer to {times}, the last time because {failure}.")

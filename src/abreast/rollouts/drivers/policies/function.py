@@ -40,12 +40,16 @@ class FunctionPolicy(SimplePolicy):
     def __init__(self, target: str) -> None:
         self._name = target
         thing = import_target(target, "policy", RolloutError)
+        if inspect.ismodule(thing):
+            own = [name for name, value in vars(thing).items() if _is_own_function(value, thing.__name__, name)]
+            some = f"it has {', '.join(own)}" if own else "it has none"
+            raise RolloutError(f"the policy {target} names no function: give {target}:FUNCTION; {some}.")
         if inspect.isclass(thing):
             try:
                 thing = thing()
             except Exception as error:
                 raise RolloutError(f"the policy {target} cannot be made: it raised {_words(error)}.") from error
-        if not callable(thing) or inspect.ismodule(thing):
+        if not callable(thing):
             raise RolloutError(f"the policy {target} is {short(thing)}: expected a function.")
         self._function = thing
         self._wanted = _wanted(target, thing)
@@ -118,6 +122,10 @@ class FunctionPolicy(SimplePolicy):
                 f"the policy {self._name} returned {told} for a batch of {size}: expected a list of {size} texts."
             )
         return [self._checked(each) for each in given]
+
+
+def _is_own_function(value: Any, module: str, name: str) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module and not name.startswith("_")
 
 
 def _wanted(target: str, function: Callable[..., Any]) -> list[str] | None:

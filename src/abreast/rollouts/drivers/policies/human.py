@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from abreast.rollouts.context.context import Message
+from abreast.rollouts.context.context import Context, Message
 from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Played, SimplePolicy
+from abreast.rollouts.episodes.slot import Cache
 
 SEPARATOR = "||"
 
@@ -18,17 +19,25 @@ class HumanPolicy(SimplePolicy):
 
     most_episodes = 1
 
+    def __init__(self) -> None:
+        self._given: list[str] = []
+        """The actions of the newest turn."""
+
     async def __call__(self, asked: Asked) -> Answer:
         if asked.turn == 0:
             _say(f"\n==== episode {asked.number}: {asked.tag.name}, seed {asked.seed}")
             for message in asked.messages:
                 _say(f"\n[{message['role']}]\n{_text(message)}")
         else:
-            last = asked.cache["history"][-2]
-            _say(f"\nreward {last['reward']:g}\n\n{asked.cache['history'][-1]['state']}")
+            _say(f"\n{self._outcome(asked.cache)}\n\n{asked.cache['history'][-1]['state']}")
+        left = asked.cache["history"][-1]["actions_left"]
+        if asked.turn:  # the prompt of the first turn says it
+            _say(f"actions left: {left}")
         # By name, as in the prompt: in the order of their numbers, the place of an action might give it away.
         listed = ", ".join(sorted((asked.tag.config.action_lookup or {}).values(), key=str.casefold))
-        hint = f"actions ({listed}), with {SEPARATOR} between them" if listed else "your action"
+        most = min(Context(asked.tag).max_actions, left)
+        several = f"actions ({listed}), with {SEPARATOR} between them"
+        hint = "your action" if not listed else several if most > 1 else f"an action ({listed})"
         with _interruptible():
             while True:
                 try:
@@ -37,15 +46,32 @@ class HumanPolicy(SimplePolicy):
                     raise EndOfInput from None
                 if line:
                     break
-        if "<answer>" in line.lower() or not listed:
-            return Answer(line if "<answer>" in line.lower() else [line])
-        return Answer([action.strip() for action in line.split(SEPARATOR) if action.strip()])
+        if "<answer>" in line.lower():
+            self._given = Context(asked.tag).parse(line).actions
+            return Answer(line)
+        self._given = [each.strip() for each in line.split(SEPARATOR) if each.strip()] if listed else [line]
+        return Answer(list(self._given))
 
     def ended(self, played: Played) -> None:
         """Show what came of it."""
-        _say(f"\n{played.cache['history'][-1]['state']}" if played.cache.get("history") else "")
+        history, penalty = played.cache.get("history", []), played.cache["penalty"]
+        if len(history) > 1:
+            _say(f"\n{self._outcome(played.cache)}")
+        _say(f"\n{history[-1]['state']}" if history else "")
         how = "a success" if played.tally.success else "no success"
-        _say(f"==== episode {played.number} is over: {how}, reward {played.tally.reward + played.cache['penalty']:g}")
+        parts = f" (reward {played.tally.reward:g}, penalty {penalty:g})" if penalty else ""
+        _say(f"==== episode {played.number} is over: {how}, score {played.tally.reward + penalty:g}{parts}")
+
+    def _outcome(self, cache: Cache) -> str:
+        """What came of the newest turn: its reward; actions that were unknown, and what they cost."""
+        last = cache["history"][-2]
+        taken = [str(action).casefold() for action in last["actions"]]
+        unknown = [repr(each) for each in self._given if each.casefold() not in taken] if last.get("penalty") else []
+        lines = [f"reward {last['reward']:g}"]
+        if last.get("penalty"):
+            why = f"unknown: {', '.join(unknown)}" if unknown else "not a valid answer"
+            lines.append(f"{why}; penalty {last['penalty']:g}")
+        return "\n".join(lines)
 
 
 def _say(text: str) -> None:

@@ -23,7 +23,8 @@ def make_policy(config: PlayConfig, tag: Tag, seed: int = 0) -> Policy:
         return FunctionPolicy(name)
     if name not in NAMES:
         raise RolloutError(
-            f"there is no policy {name!r}: {nearest(name, NAMES)} A function of your own is MODULE:FUNCTION."
+            f"there is no policy {name!r}: {nearest(name, NAMES)} A function of your own is MODULE:FUNCTION or"
+            " FILE.py:FUNCTION."
         )
     if name == "replay":
         if config.replay is None:

@@ -13,6 +13,11 @@ class OpenAIPolicy(SimplePolicy):
         self._client = ChatClient(config, backoff)
         self.counts = self._client.counts
 
+    @property
+    def model(self) -> str | None:
+        """The name of the model; if none was given, it is known after `start`."""
+        return self._client.model
+
     async def __call__(self, asked: Asked) -> Answer:
         return await self._client.ask(asked.messages)
 
