@@ -134,7 +134,9 @@ def test_seeds_of_episodes_without_one_count_on_and_those_of_validation_begin_at
         with manager.episode(seed=10_005):
             pass
         manager.reset()
-        assert [status["seed"] for status in manager.statuses()] == [10_006, 10_007, 10_008, 10_009], "after the highest"
+        assert [status["seed"] for status in manager.statuses()] == [10_006, 10_007, 10_008, 10_009], (
+            "after the highest"
+        )
     with EnvStateManager(config(False), mode="val") as manager, manager.episode() as first, manager.episode() as second:
         assert (first.seed, second.seed) == (123, 124)
 

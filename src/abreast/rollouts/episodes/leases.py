@@ -13,7 +13,6 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from abreast.errors import RolloutError
 from abreast.rollouts.config import EpisodesConfig
 from abreast.rollouts.episodes.guard import Refused
 from abreast.rollouts.episodes.pending import OVER
