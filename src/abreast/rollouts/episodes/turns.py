@@ -39,7 +39,9 @@ LOOK_S = 0.5
 ANY = -1
 """Stands for the number of an environment where a thread waits for whichever turn is taken next."""
 UNDER_WAY = "the turn of this episode is already under way: wait for it first."
-ABANDONED = "the turn that was waited for belongs to an episode that was closed, or ended by a reset, or with its manager."
+ABANDONED = (
+    "the turn that was waited for belongs to an episode that was closed, or ended by a reset, or with its manager."
+)
 
 
 class Turns:
