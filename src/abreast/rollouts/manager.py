@@ -195,22 +195,26 @@ class EnvStateManager:
                 if held is not None:
                     self.leases.touch(held)  # it may have ended since the caller has looked
                 begun = turns.begin(inputs, together=False, waiter=waiter)
-            while True:
-                turns.take_queued(begun)
-                turns.pump(0.0)
-                if all(turn.phase is TAKEN for turn in begun):
-                    with turns.guard:
-                        if held is not None:
-                            self.leases.touch(held)  # from now on it may be idle
-                        return turns.hand_out(begun)
-                self._check_open()
-                if any(turn.phase in (READY, OVER) for turn in begun):
-                    raise RolloutError(ABANDONED)
-                if not any(turn.phase is QUEUED for turn in begun):
-                    assert turns.places.team is not None, "turns were sent"
-                    await self._listener.wait(waiter, turns.places.team)
+            return await self._await_turns(begun, waiter, held)
         finally:
             waiter.end()
+
+    async def _await_turns(self, begun: Sequence[PendingTurn], waiter: Waiter, held: Held | None) -> list[Cache]:
+        turns = self._turns
+        while True:
+            turns.take_queued(begun)
+            turns.pump(0.0)
+            if all(turn.phase is TAKEN for turn in begun):
+                with turns.guard:
+                    if held is not None:
+                        self.leases.touch(held)  # from now on it may be idle
+                    return turns.hand_out(begun)
+            self._check_open()
+            if any(turn.phase in (READY, OVER) for turn in begun):
+                raise RolloutError(ABANDONED)
+            if not any(turn.phase is QUEUED for turn in begun):
+                assert turns.places.team is not None, "turns were sent"
+                await self._listener.wait(waiter, turns.places.team)
 
     # ---- single episodes
 
@@ -257,7 +261,16 @@ class EnvStateManager:
         self._take_leased(held, self._input(held[0], answer))
 
     async def step_leased_async(self, held: Held, answer: str | Sequence[str]) -> None:
-        """As `step_leased`, awaitable."""
+        """As `step_leased`, awaitable. A turn whose caller was cancelled comes first: it was taken, too."""
+        turn = self._turns.turns[held[0].env_id]
+        if held[0].env_id in self._turns.pending and turn.waiter is not None and not turn.waiter.is_waiting:
+            waiter = turn.waiter = Waiter()
+            try:
+                await self._await_turns([turn], waiter, held)
+            finally:
+                waiter.end()
+            if held[0].terminated:
+                raise RolloutError(f"the episode of environment {held[0].env_id} is over: its last turn has ended it.")
         await self._take_async({held[0].env_id: self._input(held[0], answer)}, held)
 
     def _take_leased(self, held: Held, inputs: Mapping[str, Any] | None) -> None:

@@ -1,10 +1,14 @@
 """One environment and its episode: replays, digests, states, and environments that cannot be replayed."""
 
+import time
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager, register
+from abreast.rollouts.episodes import episode as episode_module
 from rollout_helpers import CALM, go, here, kill, plain, settings, villain, workers
 from villain_envs import Counting, CountingConfig
 
@@ -135,3 +139,20 @@ def test_a_picture_of_the_wrong_kind_ends_the_episode_with_that_reason(shape):
     config = settings(["Misdrawn"], custom=custom, use_multiprocessing=False)
     with EnvStateManager(config) as manager, pytest.raises(RolloutError, match="expected text or pictures"):
         manager.reset(seed=0)
+
+
+@pytest.mark.parametrize(
+    ("voluntary", "involuntary", "has_waited"), [(0, 3, False), (1, 3, False), (2, 0, True), (5, 1, True)]
+)
+def test_a_turn_that_was_preempted_has_not_waited(monkeypatch, voluntary, involuntary, has_waited):
+    used = iter([(0, 0), (voluntary, involuntary)])
+
+    def getrusage(who):
+        ours, others = next(used)
+        return SimpleNamespace(ru_utime=0.0, ru_stime=0.0, ru_nvcsw=ours, ru_nivcsw=others)
+
+    monkeypatch.setattr(episode_module, "THREAD_USAGE", 1)
+    monkeypatch.setattr(episode_module.resource, "getrusage", getrusage)
+    clock = episode_module.Clock()
+    time.sleep(0.01)
+    assert (clock.waited > 0.0) == has_waited

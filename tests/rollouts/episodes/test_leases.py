@@ -610,6 +610,29 @@ def test_an_episode_does_not_show_the_messages_of_the_next_one():
             assert first.messages == messages != second.messages
 
 
+@pytest.mark.parametrize("use", [True, "threads"])
+def test_a_step_whose_caller_was_cancelled_is_taken_before_the_next(use):
+    custom = {"Slow": {"env_type": "Counting", "max_actions_per_traj": 20, "env_config": {"seconds": 0.1}}}
+
+    async def main(manager):
+        async with manager.episode(seed=3) as episode:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(episode.step(["a"]), 0.02)
+            assert (await episode.step(["b"])).state.startswith("2 steps")
+            return episode.cache["history"]
+
+    with EnvStateManager(settings(["Slow"], [2], 1, custom, use_multiprocessing=use, max_workers=2)) as manager:
+        assert asyncio.run(main(manager)) == expected("Calm", 3, ["a"], ["b"])
+
+
+def test_an_episode_that_was_closed_early_is_truncated():
+    with EnvStateManager(config(False)) as manager:
+        with manager.episode(seed=1) as episode:
+            episode.step(["a"])
+        status = manager.statuses()[episode.env_id]
+        assert status["terminated"] and status["truncated"] and episode.truncated
+
+
 # ---- deaths, and effects that happen once
 
 

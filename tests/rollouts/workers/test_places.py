@@ -256,7 +256,7 @@ def test_the_environments_of_a_lost_worker_go_to_the_others(monkeypatch, caplog)
         assert {env.worker for env in manager.envs} == {0}
 
 
-def test_an_environment_of_a_batch_that_begins_anew_stays_in_its_worker_under_auto():
+def test_an_environment_of_a_batch_that_begins_anew_stays_in_its_worker_under_auto(taken_for_computing):
     with EnvStateManager(workers(["Calm"], [4], CALM)) as manager:
         manager.reset(seed=1)
         places = [env.worker for env in manager.envs]

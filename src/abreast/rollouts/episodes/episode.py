@@ -105,7 +105,7 @@ class Episode:
             try:
                 info = self._begin()
             except Exception:
-                if not was_used:
+                if not was_used or not _is_replayable(self._env):
                     raise
                 self.close()
                 info = self._begin()
@@ -270,17 +270,18 @@ class Clock:
 
     @property
     def waited(self) -> float:
-        """For how much of that the thread has waited. (One that was only preempted has not given up its core by itself.)"""
+        """For how much of that the thread has waited. (One that was preempted has not given up its core by itself, or not as
+        often: on a machine with more to do than cores, that it did not run does not mean that it has waited.)"""
         cpu_s, switches = _used()
         return max(self.seconds - (cpu_s - self._cpu_s), 0.0) if switches > self._switches else 0.0
 
 
 def _used() -> tuple[float, int]:
-    """CPU seconds of this thread, and how often it has given up its core by itself; 1 µs."""
+    """CPU seconds of this thread, and how much more often it has given up its core by itself than not; 1 µs."""
     if THREAD_USAGE is None:
         return time.thread_time(), time.perf_counter_ns()
     used = resource.getrusage(THREAD_USAGE)
-    return used.ru_utime + used.ru_stime, used.ru_nvcsw
+    return used.ru_utime + used.ru_stime, used.ru_nvcsw - used.ru_nivcsw
 
 
 def _is_replayable(env: Any) -> bool:

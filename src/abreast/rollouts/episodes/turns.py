@@ -40,7 +40,7 @@ ANY = -1
 """Stands for the number of an environment where a thread waits for whichever turn is taken next."""
 UNDER_WAY = "the turn of this episode is already under way: wait for it first."
 ABANDONED = (
-    "the turn that was waited for belongs to an episode that was closed, or ended by a reset or a closed manager."
+    "the turn that was waited for belongs to an episode that was closed, or ended by a reset, or with its manager."
 )
 
 
@@ -330,7 +330,9 @@ class Turns:
         """The episode is over for its caller, in whichever state it is."""
         self.abandon([env_id])
         turn = self.turns[env_id]
-        turn.phase, turn.slot.terminated = OVER, True
+        if not turn.slot.terminated:
+            turn.slot.terminated = turn.slot.truncated = True
+        turn.phase = OVER
 
     def close(self) -> None:
         """End the workers and close the environments; those who wait for a turn are told."""
