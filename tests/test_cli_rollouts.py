@@ -121,7 +121,7 @@ MISTAKES = [
         "sampling has n: that is set by abreast, leave it out.",
     ),
     (["--policy", "openai", "--base-url", "URL", "--model", "big"], "has no model 'big': give --model one of tiny."),
-    (["--policy", "mine:play"], "there is no module 'mine'"),
+    (["--policy", "no_such_players:play"], "there is no module 'no_such_players'"),
     (["--policy", "mine.py:play"], "there is no file mine.py."),
     (["--policy", "replay"], "varied is no run of `abreast rollout`: there is no varied."),
     (["--policy", "replay", "none"], "none is no run of `abreast rollout`: there is no none."),
@@ -262,14 +262,14 @@ def test_a_time_limit_keeps_what_is_finished(capsys):
 
 
 def test_a_function_of_ones_own_plays(capsys):
-    Path("mine.py").write_text(
+    Path("my_players.py").write_text(
         "def play(messages):\n    return '<answer>Go</answer>' if 'Go.' in str(messages) else 3\n"
     )
-    assert run(["rollout", "varied", HERE, "--policy", "mine:play", "--episodes", "5", "--output", "run"]) == 0
-    assert run(["rollout", "varied", HERE, "--policy", "mine.py:play", "--episodes", "5", "--output", "two"]) == 0
+    assert run(["rollout", "varied", HERE, "--policy", "my_players:play", "--episodes", "5", "--output", "run"]) == 0
+    assert run(["rollout", "varied", HERE, "--policy", "my_players.py:play", "--episodes", "5", "--output", "two"]) == 0
     one, two = (sorted(lines(folder), key=lambda line: line["episode"]) for folder in ("run", "two"))  # as they ended
     assert one == two and all(line["success"] for line in one)
-    Path("mine.py").write_text("")
+    Path("my_players.py").write_text("")
     Path("other.py").write_text("def play(cache, seed):\n    return ['Go'] if seed < 10_003 else None\n")
     assert run(["rollout", "varied", HERE, "--policy", "other:play", "--slots", "1", "--output", "three"]) == 2
     assert "the policy other:play returned None: expected a text, or a list of actions" in capsys.readouterr().err
