@@ -83,6 +83,7 @@ def test_a_disturbance_is_no_reason_to_try_workers():
 
 def test_what_is_expensive_to_start_goes_to_workers_however_cheap_its_turns():
     assert Machine(turn_s={"A": 1e-6}, start_s=0.01).epochs(3)[1:] == [4, 4]
+    assert Machine(turn_s={"A": 1e-5}, start_s=0.0005).epochs(9) == [0] * 9, "rooms of Sokoban stay where they are"
 
 
 def test_workers_that_do_not_keep_their_promise_are_left_at_the_next_reset_and_tried_again_later():

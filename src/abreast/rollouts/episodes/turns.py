@@ -21,7 +21,7 @@ from abreast.errors import RolloutError
 from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.episodes.episode import Episode, TurnResult
+from abreast.rollouts.episodes.episode import SLOW_S, Episode, TurnResult
 from abreast.rollouts.episodes.guard import Guard, Refused
 from abreast.rollouts.episodes.pending import DEATHS, OVER, QUEUED, READY, SENT, SILENCES, TAKEN, PendingTurn
 from abreast.rollouts.episodes.slot import HERE, Cache, Slot
@@ -275,9 +275,12 @@ class Turns:
             trace = self._new_trace(result)
             log.error("environment %d (%s) cannot go on: %s%s", slot.env_id, slot.tag.name, result.failure, trace)
         slot.write(result, turn.inputs, self._penalty)
-        self.places.meters[slot.tag.name].note(result.seconds, result.waited, is_start=turn.inputs is None)
+        meter = self.places.meters[slot.tag.name]
+        if meter.turns or result.seconds > SLOW_S or result.waited > SLOW_S:
+            meter.note(result.seconds, result.waited, is_start=turn.inputs is None)
         turn.phase = TAKEN
-        self._tell(turn)
+        if turn.waiter is not None or self._followers:
+            self._tell(turn)
 
     def _new_trace(self, result: TurnResult) -> str:
         """The traceback of a failure, if one with this stack was not logged before."""

@@ -30,7 +30,8 @@ class Meter:
     """Of one tag. Quick turns of a tag that never had a slow one are not counted."""
 
     def __init__(self) -> None:
-        self._turns: deque[Turn] = deque()
+        self.turns: deque[Turn] = deque()
+        """Empty while turns are quick: then nothing need be noted."""
         self._seconds: deque[float] = deque(maxlen=WINDOW)
         self._waiting, self._cpu_s = 0, 0.0
         """Sums over the turns."""
@@ -38,26 +39,33 @@ class Meter:
         """Whether threads are the place for it."""
 
     def note(self, seconds: float, waited: float, is_start: bool = False) -> None:
-        """A turn, or the start of an episode, was taken. (That a start is quick says nothing about turns.)"""
+        """A turn, or the start of an episode, was taken. (That a start is quick, or computes, says nothing about turns.)"""
         seconds = max(seconds, waited)
-        if seconds < SLOW_S and (is_start or not self._turns):
+        if (is_start and waited <= WAIT_SHARE * seconds) or (seconds < SLOW_S and (is_start or not self.turns)):
             return
         now = time.perf_counter()
         turn = Turn(now - seconds, seconds - waited, seconds >= SLOW_S and waited > WAIT_SHARE * seconds)
-        self._turns.append(turn)
+        self.turns.append(turn)
         self._seconds.append(seconds)
         self._waiting, self._cpu_s = self._waiting + turn.waits, self._cpu_s + turn.cpu_s
-        if len(self._turns) > WINDOW:
-            old = self._turns.popleft()
+        if len(self.turns) > WINDOW:
+            old = self.turns.popleft()
             self._waiting, self._cpu_s = self._waiting - old.waits, self._cpu_s - old.cpu_s
-        enough = len(self._turns) >= SURE_TURNS or seconds >= SURE_S
-        self.waits = enough and 2 * self._waiting > len(self._turns)
-        if self.waits and len(self._turns) == WINDOW and self._cpu_s > SATURATED * (now - self._turns[0].began):
+        if len(self._seconds) == WINDOW and max(self._seconds) < SLOW_S:
+            self._forget()
+            return
+        enough = len(self.turns) >= SURE_TURNS or seconds >= SURE_S
+        self.waits = enough and 2 * self._waiting > len(self.turns)
+        if self.waits and len(self.turns) == WINDOW and self._cpu_s > SATURATED * (now - self.turns[0].began):
             # Turns that overlap use up one core: they wait for the interpreter, not for anything outside.
-            self._turns.clear()
-            self._waiting, self._cpu_s, self.waits = 0, 0.0, False
+            self._forget()
+
+    def _forget(self) -> None:
+        self.turns.clear()
+        self._seconds.clear()
+        self._waiting, self._cpu_s, self.waits = 0, 0.0, False
 
     @property
     def compute_s(self) -> float:
         """What a turn takes, if it computes; 0 if turns are quick."""
-        return median(self._seconds) if self._turns and not self.waits else 0.0
+        return median(self._seconds) if self.turns and not self.waits else 0.0
