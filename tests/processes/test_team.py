@@ -101,7 +101,7 @@ class TestEveryBackend:
         events = collect(team, 3)
         assert [type(event) for event in events] == [Died, Died, Lost]
         assert events[0].keys == ("k",) and events[1].keys == ()
-        assert team.lost == [0]
+        assert team.lost == [0] and team.is_lost(0) and not team.is_lost(1)
         with pytest.raises(WorkerError, match="lost"):
             team.submit(0, "k", ("echo", 1))
 

@@ -255,6 +255,10 @@ class Team:
         """Workers that are not replaced any more."""
         return [number for number, worker in self._workers.items() if worker.condition is LOST]
 
+    def is_lost(self, worker: int) -> bool:
+        """Whether this worker is not replaced any more."""
+        return worker in self._workers and self._workers[worker].condition is LOST
+
     @property
     def pids(self) -> dict[int, int]:
         """Process ids of the workers that are processes, by number."""

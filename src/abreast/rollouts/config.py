@@ -74,7 +74,7 @@ class TagConfig(Section):
     env_instruction: str | None = None
     """What a language model is told to do; none: the instruction of the type. What states and actions mean is added."""
     max_tokens: int | None = Field(None, ge=1)
-    """Tokens a language model may answer with; not used by abreast itself."""
+    """Tokens a language model may answer with; `abreast rollout --policy openai` sends it as max_tokens."""
     parallel_friendly: bool = False
     """A key of RAGEN; without effect, since es_manager.use_multiprocessing decides where environments run."""
     max_workers: int | None = Field(None, ge=1)

@@ -23,10 +23,10 @@ Held = tuple[Slot, int]
 """A slot, and the number of its lease."""
 BATCH = -1
 """Stands for the number of a lease while a reset begins the episodes of a batch."""
-SHORT_S = 0.01
-"""How often one of them looks at most."""
 LOOK_S = 1.0
 """How often those who wait look for holders that are gone: garbage is not announced."""
+SHORT_S = 0.01
+"""One look is enough for all who wait within this time: a thousand may wait."""
 
 
 class Claim:
@@ -239,7 +239,7 @@ class Leases:
 
     def _in_use(self, tag: str) -> str:
         slots = self._tags[tag]
-        leased = sum(1 for slot in slots if slot.lease)
+        leased = sum(1 for slot in slots if slot.lease > 0)
         return (
             f"all {len(slots)} environments of the tag {tag!r} are in use, {leased} by single episodes and"
             f" {len(slots) - leased} by a batch"

@@ -117,8 +117,9 @@ class Places:
 
     def _is_for_threads(self, slot: Slot, use: Use) -> bool:
         is_wanted = use == "threads" or (use == "auto" and self.meters[slot.tag.name].waits)
-        is_lost = self.team is not None and self._thread(slot) in self.team.lost
-        return is_wanted and not is_lost and slot.tag.name not in self._sequential
+        if not is_wanted or slot.tag.name in self._sequential:
+            return False
+        return self.team is None or not self.team.is_lost(self._thread(slot))
 
     def _is_for_processes(self, slot: Slot, use: Use) -> bool:
         """Whether a single episode should begin in a worker process."""
