@@ -81,6 +81,15 @@ def make_run_folder(name: str, wanted: Path | str | None) -> RunFolder:
     return RunFolder(folder, made, before)
 
 
+def open_run_folder(folder: Path) -> RunFolder:
+    """The folder of a run that goes on: whatever becomes of it, nothing in it is taken back."""
+    try:
+        before = frozenset(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise RunFolderError(f"{folder} is no run folder: {error.strerror or error}.") from None
+    return RunFolder(folder, (), before)
+
+
 def seen_from_here(path: Path | str) -> str:
     """A path relative to the current folder, if it is inside: what names it can then be moved together with it."""
     whole, here = Path(path).resolve(), Path.cwd()

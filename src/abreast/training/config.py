@@ -32,6 +32,12 @@ class ExperimentConfig(Section):
     """sequential: each agent sees what those before it did; simultaneous: all see and choose first, then act in order."""
     train_interval: int = Field(1, ge=1)
     """Epochs per update of each agent."""
+    checkpoint_interval: int | None = Field(None, ge=1)
+    """Epochs between two checkpoints; none: by checkpoint_minutes alone. One more is written when a run ends or is stopped."""
+    checkpoint_minutes: float | None = Field(5.0, gt=0)
+    """Minutes between two checkpoints; none: by checkpoint_interval alone."""
+    keep_checkpoints: int = Field(2, ge=1)
+    """How many of the newest checkpoints are kept, beside the one with the highest reward."""
     compute_threads: int = Field(1, ge=1, le=1024)
     """Threads of an update's arithmetic. Results depend on it, by rounding, so it never follows the machine."""
 

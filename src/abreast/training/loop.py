@@ -21,6 +21,7 @@ from abreast.training.learners.base import Learners
 from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
+    from abreast.training.checkpoints.keeper import Checkpoints
     from abreast.training.experiment import Experiment
     from abreast.training.run.record import RunRecord
 
@@ -47,10 +48,16 @@ class Loop:
     """Plays passes, trains a round after each, and keeps the record."""
 
     def __init__(
-        self, experiment: "Experiment", actors: Actors, learners: Learners, lag: int, record: "RunRecord"
+        self,
+        experiment: "Experiment",
+        actors: Actors,
+        learners: Learners,
+        lag: int,
+        record: "RunRecord",
+        checkpoints: "Checkpoints | None" = None,
     ) -> None:
-        self._experiment, self._actors, self._learners = experiment, actors, learners
-        self._lag, self._record = lag, record
+        self._experiment, self.actors, self.learners = experiment, actors, learners
+        self._lag, self._record, self._checkpoints = lag, record, checkpoints
         self._models = models_of(experiment.game)
         self.passes = learners.rounds
         """The number of the next: that of its round."""
@@ -58,41 +65,54 @@ class Loop:
 
     def run(self, until: int) -> None:
         """Play until so many epochs are played, and finish all rounds."""
-        while self._experiment.epochs_played < until:
+        while True:
+            self._finish_rounds(self._lag - 1)
+            is_over = self._experiment.epochs_played >= until
+            if self._checkpoints is not None:  # before the last rounds are finished, so that more epochs can follow
+                self._checkpoints.between_passes(self, is_over)
+            if is_over:
+                break
             self.play_pass(until)
-        while self.unfinished:
-            self._finish_oldest()
+        self._finish_rounds(0)
 
     def play_pass(self, until: int) -> None:
         """Finish the rounds that a pass has to wait for, play it, and order its round."""
-        while len(self.unfinished) >= self._lag:
-            self._finish_oldest()
+        self._finish_rounds(self._lag - 1)
         experiment, settings = self._experiment, self._experiment.config
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         epsilons = [model.epsilon for model in self._models]
         seed = settings.experiment.seed
-        order = Play(self.passes, epoch, lanes, self._learners.acting_versions(), epsilons, seed)
+        order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, seed)
         started = time.perf_counter()
-        played = self._actors.play(order, self._record.camera(epoch))
+        camera = self._record.camera(epoch)
+        played = self.actors.play(order, camera)
         collect_s = time.perf_counter() - started
+        if camera is not None:
+            camera.save()
+        played = [each._replace(metrics=self._record.figures(each.metrics)) for each in played]
         experiment.epochs_played += lanes
         interval = settings.experiment.train_interval
         due = experiment.epochs_played // interval - epoch // interval
         written = [model.memory.written.tolist() for model in self._models]
         self.unfinished.append(Pass(self.passes, epoch, played, self._decay(lanes), due, written, collect_s))
-        self._learners.submit(self.passes, due, written)
+        self.learners.submit(self.passes, due, written)
         self.passes += 1
+
+    def _finish_rounds(self, left: int) -> None:
+        """Finish the oldest rounds, until so many are left."""
+        while len(self.unfinished) > left:
+            self._finish_oldest()
 
     def _finish_oldest(self) -> None:
         """Wait for the oldest round, and record its pass with it."""
         done = self.unfinished.popleft()
         started = time.perf_counter()
-        results = self._learners.finish(done.number)
+        results = self.learners.finish(done.number)
         waited = time.perf_counter() - started
         share = 1 / len(done.played)
         timing = {"collect_s": done.collect_s * share, "train_s": waited * share}
-        timing |= {**self._actors.health(), **self._learners.health()}
+        timing |= {**self.actors.health(), **self.learners.health()}
         for offset, (played, epsilon) in enumerate(zip(done.played, done.epsilons, strict=True)):
             self._record.epoch(done.epoch + offset, played, results, epsilon, timing)
 
@@ -121,4 +141,4 @@ class Loop:
         )
         self.unfinished = deque(passes)
         for each in self.unfinished:
-            self._learners.submit(each.number, each.updates, each.written)
+            self.learners.submit(each.number, each.updates, each.written)

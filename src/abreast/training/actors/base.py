@@ -44,6 +44,12 @@ class Actors(Protocol):
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         """Play a pass. `on_turn` is called before each turn of the very first lane and at its end."""
 
+    def file_states(self) -> list[State]:
+        """Of each actor, between two passes: what it cannot get again, ready for a file (`actor_file_state`).
+
+        Raises `StateError` if there is something that cannot be written.
+        """
+
     def health(self) -> dict[str, Any]:
         """How they are, for the record."""
 
@@ -86,8 +92,15 @@ def actor_state(game: Playable) -> State:
     return join(game=game.state(), **models)
 
 
+def actor_file_state(game: Playable) -> State:
+    """The same without pickles. Users' classes may hold what cannot be written: then it raises `StateError`."""
+    own: Callable[[], State] = getattr(game, "file_state", game.state)
+    models = {f"player{number}": model.acting_file_state() for number, model in enumerate(models_of(game))}
+    return join(game=own(), **models)
+
+
 def set_actor_state(game: Playable, state: State) -> None:
-    """Play on from where another actor was."""
+    """Play on from where another actor was, told in either form."""
     game.set_state(part_of(state, "game"))
     for number, model in enumerate(models_of(game)):
         model.set_acting_state(part_of(state, f"player{number}"))

@@ -1,20 +1,32 @@
 """All actors in this thread, one after the other."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from abreast.errors import ConfigError
 from abreast.models import BaseModel
 from abreast.models.own import note_shared
-from abreast.training.actors.base import Factory, Play, build_game, check_kinds, models_of, track
+from abreast.state import State
+from abreast.training.actors.base import (
+    Factory,
+    Play,
+    actor_file_state,
+    build_game,
+    check_kinds,
+    models_of,
+    set_actor_state,
+    track,
+)
 from abreast.training.collect import collect_pass
 from abreast.worlds.playable import Playable, Played
 
 
 class InlineActors:
-    """`lanes` are those of one actor; `count` actors share a pass."""
+    """`lanes` are those of one actor; `count` actors share a pass. `states`: where each goes on, if the run does."""
 
-    def __init__(self, game: Playable, factory: Factory | None, lanes: int, count: int) -> None:
+    def __init__(
+        self, game: Playable, factory: Factory | None, lanes: int, count: int, states: Sequence[State] = ()
+    ) -> None:
         self._lanes = lanes
         self._games = [game]
         if factory is not None:
@@ -28,6 +40,11 @@ class InlineActors:
             for each in self._games:
                 check_kinds(models_of(each), [type(model).__qualname__ for model in models_of(game)])
                 track(each)
+        for each, state in zip(self._games, states, strict=False):
+            set_actor_state(each, state)
+
+    def file_states(self) -> list[State]:
+        return [actor_file_state(game) for game in self._games]
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         played: list[Played] = []

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from abreast.attributes import pack
-from abreast.errors import AttributeStateError, ConfigError
+from abreast.errors import AttributeStateError, ConfigError, StateError
 from abreast.processes.backend import ChildContext, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import comes_from_main
@@ -21,6 +21,7 @@ from abreast.state import State
 from abreast.training.actors.base import (
     Factory,
     Play,
+    actor_file_state,
     actor_state,
     build_game,
     check_kinds,
@@ -35,6 +36,10 @@ from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
     from abreast.training.experiment import Experiment
+
+
+TELL = "tell"
+"""The key of an order to tell where an actor is."""
 
 
 class Passed(NamedTuple):
@@ -71,8 +76,14 @@ class ActorProcess:
         if state is not None:
             set_actor_state(self._game, state)
 
-    def obey(self, key: Hashable, order: Play) -> None:
-        """Play a pass."""
+    def obey(self, key: Hashable, order: Play | None) -> None:
+        """Play a pass, or (no order) tell where this actor is, for a file."""
+        if order is None:
+            try:
+                self._context.answer(key, actor_file_state(self._game))
+            except StateError as error:
+                self._context.answer(key, StateError(str(error)))
+            return
         for agent, model in enumerate(self._models):
             adopt_published(model, self._published[agent], order.versions[agent])
             model.epsilon = order.epsilons[agent]
@@ -89,11 +100,12 @@ class ActorProcess:
 class ProcessActors:
     """Plays actor 0 in this thread while the others play elsewhere."""
 
-    def __init__(self, experiment: "Experiment", learners: HostedLearners) -> None:
+    def __init__(self, experiment: "Experiment", learners: HostedLearners, states: Sequence[State] = ()) -> None:
+        """`states`: where each actor goes on, if the run does."""
         self._experiment, self._learners = experiment, learners
         self._config = experiment.config.multiprocessing
         self._memories = [model.memory for model in models_of(experiment.game)]
-        self._states: dict[int, State] = {}
+        self._states: dict[int, State] = dict(enumerate(states[1:]))
         self._orders: dict[int, Play] = {}
         """Passes under way, by worker; worker w is actor w + 1."""
         self._deaths = [0] * (self._config.num_actors - 1)
@@ -102,6 +114,8 @@ class ProcessActors:
         policy = RestartPolicy(self._config.max_restarts, self._config.actor_timeout)
         self._team = Team(make_backend(self._config), self._spec, self._config.num_actors - 1, policy)
         self._team.start()
+        if states:
+            set_actor_state(experiment.game, states[0])
 
     def _spec(self, worker: int) -> ChildSpec:
         factory = self._experiment.factory
@@ -132,6 +146,26 @@ class ProcessActors:
                     self._handle_death(event)
         self._waited_s = time.perf_counter() - started
         return played + [each for worker in sorted(others) for each in others[worker]]
+
+    def file_states(self) -> list[State]:
+        told: dict[int, State | StateError] = {}
+        for worker in range(len(self._deaths)):
+            self._team.submit(worker, TELL, None)
+        while len(told) < len(self._deaths):
+            self._team.wait()
+            for event in self._team.events():
+                if isinstance(event, Answered):
+                    told[event.worker] = event.value
+                else:
+                    self._handle_death(event)
+                    if event.worker not in told:
+                        self._team.submit(event.worker, TELL, None)
+        states = [actor_file_state(self._experiment.game)]
+        for _, state in sorted(told.items()):
+            if isinstance(state, StateError):
+                raise state
+            states.append(state)
+        return states
 
     def _handle_death(self, died: Died) -> None:
         """Have the pass played again, from rows as they were before it."""

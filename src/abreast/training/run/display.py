@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from abreast.training.run.record import EpochRecord
+    from abreast.training.run.metrics import EpochRecord
 
 SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
@@ -29,9 +29,10 @@ LONGEST_WARNING = 300
 class ProgressDisplay:
     """Shows each epoch as it ends."""
 
-    def __init__(self, epochs: int) -> None:
+    def __init__(self, epochs: int, done: int = 0) -> None:
+        """`done`: epochs that a run that goes on has behind it."""
         self._epochs = epochs
-        self._done = 0
+        self._done = done
         self._recent: deque[Sequence[float]] = deque(maxlen=SMOOTHED)
         self._figures: deque[Mapping[str, float | None]] = deque(maxlen=SMOOTHED)
         self.console = Console(file=sys.stderr)

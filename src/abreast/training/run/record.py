@@ -1,29 +1,31 @@
 """The record of a run: what is kept in its folder, and what is shown meanwhile.
 
-<run folder>/  config.yaml   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/agent_0.safetensors
+<run folder>/  config.yaml   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/ (checkpoints/keeper.py)
 """
 
-import json
 import logging as standard_logging
 import math
 import numbers
 import time
+from collections import deque
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, NotRequired, Protocol, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import yaml
 from rich.console import Console
 
 from abreast.errors import ConfigError, GameError, short
-from abreast.files import logged_to, make_run_folder, write_whole
+from abreast.files import logged_to, locked, make_run_folder, open_run_folder, write_whole
 from abreast.models import BaseModel, algorithm, name_of
+from abreast.state import State
 from abreast.training.learners.base import RoundResult
 from abreast.training.run.camera import Camera
 from abreast.training.run.display import ProgressDisplay, warnings_on
+from abreast.training.run.metrics import EpochRecord, MetricsFile, last_rewards
 from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
@@ -33,22 +35,8 @@ if TYPE_CHECKING:
 log = standard_logging.getLogger("abreast")
 
 
-class EpochRecord(TypedDict):
-    """One line of metrics.jsonl. Everything that depends on the clock is under `time`."""
-
-    epoch: int
-    reward: float
-    reward_per_agent: list[float]
-    loss: float | None
-    loss_per_agent: list[float | None]
-    epsilon: float
-    agent_steps: int
-    updates: int
-    updates_per_agent_step: float
-    """In this run so far: the update-to-data ratio."""
-    metrics: NotRequired[dict[str, float | None]]
-    """The game's own figures (`Environment.metrics`), if it has any; None where one is not finite."""
-    time: dict[str, Any]
+RECENT = 100
+"""Epochs over which the reward of a checkpoint is averaged."""
 
 
 class Logger(Protocol):
@@ -58,7 +46,7 @@ class Logger(Protocol):
 
 
 class RunRecord:
-    """Keeps the record of one run; used as a context, so that whatever happens, what was learned is kept."""
+    """Keeps the record of one run. As a context it holds the run folder; `begin` begins to write."""
 
     def __init__(
         self,
@@ -67,37 +55,99 @@ class RunRecord:
         logging: bool,
         logger: Logger | None = None,
         output_dir: Path | str | None = None,
+        resume: Path | None = None,
     ) -> None:
-        self.epochs: list[EpochRecord] = []
-        self._config = _as_yaml(experiment)
-        name = experiment.name.removesuffix("Env")
-        self._made = make_run_folder(name, output_dir) if animate or logging else None
-        self.folder = None if self._made is None else self._made.path
-        self._experiment, self._animate = experiment, animate
+        """`resume`: the folder of a run that goes on."""
+        self.config = config_as_yaml(experiment)
+        self._folder_name = experiment.name.removesuffix("Env")
+        self._experiment, self._animate, self._logging = experiment, animate, logging
+        self._output_dir, self._resume = output_dir, resume
         self._models = [player.model for player in experiment.game.players]
-        self._writes = self.folder is not None and logging
-        self._display = ProgressDisplay(experiment.config.experiment.epochs) if logging and logger is None else None
-        self._speaks = logging
-        self._screen, self._files = ExitStack(), ExitStack()
         self._logger = logger if logging else None
-        self._cameras: dict[int, Camera] = {}
+        self._display: ProgressDisplay | None = None
+        self._screen, self._files = ExitStack(), ExitStack()
         self._warned: set[tuple[int, str]] = set()
+        self._metrics: MetricsFile | None = None
+        self._kept: list[EpochRecord] = []
+        """The epochs, where they are not written to a file: a long run would fill the memory."""
+        self.has_begun, self.how_to_go_on = False, ""
+        self.count = 0
+        """Epochs recorded, those from before a resume too."""
+        self.first_epoch = experiment.epochs_played
+        self.recent: deque[float] = deque(maxlen=RECENT)
+        """Rewards of the newest epochs."""
         self._agent_steps = 0
         self._updates_before = sum(model.updates for model in self._models)
-        self._seconds = 0.0
+        self._seconds, self._elapsed_before = 0.0, 0.0
 
     def __enter__(self) -> "RunRecord":
-        if self.folder is not None and self._writes:
-            write_whole(self.folder / "config.yaml", self._config)
-            self._metrics = self._files.enter_context((self.folder / "metrics.jsonl").open("a", encoding="utf-8"))
-            self._files.enter_context(logged_to(self.folder / "log.txt"))
-            log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
-        if self._display is not None:
-            self._screen.enter_context(self._display)
-        if self._speaks:
-            self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
-        self._started = time.perf_counter()
+        self._made = None
+        if self._resume is not None:
+            self._made = open_run_folder(self._resume)
+        elif self._animate or self._logging:
+            self._made = make_run_folder(self._folder_name, self._output_dir)
+        if self._made is not None:
+            self._files.enter_context(locked(self._made.path))
         return self
+
+    @property
+    def folder(self) -> Path | None:
+        """The run folder, if there is one."""
+        return None if self._made is None else self._made.path
+
+    @property
+    def writes(self) -> bool:
+        """Whether more than animations is kept."""
+        return self._made is not None and self._logging
+
+    def begin(self, state: State | None = None) -> None:
+        """Begin, or go on from where `state` was: what was recorded after it is cut off."""
+        if state is not None:
+            self._set_state(state)
+        if self._made is not None and self.writes:
+            folder = self._made.path
+            (folder / "checkpoints").mkdir(exist_ok=True)
+            write_whole(folder / "config.yaml", self.config)
+            self._metrics = self._files.enter_context(closing(MetricsFile(folder / "metrics.jsonl", self.count)))
+            self.recent.extend(last_rewards(folder / "metrics.jsonl", self.count, RECENT))
+            self._files.enter_context(logged_to(folder / "log.txt"))
+            log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
+            if self._resume is not None:
+                log.info("goes on after %d epochs", self._experiment.epochs_played)
+        if self._logging and self._logger is None:
+            self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
+            self._screen.enter_context(self._display)
+        if self._logging:
+            self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
+        self._started, self.has_begun = time.perf_counter(), True
+
+    def state(self) -> State:
+        """What the record has counted. The lines counted are on the disk from now on."""
+        if self._metrics is not None:
+            self._metrics.sync()
+        return State(
+            {
+                "count": self.count,
+                "first_epoch": self.first_epoch,
+                "agent_steps": self._agent_steps,
+                "updates_before": self._updates_before,
+                "seconds": self._seconds,
+                "elapsed_s": self._elapsed(),
+            }
+        )
+
+    def _set_state(self, state: State) -> None:
+        self.count, self.first_epoch = state.facts["count"], state.facts["first_epoch"]
+        self._agent_steps, self._updates_before = state.facts["agent_steps"], state.facts["updates_before"]
+        self._seconds, self._elapsed_before = state.facts["seconds"], state.facts["elapsed_s"]
+
+    def _elapsed(self) -> float:
+        return self._elapsed_before + time.perf_counter() - self._started
+
+    @property
+    def epochs(self) -> list[EpochRecord]:
+        """Every epoch, those from before a resume too."""
+        return self._kept if self._metrics is None else self._metrics.read()
 
     def camera(self, epoch: int) -> "Camera | None":
         """What films the first lane of the pass that begins with this epoch, if it is to be filmed."""
@@ -105,8 +155,7 @@ class RunRecord:
         lanes = self._experiment.config.multiprocessing.lanes
         if not self._animate or self.folder is None or -epoch % period >= lanes:  # a multiple of it is in this pass
             return None
-        self._cameras[epoch] = Camera(self._experiment.game, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
-        return self._cameras[epoch]
+        return Camera(self._experiment.game, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
 
     def epoch(
         self, epoch: int, played: Played, trained: Sequence[RoundResult], epsilon: float, timing: dict[str, Any]
@@ -133,27 +182,27 @@ class RunRecord:
             updates=updates,
             updates_per_agent_step=(updates - self._updates_before) / self._agent_steps if self._agent_steps else 0.0,
             time={
-                "elapsed_s": time.perf_counter() - self._started,
+                "elapsed_s": self._elapsed(),
                 **timing,
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
-        if figures := self._figures(played.metrics):
-            record["metrics"] = figures
-        self.epochs.append(record)
-        if self._writes:
-            self._metrics.write(json.dumps(record, allow_nan=False) + "\n")
-            self._metrics.flush()
-        if epoch in self._cameras:
-            self._cameras.pop(epoch).save()
+        if played.metrics:
+            record["metrics"] = dict(played.metrics)
+        self.count += 1
+        self.recent.append(record["reward"])
+        if self._metrics is None:
+            self._kept.append(record)
+        else:
+            self._metrics.add(record)
         if self._display is not None:
             self._display.show(record)
         if self._logger is not None:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
             self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
 
-    def _figures(self, metrics: Mapping[str, Any]) -> dict[str, float | None]:
-        """The game's own figures, as plain numbers."""
+    def figures(self, metrics: Mapping[str, Any]) -> dict[str, float | None]:
+        """The game's own figures, as plain numbers; None where one is not finite."""
         if not isinstance(metrics, Mapping):
             raise GameError(
                 f"the metrics of {self._experiment.name} are {short(metrics)}: expected names with numbers."
@@ -176,31 +225,26 @@ class RunRecord:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._screen.close()
-        came_to_nothing = error is not None and not self.epochs
+        checkpoints = self.folder / "checkpoints" if self.folder is not None else None
+        came_to_nothing = not self.count and not (checkpoints is not None and any(checkpoints.glob("*")))
         with self._files:
-            if self._writes and not came_to_nothing:
-                self._keep(error)
-        if self._made is not None and came_to_nothing:
-            self._made.take_back()
-        if error is not None and self.folder is not None:
-            kept = f"what was learned until then is in {self.folder}" if self.epochs else "nothing is left of it"
-            error.add_note(f"Stopped after {len(self.epochs)} epochs; {kept}.")
+            if self.has_begun:
+                self._log_end(error)
+            if self._made is not None and error is not None and came_to_nothing:
+                self._made.take_back()
+        if error is not None and self.has_begun and self.folder is not None:
+            kept = "nothing is left of it" if came_to_nothing else f"what was learned until then is in {self.folder}"
+            error.add_note(f"Stopped after {self.count} epochs; {kept}.{self.how_to_go_on}")
 
-    def _keep(self, error: BaseException | None) -> None:
-        """Write the models, and how the run ended."""
-        assert self.folder is not None
-        folder = self.folder / "checkpoints"
-        folder.mkdir(exist_ok=True)
-        for index, model in enumerate(self._models):
-            model.save(folder / f"agent_{index}.safetensors")
+    def _log_end(self, error: BaseException | None) -> None:
         if error is None:
-            log.info("finished after %d epochs", len(self.epochs))
+            log.info("finished after %d epochs", self.count)
             return
         stack = error if isinstance(error, Exception) else None  # an interrupt has nothing to show
-        log.error("stopped after %d epochs by %s", len(self.epochs), type(error).__name__, exc_info=stack)
+        log.error("stopped after %d epochs by %s", self.count, type(error).__name__, exc_info=stack)
 
 
-def _as_yaml(experiment: "Experiment") -> bytes:
+def config_as_yaml(experiment: "Experiment") -> bytes:
     """The configuration, with the settings of every agent whose model is not the one it asks for."""
     values = {**experiment.config.model_dump(), "game": experiment.config.game or experiment.target}
     for agent, player in enumerate(experiment.game.players):

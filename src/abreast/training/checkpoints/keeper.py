@@ -1,0 +1,175 @@
+"""The checkpoints of a run: when one is due, what is in it, which ones are kept.
+
+    checkpoints/epoch_000500/   agent_0 … replay_0 … actor_0 … run     all that a run is, between two passes
+    checkpoints/final/          agent_0 …                              the agents when the run had ended
+
+A checkpoint is taken between two passes, when the rounds are finished that the next pass has to wait for. In a pipelined run
+one round is under way then: the checkpoint has what its learners knew before it, and its order. Nobody is waited for.
+"""
+
+import logging
+import shlex
+import time
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from abreast.errors import StateError, StateFileError
+from abreast.state import State, join
+from abreast.training.actors.base import models_of
+from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, remove_old, write_checkpoint
+from abreast.training.config import ScheduleName
+from abreast.training.resumable import Resumability
+from abreast.training.run.stopping import Stopping
+
+if TYPE_CHECKING:
+    from abreast.training.experiment import Experiment
+    from abreast.training.loop import Loop
+    from abreast.training.run.record import RunRecord
+
+log = logging.getLogger("abreast")
+
+
+class Checkpoints:
+    """Writes them, if the run writes anything; and lets signals end the run where a checkpoint can be taken."""
+
+    def __init__(self, experiment: "Experiment", record: "RunRecord", schedule: ScheduleName) -> None:
+        self._experiment, self._record, self._schedule = experiment, record, schedule
+        self._settings = experiment.config.experiment
+        self._stopping = Stopping()
+        self._resumability = Resumability(experiment.game)
+        self._reason: str | None = None
+        """Why the run cannot be resumed, if it cannot."""
+        self._is_first = True
+        self._at_epoch, self._at_time = experiment.epochs_played, time.monotonic()
+        self._best: tuple[float, str] | None = None
+        """Reward and name of the best checkpoint."""
+
+    def __enter__(self) -> "Checkpoints":
+        if self._record.folder is not None and self._record.writes:
+            self._look_for_reasons()
+            for found in list_checkpoints(self._record.folder):
+                if isinstance(found, Checkpoint) and found.kind == "run":
+                    self._note_reward(found.facts["reward"], found.path.name)
+            self._stopping.__enter__()
+        return self
+
+    def _look_for_reasons(self) -> None:
+        """Say so, once, if the run cannot be resumed."""
+        reason = self._resumability.reason()
+        if reason is not None and self._reason is None:
+            log.warning("this run cannot be resumed: %s", reason)
+        self._reason = reason if reason is not None else self._reason
+
+    def between_passes(self, loop: "Loop", is_over: bool) -> None:
+        """Write a checkpoint if one is due, and end the run if a signal asks for it."""
+        if self._record.folder is None or not self._record.writes:
+            return
+        is_asked_to_stop = self._stopping.noted is not None
+        if is_over or is_asked_to_stop or self._is_due():
+            if self._experiment.epochs_played or self._was_used_before():
+                self.write(loop)
+        self._is_first = False
+        if is_asked_to_stop:
+            self._stopping.let_through()
+
+    def _is_due(self) -> bool:
+        if self._is_first:  # a fresh run that is killed begins again; one whose agents had a past could not
+            return self._was_used_before() and self._record.first_epoch == self._experiment.epochs_played
+        interval, minutes = self._settings.checkpoint_interval, self._settings.checkpoint_minutes
+        played = self._experiment.epochs_played
+        by_epochs = interval is not None and played // interval > self._at_epoch // interval
+        by_time = minutes is not None and time.monotonic() - self._at_time >= 60 * minutes
+        return by_epochs or by_time
+
+    def _was_used_before(self) -> bool:
+        """Whether the agents had learned or lived anything before this run."""
+        models = models_of(self._experiment.game)
+        return bool(self._record.first_epoch) or any(model.updates or model.memory.written.any() for model in models)
+
+    # ---- writing
+
+    def write(self, loop: "Loop") -> None:
+        """Write a checkpoint now. If that fails, the run goes on, and the ones before are as they were."""
+        started, epochs = time.perf_counter(), self._experiment.epochs_played
+        assert self._record.folder is not None
+        name = f"epoch_{epochs:06d}"
+        parts, facts = self._gather(loop)
+        try:
+            size = write_checkpoint(self._record.folder / "checkpoints" / name, "run", facts, parts)
+        except OSError as error:
+            log.error("checkpoint %s was not written: %s", name, error.strerror or error)
+            return
+        self._at_epoch, self._at_time = epochs, time.monotonic()
+        self._note_reward(facts["reward"], name)
+        spare = [self._best[1]] if self._best is not None else []
+        remove_old(self._record.folder, self._settings.keep_checkpoints, spare)
+        if self._reason is None:
+            again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
+            self._record.how_to_go_on = f" To go on: {again}"
+        seconds = time.perf_counter() - started
+        log.info("checkpoint %s: %.1f MB in %.2f s", name, size / 1e6, seconds)
+
+    def _gather(self, loop: "Loop") -> tuple[dict[str, State], dict[str, Any]]:
+        """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
+        models = models_of(self._experiment.game)
+        learned = zip(models, loop.learners.learning_states(), strict=True)
+        parts = {f"agent_{number}": model.file_state(learning) for number, (model, learning) in enumerate(learned)}
+        self._look_for_reasons()
+        if self._reason is None:
+            try:
+                others = {f"actor_{number}": state for number, state in enumerate(loop.actors.file_states())}
+                others |= {f"replay_{number}": model.memory.state() for number, model in enumerate(models)}
+                parts |= {**others, "run": join(loop=loop.state(), record=self._record.state())}
+            except (StateError, StateFileError) as error:
+                self._reason = str(error)
+                log.warning("this run cannot be resumed: %s", error)
+        recent = self._record.recent
+        return parts, {
+            **self.about_run(),
+            "epochs": self._experiment.epochs_played,
+            "recorded": self._record.count,
+            "rounds": loop.learners.rounds,
+            "resumable": self._reason is None,
+            "reason": self._reason,
+            "reward": sum(recent) / len(recent) if recent else None,
+        }
+
+    def about_run(self) -> dict[str, Any]:
+        """What has to be the same when a run goes on."""
+        models = models_of(self._experiment.game)
+        return {
+            "experiment": self._experiment.name,
+            "schedule": self._schedule,
+            "config": self._record.config.decode(),
+            "devices": [model.device for model in models],
+        }
+
+    def _note_reward(self, reward: float | None, name: str) -> None:
+        if reward is not None and (self._best is None or reward >= self._best[0]):
+            self._best = reward, name
+
+    # ---- the end
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._record.folder is None or not self._record.writes:
+            return
+        was_stopped = self._at_epoch == self._experiment.epochs_played and error is not None
+        try:
+            if self._record.count and not was_stopped:  # else the newest checkpoint has all there is
+                self._write_agents()
+        except OSError as failure:
+            if error is None:
+                raise
+            log.error("the agents were not kept: %s", failure.strerror or failure)
+        finally:
+            self._stopping.__exit__(kind, error, trace)
+
+    def _write_agents(self) -> None:
+        """The agents as they are."""
+        assert self._record.folder is not None
+        models = models_of(self._experiment.game)
+        parts = {f"agent_{number}": model.file_state() for number, model in enumerate(models)}
+        facts = {**self.about_run(), "epochs": self._experiment.epochs_played, "recorded": self._record.count}
+        write_checkpoint(self._record.folder / "checkpoints" / "final", "agents", facts, parts)

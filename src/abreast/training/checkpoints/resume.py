@@ -1,0 +1,224 @@
+"""Finding the checkpoint that a run goes on from, and refusing what would change its past."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+from abreast import __version__
+from abreast.errors import AbreastError, CheckpointError, RunFolderError, short
+from abreast.state import State, part_of
+from abreast.training.actors.base import models_of
+from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, open_checkpoint
+from abreast.training.config import ScheduleName
+from abreast.training.run.metrics import end_of_line
+from abreast.training.run.record import config_as_yaml
+
+if TYPE_CHECKING:
+    from abreast.training.experiment import Experiment
+    from abreast.training.loop import Loop
+
+log = logging.getLogger("abreast")
+
+MAY_CHANGE = frozenset(
+    {"game", "multiprocessing.enabled", "multiprocessing.schedule", "multiprocessing.mode", "multiprocessing.workers"}
+    | {"multiprocessing.num_workers", "multiprocessing.learner_timeout", "multiprocessing.actor_timeout"}
+    | {"multiprocessing.max_restarts", "experiment.epochs", "experiment.record_period"}
+    | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
+)
+"""Settings that change neither what was learned nor what will be. (The schedule that is used is compared by itself.)"""
+INSTEAD = "begin a new run, with its agents if you like (--load-agent)"
+
+
+class Resumed(NamedTuple):
+    """Where a run goes on."""
+
+    checkpoint: Checkpoint
+    run: State
+    actors: list[State]
+    damaged: list[Path]
+    """Newer checkpoints that cannot be used."""
+
+    @property
+    def rounds(self) -> int:
+        """Rounds of training it has behind it."""
+        return int(self.checkpoint.facts["rounds"])
+
+    @property
+    def record(self) -> State:
+        return part_of(self.run, "record")
+
+    @property
+    def loop(self) -> State:
+        return part_of(self.run, "loop")
+
+    def set_aside_damaged(self) -> None:
+        """From now on, the run's newest checkpoint is the one that it goes on from."""
+        for path in self.damaged:
+            log.warning("%s is damaged, and was renamed", path)
+            path.rename(path.with_name(f"{path.name}.damaged"))
+
+
+def split_run(given: Path | str) -> tuple[Path, Path | None]:
+    """The run folder, and one of its checkpoints, if that is what was given."""
+    path = Path(given)
+    if path.parent.name == "checkpoints" and (path / "manifest.json").exists():
+        return path.parent.parent, path
+    return path, None
+
+
+def find_resumable(given: Path | str, experiment: "Experiment", schedule: ScheduleName) -> Resumed | None:
+    """Where a run goes on: its newest checkpoint, or the one given. None: at its beginning, before which it was killed.
+
+    Everything is looked at and compared; nothing is changed.
+    """
+    run, chosen = split_run(given)
+    if not (run / "config.yaml").is_file():
+        raise RunFolderError(
+            f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
+        )
+    entries = [each for each in list_checkpoints(run) if isinstance(each, CheckpointError) or each.kind == "run"]
+    if chosen is None and not entries:
+        return _from_the_beginning(run)
+    checkpoint, damaged = _choose(run, entries, chosen)
+    _check_past(checkpoint, experiment, schedule)
+    parts = [f"actor_{number}" for number in range(len([part for part in checkpoint.parts if part.startswith("actor_")]))]
+    resumed = Resumed(checkpoint, checkpoint.part("run"), [checkpoint.part(name) for name in parts], damaged)
+    end_of_line(run / "metrics.jsonl", resumed.record.facts["count"])
+    return resumed
+
+
+def _from_the_beginning(run: Path) -> None:
+    """A run that was killed before its first checkpoint begins again, with the same result."""
+    if not (run / "checkpoints").is_dir() or any((run / "checkpoints").glob("[!.]*")):
+        raise CheckpointError(f"{run} has no checkpoint to go on from: {INSTEAD}.")
+
+
+def _choose(
+    run: Path, entries: list[Checkpoint | CheckpointError], chosen: Path | None
+) -> tuple[Checkpoint, list[Path]]:
+    """The newest checkpoint, or the one given, whole; and damaged ones that are newer."""
+    damaged: list[Path] = []
+    for entry in reversed(entries):
+        if isinstance(entry, Checkpoint) and (chosen is None or entry.path.name == chosen.name):
+            try:
+                entry.check()
+            except CheckpointError as error:
+                raise _with_the_one_before(error, run, entries, entry) from None
+            return entry, damaged
+        if chosen is None:
+            assert isinstance(entry, CheckpointError)
+            raise _with_the_one_before(entry, run, entries, entry)
+        if isinstance(entry, Checkpoint) and _is_whole(entry):
+            raise CheckpointError(
+                f"{run} goes on to epoch {entry.epochs}, in {entry.path.name}, which would be lost: resume {run}, or copy it"
+                f" and remove the checkpoints after {chosen.name} there."
+            )
+        damaged.append(entry.path if isinstance(entry, Checkpoint) else entry.folder)
+    assert chosen is not None
+    return open_checkpoint(chosen), damaged
+
+
+def _is_whole(checkpoint: Checkpoint) -> bool:
+    try:
+        checkpoint.check()
+    except CheckpointError:
+        return False
+    return True
+
+
+def _with_the_one_before(
+    error: CheckpointError, run: Path, entries: list[Checkpoint | CheckpointError], damaged: object
+) -> CheckpointError:
+    """The error, with the checkpoint that can be used instead."""
+    older = entries[: entries.index(damaged)]  # type: ignore[arg-type]
+    whole = next((each for each in reversed(older) if isinstance(each, Checkpoint) and _is_whole(each)), None)
+    if whole is None:
+        return CheckpointError(f"{error} There is no other checkpoint in {run}: {INSTEAD}.", error.folder)
+    return CheckpointError(
+        f"{error} The checkpoint before it is whole: abreast train --resume {whole.path} goes on from there.", error.folder
+    )
+
+
+# ---- what has to be the same
+
+
+def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: ScheduleName) -> None:
+    facts, where = checkpoint.facts, checkpoint.path
+    if checkpoint.version != __version__:
+        raise CheckpointError(
+            f"{where} was written by abreast {checkpoint.version}, this is {__version__}, which may compute otherwise:"
+            f" {INSTEAD}."
+        )
+    if not facts["resumable"]:
+        raise CheckpointError(f"{where} cannot be resumed: {facts['reason']} Or {INSTEAD}.")
+    if facts["experiment"] != experiment.name:
+        raise CheckpointError(f"{where} is of the game {facts['experiment']}, this is {experiment.name}: give the same.")
+    if facts["schedule"] != schedule:
+        how = "run_experiment, or lockstep" if facts["schedule"] == "lockstep" else f"multiprocessing.schedule={facts['schedule']}"
+        raise CheckpointError(
+            f"{where} is of a run with the schedule {facts['schedule']}, this would be {schedule}, with other results:"
+            f" resume it with {how}."
+        )
+    _check_settings(checkpoint, experiment)
+    devices = [model.device for model in models_of(experiment.game)]
+    if facts["devices"] != devices:
+        raise CheckpointError(
+            f"{where} is of a run that learned on {', '.join(dict.fromkeys(facts['devices']))}, here it would be"
+            f" {', '.join(dict.fromkeys(devices))}, which computes otherwise: {INSTEAD}."
+        )
+    if experiment.epochs_played:
+        raise CheckpointError(
+            f"{experiment.name} has played {experiment.epochs_played} epochs already: resume {where} with a fresh one."
+        )
+
+
+def _check_settings(checkpoint: Checkpoint, experiment: "Experiment") -> None:
+    try:
+        before = dict(_flat(yaml.safe_load(checkpoint.facts["config"])))
+    except (yaml.YAMLError, AttributeError) as error:
+        raise CheckpointError(f"the configuration in {checkpoint.path} is damaged: {error}.") from None
+    now = dict(_flat(yaml.safe_load(config_as_yaml(experiment))))
+    for key in [*before, *(now.keys() - before.keys())]:
+        if before.get(key) != now.get(key) and key not in MAY_CHANGE:
+            raise CheckpointError(
+                f"{key} is {short(now.get(key))}, but the run was begun with {short(before.get(key))}: with --resume a"
+                " setting that would change its past stays as it was."
+            )
+    played = checkpoint.epochs - int(checkpoint.facts.get("first_epoch", 0))
+    if experiment.config.experiment.epochs < played:
+        raise CheckpointError(
+            f"experiment.epochs is {experiment.config.experiment.epochs}, but {played} are played already: give more, or"
+            " leave it out."
+        )
+
+
+def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flat(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+# ---- taking it over
+
+
+def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
+    """Let the models go on from a checkpoint: what they learned, where their random streams are, what they remember."""
+    for number, model in enumerate(models_of(experiment.game)):
+        try:
+            model.memory.set_state(checkpoint.part(f"replay_{number}"))
+            model.take_file_state(checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors")
+        except (KeyError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{checkpoint.path} does not fit agent {number}: {error!r}.") from None
+
+
+def restore_loop(resumed: Resumed, loop: "Loop") -> None:
+    """Let the loop go on: rounds that were under way are ordered again."""
+    try:
+        loop.set_state(resumed.loop)
+    except (KeyError, ValueError, TypeError, AbreastError) as error:
+        raise CheckpointError(f"{resumed.checkpoint.path} does not fit this run: {error!r}.") from None

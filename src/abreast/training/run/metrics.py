@@ -1,0 +1,85 @@
+"""metrics.jsonl: a line for each epoch, in order."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict
+
+from abreast.errors import RunFolderError
+
+
+class EpochRecord(TypedDict):
+    """One line of metrics.jsonl. Everything that depends on the clock is under `time`."""
+
+    epoch: int
+    reward: float
+    reward_per_agent: list[float]
+    loss: float | None
+    loss_per_agent: list[float | None]
+    epsilon: float
+    agent_steps: int
+    updates: int
+    updates_per_agent_step: float
+    """In this run so far: the update-to-data ratio."""
+    metrics: NotRequired[dict[str, float | None]]
+    """The game's own figures (`Environment.metrics`), if it has any; None where one is not finite."""
+    time: dict[str, Any]
+
+
+class MetricsFile:
+    """Appends lines to the file; what a run that goes on had written after its first `lines` is cut off."""
+
+    def __init__(self, path: Path, lines: int = 0) -> None:
+        self._path = path
+        if path.exists():
+            os.truncate(path, end_of_line(path, lines))
+        self._file = path.open("ab")
+
+    def add(self, record: EpochRecord) -> None:
+        """Write a line, for others to read at once."""
+        self._file.write(json.dumps(record, allow_nan=False).encode() + b"\n")
+        self._file.flush()
+
+    def sync(self) -> None:
+        """Have all lines on the disk."""
+        os.fsync(self._file.fileno())
+
+    def close(self) -> None:
+        self._file.close()
+
+    def read(self) -> list[EpochRecord]:
+        """All lines, those from before the run went on too."""
+        with self._path.open("rb") as file:
+            return [json.loads(line) for line in file]
+
+
+def end_of_line(path: Path, lines: int) -> int:
+    """The position after so many lines of a metrics file, which must be whole."""
+    found = 0
+    if lines:
+        with path.open("rb") as file:
+            for number in range(lines):
+                line = file.readline()
+                if _epoch_of(line) is None:
+                    raise RunFolderError(
+                        f"line {number + 1} of {path} is cut off, damaged or missing, but the checkpoint counts {lines}:"
+                        " its metrics cannot go on without a gap."
+                    )
+                found += len(line)
+    return found
+
+
+def last_rewards(path: Path, lines: int, count: int) -> list[float]:
+    """The rewards of the newest epochs among the first `lines`."""
+    with path.open("rb") as file:
+        return [json.loads(line)["reward"] for number, line in zip(range(lines), file, strict=False) if number >= lines - count]
+
+
+def _epoch_of(line: bytes) -> int | None:
+    """The number of the epoch that a line is of, if it is whole."""
+    try:
+        record = json.loads(line) if line.endswith(b"\n") else None
+        epoch, reward = record["epoch"], record["reward"]  # type: ignore[index]
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return None
+    return epoch if type(epoch) is int and isinstance(reward, float | int) else None
