@@ -77,6 +77,17 @@ class ModelFileError(AbreastError):
     """A model file is missing, damaged, or belongs to another kind of model."""
 
 
+class StateFileError(AbreastError):
+    """A state cannot be written to a file, or a file does not hold one."""
+
+
+class CheckpointError(AbreastError):
+    """A checkpoint is missing, damaged, not one of abreast's, or could not be written."""
+
+    folder: Path | None = None
+    """The checkpoint it is about, if that is known."""
+
+
 class WorkerError(AbreastError):
     """A worker process could not start, or died once too often; its own stack is the cause of this error."""
 

@@ -13,7 +13,7 @@ import time
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from abreast.errors import StateError, StateFileError
+from abreast.errors import CheckpointError, StateError
 from abreast.state import State, join
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, remove_old, write_checkpoint
@@ -96,8 +96,8 @@ class Checkpoints:
         parts, facts = self._gather(loop)
         try:
             size = write_checkpoint(self._record.folder / "checkpoints" / name, "run", facts, parts)
-        except OSError as error:
-            log.error("checkpoint %s was not written: %s", name, error.strerror or error)
+        except CheckpointError as error:
+            log.error("%s The run goes on without it.", error)
             return
         self._at_epoch, self._at_time = epochs, time.monotonic()
         self._note_reward(facts["reward"], name)
@@ -120,7 +120,7 @@ class Checkpoints:
                 others = {f"actor_{number}": state for number, state in enumerate(loop.actors.file_states())}
                 others |= {f"replay_{number}": model.memory.state() for number, model in enumerate(models)}
                 parts |= {**others, "run": join(loop=loop.state(), record=self._record.state())}
-            except (StateError, StateFileError) as error:
+            except StateError as error:
                 self._reason = str(error)
                 log.warning("this run cannot be resumed: %s", error)
         recent = self._record.recent
@@ -159,10 +159,10 @@ class Checkpoints:
         try:
             if self._record.count and not was_stopped:  # else the newest checkpoint has all there is
                 self._write_agents()
-        except OSError as failure:
+        except CheckpointError as failure:
             if error is None:
                 raise
-            log.error("the agents were not kept: %s", failure.strerror or failure)
+            log.error("the agents were not kept: %s", failure)
         finally:
             self._stopping.__exit__(kind, error, trace)
 

@@ -1,6 +1,7 @@
 """Finding the checkpoint that a run goes on from, and refusing what would change its past."""
 
 import logging
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from abreast import __version__
-from abreast.errors import AbreastError, CheckpointError, RunFolderError, short
+from abreast.errors import AbreastError, CheckpointError, short
 from abreast.state import State, part_of
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, open_checkpoint
@@ -75,10 +76,6 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
     Everything is looked at and compared; nothing is changed.
     """
     run, chosen = split_run(given)
-    if not (run / "config.yaml").is_file():
-        raise RunFolderError(
-            f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
-        )
     entries = [each for each in list_checkpoints(run) if isinstance(each, CheckpointError) or each.kind == "run"]
     if chosen is None and not entries:
         return _from_the_beginning(run)
@@ -116,9 +113,12 @@ def _choose(
                 f"{run} goes on to epoch {entry.epochs}, in {entry.path.name}, which would be lost: resume {run}, or copy it"
                 f" and remove the checkpoints after {chosen.name} there."
             )
-        damaged.append(entry.path if isinstance(entry, Checkpoint) else entry.folder)
+        path = entry.path if isinstance(entry, Checkpoint) else entry.folder
+        assert path is not None
+        damaged.append(path)
     assert chosen is not None
-    return open_checkpoint(chosen), damaged
+    open_checkpoint(chosen)  # says what is wrong with it
+    raise CheckpointError(f"{chosen} is no checkpoint to go on from: give {run}.")
 
 
 def _is_whole(checkpoint: Checkpoint) -> bool:
@@ -136,10 +136,9 @@ def _with_the_one_before(
     older = entries[: entries.index(damaged)]  # type: ignore[arg-type]
     whole = next((each for each in reversed(older) if isinstance(each, Checkpoint) and _is_whole(each)), None)
     if whole is None:
-        return CheckpointError(f"{error} There is no other checkpoint in {run}: {INSTEAD}.", error.folder)
-    return CheckpointError(
-        f"{error} The checkpoint before it is whole: abreast train --resume {whole.path} goes on from there.", error.folder
-    )
+        return CheckpointError(f"{error} There is no other checkpoint in {run}: {INSTEAD}.")
+    again = shlex.join(["abreast", "train", "--resume", str(whole.path)])
+    return CheckpointError(f"{error} The checkpoint before it is whole; to go on from there: {again}")
 
 
 # ---- what has to be the same
