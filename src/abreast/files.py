@@ -101,7 +101,9 @@ def open_run_folder(folder: Path) -> RunFolder:
         raise RunFolderError(f"{folder} is not a run folder: {error.strerror or error}.") from None
     if "config.yaml" not in before or "rollout.yaml" in before:
         has = "is one of `abreast rollout`" if "rollout.yaml" in before else "has no config.yaml"
-        raise RunFolderError(f"{folder} is not a run folder of `abreast train`: it {has}. `abreast train` prints its own.")
+        raise RunFolderError(
+            f"{folder} is not a run folder of `abreast train`: it {has}. `abreast train` prints its own."
+        )
     return RunFolder(folder, (), before)
 
 

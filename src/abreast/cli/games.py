@@ -42,7 +42,12 @@ BASELINE_EPOCHS = 40
 
 @app.command()
 def train(
-    game: GameName,
+    game: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="GAME", help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME or MODULE:NAME."
+        ),
+    ] = None,
     overrides: Overrides = None,
     agents: Annotated[int | None, typer.Option(help="How many agents (experiment.num_agents).")] = None,
     epochs: Annotated[int | None, typer.Option(help="How many episodes (experiment.epochs).")] = None,
@@ -53,21 +58,42 @@ def train(
         bool, typer.Option("--parallel", help="Learn in worker processes (multiprocessing.enabled).")
     ] = False,
     animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Go on with a run that was stopped; its game and settings come from its folder."
+        ),
+    ] = None,
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
-    chosen = _find(game)
+    changes = overrides or []
+    if resume is not None:
+        if game is not None and "=" in game:  # a setting: the game is that of the run
+            changes, game = [game, *changes], None
+        given = {"--config": config, "--output": output}
+        refused = [key for key, value in given.items() if value is not None]
+        if refused:
+            raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
+        chosen, config = _game_of(resume, game)
+    elif game is None:
+        raise ConfigError("Missing argument 'GAME': name a game (`abreast games` lists them), or give --resume RUN.")
+    else:
+        chosen = _find(game)
     options = {"experiment.num_agents": agents, "experiment.epochs": epochs, "experiment.seed": seed}
     shorthands = [f"{key}={value}" for key, value in options.items() if value is not None]
     shorthands += ["multiprocessing.enabled=true"] if parallel else []
-    experiment = chosen.configure(config, [*(overrides or []), *shorthands])
+    experiment = chosen.configure(config, [*changes, *shorthands])
+    if resume is not None and _is_finished(resume, experiment.experiment.epochs):
+        out.print(f"Nothing is missing: all {experiment.experiment.epochs:,} epochs are there. --epochs N adds more.")
+        return
     env = chosen.build(experiment)
-    _warn_of_unused_algorithm(env, overrides or [])
+    _warn_of_unused_algorithm(env, changes)
     run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
-        result = run(animate=animate, output_dir=output)
-    except KeyboardInterrupt as interrupt:
-        out.print(*getattr(interrupt, "__notes__", ["Stopped."]))
-        raise typer.Exit(130) from None
+        result = run(animate=animate, output_dir=output, resume=resume)
+    except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C, SIGTERM
+        out.print(*getattr(stop, "__notes__", ["Stopped."]))
+        raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
     out.print(f"The run folder is {result.folder}")
     out.print(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}")
     recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
@@ -147,6 +173,31 @@ def _find(game: str) -> "Game":
     return find_game(game)
 
 
+def _game_of(given: Path, game: str | None) -> "tuple[Game, Path]":
+    """The game of a run that goes on, unless it is given too, and the file with the settings of the run."""
+    from abreast.files import open_run_folder
+    from abreast.games import find_game_of_run
+    from abreast.training.checkpoints.resume import split_run
+
+    run = split_run(given)[0]
+    open_run_folder(run)
+    look_here()
+    return (find_game_of_run(run) if game is None else _find(game)), run / "config.yaml"
+
+
+def _is_finished(given: Path, epochs: int) -> bool:
+    """Whether a run has ended, with so many epochs."""
+    from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
+    from abreast.training.checkpoints.resume import split_run
+
+    run, chosen = split_run(given)
+    newest = list_checkpoints(run)[-1:]
+    return chosen is None and any(
+        isinstance(each, Checkpoint) and each.facts.get("is_complete") is True and each.facts.get("recorded") == epochs
+        for each in newest
+    )
+
+
 def _what_to_play(text: str, run: Path | None) -> "tuple[Game, Path | None]":
     """A game, and the run its agents were trained in; a name that a game and a folder share is that of the game."""
     from abreast.games import find_game_of_run, list_games
@@ -177,9 +228,13 @@ def _is_run(folder: Path) -> bool:
 
 def _trained(game: "Game", run: Path, overrides: list[str]) -> "Environment":
     """The environment of a run, with agents that do what they learned and explore no more."""
+    from abreast.training.checkpoints.folder import newest_agents
+
     env = game.build(game.configure(run / "config.yaml", overrides))
+    checkpoint = newest_agents(run)
     for index, agent in enumerate(env.agents):
-        agent.model.load(run / "checkpoints" / f"agent_{index}.safetensors")
+        part = f"agent_{index}"
+        agent.model.take_file_state(checkpoint.part(part), checkpoint.path / part)
         agent.model.epsilon = 0.0
     return env
 

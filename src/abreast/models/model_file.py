@@ -35,9 +35,7 @@ def read_model_file(path: Path) -> State:
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {reason}.") from None
 
 
-def split_state(
-    state: State, path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]
-) -> tuple[State, State]:
+def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]) -> tuple[State, State]:
     """The facts of both halves, joined, and the attributes of a user's class. The arrays of the halves are copied to their
     places, if all of them fit. `path` is where the state comes from, for messages.
 

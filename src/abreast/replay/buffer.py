@@ -365,7 +365,7 @@ class Buffer:
         count = sum(min(end, kept) for end in written.tolist())
         layout = self.row_layout().items()
         check_arrays({name: ((count, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout}, state, "the replay")
-        self.rng.bit_generator.state = state.facts["sampling"]
+        self.rng.bit_generator.state = state.facts.get("sampling", self.rng.bit_generator.state)
         lanes, numbers = self._rows_there(written, kept)
         fits = numbers >= written[lanes] - self.ring.rows
         for name, field in self.ring.fields.items():

@@ -33,7 +33,7 @@ class ExperimentConfig(Section):
     train_interval: int = Field(1, ge=1)
     """Epochs per update of each agent."""
     checkpoint_interval: int | None = Field(None, ge=1)
-    """Epochs between two checkpoints; none: by checkpoint_minutes alone. One more is written when a run ends or is stopped."""
+    """Epochs between two checkpoints; none: by checkpoint_minutes alone. One is also written when a run ends or stops."""
     checkpoint_minutes: float | None = Field(5.0, gt=0)
     """Minutes between two checkpoints; none: by checkpoint_interval alone."""
     keep_checkpoints: int = Field(2, ge=1)

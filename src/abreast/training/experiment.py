@@ -6,7 +6,7 @@ run_experiment, run_experiment_mp   Loop (loop.py)                 who waits for
                                       RunRecord (run/record.py)    metrics, display, animations, models
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import WorkerError
 from abreast.replay import Buffer
+from abreast.state import State
 from abreast.training.actors.base import Factory, models_of
 from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import check_factory
@@ -22,8 +23,9 @@ from abreast.training.config import Config, parse_config
 from abreast.training.devices import compute_threads
 from abreast.training.learners.hosted import check_lanes, named
 from abreast.training.learners.inline import InlineLearners
-from abreast.training.loop import LAGS, Loop
-from abreast.training.run.record import EpochRecord, Logger, RunRecord
+from abreast.training.run.metrics import EpochRecord
+from abreast.training.run.record import Logger
+from abreast.training.run.session import Keeping, session
 from abreast.training.system import MARLMultiprocessingSystem
 from abreast.worlds.playable import Playable
 
@@ -70,6 +72,7 @@ class Experiment:
         logging: bool = True,
         logger: Logger | None = None,
         output_dir: Path | str | None = None,
+        resume: Path | str | None = None,
     ) -> RunResult:
         """Play and learn for `experiment.epochs` epochs.
 
@@ -78,19 +81,19 @@ class Experiment:
         logger: shown every epoch instead of the progress display; `record_epoch(epoch, loss, reward, epsilon, **more)`.
         output_dir: the run folder, which must not hold another run; left out, a new one under `runs/` in the current
             folder. Without `animate` and `logging` nothing is written.
+        resume: the folder of a run of the same experiment that was stopped, or one of its checkpoints: it goes on there, as
+            if it had never stopped.
         """
         check_factory(self, in_processes=False)
         for agent, model in enumerate(models_of(self.game)):
             with named(agent, model):
                 check_lanes(model)
         self.make_lanes()
-        threads = compute_threads(self.config.experiment.compute_threads)
-        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
-            learners = InlineLearners(models_of(self.game), self.config.experiment.seed)
-            with closing(self.inline_actors()) as actors:
-                loop = Loop(self, actors, learners, LAGS["lockstep"], record)
-                loop.run(self.epochs_played + self.config.experiment.epochs)
-        return RunResult(record.epochs, record.folder)
+        with session(self, Keeping("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
+            learners = InlineLearners(models_of(self.game), self.config.experiment.seed, rounds=run.rounds)
+            with closing(self.inline_actors(run.actor_states)) as actors:
+                run.play(actors, learners)
+            return RunResult(run.record.epochs, run.record.folder)
 
     def run_experiment_mp(
         self,
@@ -98,6 +101,7 @@ class Experiment:
         logging: bool = True,
         logger: Logger | None = None,
         output_dir: Path | str | None = None,
+        resume: Path | str | None = None,
     ) -> RunResult:
         """Play here and learn in worker processes, as `config.multiprocessing` says; the arguments of `run_experiment`.
 
@@ -105,21 +109,21 @@ class Experiment:
         """
         check_factory(self, in_processes=self.config.multiprocessing.workers == "processes")
         self.make_lanes()
-        threads = compute_threads(self.config.experiment.compute_threads)
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
-        with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
-            with system:
-                system.run(record)
-            return RunResult(record.epochs, record.folder, system.given_up)
+        schedule = self.config.multiprocessing.schedule
+        with session(self, Keeping(schedule, True, animate, logging, logger, output_dir, resume)) as run:
+            with system.started(run):
+                system.run(run)
+            return RunResult(run.record.epochs, run.record.folder, system.given_up)
 
     def make_lanes(self) -> None:
         """Make all lanes of the game now, so that what cannot work is refused before anything starts."""
 
-    def inline_actors(self) -> InlineActors:
-        """All actors in this thread."""
+    def inline_actors(self, states: Sequence[State] = ()) -> InlineActors:
+        """All actors in this thread. `states`: where each goes on, if the run does."""
         parallel = self.config.multiprocessing
         factory = self.factory if parallel.num_actors > 1 else None
-        return InlineActors(self.game, factory, parallel.num_envs, parallel.num_actors)
+        return InlineActors(self.game, factory, parallel.num_envs, parallel.num_actors, states)
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.

@@ -13,7 +13,8 @@ and owns everything that learning changes; the actor owns everything that choosi
 published whole after every round, so one that dies is replaced by another that goes on from there, with the same result.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +28,9 @@ from abreast.training.learners.free import FreeLearners
 from abreast.training.learners.hosted import HostedLearners, recipe_of
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.learners.rounds import RoundLearners
-from abreast.training.loop import LAGS, Loop
-from abreast.training.run.record import EpochRecord, RunRecord
+from abreast.training.run.metrics import EpochRecord
+from abreast.training.run.record import RunRecord
+from abreast.training.run.session import Session
 
 if TYPE_CHECKING:
     from abreast.training.experiment import Experiment
@@ -61,35 +63,39 @@ class MARLMultiprocessingSystem:
                 f" environment was made for {own.num_actors} with {own.num_envs}: give both the same configuration."
             )
 
-    def start(self) -> None:
-        """Make the shared memory and start learners and actors; returns when all are ready."""
+    def start(self, session: Session | None = None) -> None:
+        """Make the shared memory and start learners and actors; returns when all are ready.
+
+        `session` says where they go on, if the run does.
+        """
+        rounds, states = (0, ()) if session is None else (session.rounds, session.actor_states)
         slack = 2 * self.env.config.experiment.max_turns  # rows of the passes played while a round looks at its window
         if self.config.workers == "inline":
             for model in self._models:
                 model.own_attributes.track()
-            self.learners = InlineLearners(self._models, self.env.config.experiment.seed, slack)
-            self.actors = self.env.inline_actors()
+            self.learners = InlineLearners(self._models, self.env.config.experiment.seed, slack, rounds)
+            self.actors = self.env.inline_actors(states)
             return
         kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners
-        learners = kind(self._models, self.config, slack, self.env.config.experiment)
+        learners = kind(self._models, self.config, slack, self.env.config.experiment, rounds)
         self.learners = learners  # type: ignore[assignment]
         try:
             single = self.config.num_actors == 1
-            self.actors = self.env.inline_actors() if single else ProcessActors(self.env, learners)
+            self.actors = self.env.inline_actors(states) if single else ProcessActors(self.env, learners, states)
         except BaseException:
             learners.close()
             self.learners = None
             raise
 
-    def run(self, record: RunRecord | None = None) -> list[EpochRecord]:
-        """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `record`, writes nothing."""
-        if record is None:
+    def run(self, session: Session | None = None) -> list[EpochRecord]:
+        """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `session`, writes nothing."""
+        if session is None:
             with RunRecord(self.env, animate=False, logging=False) as record:
-                return self.run(record)
+                record.begin()
+                return self.run(Session(self.env, self.config.schedule, record))
         assert self.learners is not None and self.actors is not None, "start comes before run"
-        loop = Loop(self.env, self.actors, self.learners, LAGS[self.config.schedule], record)
-        loop.run(self.env.epochs_played + self.env.config.experiment.epochs)
-        return record.epochs
+        session.play(self.actors, self.learners)
+        return session.record.epochs
 
     def stop(self) -> None:
         """End actors and learners in order; the agents hold what was learned."""
@@ -106,6 +112,15 @@ class MARLMultiprocessingSystem:
     def given_up(self) -> Mapping[int, WorkerError]:
         """Agents whose learner failed once too often, and why."""
         return self.learners.given_up if self.learners is not None else MappingProxyType({})
+
+    @contextmanager
+    def started(self, session: Session) -> "Iterator[None]":
+        """Inside, learners and actors are there, and go on where the session does."""
+        self.start(session)
+        try:
+            yield
+        finally:
+            self.stop()
 
     def __enter__(self) -> "MARLMultiprocessingSystem":
         self.start()

@@ -81,7 +81,7 @@ class Played(NamedTuple):
 
     turns: int
     reward_per_agent: list[float]
-    metrics: Mapping[str, float] = {}
+    metrics: Mapping[str, float | None] = {}
     """Figures of the game's own, by name."""
 
 

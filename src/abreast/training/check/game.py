@@ -94,7 +94,7 @@ class Record(NamedTuple):
 
     turns: int
     scores: Sequence[float]
-    metrics: Mapping[str, float]
+    metrics: Mapping[str, float | None]
     steps: Sequence[Sequence[Mapping[str, bytes]]]
     """Per agent, what it saw, did and got in each of its steps."""
     earned: Sequence[float]

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from abreast.errors import CheckpointError, StateError
+from abreast.models import BaseModel
 from abreast.state import State, join
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, remove_old, write_checkpoint
@@ -65,9 +66,9 @@ class Checkpoints:
         if self._record.folder is None or not self._record.writes:
             return
         is_asked_to_stop = self._stopping.noted is not None
-        if is_over or is_asked_to_stop or self._is_due():
-            if self._experiment.epochs_played or self._was_used_before():
-                self.write(loop)
+        has_a_past = bool(self._experiment.epochs_played) or self._was_used_before()
+        if has_a_past and (is_over or is_asked_to_stop or self._is_due()):
+            self.write(loop)
         self._is_first = False
         if is_asked_to_stop:
             self._stopping.let_through()
@@ -118,7 +119,7 @@ class Checkpoints:
         if self._reason is None:
             try:
                 others = {f"actor_{number}": state for number, state in enumerate(loop.actors.file_states())}
-                others |= {f"replay_{number}": model.memory.state() for number, model in enumerate(models)}
+                others |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(models)}
                 parts |= {**others, "run": join(loop=loop.state(), record=self._record.state())}
             except StateError as error:
                 self._reason = str(error)
@@ -127,6 +128,7 @@ class Checkpoints:
         return parts, {
             **self.about_run(),
             "epochs": self._experiment.epochs_played,
+            "first_epoch": self._record.first_epoch,
             "recorded": self._record.count,
             "rounds": loop.learners.rounds,
             "resumable": self._reason is None,
@@ -158,7 +160,7 @@ class Checkpoints:
         was_stopped = self._at_epoch == self._experiment.epochs_played and error is not None
         try:
             if self._record.count and not was_stopped:  # else the newest checkpoint has all there is
-                self._write_agents()
+                self._write_agents(is_complete=error is None)
         except CheckpointError as failure:
             if error is None:
                 raise
@@ -166,10 +168,17 @@ class Checkpoints:
         finally:
             self._stopping.__exit__(kind, error, trace)
 
-    def _write_agents(self) -> None:
+    def _write_agents(self, is_complete: bool) -> None:
         """The agents as they are."""
         assert self._record.folder is not None
         models = models_of(self._experiment.game)
         parts = {f"agent_{number}": model.file_state() for number, model in enumerate(models)}
-        facts = {**self.about_run(), "epochs": self._experiment.epochs_played, "recorded": self._record.count}
+        counts = {"epochs": self._experiment.epochs_played, "recorded": self._record.count}
+        facts = {**self.about_run(), **counts, "is_complete": is_complete}
         write_checkpoint(self._record.folder / "checkpoints" / "final", "agents", facts, parts)
+
+
+def _rows_of(model: BaseModel) -> State:
+    """The replay of a model. Its learner, which may be elsewhere, draws from the random stream, and has told where it is."""
+    state = model.memory.state()
+    return state._replace(facts={name: fact for name, fact in state.facts.items() if name != "sampling"})

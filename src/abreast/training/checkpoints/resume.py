@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from abreast import __version__
-from abreast.errors import AbreastError, CheckpointError, short
+from abreast.errors import CheckpointError, short
 from abreast.state import State, part_of
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, open_checkpoint
@@ -51,9 +51,12 @@ class Resumed(NamedTuple):
     def record(self) -> State:
         return part_of(self.run, "record")
 
-    @property
-    def loop(self) -> State:
-        return part_of(self.run, "loop")
+    def restore_loop(self, loop: "Loop") -> None:
+        """Let the loop go on: rounds that were under way are ordered again."""
+        try:
+            loop.set_state(part_of(self.run, "loop"))
+        except (KeyError, ValueError, TypeError) as error:
+            raise CheckpointError(f"{self.checkpoint.path} does not fit this run: {error!r}.") from None
 
     def set_aside_damaged(self) -> None:
         """From now on, the run's newest checkpoint is the one that it goes on from."""
@@ -78,19 +81,25 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
     run, chosen = split_run(given)
     entries = [each for each in list_checkpoints(run) if isinstance(each, CheckpointError) or each.kind == "run"]
     if chosen is None and not entries:
-        return _from_the_beginning(run)
+        _check_beginning(run, experiment)
+        return None
     checkpoint, damaged = _choose(run, entries, chosen)
     _check_past(checkpoint, experiment, schedule)
-    parts = [f"actor_{number}" for number in range(len([part for part in checkpoint.parts if part.startswith("actor_")]))]
+    parts = [
+        f"actor_{number}" for number in range(len([part for part in checkpoint.parts if part.startswith("actor_")]))
+    ]
     resumed = Resumed(checkpoint, checkpoint.part("run"), [checkpoint.part(name) for name in parts], damaged)
     end_of_line(run / "metrics.jsonl", resumed.record.facts["count"])
     return resumed
 
 
-def _from_the_beginning(run: Path) -> None:
+def _check_beginning(run: Path, experiment: "Experiment") -> None:
     """A run that was killed before its first checkpoint begins again, with the same result."""
     if not (run / "checkpoints").is_dir() or any((run / "checkpoints").glob("[!.]*")):
         raise CheckpointError(f"{run} has no checkpoint to go on from: {INSTEAD}.")
+    _check_settings(
+        (run / "config.yaml").read_text(encoding="utf-8", errors="replace"), run / "config.yaml", experiment
+    )
 
 
 def _choose(
@@ -105,13 +114,12 @@ def _choose(
             except CheckpointError as error:
                 raise _with_the_one_before(error, run, entries, entry) from None
             return entry, damaged
-        if chosen is None:
-            assert isinstance(entry, CheckpointError)
+        if isinstance(entry, CheckpointError) and (chosen is None or entry.folder == chosen):
             raise _with_the_one_before(entry, run, entries, entry)
         if isinstance(entry, Checkpoint) and _is_whole(entry):
             raise CheckpointError(
                 f"{run} goes on to epoch {entry.epochs}, in {entry.path.name}, which would be lost: resume {run}, or copy it"
-                f" and remove the checkpoints after {chosen.name} there."
+                " and remove later checkpoints there."
             )
         path = entry.path if isinstance(entry, Checkpoint) else entry.folder
         assert path is not None
@@ -154,14 +162,22 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
     if not facts["resumable"]:
         raise CheckpointError(f"{where} cannot be resumed: {facts['reason']} Or {INSTEAD}.")
     if facts["experiment"] != experiment.name:
-        raise CheckpointError(f"{where} is of the game {facts['experiment']}, this is {experiment.name}: give the same.")
+        raise CheckpointError(
+            f"{where} is of the game {facts['experiment']}, this is {experiment.name}: give the same."
+        )
     if facts["schedule"] != schedule:
-        how = "run_experiment, or lockstep" if facts["schedule"] == "lockstep" else f"multiprocessing.schedule={facts['schedule']}"
+        parallel = f"run_experiment_mp, with multiprocessing.schedule={facts['schedule']}"
+        how = f"run_experiment, or {parallel}" if facts["schedule"] == "lockstep" else parallel
         raise CheckpointError(
             f"{where} is of a run with the schedule {facts['schedule']}, this would be {schedule}, with other results:"
             f" resume it with {how}."
         )
-    _check_settings(checkpoint, experiment)
+    _check_settings(facts["config"], where, experiment)
+    played, wanted = checkpoint.epochs - int(facts["first_epoch"]), experiment.config.experiment.epochs
+    if wanted < played:
+        raise CheckpointError(
+            f"experiment.epochs is {wanted}, but {played} are played already: give more, or leave it out."
+        )
     devices = [model.device for model in models_of(experiment.game)]
     if facts["devices"] != devices:
         raise CheckpointError(
@@ -174,24 +190,19 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
         )
 
 
-def _check_settings(checkpoint: Checkpoint, experiment: "Experiment") -> None:
+def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
+    """Refuse settings that differ from those that a run was begun with, if that makes a difference."""
     try:
-        before = dict(_flat(yaml.safe_load(checkpoint.facts["config"])))
-    except (yaml.YAMLError, AttributeError) as error:
-        raise CheckpointError(f"the configuration in {checkpoint.path} is damaged: {error}.") from None
-    now = dict(_flat(yaml.safe_load(config_as_yaml(experiment))))
+        before = dict(_flat(yaml.safe_load(text)))
+    except (yaml.YAMLError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"the configuration in {where} is damaged: {error}.") from None
+    now = dict(_flat(yaml.safe_load(config_as_yaml(experiment, False))))
     for key in [*before, *(now.keys() - before.keys())]:
         if before.get(key) != now.get(key) and key not in MAY_CHANGE:
             raise CheckpointError(
                 f"{key} is {short(now.get(key))}, but the run was begun with {short(before.get(key))}: with --resume a"
                 " setting that would change its past stays as it was."
             )
-    played = checkpoint.epochs - int(checkpoint.facts.get("first_epoch", 0))
-    if experiment.config.experiment.epochs < played:
-        raise CheckpointError(
-            f"experiment.epochs is {experiment.config.experiment.epochs}, but {played} are played already: give more, or"
-            " leave it out."
-        )
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
@@ -213,11 +224,3 @@ def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
             model.take_file_state(checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors")
         except (KeyError, ValueError, TypeError) as error:
             raise CheckpointError(f"{checkpoint.path} does not fit agent {number}: {error!r}.") from None
-
-
-def restore_loop(resumed: Resumed, loop: "Loop") -> None:
-    """Let the loop go on: rounds that were under way are ordered again."""
-    try:
-        loop.set_state(resumed.loop)
-    except (KeyError, ValueError, TypeError, AbreastError) as error:
-        raise CheckpointError(f"{resumed.checkpoint.path} does not fit this run: {error!r}.") from None

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
@@ -72,7 +73,8 @@ def end_of_line(path: Path, lines: int) -> int:
 def last_rewards(path: Path, lines: int, count: int) -> list[float]:
     """The rewards of the newest epochs among the first `lines`."""
     with path.open("rb") as file:
-        return [json.loads(line)["reward"] for number, line in zip(range(lines), file, strict=False) if number >= lines - count]
+        newest = islice(file, max(0, lines - count), lines)
+        return [float(json.loads(line)["reward"]) for line in newest]
 
 
 def _epoch_of(line: bytes) -> int | None:

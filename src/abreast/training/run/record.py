@@ -19,7 +19,7 @@ import yaml
 from rich.console import Console
 
 from abreast.errors import ConfigError, GameError, short
-from abreast.files import logged_to, locked, make_run_folder, open_run_folder, write_whole
+from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
 from abreast.models import BaseModel, algorithm, name_of
 from abreast.state import State
 from abreast.training.learners.base import RoundResult
@@ -56,9 +56,10 @@ class RunRecord:
         logger: Logger | None = None,
         output_dir: Path | str | None = None,
         resume: Path | None = None,
+        is_parallel: bool = False,
     ) -> None:
-        """`resume`: the folder of a run that goes on."""
-        self.config = config_as_yaml(experiment)
+        """`resume`: the folder of a run that goes on. `is_parallel`: how it is run, for its configuration."""
+        self.config = config_as_yaml(experiment, is_parallel)
         self._folder_name = experiment.name.removesuffix("Env")
         self._experiment, self._animate, self._logging = experiment, animate, logging
         self._output_dir, self._resume = output_dir, resume
@@ -244,9 +245,10 @@ class RunRecord:
         log.error("stopped after %d epochs by %s", self.count, type(error).__name__, exc_info=stack)
 
 
-def config_as_yaml(experiment: "Experiment") -> bytes:
-    """The configuration, with the settings of every agent whose model is not the one it asks for."""
+def config_as_yaml(experiment: "Experiment", is_parallel: bool) -> bytes:
+    """The configuration as the run is, with the settings of every agent whose model is not the one it asks for."""
     values = {**experiment.config.model_dump(), "game": experiment.config.game or experiment.target}
+    values["multiprocessing"]["enabled"] = is_parallel
     for agent, player in enumerate(experiment.game.players):
         asked, model = experiment.config.model_of(agent), player.model
         if (type(model), model.config) != (algorithm(asked.algorithm), asked):
