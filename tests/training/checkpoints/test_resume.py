@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from abreast.errors import AbreastError, CheckpointError, ConfigError, RunFolderError
+from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.training.checkpoints.folder import open_checkpoint
+from abreast.training.run.record import RunRecord
 from fakes import small_game, timeless
 
 SMALL = ("experiment.epochs=12", "experiment.max_turns=6", "model.hidden_size=8", "model.buffer_capacity=64")
@@ -74,7 +75,9 @@ WAYS = {
     "pipelined, inline": (True, ("multiprocessing.workers=inline", "multiprocessing.num_envs=2")),
     "pipelined, threads": (True, ("multiprocessing.workers=threads", "multiprocessing.num_actors=2")),
 }
-CASES = [(way, "iqn") for way in WAYS] + [(way, name) for way in ("sequential", "pipelined, 2 actors") for name in ("dqn", "ppo")]
+CASES = [(way, "iqn") for way in WAYS] + [
+    (way, name) for way in ("sequential", "pipelined, 2 actors") for name in ("dqn", "ppo")
+]
 
 
 @pytest.mark.parametrize(("way", "algorithm"), CASES)
@@ -99,3 +102,211 @@ def explain(one, two, path=""):
             yield from explain(a, b, f"{path}[{key}]")
     elif one != two:
         yield f"{path}: {one!r} != {two!r}"
+
+
+@pytest.fixture(scope="module")
+def stopped(tmp_path_factory):
+    """A run that was stopped in epoch 7, with two checkpoints."""
+    folder = tmp_path_factory.mktemp("stopped") / "run"
+    with pytest.raises(Stop):
+        run(folder, stop_at=7)
+    return folder
+
+
+@pytest.fixture
+def folder(stopped, tmp_path):
+    """A copy of it."""
+    return Path(shutil.copytree(stopped, tmp_path / "run"))
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(tmp_path):
+    with pytest.raises(Stop):
+        run(tmp_path / "run", "experiment.checkpoint_interval=1000", stop_at=4)
+    for path in (tmp_path / "run" / "checkpoints").iterdir():  # SIGKILL writes no agents
+        shutil.rmtree(path)
+    run(tmp_path / "whole")
+    run(None, resume=tmp_path / "run")
+    assert left_behind(tmp_path / "run") == left_behind(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("way", ["sequential", "pipelined"])
+def test_more_epochs_are_as_if_they_had_been_asked_for_at_once(way, tmp_path):
+    parallel, settings = WAYS[way]
+    settings = ("model.epsilon_decay=0.01", *settings)
+    run(tmp_path / "whole", *settings, parallel=parallel)
+    run(tmp_path / "run", *settings, "experiment.epochs=6", parallel=parallel)
+    run(None, *settings, "experiment.epochs=12", parallel=parallel, resume=tmp_path / "run")
+    assert list(explain(left_behind(tmp_path / "run"), left_behind(tmp_path / "whole"))) == []
+
+
+def test_a_run_may_go_on_in_workers_where_that_changes_nothing(stopped, tmp_path):
+    run(tmp_path / "whole")
+    shutil.copytree(stopped, tmp_path / "run")
+    run(None, "multiprocessing.schedule=lockstep", parallel=True, resume=tmp_path / "run")
+    (lines, one), (expected, two) = left_behind(tmp_path / "run"), left_behind(tmp_path / "whole")
+    assert lines == expected and one["final"] == two["final"]
+
+
+def test_animations_go_on(tmp_path):
+    settings = ("experiment.record_period=2", "multiprocessing.workers=inline")
+    run(tmp_path / "whole", *settings, parallel=True, animate=True)
+    with pytest.raises(Stop):
+        run(tmp_path / "run", *settings, parallel=True, animate=True, stop_at=5)
+    run(None, *settings, parallel=True, animate=True, resume=tmp_path / "run")
+    films = [
+        {path.name: path.read_bytes() for path in (tmp_path / name / "replays").iterdir()} for name in ("run", "whole")
+    ]
+    assert films[0] == films[1] and len(films[0]) == 6
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("way", ["sequential", "pipelined"])
+def test_the_first_signal_ends_a_run_with_a_checkpoint_of_all_that_was_played(number, way, tmp_path):
+    parallel, settings = WAYS[way]
+    env = small_game(*SMALL, "experiment.checkpoint_interval=1000", *settings)
+
+    class Asks:
+        def record_epoch(self, epoch, *_, **__):
+            if epoch == 4:
+                os.kill(os.getpid(), number)
+
+    def terminated(number, frame):
+        raise SystemExit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, terminated)
+    try:
+        with pytest.raises((KeyboardInterrupt, SystemExit)) as stopped:
+            (env.run_experiment_mp if parallel else env.run_experiment)(
+                animate=False, logger=Asks(), output_dir=tmp_path / "run"
+            )
+        assert signal.getsignal(signal.SIGTERM) is terminated
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert f"To go on: abreast train --resume {tmp_path / 'run'}" in stopped.value.__notes__[0]
+    (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
+    assert open_checkpoint(kept).epochs == env.epochs_played
+    run(None, *settings, parallel=parallel, resume=tmp_path / "run")
+    run(tmp_path / "whole", *settings, parallel=parallel)
+    assert list(explain(left_behind(tmp_path / "run"), left_behind(tmp_path / "whole"))) == []
+
+
+def test_a_second_signal_ends_a_run_at_once(tmp_path):
+    env = small_game(*SMALL)
+
+    class AsksTwice:
+        def record_epoch(self, epoch, *_, **__):
+            if epoch == 4:
+                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), signal.SIGINT)
+                raise AssertionError("it went on")
+
+    with pytest.raises(KeyboardInterrupt):
+        env.run_experiment(animate=False, logger=AsksTwice(), output_dir=tmp_path / "run")
+    assert (tmp_path / "run" / "checkpoints" / "epoch_000003").is_dir()
+
+
+# ---- what is refused
+
+
+def contents(folder):
+    return {path: path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["model.hidden_size=16"], "model.hidden_size is 16, but the run was begun with 8"),
+        (["experiment.seed=1"], "experiment.seed is 1, but the run was begun with 0"),
+        (["multiprocessing.num_envs=2"], "multiprocessing.num_envs is 2"),
+        (["experiment.epochs=4"], "experiment.epochs is 4, but 6 are played already"),
+        (["model.per_agent.1.algorithm=ppo"], "model.per_agent"),
+    ],
+)
+def test_settings_that_would_change_the_past_are_refused(overrides, said, folder):
+    before = contents(folder)
+    with pytest.raises(CheckpointError, match=said):
+        run(None, *overrides, resume=folder)
+    assert contents(folder) == before
+
+
+def test_another_schedule_game_or_version_is_refused(folder, monkeypatch):
+    before = contents(folder)
+    with pytest.raises(CheckpointError, match="with the schedule lockstep, this would be pipelined"):
+        run(None, parallel=True, resume=folder)
+    with pytest.raises(CheckpointError, match="is of the game TreasurehuntEnv, this is TagEnv"):
+        run(None, game="tag", resume=folder)
+    monkeypatch.setattr("abreast.training.checkpoints.resume.__version__", "9.9")
+    with pytest.raises(CheckpointError, match=r"was written by abreast 0\.1\.0, this is 9\.9"):
+        run(None, resume=folder)
+    assert contents(folder) == before
+
+
+def test_what_is_no_run_is_refused_and_left_alone(tmp_path):
+    for path, said in ((tmp_path / "none", "No such file"), (tmp_path, "has no config.yaml")):
+        with pytest.raises(RunFolderError, match=f"is not a run folder.*{said}"):
+            run(None, resume=path)
+    with pytest.raises(ConfigError, match="leave out output_dir"):
+        small_game(*SMALL).run_experiment(output_dir=tmp_path / "a", resume=tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_environment_that_has_played_already_is_refused(folder):
+    env = small_game(*SMALL)
+    env.run_experiment(animate=False, logging=False)
+    with pytest.raises(CheckpointError, match="has played 12 epochs already"):
+        env.run_experiment(animate=False, resume=folder)
+
+
+def damage(path):
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_damaged_checkpoint_is_named_with_the_one_before_which_goes_on(folder, tmp_path):
+    newest, older = folder / "checkpoints" / "epoch_000006", folder / "checkpoints" / "epoch_000003"
+    damage(newest / "replay_1.safetensors")
+    before = contents(folder)
+    with pytest.raises(CheckpointError, match="replay_1") as refused:
+        run(None, resume=folder)
+    assert f"to go on from there: abreast train --resume {older}" in str(refused.value)
+    assert contents(folder) == before
+    run(None, resume=older)
+    run(tmp_path / "whole")
+    assert left_behind(folder) == left_behind(tmp_path / "whole")
+    assert (folder / "checkpoints" / "epoch_000006.damaged").is_dir()
+
+
+def test_an_older_checkpoint_is_refused_while_a_newer_one_is_whole(folder):
+    with pytest.raises(CheckpointError, match="goes on to epoch 6, in epoch_000006, which would be lost"):
+        run(None, resume=folder / "checkpoints" / "epoch_000003")
+
+
+def test_lines_that_the_checkpoint_counts_and_are_not_there_are_named(folder):
+    lines = (folder / "metrics.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "metrics.jsonl").write_bytes(b"".join(lines[:4]) + b'{"epoch": 4, "rew')
+    with pytest.raises(RunFolderError, match=r"line 5 of .*metrics\.jsonl is cut off"):
+        run(None, resume=folder)
+
+
+def test_all_checkpoints_damaged_is_one_sentence(folder):
+    for path in folder.glob("checkpoints/epoch_*/manifest.json"):
+        path.write_bytes(b"")
+    with pytest.raises(CheckpointError, match="There is no other checkpoint"):
+        run(None, resume=folder)
+
+
+def test_the_newest_and_the_best_are_kept(tmp_path, monkeypatch):
+    """The rewards are made up: after 4 epochs their mean is highest."""
+    env = small_game(*SMALL, "experiment.checkpoint_interval=1", "model.algorithm=random", "experiment.epochs=8")
+    rewards = iter([0, 1, 5, 9, -50, -50, -50, -50])
+
+    original = RunRecord.epoch
+
+    def made_up(self, epoch, played, *rest):
+        original(self, epoch, played._replace(reward_per_agent=[float(next(rewards)), 0.0]), *rest)
+
+    monkeypatch.setattr(RunRecord, "epoch", made_up)
+    env.run_experiment(animate=False, logger=Silent(), output_dir=tmp_path / "run")
+    kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
+    assert kept == ["epoch_000004", "epoch_000007", "epoch_000008", "final"]

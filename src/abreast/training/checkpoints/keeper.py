@@ -41,7 +41,7 @@ class Checkpoints:
         self._reason: str | None = None
         """Why the run cannot be resumed, if it cannot."""
         self._is_first = True
-        self._at_epoch, self._at_time = experiment.epochs_played, time.monotonic()
+        self._at_epoch, self._at_time = 0, time.monotonic()
         self._best: tuple[float, str] | None = None
         """Reward and name of the best checkpoint."""
 
@@ -75,6 +75,7 @@ class Checkpoints:
 
     def _is_due(self) -> bool:
         if self._is_first:  # a fresh run that is killed begins again; one whose agents had a past could not
+            self._at_epoch = self._experiment.epochs_played
             return self._was_used_before() and self._record.first_epoch == self._experiment.epochs_played
         interval, minutes = self._settings.checkpoint_interval, self._settings.checkpoint_minutes
         played = self._experiment.epochs_played

@@ -172,12 +172,12 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
             f"{where} is of a run with the schedule {facts['schedule']}, this would be {schedule}, with other results:"
             f" resume it with {how}."
         )
-    _check_settings(facts["config"], where, experiment)
     played, wanted = checkpoint.epochs - int(facts["first_epoch"]), experiment.config.experiment.epochs
     if wanted < played:
         raise CheckpointError(
             f"experiment.epochs is {wanted}, but {played} are played already: give more, or leave it out."
         )
+    _check_settings(facts["config"], where, experiment)
     devices = [model.device for model in models_of(experiment.game)]
     if facts["devices"] != devices:
         raise CheckpointError(
@@ -196,12 +196,13 @@ def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
         before = dict(_flat(yaml.safe_load(text)))
     except (yaml.YAMLError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"the configuration in {where} is damaged: {error}.") from None
+    hint = " (It follows from experiment.epochs where it is not given: give it.)"
     now = dict(_flat(yaml.safe_load(config_as_yaml(experiment, False))))
     for key in [*before, *(now.keys() - before.keys())]:
         if before.get(key) != now.get(key) and key not in MAY_CHANGE:
             raise CheckpointError(
                 f"{key} is {short(now.get(key))}, but the run was begun with {short(before.get(key))}: with --resume a"
-                " setting that would change its past stays as it was."
+                f" setting that would change its past stays as it was.{hint if key.endswith('epsilon_decay') else ''}"
             )
 
 

@@ -114,7 +114,7 @@ class RunRecord:
             self._files.enter_context(logged_to(folder / "log.txt"))
             log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
             if self._resume is not None:
-                log.info("goes on after %d epochs", self._experiment.epochs_played)
+                log.info("goes on with %d epochs recorded", self.count)
         if self._logging and self._logger is None:
             self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
             self._screen.enter_context(self._display)
