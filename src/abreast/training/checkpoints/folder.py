@@ -119,7 +119,7 @@ def newest_agents(path: Path) -> Checkpoint:
     if os.path.lexists(path / MANIFEST) or (is_missing and os.path.lexists(hidden(path, "old"))):
         return _with_agents(open_checkpoint(path))
     if not _is_folder(path):
-        raise CheckpointError(f"{path} is no run folder: {'there is none' if is_missing else 'it is not a folder'}.")
+        raise CheckpointError(f"{path} is no run folder: {'there is no such' if is_missing else 'it is not a'} folder.")
     folder = path / FOLDER if os.path.lexists(path / FOLDER) else path
     faults = []
     for _, found in reversed(_listed(folder)):
@@ -157,6 +157,7 @@ def write_checkpoint(
         if not folder.parent.is_dir():
             folder.parent.mkdir(parents=True)
             sync(folder.parent.parent)
+        _refuse_link(folder.parent)
         put_right(folder.parent)
         beside.mkdir()
         try:
@@ -178,8 +179,10 @@ def remove_old(run: Path, keep: int, spare: Collection[str]) -> None:
     """Remove the checkpoints to resume from, except the newest few and those named. The caller holds the run's lock."""
     folder = run / FOLDER
     try:
-        if _is_folder(folder):
-            put_right(folder)
+        if not _is_folder(folder):
+            return
+        _refuse_link(folder)
+        put_right(folder)
         found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
         for each in found[: max(0, len(found) - keep)]:
             if each.name not in spare:
@@ -192,6 +195,8 @@ def _write(folder: Path, kind: str, facts: dict[str, Any], parts: Mapping[str, S
     """Write all files of a checkpoint and flush them to disk."""
     files = {}
     for name, state in parts.items():
+        if not PART.fullmatch(name):  # before it becomes part of a path
+            raise CheckpointError(f"the part {name!r} needs a name of small letters, digits and _")
         try:
             files[name] = _write_file(folder / f"{name}{SUFFIX}", state)
         except StateFileError as error:
@@ -206,8 +211,6 @@ def _write(folder: Path, kind: str, facts: dict[str, Any], parts: Mapping[str, S
 
 
 def _write_file(path: Path, state: State) -> Listed:
-    if not PART.fullmatch(path.name.removesuffix(SUFFIX)):
-        raise StateFileError("the name of a part must be small letters, digits and _.")
     digest, size = hashlib.sha256(), 0
     with path.open("xb") as file:
         for piece in pieces(state):
@@ -225,6 +228,12 @@ def _opened(folder: Path) -> AbstractContextManager[int]:
     """The descriptor of a checkpoint that is in its place or, between two renames or after a crash there, under its
     hidden name; by then it may be in its place again."""
     return open_folder(folder, hidden(folder, "old"), folder)
+
+
+def _refuse_link(folder: Path) -> None:
+    """Nothing outside a run's folder is written or removed, wherever the folder of a run to be resumed comes from."""
+    if folder.is_symlink():
+        raise CheckpointError(f"{folder} is a link to a folder elsewhere; put the folder itself there")
 
 
 def _is_folder(path: Path) -> bool:
