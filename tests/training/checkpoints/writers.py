@@ -27,8 +27,8 @@ def write_too_much(run, pipe):
 
 
 def write_much(run, pipe):
-    """Send how many kilobytes of memory writing 200 MB took."""
-    big = State({}, {"a": np.ones(10**8, np.uint8), "b": np.ones(10**8, np.uint8)})
+    """Send how many kilobytes of memory writing 100 MB took."""
+    big = State({}, {"a": np.ones(5 * 10**7, np.uint8), "b": np.ones(5 * 10**7, np.uint8)})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     write_checkpoint(run / "checkpoints" / "epoch_000001", "run", {"epochs": 1}, {"run": big})
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
