@@ -194,6 +194,7 @@ HOSTILE = {
     "three places": file_of(ABOUT | {"a": tensor(place=(0, 2, 4))}, bytes(4)),
     "a gap": file_of(ABOUT | {"a": tensor(place=(4, 8))}, bytes(8)),
     "an overlap": file_of(ABOUT | {"a": tensor(), "b": tensor(place=(2, 6))}, bytes(6)),
+    "two in one place": file_of(ABOUT | {"a": tensor(), "b": tensor()}, bytes(8)),
     "a tensor of 10 GB": file_of(ABOUT | {"a": tensor(shape=(10**10,), place=(0, 10**10))}, bytes(4)),
     "data cut": file_of(ABOUT | {"a": tensor()}, bytes(3)),
     "data added": file_of(ABOUT | {"a": tensor()}, bytes(5)),

@@ -453,43 +453,59 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
 # Crashes
 
 
-def test_every_moment_of_replacing_one_leaves_a_whole_one(tmp_path, monkeypatch):
-    """A crash before each call that changes the disk: the old one or the new one, for readers and for the next writer."""
+class Crash(BaseException):
+    pass
 
-    class Crash(BaseException):
-        pass
 
-    real = {name: getattr(os, name) for name in ("rename", "mkdir", "rmdir", "unlink", "fsync")}
-    moments = 0
-    for crash_at in range(100):
-        run = tmp_path / str(crash_at)
-        write(run, 1)
-        calls, crashed = [], False
-        for name, call in real.items():
+def crashes(monkeypatch, moment, work):
+    """Whether the process is gone at this moment: before a call that changes the disk, and for all that come after."""
+    done = []
+    for name in ("rename", "mkdir", "rmdir", "unlink", "fsync"):
 
-            def counted(*args, call=call, calls=calls, crash_at=crash_at, **kwargs):
-                calls.append(1)
-                if len(calls) > crash_at:
-                    raise Crash  # and all after it too: the process is gone
-                return call(*args, **kwargs)
+        def counted(*args, call=getattr(os, name), **kwargs):
+            done.append(1)
+            if len(done) > moment:
+                raise Crash
+            return call(*args, **kwargs)
 
-            monkeypatch.setattr(os, name, counted)
-        try:
-            write(run, 1, number=2)
-        except Crash:
-            crashed = True
+        monkeypatch.setattr(os, name, counted)
+    try:
+        work()
+    except Crash:
+        return True
+    finally:
         monkeypatch.undo()
+    return False
+
+
+def test_every_moment_of_replacing_one_leaves_a_whole_one(tmp_path, monkeypatch):
+    for moment in range(100):
+        run = tmp_path / str(moment)
+        write(run, 1)
+        is_over = not crashes(monkeypatch, moment, lambda run=run: write(run, 1, number=2))
         (seen,) = numbers(run)
         assert newest_agents(run).part("agent_0").facts["number"] == seen
         assert newest_agents(run / "checkpoints" / "epoch_000001").epochs == 1
         write(run, 3)
-        assert numbers(run) == [seen, 3] and sorted(p.name for p in (run / "checkpoints").iterdir()) == [
-            "epoch_000001", "epoch_000003",
-        ]  # fmt: skip
-        moments += crashed
-        if not crashed:
+        assert numbers(run) == [seen, 3]
+        assert sorted(path.name for path in (run / "checkpoints").iterdir()) == ["epoch_000001", "epoch_000003"]
+        if is_over:
             break
-    assert moments >= 10
+    assert 10 <= moment < 99
+
+
+def test_every_moment_of_removing_one_leaves_it_whole_or_not_there(tmp_path, monkeypatch):
+    for moment in range(100):
+        run = tmp_path / str(moment)
+        for epochs in (1, 2):
+            write(run, epochs)
+        is_over = not crashes(monkeypatch, moment, lambda run=run: remove_old(run, 1, ()))
+        assert numbers(run) in ([1, 2], [2])
+        remove_old(run, 1, ())
+        assert [path.name for path in (run / "checkpoints").iterdir()] == ["epoch_000002"]
+        if is_over:
+            break
+    assert 5 <= moment < 99
 
 
 def told_by(work, *args):
