@@ -9,6 +9,7 @@ import random
 import shutil
 import threading
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -460,15 +461,15 @@ class Crash(BaseException):
 def crashes(monkeypatch, moment, work):
     """Whether the process is gone at this moment: before a call that changes the disk, and for all that come after."""
     done = []
+
+    def counted(call, *args, **kwargs):
+        done.append(call)
+        if len(done) > moment:
+            raise Crash
+        return call(*args, **kwargs)
+
     for name in ("rename", "mkdir", "rmdir", "unlink", "fsync"):
-
-        def counted(*args, call=getattr(os, name), **kwargs):
-            done.append(1)
-            if len(done) > moment:
-                raise Crash
-            return call(*args, **kwargs)
-
-        monkeypatch.setattr(os, name, counted)
+        monkeypatch.setattr(os, name, partial(counted, getattr(os, name)))
     try:
         work()
     except Crash:
