@@ -1,0 +1,68 @@
+"""What other processes do in the tests of checkpoints. What they print, they send."""
+
+import os
+import random
+import resource
+import signal
+import time
+
+import numpy as np
+
+from abreast.errors import CheckpointError
+from abreast.state import State
+from abreast.training.checkpoints.folder import list_checkpoints, remove_old, write_checkpoint
+
+
+def state(size, number=0):
+    return State({"number": number}, {"a": np.full(size, number)})
+
+
+def write_too_much(run, pipe):
+    """Meet the limit of the size of a file."""
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
+    try:
+        write_checkpoint(run / "checkpoints" / "epoch_000002", "run", {"epochs": 2}, {"run": state(10**6)})
+    except CheckpointError as error:
+        pipe.send(str(error))
+
+
+def write_much(run, pipe):
+    """Send how many kilobytes of memory writing 100 MB took."""
+    big = State({}, {"a": np.ones(5 * 10**7, np.uint8), "b": np.ones(5 * 10**7, np.uint8)})
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    write_checkpoint(run / "checkpoints" / "epoch_000001", "run", {"epochs": 1}, {"run": big})
+    pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+
+
+def write_until_killed(run):
+    """Write new checkpoints, replace them by their equals, and remove old ones."""
+    newest = max(found.epochs for found in list_checkpoints(run))
+    for epochs in range(newest + 1, newest + 10_000):
+        for _ in range(2):
+            parts = {"agent_0": state(5_000, epochs), "run": state(10, epochs)}
+            write_checkpoint(run / "checkpoints" / f"epoch_{epochs:06d}", "run", {"epochs": epochs}, parts)
+            write_checkpoint(run / "checkpoints" / "final", "agents", {"epochs": epochs}, parts)
+        remove_old(run, 2, ())
+
+
+def kill_writers(run, pipe, kills):
+    """Kill one writer after the other at random moments; send the newest epochs that each left, in whole checkpoints."""
+    chance = random.Random(kills)
+    write_checkpoint(run / "checkpoints" / "epoch_000000", "run", {"epochs": 0}, {"agent_0": state(10)})
+    for _ in range(kills):
+        writer = os.fork()
+        if not writer:
+            try:
+                write_until_killed(run)
+            finally:
+                os._exit(1)
+        time.sleep(chance.random() * 0.1)
+        os.kill(writer, signal.SIGKILL)
+        assert os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == -signal.SIGKILL
+        found = list_checkpoints(run)
+        for each in found:
+            if isinstance(each, CheckpointError):
+                raise each
+            each.check()
+            assert each.part("agent_0").facts["number"] == each.epochs
+        pipe.send(max(each.epochs for each in found))
