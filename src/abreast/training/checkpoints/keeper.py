@@ -109,7 +109,7 @@ class Checkpoints:
             again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
             self._record.how_to_go_on = f" To go on: {again}"
         seconds = time.perf_counter() - started
-        log.info("checkpoint %s: %.1f MB in %.2f s", name, size / 1e6, seconds)
+        log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, seconds)
 
     def _gather(self, loop: "Loop") -> tuple[dict[str, State], dict[str, Any]]:
         """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""

@@ -231,8 +231,8 @@ class RunRecord:
         with self._files:
             if self.has_begun:
                 self._log_end(error)
-            if self._made is not None and error is not None and came_to_nothing:
-                self._made.take_back()
+        if self._made is not None and error is not None and came_to_nothing:
+            self._made.take_back()
         if error is not None and self.has_begun and self.folder is not None:
             kept = "nothing is left of it" if came_to_nothing else f"what was learned until then is in {self.folder}"
             error.add_note(f"Stopped after {self.count} epochs; {kept}.{self.how_to_go_on}")
