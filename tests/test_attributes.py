@@ -90,15 +90,15 @@ def test_plain_values_are_compared(one, two, expected):
 def test_the_state_of_several_objects_keeps_what_they_share():
     one, two = Box(ours=1, mine=[1]), Box()
     one.other, two.partner, two.list = two, one, one.mine
-    state = AddedAttributes({"one": one, "two": two}, lambda: {"one": one, "two": two}).state()
+    state = AddedAttributes(lambda: {"one": one, "two": two}, lambda: {"one": one, "two": two}).state()
     a, b = Box(ours=5), Box()
-    AddedAttributes({"one": a, "two": b}, lambda: {"one": a, "two": b}).set_state(state)
+    AddedAttributes(lambda: {"one": a, "two": b}, lambda: {"one": a, "two": b}).set_state(state)
     assert a.ours == 5 and a.other is b and b.partner is a and b.list is a.mine
 
 
 def test_a_state_that_lacks_something_is_not_taken_for_whole():
     box = Box(lock=threading.Lock(), days=3)
-    added = AddedAttributes({"world": box}, dict)
+    added = AddedAttributes(lambda: {"world": box}, dict)
     with pytest.raises(StateError, match=r"world\.lock cannot be sent to another process"):
         added.set_state(added.state())
 

@@ -356,8 +356,12 @@ class BaseModel:
             State({"choosing": self.choosing_rng.bit_generator.state, "epsilon": self.epsilon})
         )
 
+    def acting_file_state(self) -> State:
+        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
+        return self.own_attributes.chosen_for_file(self.acting_state())
+
     def set_acting_state(self, state: State) -> None:
-        """Choose on from where `acting_state` was."""
+        """Choose on from where `acting_state` or `acting_file_state` was."""
         self.choosing_rng.bit_generator.state = state.facts["choosing"]
         self.epsilon = state.facts["epsilon"]
         self.own_attributes.take_chosen(state)
