@@ -149,7 +149,8 @@ class AddedAttributes:
                 self._not_sent.add(error.name)
                 continue
             opaque = {"values": Opaque("pickle", data)} if values else {}
-            return State({"not_sent": sorted(self._not_sent)}, opaque=opaque)
+            lost = (path for path in self._not_sent if path.partition(".")[2] not in KEPT_IF_FOREIGN)
+            return State({"not_sent": sorted(lost)}, opaque=opaque)
 
     def file_state(self) -> State:
         """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
@@ -161,8 +162,7 @@ class AddedAttributes:
             inside = error.path.removeprefix(error.root)
             raise StateError(
                 f"{type(owners[key]).__name__}.{name}{inside} ({error.kind}) cannot be kept in a file, because"
-                f" {error.reason}: make it of plain values, arrays and objects of your own classes, give its class state_dict"
-                " and load_state_dict, or delete it before the epoch ends."
+                f" {error.reason}: {REMEDY}."
             ) from None
 
     def set_state(self, state: State) -> None:
@@ -207,6 +207,9 @@ class AddedAttributes:
                     yield f"{key}.{name}", value
 
 
+REMEDY = (
+    "make it of plain values, arrays and objects of your own classes, or give its class state_dict and load_state_dict"
+)
 KEPT_IF_FOREIGN = frozenset({"default_entity", "observation_spec", "action_spec"})
 """Attributes of ours that may hold an object of a user's class, which may change."""
 

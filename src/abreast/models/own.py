@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from abreast.attributes import ClassAttributes, OwnAttributes, is_foreign, reachable, shared_memory, unpack
+from abreast.attributes import REMEDY, ClassAttributes, OwnAttributes, is_foreign, reachable, shared_memory, unpack
 from abreast.errors import ModelError, StateError
 from abreast.plain_values import Decoder, NotHere, Unwritable, encode_all, user_modules
 from abreast.plain_values.older import is_older, translated
@@ -242,8 +242,7 @@ class ModelAttributes(OwnAttributes):
         except Unwritable as error:
             raise StateError(
                 f"{type(self._model).__name__}.{error.path} ({error.kind}) cannot be kept in a file, because {error.reason}:"
-                " make it of plain values, arrays, tensors and objects of your own classes, or give its class state_dict and"
-                " load_state_dict."
+                f" {REMEDY}."
             ) from None
 
     def _kept(self, names: Iterable[str]) -> State:

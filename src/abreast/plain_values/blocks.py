@@ -37,10 +37,10 @@ class Blocks:
         self.arrays: dict[str, NDArray[Any]] = {}
         self._ranges: list[tuple[int, int, object, Tell]] = []
 
-    def add(self, name: str, array: NDArray[Any], tell: Tell | None) -> dict[str, Any]:
-        """Write an array under this name; returns what is to be known of it."""
+    def add(self, name: str, array: NDArray[Any], tell: Tell | None, owner: object = None) -> dict[str, Any]:
+        """Write an array (the memory of `owner`) under this name; returns what is to be known of it."""
         if tell is not None and array.size:
-            self._ranges.append((*byte_bounds(array), array, tell))
+            self._ranges.append((*byte_bounds(array), array if owner is None else owner, tell))
         node: dict[str, Any] = {"array": name}
         axes = sorted(range(array.ndim), key=lambda axis: -abs(array.strides[axis]))
         if axes != list(range(array.ndim)) and not array.flags.c_contiguous:  # sums depend on the order in memory
@@ -62,7 +62,7 @@ class Blocks:
             same = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[tensor.element_size()]
             array = local.view(same).numpy()
             found["dtype_of_tensor"] = str(tensor.dtype).removeprefix("torch.")
-        return found | self.add(name, array, tell if tensor.device.type == "cpu" else None)
+        return found | self.add(name, array, tell if tensor.device.type == "cpu" else None, tensor)
 
     def overlap(self) -> tuple[str, object, str] | None:
         """An array that lies in the memory of another: each would have memory of its own afterwards."""
@@ -70,9 +70,7 @@ class Blocks:
         for start, end, array, tell in sorted(self._ranges, key=lambda each: each[:2]):
             if last is not None and start < last[1]:
                 other = last[3](last[2], "")[0]
-                return tell(
-                    array, f"it shares memory with {other}: keep one of them, and make the view where it is used"
-                )
+                return tell(array, f"it shares memory with {other}")
             last = (start, end, array, tell) if last is None or end > last[1] else last
         return None
 

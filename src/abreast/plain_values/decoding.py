@@ -12,6 +12,7 @@ import struct
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Generator, Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path, PurePath, PurePosixPath, PureWindowsPath
 from types import FunctionType, MappingProxyType, MethodType, ModuleType
@@ -244,10 +245,8 @@ class Decoder:
             if name in in_slots:
                 slot.__set__(target, in_slots[name])
             elif hasattr(type(target), name):
-                try:
+                with suppress(AttributeError):  # it is not set
                     slot.__delete__(target)
-                except AttributeError:  # it is not set
-                    pass
         if in_slots.keys() - slots.keys():
             raise StateError(f"{type(target).__name__} has other slots.")
 
@@ -345,7 +344,7 @@ class Decoder:
             tensor = tensor.to(torch.device(node["device"]))
         kind = torch.nn.Parameter if node.get("parameter") else torch.Tensor
         about = (tensor.shape, tensor.dtype, tensor.device)
-        target = MISSING
+        target: Any = MISSING
         if isinstance(current, torch.Tensor) and (current.shape, current.dtype, current.device) == about:
             target = self.claim(current, kind) if current.grad_fn is None else MISSING
         if target is MISSING:
@@ -374,7 +373,7 @@ class Decoder:
             raise StateError(f"{short(node['of'])} is no generator of NumPy's.")
         seed = yield node["seed"], getattr(current, "seed_seq", None)
         spawns_alike = seed is None or _same_seed(getattr(current, "seed_seq", None), seed)
-        target = self.claim(current, kind) if spawns_alike else MISSING
+        target: Any = self.claim(current, kind) if spawns_alike else MISSING
         if target is MISSING:
             target = kind(seed)
         target.state = _unlisted(node["state"])
@@ -390,7 +389,7 @@ class Decoder:
 
     def random_state(self, node: Any, current: Any) -> Steps:
         state = _unlisted(node["state"])
-        target = self.claim(current, np.random.RandomState)
+        target: Any = self.claim(current, np.random.RandomState)
         if target is MISSING or target.get_state(legacy=False)["bit_generator"] != state["bit_generator"]:
             kind: Any = _of(np.random, state["bit_generator"], type)
             target = np.random.RandomState(kind(0))

@@ -1,5 +1,6 @@
 """From values to facts and arrays."""
 
+import copy
 import dataclasses
 import functools
 import itertools
@@ -31,8 +32,8 @@ CHANGEABLE = frozenset({"list", "dict", "set", "deque", "OrderedDict", "defaultd
 """Kinds that a module may hold too, and whose contents are then put back there."""
 CONTAINERS = (list, dict, set, frozenset, tuple, deque, OrderedDict, defaultdict, Counter)
 SHARED_GENERATORS: dict[str, Any] = {
-    "random": random._inst,  # type: ignore[attr-defined]
-    "numpy.random": np.random.mtrand._rand,  # type: ignore[attr-defined]
+    "random": random._inst,
+    "numpy.random": np.random.mtrand._rand,
 }
 """Generators of the whole process, which are seeded anew wherever users' code runs."""
 Path = tuple[Any, str]
@@ -82,6 +83,7 @@ class _Encoder:
     def __init__(self, places: Places, modules: Collection[str]) -> None:
         self._modules = modules
         self._places = {id(value): name for name, value in places.items()}
+        self._by_id = {id(value): value for value in places.values()}
         self._globals = user_globals(modules)
         self._objects: list[dict[str, Any]] = []
         self._numbers: dict[int, int] = {}
@@ -109,11 +111,9 @@ class _Encoder:
             except RecursionError:
                 raise self._refused(value, "it is nested too deeply") from None
         if (shared := self._blocks.overlap()) is not None:
-            error = Unwritable(*shared)
-            error.root = next(
-                name for name in values if error.path == name or error.path.startswith((f"{name}.", f"{name}["))
-            )
-            raise error
+            refused = Unwritable(*shared)
+            refused.root = max((name for name in values if refused.path.startswith(name)), key=len)
+            raise refused
         facts = {"format": FORMAT, "values": found, "objects": self._objects}
         return State(facts, self._blocks.arrays)
 
@@ -183,16 +183,23 @@ class _Encoder:
         if isinstance(value, PurePath):
             return {"kind": "path", "of": type(value).__name__, "text": str(value)}
         if hasattr(value, "state_dict") and hasattr(value, "load_state_dict"):
-            return {"kind": "state_dict", "items": self._value(dict(value.state_dict()), (path, ".state_dict()"))}
+            return {"kind": "state_dict", "items": self._value(self._state_dict(value), (path, ".state_dict()"))}
         if isinstance(value, np.random.BitGenerator):
             return self._bits(value, path)
         return self._object(value, path)
+
+    def _state_dict(self, value: Any) -> Any:
+        """What it says of itself, on memory of its own: it may be a view of what another attribute holds too."""
+        try:
+            return copy.deepcopy(value.state_dict(), {place: self._by_id[place] for place in self._places})
+        except Exception as error:
+            raise self._refused(value, f"what its state_dict returns cannot be copied ({error})") from None
 
     def _class(self, value: object) -> str:
         """The class of an object by name."""
         kind, name = type(value), name_of(type(value))
         if not is_allowed(name, self._modules):
-            raise self._refused(value, f"objects of {kind.__module__} are written by no rule of ours")
+            raise self._refused(value, f"its class belongs to {kind.__module__}, not to this game")
         if not is_found(kind, self._modules) and "<locals>" not in name:
             raise self._refused(value, f"there is no class {kind.__qualname__} in {kind.__module__}, or another one")
         return name
@@ -202,9 +209,9 @@ class _Encoder:
         kind = type(value)
         if kind is object and id(value) in self._globals:
             return {"kind": "name", "name": self._globals[id(value)]}
-        base = next((each for each in reversed(CONTAINERS) if isinstance(value, each)), None)
+        base: Any = next((each for each in reversed(CONTAINERS) if isinstance(value, each)), None)
         if base in (OrderedDict, defaultdict, Counter):
-            raise self._refused(value, f"a class of one's own that is derived from {base.__name__} is not kept")  # type: ignore[union-attr]
+            raise self._refused(value, f"a class of one's own that is derived from {base.__name__} is not kept")
         name = self._class(value)
         if (hooks := own_hooks(kind)) and not (
             base is tuple and hooks == ["__getnewargs__"] and hasattr(kind, "_fields")
@@ -314,7 +321,7 @@ class _Encoder:
         if type(value) not in (torch.Tensor, torch.nn.Parameter) or value.layout != torch.strided or value.is_quantized:
             raise self._refused(value, "of tensors, only plain ones and parameters are kept")
         if value.grad_fn is not None:
-            raise self._refused(value, "it has the graph of its gradient: compute it again where it is used")
+            raise self._refused(value, "it has the graph of its gradient")
         if value._backward_hooks or vars(value):
             raise self._refused(value, "it has a hook or an attribute of its own")
         node = {"kind": "tensor", **self._blocks.add_tensor(torch, block, value, self._told())}

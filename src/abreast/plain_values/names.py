@@ -1,7 +1,9 @@
 """Classes, functions and modules by name: only those that are loaded and belong to the user's game, or to ours."""
 
+import functools
 import sys
 import sysconfig
+from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import FunctionType, ModuleType
@@ -27,6 +29,8 @@ BUILTIN_TYPES = {
     for kind in (bool, int, float, complex, str, bytes, list, dict, set, frozenset, tuple, object, type(None))
 }
 """Types that a value may be or be made of (the factory of a defaultdict, say), wherever it comes from."""
+HELD = frozenset({object, list, dict, set, deque, OrderedDict, defaultdict, Counter, np.ndarray})
+"""Types of things that are known by the variable that holds them; classes and functions have names of their own."""
 LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
@@ -55,12 +59,14 @@ def find(name: str, modules: Collection[str]) -> Any:
     if not is_allowed(name, modules) or module not in sys.modules:
         raise LookupError(name)
     found: Any = sys.modules[module]
-    for part in path.split(".") if path else ():
-        if not isinstance(found, type | ModuleType) or part not in vars(found):
+    for number, part in enumerate(path.split(".") if path else ()):
+        if (number and not isinstance(found, type)) or part not in vars(found):  # what a module imports is not its own
             raise LookupError(name)
         found = vars(found)[part]
         found = found.__func__ if isinstance(found, staticmethod) else found
-    return found
+    if not path or name_of(found) == name or type(found) in HELD or is_allowed(name_of(type(found)), modules):
+        return found
+    raise LookupError(name)
 
 
 def is_found(thing: Any, modules: Collection[str]) -> bool:
@@ -114,7 +120,12 @@ def _is_of_library(module: str) -> bool:
     if package == "abreast" or package in sys.stdlib_module_names or module not in sys.modules:
         return True
     file = getattr(sys.modules[module], "__file__", None)
-    return file is None or str(Path(file).resolve()).startswith(LIBRARIES)
+    return file is None or _is_in_library(file)
+
+
+@functools.cache
+def _is_in_library(file: str) -> bool:
+    return str(Path(file).resolve()).startswith(LIBRARIES)
 
 
 def user_globals(modules: Collection[str]) -> dict[int, str]:

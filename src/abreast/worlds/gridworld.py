@@ -30,8 +30,8 @@ class Gridworld:
     """
 
     KNOWN: ClassVar[frozenset[str]] = LAYOUT.union(
-        ["height", "width", "layers", "default_entity", "rng", "total_reward", "is_done", "_kind_numbers", "_margin"]
-        + ["times_laid_out"]
+        ["height", "width", "layers", "default_entity", "rng", "total_reward", "is_done", "_kind_numbers", "_margin"],
+        ["times_laid_out"],
     )
     """Attributes of this class; any other is a subclass's own."""
     times_laid_out = 0
