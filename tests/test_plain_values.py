@@ -299,7 +299,7 @@ def test_places_are_this_sides_own():
     state = through_json(encode_all({"it": [here, {"x": here}]}, {"world": here}, HERE))
     got = decode_all(state, {}, {"world": there}, HERE)["it"]
     assert got[0] is there and got[1]["x"] is there
-    with pytest.raises(StateError, match=r"it cannot be restored: it refers to 'world', which is not there"):
+    with pytest.raises(StateError, match=r"it is not restored from the file: it refers to 'world', which is not there"):
         decode_all(state, {}, {}, HERE)
 
 

@@ -222,7 +222,7 @@ def test_what_a_checkpoint_cannot_keep_is_an_error_that_names_it():
 def test_a_checkpoint_that_does_not_fit_is_refused():
     model, other = mine(), mine()
     model.network = nn.Linear(3, 3)
-    with pytest.raises(StateError, match=r"Mine\.network cannot be restored: .* does not fit"):
+    with pytest.raises(StateError, match=r"Mine\.network is not restored from the file: .* does not fit"):
         other.own_attributes.restore_whole(as_written(model.own_attributes.kept_whole()))
     kept = as_written(mine().own_attributes.kept_whole())
     kept.facts["values"]["memory"] = 5

@@ -80,9 +80,9 @@ class Decoder:
             self._failed |= self._made.keys() - before | self._under_way
             self._fills, self._late_fills, self._loads, self._under_way = [], [], [], set()
             if isinstance(error, StateError):
-                raise type(error)(f"{name} cannot be restored: {error}") from None
+                raise type(error)(f"{name} is not restored from the file: {error}") from None
             told = f"{type(error).__name__}: {error}".rstrip(".")
-            raise StateError(f"{name} cannot be restored: its facts are damaged ({told}).") from None
+            raise StateError(f"{name} is not restored from the file: its facts are damaged ({told}).") from None
 
     # ---- the order of things
 
@@ -279,7 +279,9 @@ class Decoder:
     def network(self, node: Any, current: Any) -> Steps:
         torch: Any = sys.modules.get("torch")
         if torch is None or not isinstance(current, torch.nn.Module) or name_of(type(current)) != node["class"]:
-            raise NotHere(f"it holds a {short(node['class'])}, which `setup` would have to make first.")
+            raise NotHere(
+                f"it holds a module or optimiser ({short(node['class'])}), which `setup` would have to make first."
+            )
         self._claim_in_place(current)
         if count_hooks(current) != node["hooks"]:
             raise NotHere("it holds a module with other hooks.")
