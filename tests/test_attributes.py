@@ -1,5 +1,6 @@
 """What users' classes add: sent with what it shares, compared, truly copied or refused."""
 
+import json
 import logging
 import threading
 
@@ -90,15 +91,15 @@ def test_plain_values_are_compared(one, two, expected):
 def test_the_state_of_several_objects_keeps_what_they_share():
     one, two = Box(ours=1, mine=[1]), Box()
     one.other, two.partner, two.list = two, one, one.mine
-    state = AddedAttributes({"one": one, "two": two}, lambda: {"one": one, "two": two}).state()
+    state = AddedAttributes(lambda: {"one": one, "two": two}, lambda: {"one": one, "two": two}).state()
     a, b = Box(ours=5), Box()
-    AddedAttributes({"one": a, "two": b}, lambda: {"one": a, "two": b}).set_state(state)
+    AddedAttributes(lambda: {"one": a, "two": b}, lambda: {"one": a, "two": b}).set_state(state)
     assert a.ours == 5 and a.other is b and b.partner is a and b.list is a.mine
 
 
 def test_a_state_that_lacks_something_is_not_taken_for_whole():
     box = Box(lock=threading.Lock(), days=3)
-    added = AddedAttributes({"world": box}, dict)
+    added = AddedAttributes(lambda: {"world": box}, dict)
     with pytest.raises(StateError, match=r"world\.lock cannot be sent to another process"):
         added.set_state(added.state())
 
@@ -109,3 +110,37 @@ def test_lists_of_a_class_that_change_are_named():
     Box.of_the_class.append(1)
     assert classes.changed() == "Box.of_the_class"
     Box.of_the_class.clear()
+
+
+def test_a_file_holds_the_same_with_nothing_pickled():
+    one, two = Box(ours=1, mine=[1]), Box(gone=3)
+    one.other, two.partner, two.list, two.rule = two, one, one.mine, lambda: 1
+    added = AddedAttributes(lambda: {"one": one, "two": two}, lambda: {"one": one, "two": two})
+    state = added.file_state()
+    assert not state.opaque and json.dumps(state.facts, allow_nan=False)
+    a, b = Box(ours=5, extra=1), Box(rule=two.rule)
+    AddedAttributes(lambda: {"one": a, "two": b}, lambda: {"one": a, "two": b}).set_state(state)
+    assert a.ours == 5 and a.other is b and b.partner is a and b.list is a.mine and b.gone == 3
+    assert not hasattr(a, "extra")  # the other had none
+
+
+def test_what_a_file_cannot_hold_is_named_with_its_owner():
+    box = Box(days=3, deep=[{"x": threading.Lock()}])
+    with pytest.raises(
+        StateError, match=r"^Box\.deep\[0\]\['x'\] \(lock\) cannot be kept in a file, because .*: make it"
+    ):
+        AddedAttributes(lambda: {"world": box}, dict).file_state()
+
+
+def test_a_file_cannot_set_what_is_ours():
+    one = AddedAttributes(lambda: {"box": Box(mine=1)}, dict).file_state()
+    one.facts["values"]["box.ours"] = 5
+    with pytest.raises(StateError, match=r"box\.ours is in the file"):
+        AddedAttributes(lambda: {"box": Box(mine=1)}, dict).set_state(one)
+
+
+def test_an_attribute_that_a_class_gets_later_has_changed():
+    classes = ClassAttributes([Box()])
+    Box.later = 1
+    assert classes.changed() == "Box.later"
+    del Box.later

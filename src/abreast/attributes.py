@@ -3,6 +3,7 @@
 What our own classes hold is described by their `state`. A subclass may add anything: torch modules and optimisers,
 generators, lists, functions. All of it is sent as one pickle, so that two attributes that share an object share it on the
 other side too. Objects that each side has of its own (the model itself, its memory) are named `places` and not sent.
+In files nothing is pickled: see `plain_values`.
 """
 
 import copy
@@ -22,11 +23,9 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import AttributeStateError, StateError, short
+from abreast.plain_values import Places, Unwritable, decode_all, encode_all, user_modules
 from abreast.processes.pickling import Pickler
 from abreast.state import Opaque, State
-
-Places = Mapping[str, object]
-"""Objects that stay where they are, by name; the receiver has its own of the same names."""
 
 IMMUTABLE = (
     bool, int, float, complex, str, bytes, range, type(None), type(Ellipsis), type, ModuleType, Enum, np.generic, np.dtype,
@@ -133,12 +132,11 @@ class OwnAttributes:
 
 
 class AddedAttributes:
-    """All that users' classes have added to several objects of ours, which may refer to each other, as a state."""
+    """All that users have added to several objects of ours, which may refer to each other, as a state."""
 
-    def __init__(self, owners: Mapping[str, Any], places: Callable[[], Places]) -> None:
-        """`owners` have a `KNOWN` set of the attributes of our own classes."""
-        self._owners = {key: owner for key, owner in owners.items() if is_foreign(owner)}
-        self._places = places
+    def __init__(self, owners: Callable[[], Mapping[str, Any]], places: Callable[[], Places]) -> None:
+        """`owners`, which may be others after a reset, have a `KNOWN` set of the attributes of our own classes."""
+        self._all_owners, self._places = owners, places
         self._not_sent: set[str] = set()
         """What cannot be sent to another process. (Found once: to find it again for every state takes time.)"""
 
@@ -151,9 +149,27 @@ class AddedAttributes:
                 self._not_sent.add(error.name)
                 continue
             opaque = {"values": Opaque("pickle", data)} if values else {}
-            return State({"not_sent": sorted(self._not_sent)}, opaque=opaque)
+            lost = (path for path in self._not_sent if path.partition(".")[2] not in KEPT_IF_FOREIGN)
+            return State({"not_sent": sorted(lost)}, opaque=opaque)
+
+    def file_state(self) -> State:
+        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
+        values, owners = dict(self._items()), self._owners
+        try:
+            return encode_all(values, self._places(), self._modules) if values else State()
+        except Unwritable as error:
+            key, _, name = error.root.partition(".")
+            inside = error.path.removeprefix(error.root)
+            raise StateError(
+                f"{type(owners[key]).__name__}.{name}{inside} ({error.kind}) cannot be kept in a file, because"
+                f" {error.reason}: {REMEDY}."
+            ) from None
 
     def set_state(self, state: State) -> None:
+        """Take over what `state` or `file_state` returned."""
+        if "objects" in state.facts or not (state.facts or state.opaque):
+            self._set_file_state(state)
+            return
         if state.facts["not_sent"]:
             raise StateError(
                 f"{', '.join(state.facts['not_sent'])} cannot be sent to another process, so what an actor that died had"
@@ -164,11 +180,43 @@ class AddedAttributes:
                 key, _, name = path.partition(".")
                 vars(self._owners[key])[name] = value
 
+    def _set_file_state(self, state: State) -> None:
+        now, owners = dict(self._items()), self._owners
+        values = decode_all(state, now, self._places(), self._modules) if state.facts else {}
+        for path in {**now, **values}:
+            key, _, name = path.partition(".")
+            if key not in owners or (name in owners[key].KNOWN and path not in now):
+                raise StateError(f"{path} is in the file, but there is no such attribute of a user's here.")
+            if path in values:
+                vars(owners[key])[name] = values[path]
+            else:
+                del vars(owners[key])[name]
+
+    @property
+    def _owners(self) -> dict[str, Any]:
+        return {key: owner for key, owner in self._all_owners().items() if is_foreign(owner) or _lists_its_own(owner)}
+
+    @property
+    def _modules(self) -> frozenset[str]:
+        return user_modules([*self._owners.values(), *self._places().values()])
+
     def _items(self) -> Iterator[tuple[str, Any]]:
         for key, owner in self._owners.items():
             for name, value in vars(owner).items():
-                if name not in owner.KNOWN:
+                if name not in owner.KNOWN or (name in KEPT_IF_FOREIGN and is_foreign(value)):
                     yield f"{key}.{name}", value
+
+
+REMEDY = (
+    "make it of plain values, arrays and objects of your own classes, or give its class state_dict and load_state_dict"
+)
+KEPT_IF_FOREIGN = frozenset({"default_entity", "observation_spec", "action_spec"})
+"""Attributes of ours that may hold an object of a user's class, which may change."""
+
+
+def _lists_its_own(owner: Any) -> bool:
+    """Whether the class of an object, which is ours, lists all of its attributes: any other was set by a user."""
+    return "KNOWN" in vars(type(owner))
 
 
 def is_foreign(thing: object) -> bool:
@@ -180,24 +228,24 @@ class ClassAttributes:
     """Lists, arrays and the like of users' classes, which all objects of a class share: have they changed?"""
 
     def __init__(self, objects: Iterable[object]) -> None:
-        classes = {
-            kind for each in objects for kind in type(each).__mro__ if not kind.__module__.startswith("abreast.")
-        }
-        self._found = {
-            f"{kind.__qualname__}.{name}": (kind, name)
-            for kind in sorted(classes - {object}, key=lambda kind: kind.__qualname__)
-            for name, value in vars(kind).items()
-            if isinstance(value, CHANGEABLE) and not name.startswith("__")
-        }
+        kinds = {type(each) for each in objects}
+        classes = {each for kind in kinds for each in kind.__mro__ if not each.__module__.startswith("abreast.")}
+        self._classes = sorted(classes - {object}, key=lambda kind: kind.__qualname__)
         self._digests = self._look()
 
     def changed(self) -> str | None:
         """The name of one that has changed."""
         now = self._look()
-        return next((name for name, before in self._digests.items() if now[name] != before), None)
+        names = {**self._digests, **now}
+        return next((name for name in names if now.get(name, b"") != self._digests.get(name, b"")), None)
 
     def _look(self) -> dict[str, bytes | None]:
-        return {path: digest(vars(kind).get(name), {}) for path, (kind, name) in self._found.items()}
+        return {
+            f"{kind.__qualname__}.{name}": digest(value, {})
+            for kind in self._classes
+            for name, value in list(vars(kind).items())
+            if isinstance(value, CHANGEABLE) and not name.startswith(("__", "_abc_"))
+        }
 
 
 # ---- copies

@@ -1,5 +1,6 @@
 """Attributes of users' model classes: which are ours, which side changes them, what files keep of them."""
 
+import json
 from collections import defaultdict, deque
 
 import numpy as np
@@ -7,8 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from abreast.errors import ModelError, ModelFileError
+from abreast.attributes import unpack
+from abreast.errors import ModelError, ModelFileError, StateError
 from abreast.models import ALGORITHMS, BaseModel, ModelConfig
+from abreast.state import State
 from fakes import TinyObservation, live, make_model
 
 
@@ -148,3 +151,80 @@ def test_whole_numbers_of_any_kind_are_actions():
 
     model = mine(Right)
     assert [model.take_actions([np.zeros(4, np.uint8)], [0]) for _ in range(5)] == [[1]] * 5
+
+
+# ---- checkpoints: all of it, or an error
+
+
+class Linked(Mine):
+    """Attributes that share an object, and parts of ours."""
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.layers, self.log = [self.network], []
+        self.same_log, self.of_ours, self.rule = self.log, self.memory, lambda row: row
+
+    def take_action(self, state, lane=0):
+        self.log.append(1)
+        return super().take_action(state, lane)
+
+
+def as_written(state):
+    assert not state.opaque
+    return State(
+        json.loads(json.dumps(state.facts, allow_nan=False)), {name: a.copy() for name, a in state.arrays.items()}
+    )
+
+
+def tracked(seed=0):
+    model = mine(Linked, seed)
+    model.own_attributes.track()
+    return model
+
+
+def test_a_checkpoint_keeps_what_attributes_share_and_which_side_changes_them():
+    model, other = tracked(), tracked(seed=5)
+    live(model)
+    model.own_attributes.note_choosing()
+    model.train_step()
+    model.own_attributes.note_learning()
+    other.extra = 1
+    other.own_attributes.restore_whole(as_written(model.own_attributes.kept_whole()))
+    assert other.layers[0] is other.network and other.same_log is other.log and other.of_ours is other.memory
+    assert other.log == model.log and not hasattr(other, "extra")
+    own, restored = model.own_attributes, other.own_attributes
+    assert (restored.chosen, restored.learned, restored.has_learned) == (own.chosen, own.learned, own.has_learned)
+    assert restored.chosen >= {"count", "log", "same_log"} and "network" in restored.learned
+    assert restored.changed() == set()
+    sent = [
+        unpack(each.own_attributes.with_learned(State()).opaque["own"].data, each.places()) for each in (model, other)
+    ]
+    assert sent[0].keys() == sent[1].keys() and sent[0]["table"] == sent[1]["table"]
+
+
+def test_what_choosing_has_changed_can_be_written_without_pickle():
+    model, other = tracked(), tracked(seed=5)
+    live(model)
+    model.own_attributes.note_choosing()
+    other.set_acting_state(as_written(model.acting_file_state()))
+    assert other.count == model.count == 20 and other.log == model.log and other.same_log is other.log
+    assert other.choosing_rng.random() == model.choosing_rng.random()
+    assert other.own_attributes.chosen == model.own_attributes.chosen and other.own_attributes.changed() == set()
+
+
+def test_what_a_checkpoint_cannot_keep_is_an_error_that_names_it():
+    model = mine()
+    model.thing = {"inside": [object()]}
+    with pytest.raises(StateError, match=r"Mine\.thing\['inside'\]\[0\] \(object\) cannot be kept in a file, because"):
+        model.own_attributes.kept_whole()
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused():
+    model, other = mine(), mine()
+    model.network = nn.Linear(3, 3)
+    with pytest.raises(StateError, match=r"Mine\.network is not restored from the file: .* does not fit"):
+        other.own_attributes.restore_whole(as_written(model.own_attributes.kept_whole()))
+    kept = as_written(mine().own_attributes.kept_whole())
+    kept.facts["values"]["memory"] = 5
+    with pytest.raises(StateError, match="memory is an attribute of Mine that is not kept so"):
+        other.own_attributes.restore_whole(kept)

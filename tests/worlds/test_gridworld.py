@@ -1,11 +1,14 @@
 """The grid of kinds stays in step with the entities, and only what changes is visited."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from abreast.errors import WorldError
+from abreast.state import State
 from abreast.worlds import EmptyEntity, Entity, Gridworld, Wall
 from abreast.worlds.cells import CellPool
 from abreast.worlds.gridworld import OUTSIDE
@@ -225,3 +228,59 @@ def test_an_entity_placed_again_is_read_again():
     world.transition()
     assert clock.ticks == 0
     assert_in_step(world)
+
+
+# ---- state
+
+
+class Growing(Gridworld):
+    """Asks in `transition`, and nowhere else, for the cells of a kind that is put on the map in another order."""
+
+    def epoch(self):
+        self.create_world()
+        for column in reversed(range(self.width)):
+            for row in range(self.height):
+                self.add((row, column, 0), Wall())
+        drawn = []
+        for _ in range(3):
+            self.spawn(EmptyEntity, onto="Wall", probability=0.2)
+            drawn.append(self.kinds.tolist())
+        return drawn
+
+
+def growing():
+    world = Growing(5, 5, 1, EmptyEntity(), seed=3)
+    world.kind_number("only here")
+    return world
+
+
+def test_a_world_goes_on_from_its_state_as_if_nothing_had_happened():
+    """The finding: a pool made in the first epoch has another order in the second, which a new world did not know."""
+    world, restored, without = growing(), Growing(5, 5, 1, EmptyEntity()), growing()
+    world.epoch()
+    state = json.loads(json.dumps(world.state().facts))
+    restored.set_state(State(state))
+    without.set_state(State({"stream": state["stream"]}))
+    drawn = world.epoch()
+    assert restored.epoch() == drawn and restored.kind_names == world.kind_names
+    assert without.epoch() != drawn
+
+
+def test_a_state_renumbers_what_lies_on_the_map():
+    world, other = Gridworld(2, 2, 1, EmptyEntity()), Gridworld(2, 2, 1, EmptyEntity())
+    world.kind_number("Soil")
+    world.add((0, 0, 0), Wall())
+    other.add((1, 1, 0), Wall())
+    other.cells_of("EmptyEntity")
+    other.window((0, 0, 0), 1)
+    other.set_state(world.state())
+    assert other.kind_names == world.kind_names and other.kinds[1, 1, 0] == world.kinds[0, 0, 0]
+    assert other.window((0, 0, 0), 1)[0, 0, 0] == 0 and [
+        each.location for each in other.get_entities_of_kind("Wall")
+    ] == [(1, 1, 0)]
+
+
+def test_layouts_are_counted():
+    world = Gridworld(2, 2, 1, EmptyEntity())
+    world.create_world()
+    assert world.times_laid_out == 2

@@ -359,11 +359,11 @@ class BaseModel:
         )
 
     def acting_file_state(self) -> State:
-        """The same without pickles; raises `StateError` where a user's class holds what cannot be written."""
-        return self.acting_state()
+        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
+        return self.own_attributes.chosen_for_file(self.acting_state())
 
     def set_acting_state(self, state: State) -> None:
-        """Choose on from where `acting_state` was."""
+        """Choose on from where `acting_state` or `acting_file_state` was."""
         self.choosing_rng.bit_generator.state = state.facts["choosing"]
         self.epsilon = state.facts["epsilon"]
         self.own_attributes.take_chosen(state)
@@ -393,13 +393,17 @@ class BaseModel:
         """Take everything learned from a file that `save` wrote; a file that does not fit changes nothing."""
         self.take_file_state(read_model_file(path), path)
 
-    def file_state(self, learning: State | None = None) -> State:
-        """All of the model as one state for a file. `learning`: what its learner knows, if that is elsewhere."""
+    def file_state(self, learning: State | None = None, is_whole: bool = False) -> State:
+        """All of the model as one state for a file. `learning`: what its learner knows, if that is elsewhere.
+
+        What cannot be written of a user's class is left out, or else (`is_whole`) named in a `StateError`.
+        """
         learning = learning or self.learning_state()
         by_name = learning._replace(arrays=self.file_layout(learning.arrays))
-        return whole_state(self.file_kind, by_name, self.acting_state(), self.own_attributes.kept())
+        own = self.own_attributes.kept_whole() if is_whole else self.own_attributes.kept()
+        return whole_state(self.file_kind, by_name, self.acting_state(), own)
 
-    def take_file_state(self, state: State, path: Path) -> None:
+    def take_file_state(self, state: State, path: Path, is_whole: bool = False) -> None:
         """Go on from a `file_state`, which comes from `path`; one that does not fit changes nothing."""
         before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()
         learning, acting = copied(before[0]), copied(before[1])
@@ -408,7 +412,7 @@ class BaseModel:
         learning.facts.update(part_of(facts, "learning").facts)
         acting.facts.update(part_of(facts, "acting").facts)
         try:
-            self._restore(learning, acting, own)
+            self._restore(learning, acting, own, is_whole)
         except Exception as error:
             self._restore(*before)
             raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error!r}.") from None
@@ -416,10 +420,13 @@ class BaseModel:
         fits = self.rows_learned_from.shape == written.shape
         self.rows_learned_from = np.minimum(self.rows_learned_from, written) if fits else written.copy()
 
-    def _restore(self, learning: State, acting: State, own: State) -> None:
+    def _restore(self, learning: State, acting: State, own: State, is_whole: bool = False) -> None:
         self.set_learning_state(learning._replace(opaque={}))
         self.set_acting_state(acting._replace(opaque={}))
-        self.own_attributes.restore(own)
+        if is_whole:
+            self.own_attributes.restore_whole(own)
+        else:
+            self.own_attributes.restore(own)
 
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The arrays of `learning_state` as they are kept in a file."""

@@ -17,9 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from abreast.attributes import ClassAttributes, OwnAttributes, is_foreign, reachable, shared_memory, unpack
-from abreast.errors import ModelError
-from abreast.models.plain_values import Unwritable, decode, encode
+from abreast.attributes import REMEDY, ClassAttributes, OwnAttributes, is_foreign, reachable, shared_memory, unpack
+from abreast.errors import ModelError, StateError
+from abreast.plain_values import Decoder, NotHere, Unwritable, encode_all, user_modules
+from abreast.plain_values.older import is_older, translated
 from abreast.state import Opaque, State
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ log = logging.getLogger("abreast")
 
 OF_CHOOSING = frozenset({"epsilon", "choosing_rng"})
 """Attributes of ours that belong to choosing, and are part of `acting_state` anyway."""
+PREFIX = "own."
+"""Names of arrays in files that hold users' attributes begin with this."""
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
 
 
@@ -158,8 +161,18 @@ class ModelAttributes(OwnAttributes):
         """Take over what choosing has changed elsewhere."""
         if "own" in state.opaque:
             self.chosen |= self.take(state.opaque["own"].data)
+        if "own" in state.facts:
+            arrays = {name: array for name, array in state.arrays.items() if name.startswith(PREFIX)}
+            self.chosen |= self._take_kept(State(state.facts["own"], arrays))
         if self.is_tracked:
             self.look(OF_CHOOSING)
+
+    def chosen_for_file(self, state: State) -> State:
+        """The state of choosing, as `with_chosen` returned it, with nothing pickled; `take_chosen` takes it too."""
+        if not self.is_tracked:
+            return state._replace(opaque={})
+        own = self._kept_strictly(self.chosen - OF_CHOOSING)
+        return State({**state.facts, "own": own.facts}, {**state.arrays, **own.arrays})
 
     def unlearned(self) -> bytes:
         """All that can be sent and that learning does not change, as it is now."""
@@ -195,39 +208,97 @@ class ModelAttributes(OwnAttributes):
     # ---- kept in a file, where nothing is pickled
 
     def kept(self) -> State:
-        """The attributes as facts and arrays; one that cannot be written so is named in the log."""
-        facts: dict[str, Any] = {}
-        arrays: dict[str, Any] = {}
-        for name in self.added if self.is_foreign else ():
-            value = vars(self._model)[name]
-            found: dict[str, Any] = {}
+        """The attributes as facts and arrays; one that cannot be written so is left out, and named in the log."""
+        names = set(self.added) if self.is_foreign else set()
+        while True:
             try:
-                facts[name] = encode(value, f"own.{name}", found)
-                arrays |= found
-            except (Unwritable, RecursionError) as unknown:
-                if not callable(value) or isinstance(value, torch.nn.Module):
+                return self._kept(names)
+            except Unwritable as error:
+                names.discard(error.root)
+                if not callable(vars(self._model)[error.root]) or isinstance(
+                    vars(self._model)[error.root], torch.nn.Module
+                ):
                     log.warning(
                         "%s.%s holds a %s, which cannot be kept in a file: a model that loads it has the one that `setup`"
                         " makes.",
                         type(self._model).__name__,
-                        name,
-                        unknown,
+                        error.root,
+                        error.kind,
                     )
-        return State(facts, arrays)
+
+    def kept_whole(self) -> State:
+        """The attributes as facts and arrays, and which side has changed which; one that cannot be written so is named in a
+        `StateError`.
+        """
+        kept = self._kept_strictly(self.added if self.is_foreign else ())
+        if self.is_tracked:
+            sides = {"chosen": sorted(self.chosen), "learned": sorted(self.learned), "has_learned": self.has_learned}
+            kept.facts["sides"] = sides
+        return kept
+
+    def _kept_strictly(self, names: Iterable[str]) -> State:
+        try:
+            return self._kept(names)
+        except Unwritable as error:
+            raise StateError(
+                f"{type(self._model).__name__}.{error.path} ({error.kind}) cannot be kept in a file, because {error.reason}:"
+                f" {REMEDY}."
+            ) from None
+
+    def _kept(self, names: Iterable[str]) -> State:
+        attributes = vars(self._model)
+        values = {name: attributes[name] for name in sorted(names) if name in attributes}
+        if not values:
+            return State()
+        state = encode_all(values, self._places(), self._modules)
+        gone = {"deleted": sorted(set(names) - values.keys())} if set(names) - values.keys() else {}
+        return State({**state.facts, **gone}, {PREFIX + name: array for name, array in state.arrays.items()})
+
+    @property
+    def _modules(self) -> frozenset[str]:
+        return user_modules([self._model])
 
     def restore(self, state: State) -> None:
-        """Take attributes over from what `kept` returned."""
+        """Take attributes over from what `kept` returned; one that this model cannot take is named in the log."""
+        self._take_kept(state, is_strict=False)
+
+    def restore_whole(self, state: State) -> None:
+        """Become what `kept_whole` was asked of: all its attributes and no others, each on the side that changes it."""
+        taken = self._take_kept(state)
+        for name in set(self.added) - taken if self.is_foreign else ():
+            del vars(self._model)[name]
+        if sides := state.facts.get("sides"):
+            self.chosen = set(OF_CHOOSING) | set(map(str, sides.get("chosen", ())))
+            self.learned = set(map(str, sides.get("learned", ())))
+            self.has_learned = bool(sides.get("has_learned", False))
+        if self.is_tracked:
+            self.look()
+
+    def _take_kept(self, state: State, is_strict: bool = True) -> set[str]:
+        """Take attributes over from a file; returns their names."""
+        if not state.facts:
+            return set()
         attributes = vars(self._model)
-        for name, encoded in state.facts.items():
+        facts = translated(state.facts) if is_older(state.facts) else state.facts
+        arrays = {name.removeprefix(PREFIX): array for name, array in state.arrays.items()}
+        arrays |= state.arrays  # older files have the prefix in their facts
+        decoder = Decoder(State(facts, arrays), attributes, self._places(), self._modules)
+        for name in decoder.names:
+            if name in self._known:
+                raise StateError(f"{name} is an attribute of {type(self._model).__name__} that is not kept so.")
             try:
-                attributes[name] = decode(encoded, state.arrays, attributes.get(name))
-            except Unwritable as unknown:
-                log.warning(
-                    "%s.%s is not restored from the file: %s, which `setup` would have to make first.",
-                    type(self._model).__name__,
-                    name,
-                    unknown,
-                )
+                attributes[name] = decoder.value(name)
+            except NotHere as error:
+                if is_strict:
+                    raise StateError(f"{type(self._model).__name__}.{error}") from None
+                log.warning("%s.%s", type(self._model).__name__, error)
+        gone = set(map(str, facts.get("deleted", ()))) - set(self._known)
+        for name in gone:
+            attributes.pop(name, None)
+        names = gone | set(decoder.names)
+        if self.is_tracked:
+            self.look(names)
+        return names
 
 
 def note_shared(models: "Sequence[BaseModel]") -> None:

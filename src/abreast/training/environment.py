@@ -312,16 +312,32 @@ class Environment(Experiment):
         agents = {f"agent{number}": agent.state() for number, agent in enumerate(self.agents)}
         return join(world=self.world.state(), added=self._added.state(), **agents)
 
+    def file_state(self) -> State:
+        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
+        agents = {f"agent{number}": agent.state() for number, agent in enumerate(self.agents)}
+        return join(world=self.world.state(), added=self._added.file_state(), **agents)
+
     @cached_property
     def _added(self) -> AddedAttributes:
+        return AddedAttributes(self._owners, self._places)
+
+    def _owners(self) -> dict[str, Any]:
         agents = {f"agent{number}": agent for number, agent in enumerate(self.agents)}
-        return AddedAttributes({"env": self, "world": self.world, **agents}, self._places)
+        return {"env": self, "world": self.world, **agents}
 
     def _places(self) -> dict[str, object]:
         """What every lane has of its own, for attributes that refer to it."""
-        found: dict[str, object] = {"env": self, "world": self.world, "config": self.config}
+        found: dict[str, object] = {
+            "env": self,
+            "world": self.world,
+            "world.rng": self.world.rng,
+            "config": self.config,
+        }
+        found["agents"] = self.agents
         for number, agent in enumerate(self.agents):
-            found |= {f"agent{number}": agent, f"model{number}": agent.model}
+            model = agent.model
+            found |= {f"agent{number}": agent, f"model{number}": model, f"model{number}.memory": model.memory}
+            found[f"model{number}.choosing_rng"] = model.choosing_rng
         return found
 
     def set_state(self, state: State) -> None:

@@ -37,9 +37,16 @@ class GridworldLanes:
     def __init__(self, env: "Environment") -> None:
         self._env = env
         self.turns = 0
+        self.keeps_map = False
+        """Whether a reset of the game's own has left its map as it was: it is part of no state."""
         self._of_classes: ClassAttributes | None = None
         if env.config.multiprocessing.lanes > 1:
             self._of_classes = ClassAttributes([env, env.world, *env.agents, *env.world.map.flat])
+
+    @property
+    def environments(self) -> "Sequence[Environment]":
+        """One for each lane."""
+        return self._env.lanes
 
     @property
     def players(self) -> Sequence[Agent]:
@@ -51,8 +58,10 @@ class GridworldLanes:
     def reset(self, lanes: int) -> None:
         self._lanes = self._env.lanes[:lanes]
         for env in self._lanes:
-            lane = env.agents[0].lane
+            lane, world, before = env.agents[0].lane, env.world, env.world.times_laid_out
             env.reset()
+            if env.world is world and world.times_laid_out == before:
+                self.keeps_map = True
             for agent in env.agents:  # which may be new ones
                 agent.lane = lane
         bodies = zip(*(env.agents for env in self._lanes), strict=True)  # per agent, in all lanes
@@ -168,6 +177,10 @@ class GridworldLanes:
 
     def state(self) -> State:
         return join(**{f"lane{number}": env.state() for number, env in enumerate(self._env.lanes)})
+
+    def file_state(self) -> State:
+        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
+        return join(**{f"lane{number}": env.file_state() for number, env in enumerate(self._env.lanes)})
 
     def set_state(self, state: State) -> None:
         for number, env in enumerate(self._env.lanes):

@@ -30,9 +30,12 @@ class Gridworld:
     """
 
     KNOWN: ClassVar[frozenset[str]] = LAYOUT.union(
-        ["height", "width", "layers", "default_entity", "rng", "total_reward", "is_done", "_kind_numbers", "_margin"]
+        ["height", "width", "layers", "default_entity", "rng", "total_reward", "is_done", "_kind_numbers", "_margin"],
+        ["times_laid_out"],
     )
     """Attributes of this class; any other is a subclass's own."""
+    times_laid_out = 0
+    """How often `create_world` has emptied the world."""
 
     def __init__(self, height: int, width: int, layers: int, default_entity: Entity, seed: int | None = None) -> None:
         for name, size in (("height", height), ("width", width), ("layers", layers)):
@@ -55,6 +58,7 @@ class Gridworld:
     def create_world(self) -> None:
         """Empty the world: every cell gets a copy of the default entity, the total reward returns to 0."""
         shape = (self.height, self.width, self.layers)
+        self.times_laid_out += 1
         self.total_reward = 0.0
         self.is_done = False
         self._cells: NDArray[Any] = np.empty(shape, dtype=object)
@@ -100,12 +104,27 @@ class Gridworld:
         return twin
 
     def state(self) -> State:
-        """What outlives `create_world`: where the random stream is. Worlds that keep more add it."""
-        return State({"stream": self.rng.bit_generator.state})
+        """What outlives `create_world`: where the random stream is, the numbers of kinds, and which cells are kept in pools.
+        Worlds that keep more add it.
+
+        (The order in a pool, and so what is drawn from it, depends on whether it was there when the world was laid out.)
+        """
+        names = self.kind_names
+        pools = [[names[number - 1], layer] for number, layer in self._pools]
+        return State({"stream": self.rng.bit_generator.state, "kinds": names, "pools": pools})
 
     def set_state(self, state: State) -> None:
-        """Go on from where `state` was."""
+        """Go on from where `state` was; what lies on the map counts until the next `create_world`."""
         self.rng.bit_generator.state = state.facts["stream"]
+        kinds = state.facts.get("kinds", self.kind_names)
+        names = [*kinds, *(name for name in self._kind_numbers if name not in kinds)]
+        numbers = {name: number + 1 for number, name in enumerate(names)}
+        renumbered = np.array([OUTSIDE, *(numbers[name] for name in self._kind_numbers)], dtype=np.int16)
+        self._padded[...] = renumbered[self._padded]
+        pools = state.facts.get("pools", [[self.kind_names[number - 1], layer] for number, layer in self._pools])
+        self._kind_numbers, self._pools = numbers, {}
+        for name, layer in pools:
+            self.cells_of(name, layer)
 
     # ---- reading
 

@@ -12,6 +12,7 @@ import abreast
 from abreast.attributes import digest
 from abreast.errors import AbreastError, words
 from abreast.models import BaseModel
+from abreast.plain_values import Unwritable, encode_all, user_modules
 from abreast.state import State, join
 
 HERE = Path(__file__).parent
@@ -52,12 +53,13 @@ def learned(model: BaseModel) -> dict[str, bytes]:
 
 def kept(model: BaseModel) -> dict[str, bytes]:
     """Digests of the attributes that a user's class has added, of those that can be kept in a file."""
-    with quiet():
-        state = model.own_attributes.kept()
     found = {}
-    for name, value in state.facts.items():
-        mine = {key: array for key, array in state.arrays.items() if f"{key}.".startswith(f"own.{name}.")}
-        parts = _digests(State({"": value}, mine))
+    places, modules = model.places(), user_modules([model])
+    for name in model.own_attributes.added if model.own_attributes.is_foreign else ():
+        try:
+            parts = _digests(encode_all({name: vars(model)[name]}, places, modules))
+        except Unwritable:
+            continue
         found[name] = b"".join(parts[key] for key in sorted(parts))
     return found
 

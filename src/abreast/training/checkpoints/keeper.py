@@ -10,6 +10,7 @@ one round is under way then: the checkpoint has what its learners knew before it
 import logging
 import shlex
 import time
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -114,17 +115,20 @@ class Checkpoints:
     def _gather(self, loop: "Loop") -> tuple[dict[str, State], dict[str, Any]]:
         """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
         models = models_of(self._experiment.game)
-        learned = zip(models, loop.learners.learning_states(), strict=True)
-        parts = {f"agent_{number}": model.file_state(learning) for number, (model, learning) in enumerate(learned)}
+        learned = loop.learners.learning_states()
         self._look_for_reasons()
+        parts: dict[str, State] = {}
         if self._reason is None:
             try:
+                parts = _agents(models, learned, is_whole=True)
                 others = {f"actor_{number}": state for number, state in enumerate(loop.actors.file_states())}
                 others |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(models)}
                 parts |= {**others, "run": join(loop=loop.state(), record=self._record.state())}
             except StateError as error:
                 self._reason = str(error)
                 log.warning("this run cannot be resumed: %s", error)
+        if self._reason is not None:
+            parts = _agents(models, learned)
         recent = self._record.recent
         return parts, {
             **self.about_run(),
@@ -173,10 +177,16 @@ class Checkpoints:
         """The agents as they are."""
         assert self._record.folder is not None
         models = models_of(self._experiment.game)
-        parts = {f"agent_{number}": model.file_state() for number, model in enumerate(models)}
+        parts = _agents(models, [model.learning_state() for model in models])
         counts = {"epochs": self._experiment.epochs_played, "recorded": self._record.count}
         facts = {**self.about_run(), **counts, "is_complete": is_complete}
         write_checkpoint(self._record.folder / "checkpoints" / "final", "agents", facts, parts)
+
+
+def _agents(models: Sequence[BaseModel], learned: Sequence[State], is_whole: bool = False) -> dict[str, State]:
+    """The parts that are agents."""
+    each = enumerate(zip(models, learned, strict=True))
+    return {f"agent_{number}": model.file_state(learning, is_whole) for number, (model, learning) in each}
 
 
 def _rows_of(model: BaseModel) -> State:

@@ -222,6 +222,7 @@ def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
     for number, model in enumerate(models_of(experiment.game)):
         try:
             model.memory.set_state(checkpoint.part(f"replay_{number}"))
-            model.take_file_state(checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors")
+            state, path = checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors"
+            model.take_file_state(state, path, is_whole=True)
         except (KeyError, ValueError, TypeError) as error:
             raise CheckpointError(f"{checkpoint.path} does not fit agent {number}: {error!r}.") from None
