@@ -233,7 +233,7 @@ class ModelAttributes(OwnAttributes):
         kept = self._kept_strictly(self.added if self.is_foreign else ())
         if self.is_tracked:
             sides = {"chosen": sorted(self.chosen), "learned": sorted(self.learned), "has_learned": self.has_learned}
-            kept.facts["sides"] = sides
+            kept = kept._replace(facts={**kept.facts, "sides": sides})
         return kept
 
     def _kept_strictly(self, names: Iterable[str]) -> State:
@@ -276,10 +276,11 @@ class ModelAttributes(OwnAttributes):
 
     def _take_kept(self, state: State, is_strict: bool = True) -> set[str]:
         """Take attributes over from a file; returns their names."""
-        if not state.facts:
+        facts = {name: fact for name, fact in state.facts.items() if name != "sides"}
+        if not facts:
             return set()
         attributes = vars(self._model)
-        facts = translated(state.facts) if is_older(state.facts) else state.facts
+        facts = translated(facts) if is_older(facts) else facts
         arrays = {name.removeprefix(PREFIX): array for name, array in state.arrays.items()}
         arrays |= state.arrays  # older files have the prefix in their facts
         decoder = Decoder(State(facts, arrays), attributes, self._places(), self._modules)
