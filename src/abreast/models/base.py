@@ -20,11 +20,15 @@ from abreast.attributes import IMMUTABLE, pack, unpack
 from abreast.errors import ModelError, ModelFileError, short
 from abreast.models.frames import FrameStack
 from abreast.models.model_file import read_model_file, write_model_file
-from abreast.models.own import ModelAttributes, reseed
+from abreast.models.own import ModelAttributes, reseed, set_stream, stream_of
 from abreast.replay import Buffer, Trajectory
 from abreast.settings import Section
 from abreast.state import State, copied, part_of
 from abreast.streams import seeded_globals
+
+
+OF_THE_RUN = frozenset({"sampling", "generator", "learning_rate"})
+"""Parts of `learning_state` that the run decides, not what was learned: random streams and settings."""
 
 
 class ModelConfig(Section):
@@ -401,6 +405,23 @@ class BaseModel:
         written = self.memory.written  # rows that the file counted, in perhaps other lanes, are not in this memory
         fits = self.rows_learned_from.shape == written.shape
         self.rows_learned_from = np.minimum(self.rows_learned_from, written) if fits else written.copy()
+
+    def load_learned(self, path: Path) -> None:
+        """Take what an agent of another run has learned: network, target, moments, counters, a user's attributes.
+
+        Random streams, epsilon, the learning rate and rows stay as they are: this agent's run decides those.
+        """
+        learning, acting = copied(self.learning_state()), copied(self.acting_state())
+        streams = [(type(each), stream_of(each)) for each in self.own_attributes.generators()]
+        self.load(path)
+        loaded = copied(self.learning_state())
+        loaded.facts.update({name: learning.facts[name] for name in OF_THE_RUN & learning.facts.keys()})
+        loaded.arrays.update({name: learning.arrays[name] for name in OF_THE_RUN & learning.arrays.keys()})
+        self.set_learning_state(loaded)
+        self.set_acting_state(acting)
+        for generator, (kind, stream) in zip(self.own_attributes.generators(), streams, strict=False):
+            if type(generator) is kind:
+                set_stream(generator, stream)
 
     def _restore(self, learning: State, acting: State, own: State) -> None:
         self.set_learning_state(learning._replace(opaque={}))

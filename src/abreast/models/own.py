@@ -244,6 +244,25 @@ def note_shared(models: "Sequence[BaseModel]") -> None:
                     models[other].own_attributes.shared[other_name] = f"that of agent {agent}"
 
 
+def stream_of(generator: Any) -> Any:
+    """Where a generator of any kind is in its stream."""
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.get_state()
+
+
+def set_stream(generator: Any, stream: Any) -> None:
+    """Let a generator go on from where `stream_of` one of the same kind was."""
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = stream
+    elif isinstance(generator, random.Random):
+        generator.setstate(stream)
+    else:
+        generator.set_state(stream)
+
+
 def reseed(generator: Any, seed: np.random.SeedSequence) -> None:
     """Let a generator of any kind begin a new stream."""
     if isinstance(generator, np.random.Generator):

@@ -23,6 +23,7 @@ from abreast.training.devices import compute_threads
 from abreast.training.learners.hosted import check_lanes, named
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.loop import LAGS, Loop
+from abreast.training.moved import load_agents
 from abreast.training.run.record import EpochRecord, Logger, RunRecord
 from abreast.training.system import MARLMultiprocessingSystem
 from abreast.worlds.playable import Playable
@@ -84,9 +85,11 @@ class Experiment:
             with named(agent, model):
                 check_lanes(model)
         self.make_lanes()
+        load_agents(self)
         threads = compute_threads(self.config.experiment.compute_threads)
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:
-            learners = InlineLearners(models_of(self.game), self.config.experiment.seed)
+            settings = self.config.experiment
+            learners = InlineLearners(models_of(self.game), settings.seed, frozen=settings.freeze)
             with closing(self.inline_actors()) as actors:
                 loop = Loop(self, actors, learners, LAGS["lockstep"], record)
                 loop.run(self.epochs_played + self.config.experiment.epochs)
@@ -105,6 +108,7 @@ class Experiment:
         """
         check_factory(self, in_processes=self.config.multiprocessing.workers == "processes")
         self.make_lanes()
+        load_agents(self)
         threads = compute_threads(self.config.experiment.compute_threads)
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
         with RunRecord(self, animate, logging, logger, output_dir) as record, threads:

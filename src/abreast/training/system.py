@@ -63,11 +63,12 @@ class MARLMultiprocessingSystem:
 
     def start(self) -> None:
         """Make the shared memory and start learners and actors; returns when all are ready."""
-        slack = 2 * self.env.config.experiment.max_turns  # rows of the passes played while a round looks at its window
+        experiment = self.env.config.experiment
+        slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
         if self.config.workers == "inline":
             for model in self._models:
                 model.own_attributes.track()
-            self.learners = InlineLearners(self._models, self.env.config.experiment.seed, slack)
+            self.learners = InlineLearners(self._models, experiment.seed, slack, experiment.freeze)
             self.actors = self.env.inline_actors()
             return
         kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners

@@ -50,12 +50,15 @@ class FreeLearners(HostedLearners):
                 self._order(event.worker)
         self._check_any_left()
         for agent, model in enumerate(self._models):
+            if agent in self._frozen:
+                continue
             version, facts = adopt_published(model, self.published[agent], None)
             self._lags[agent], self._versions[agent] = version - self._versions[agent], version
             newest = [*results_in(facts).values()][-1:] or [RoundResult(None, model.updates)]
             self._results[agent] = self._checked(agent, newest[0])
             if agent in self.given_up:
                 self._results[agent] = self._untrained(agent)
+        self._finish_frozen()
         self.rounds = number + 1
         return list(self._results)
 

@@ -19,7 +19,7 @@ from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State
 from abreast.training.config import ExperimentConfig, MPConfig
-from abreast.training.learners.base import RoundResult, is_tracked
+from abreast.training.learners.base import RoundResult, frozen_result, is_tracked
 from abreast.training.learners.process import Job, learner_process
 from abreast.training.published import create_shared_models, publish_model, restore_published
 
@@ -40,6 +40,8 @@ class HostedLearners:
         self._models, self._config, self._experiment = models, config, experiment
         self._recipes = [recipe_of(index, model) for index, model in enumerate(models)]
         self.given_up: dict[int, WorkerError] = {}
+        self._frozen = frozenset(experiment.freeze)
+        learning = [agent for agent in range(len(models)) if agent not in self._frozen]
         self._slack = slack
         self.published = create_shared_models(models, config.mode, readers=config.num_actors)
         self.block = self._make_block()
@@ -52,8 +54,9 @@ class HostedLearners:
         self._results = [RoundResult(None, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)
-        workers = config.num_workers or sensible_workers(models)
-        self._agents_of = [list(range(worker, len(models), workers)) for worker in range(workers)]
+        workers = config.num_workers or sensible_workers([models[agent] for agent in learning])
+        workers = min(workers, len(learning))  # where all are frozen, there is none
+        self._agents_of = [learning[worker::workers] for worker in range(workers)]
         self._team = Team(
             make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
         )
@@ -78,7 +81,7 @@ class HostedLearners:
         """Of users' models: what choosing has changed by now."""
         states = {}
         for agent, model in enumerate(self._models):
-            if is_tracked(model):
+            if is_tracked(model) and agent not in self._frozen:
                 with named(agent, model):
                     states[agent] = model.acting_state()
         return states
@@ -123,9 +126,18 @@ class HostedLearners:
         return int(state.facts["learner.updates"])
 
     def _check_any_left(self) -> None:
-        if not any(self._agents_of):
+        if self.given_up and not any(self._agents_of):
             first = next(iter(self.given_up.values()))
             raise WorkerError(f"every learner has been given up; the first: {first}") from first
+
+    def _finish_frozen(self) -> None:
+        """Publish once more what agents that do not learn know: as after a round, others then keep what choosing changes."""
+        for agent in self._frozen:
+            model, place = self._models[agent], self.published[agent]
+            is_first = is_tracked(model) and not model.own_attributes.has_learned
+            self._results[agent] = frozen_result(model)
+            if is_first:
+                publish_model(model, place, place.version + 1, updates=model.updates, results=[])
 
     def _untrained(self, agent: int) -> RoundResult:
         """The result of a round for an agent that was given up."""
