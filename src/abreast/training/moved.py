@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.errors import ConfigError, ModelFileError, RunFolderError, short
 from abreast.models import BaseModel
-from abreast.settings import read_yaml
+from abreast.settings import merge, read_yaml
 from abreast.training.actors.base import models_of
 from abreast.training.config import Config, agent_number, parse_config
 
@@ -55,7 +55,7 @@ class AgentOf:
     def load_into(self, model: BaseModel) -> None:
         """Let a model begin with what this agent has learned."""
         self._config()  # says what is wrong with the run, or with the number
-        model.load_learned(self._file())
+        model.load_learned(self.file())
 
     def _config(self) -> Config[Any, Any]:
         """The configuration of its run, without what concerns only others: their classes need not be found here."""
@@ -75,20 +75,50 @@ class AgentOf:
         return config
 
     def _config_file(self) -> Path:
-        for folder in (self.folder, self.folder.absolute().parent.parent):
-            if _is_file(folder / "config.yaml") and (folder is self.folder or self.folder.absolute().parent.name == "checkpoints"):
+        above = self.folder.absolute().parent
+        for folder in [self.folder, above.parent] if above.name == "checkpoints" else [self.folder]:
+            if _is_file(folder / "config.yaml"):
                 return folder / "config.yaml"
         raise RunFolderError(
             f"{self.folder} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
         )
 
-    def _file(self) -> Path:
+    def file(self) -> Path:
+        """Its model file."""
         return self.folder / "checkpoints" / f"agent_{self.agent}.safetensors"
 
 
 def agent_settings(source: str, agent: int = 0) -> dict[str, Any]:
     """The settings of an agent of another run, say "runs/x:4", as an entry for `model.per_agent`; without :4, of `agent`."""
     return AgentOf.parse(source, agent).settings()
+
+
+def with_agents(values: Mapping[str, Any], sources: Mapping[int, str]) -> dict[str, Any]:
+    """Sections of a configuration, in which some agents are those of other runs, with the settings they have there."""
+    agents = {agent: agent_settings(source, agent) for agent, source in sources.items()}
+    if not agents:
+        return dict(values)
+    model = values.get("model")
+    others = model.get("per_agent") if isinstance(model, Mapping) else None
+    if isinstance(others, Mapping):  # nothing of an agent that is replaced stays
+        kept = {key: own for key, own in others.items() if agent_number(key) not in agents}
+        values = {**values, "model": {**model, "per_agent": kept}}  # type: ignore[dict-item]
+    return merge(values, {"experiment": {"load_agents": sources}, "model": {"per_agent": agents}})
+
+
+def check_algorithms(values: Mapping[str, Any], sources: Mapping[int, str]) -> None:
+    """Refuse another algorithm for an agent than that of the run it comes from, before its settings are found unknown."""
+    model = values.get("model")
+    given = model.get("per_agent") if isinstance(model, Mapping) else None
+    for key, own in given.items() if isinstance(given, Mapping) else ():
+        agent = agent_number(key)
+        if agent in sources and isinstance(own, Mapping) and "algorithm" in own:
+            algorithm = agent_settings(sources[agent], agent)["algorithm"]
+            if own["algorithm"] != algorithm:
+                raise ConfigError(
+                    f"model.per_agent.{agent}.algorithm is {short(own['algorithm'])}, but agent {agent} is loaded from"
+                    f" {AgentOf.parse(sources[agent], agent)}, whose algorithm is {algorithm!r}: leave it out."
+                )
 
 
 def parse_agents(texts: Iterable[str], option: str) -> dict[int, str]:
