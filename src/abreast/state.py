@@ -52,14 +52,17 @@ def part_of(state: State, part: str) -> State:
     return State(named(state.facts), named(state.arrays), named(state.opaque))
 
 
-def fit(places: Mapping[str, NDArray[Any]], given: State, owner: str) -> None:
-    """Copy the arrays of a state to their places; one that is missing, or of another shape or type, changes nothing."""
-    for name, place in places.items():
+def check_arrays(expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], given: State, owner: str) -> None:
+    """Refuse a state in which an array is missing, or of another shape or element type."""
+    for name, wanted in expected.items():
         array = given.arrays.get(name)
         found = None if array is None else (array.shape, array.dtype)
-        if found != (place.shape, place.dtype):
-            raise StateError(
-                f"{owner} does not fit: {name} is {found or 'missing'}, expected {(place.shape, place.dtype)}."
-            )
+        if found != wanted:
+            raise StateError(f"{owner} does not fit: {name} is {found or 'missing'}, expected {wanted}.")
+
+
+def fit(places: Mapping[str, NDArray[Any]], given: State, owner: str) -> None:
+    """Copy the arrays of a state to their places; one that is missing, or of another shape or type, changes nothing."""
+    check_arrays({name: (place.shape, place.dtype) for name, place in places.items()}, given, owner)
     for name, place in places.items():
         np.copyto(place, given.arrays[name])

@@ -1,5 +1,7 @@
 """Replay against a plain oracle: whatever was lived, batches say what a human would write down."""
 
+import json
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -223,7 +225,8 @@ def test_a_replay_file_with_a_damaged_stream_changes_nothing(tmp_path):
     buffer.save(path)
     with np.load(path) as stored:
         arrays = {name: stored[name] for name in stored.files}
-    arrays["facts"] = np.frombuffer(b'{"sampling": {"bit_generator": "PCG64"}}', np.uint8)
+    facts = json.loads(arrays["facts"].tobytes()) | {"sampling": {"bit_generator": "PCG64"}}
+    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
     np.savez(path, **arrays)
     other = Buffer(40, (3,), lanes=2, gamma=GAMMA, seed=0)
     with pytest.raises(ReplayError, match="cannot read the replay file"):

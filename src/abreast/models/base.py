@@ -18,12 +18,14 @@ from torch import Tensor, nn
 
 from abreast.attributes import IMMUTABLE, pack, unpack
 from abreast.errors import ModelError, ModelFileError, short
+from abreast.files import write_whole
 from abreast.models.frames import FrameStack
-from abreast.models.model_file import read_model_file, write_model_file
+from abreast.models.model_file import read_model_file, split_state, whole_state
 from abreast.models.own import ModelAttributes, reseed, set_stream, stream_of
 from abreast.replay import Buffer, Trajectory
 from abreast.settings import Section
 from abreast.state import State, copied, part_of
+from abreast.state_file import dumps
 from abreast.streams import seeded_globals
 
 
@@ -385,16 +387,24 @@ class BaseModel:
 
     def save(self, path: Path) -> None:
         """Write everything learned to a safetensors file."""
-        learning = self.learning_state()
-        by_name = learning._replace(arrays=self.file_layout(learning.arrays))
-        write_model_file(path, self.file_kind, by_name, self.acting_state(), self.own_attributes.kept())
+        write_whole(path, dumps(self.file_state()))
 
     def load(self, path: Path) -> None:
         """Take everything learned from a file that `save` wrote; a file that does not fit changes nothing."""
+        self.take_file_state(read_model_file(path), path)
+
+    def file_state(self, learning: State | None = None) -> State:
+        """All of the model as one state for a file. `learning`: what its learner knows, if that is elsewhere."""
+        learning = learning or self.learning_state()
+        by_name = learning._replace(arrays=self.file_layout(learning.arrays))
+        return whole_state(self.file_kind, by_name, self.acting_state(), self.own_attributes.kept())
+
+    def take_file_state(self, state: State, path: Path) -> None:
+        """Go on from a `file_state`, which comes from `path`; one that does not fit changes nothing."""
         before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()
         learning, acting = copied(before[0]), copied(before[1])
         places = self.file_layout(learning.arrays) | acting.arrays
-        facts, own = read_model_file(path, self.file_kind, places)
+        facts, own = split_state(state, path, self.file_kind, places)
         learning.facts.update(part_of(facts, "learning").facts)
         acting.facts.update(part_of(facts, "acting").facts)
         try:

@@ -1,56 +1,59 @@
-"""Model files: safetensors with the state of a model, its blocks written parameter by parameter, and the facts as JSON.
+"""Model files: the whole state of a model as one, its blocks parameter by parameter (`state_file.py` has the file's form).
 
 Format 2 holds random streams and all counters. Format 1 held blocks, epsilon and two counters; it is still read.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import safetensors
-import safetensors.numpy
 from numpy.typing import NDArray
 
-from abreast.errors import ModelFileError
-from abreast.files import write_whole
+from abreast.errors import ModelFileError, StateFileError
 from abreast.state import State, join
+from abreast.state_file import loads
 
 FORMAT = 2
 
 
-def write_model_file(path: Path, algorithm: str, learning: State, acting: State, own: State) -> None:
-    """Write the two halves of a model's state, and the attributes of a user's class."""
+def whole_state(algorithm: str, learning: State, acting: State, own: State) -> State:
+    """The two halves of a model's state, and the attributes of a user's class, as one."""
     facts = {"learning": learning.facts, "acting": acting.facts, "own": own.facts}
-    about = {"format": FORMAT, "algorithm": algorithm, **facts}
-    named = learning.arrays | acting.arrays | own.arrays
-    arrays = {name: np.asarray(array, order="C") for name, array in named.items()}
-    write_whole(path, safetensors.numpy.save(arrays, metadata={"abreast": json.dumps(about)}))
+    arrays = learning.arrays | acting.arrays | own.arrays
+    return State({"format": FORMAT, "algorithm": algorithm, **facts}, arrays)
 
 
-def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]) -> tuple[State, State]:
+def read_model_file(path: Path) -> State:
+    """The whole state of a model that was written to a file."""
+    try:
+        return loads(path.read_bytes())
+    except FileNotFoundError:
+        raise ModelFileError(f"there is no model file {path}: give the folder of a finished run.") from None
+    except (OSError, StateFileError) as error:
+        reason = str(error).rstrip(".")
+        raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {reason}.") from None
+
+
+def split_state(
+    state: State, path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]
+) -> tuple[State, State]:
     """The facts of both halves, joined, and the attributes of a user's class. The arrays of the halves are copied to their
-    places, if all of them fit.
+    places, if all of them fit. `path` is where the state comes from, for messages.
 
     A random stream that is not in the file, or is that of another device, stays as it is.
     """
-    try:
-        with safetensors.safe_open(str(path), framework="numpy") as file:
-            about = json.loads((file.metadata() or {})["abreast"])
-            found = about.get("algorithm"), about.get("format")
-            if found[0] == algorithm and found[1] in READERS:
-                facts = READERS[found[1]](about)
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (not a dict)
-    except FileNotFoundError:
-        raise ModelFileError(f"there is no model file {path}: give the folder of a finished run.") from None
-    except (OSError, safetensors.SafetensorError, KeyError, ValueError, TypeError, AttributeError) as error:
-        raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None
+    about, arrays = state.facts, state.arrays
+    found = about.get("algorithm"), about.get("format")
     if found[0] != algorithm or found[1] not in READERS:
         raise ModelFileError(
             f"{path} holds a model of algorithm {found[0]!r} in format {found[1]!r}, expected {algorithm!r} in format"
             f" {' or '.join(map(str, READERS))}: set model.algorithm to match."
         )
+    try:
+        facts, own_facts = READERS[found[1]](about), dict(about.get("own", {}))
+    except (KeyError, ValueError, TypeError, AttributeError) as error:
+        raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None
     own = {name: array for name, array in arrays.items() if name.startswith("own.")}
     arrays = {name: array for name, array in arrays.items() if name not in own}
     shapes = {name: (place.shape, place.dtype) for name, place in places.items() if not name.endswith("generator")}
@@ -64,7 +67,7 @@ def read_model_file(path: Path, algorithm: str, places: Mapping[str, NDArray[Any
     for name, place in places.items():
         if name in arrays and (arrays[name].shape, arrays[name].dtype) == (place.shape, place.dtype):
             np.copyto(place, arrays[name])
-    return facts, State(about.get("own", {}), own)
+    return facts, State(own_facts, own)
 
 
 def _told(found: tuple[tuple[int, ...], np.dtype[Any]] | None, otherwise: str) -> str:

@@ -26,7 +26,7 @@ from abreast.files import write_whole
 from abreast.processes.memory import fence, poison
 from abreast.processes.ring import Ring, ring_layout
 from abreast.replay.batch import Batch, Trajectory
-from abreast.state import State, fit
+from abreast.state import State, check_arrays, fit
 
 Rows = NDArray[np.int64]
 
@@ -336,21 +336,41 @@ class Buffer:
         }
 
     def state(self) -> State:
-        """Rows, cursors, episodes under way, and where the random stream of sampling is."""
-        arrays = {"written": self.ring.written(), "open": self._age, **self.ring.fields}
-        return State({"sampling": self.rng.bit_generator.state}, arrays)
+        """The rows that are there (lane after lane, oldest first), cursors, episodes under way, and where the random stream
+        of sampling is.
+        """
+        written = self.ring.written()
+        lanes, rows = self._rows_there(written, self.ring.rows)
+        fields = {name: field[lanes, rows % self.ring.rows] for name, field in self.ring.fields.items()}
+        facts = {"sampling": self.rng.bit_generator.state, "rows_per_lane": self.rows_per_lane, "kept": self.ring.rows}
+        return State(facts, {"written": written, "open": self._age.copy(), **fields})
+
+    @staticmethod
+    def _rows_there(written: Rows, most: int) -> tuple[Rows, Rows]:
+        """Lane and number of the newest rows, at most so many of each lane."""
+        numbers = [np.arange(max(0, end - most), end) for end in written.tolist()]
+        return np.repeat(np.arange(len(numbers)), [len(each) for each in numbers]), np.concatenate(numbers)
 
     def set_state(self, state: State) -> None:
         """Hold what another buffer of the same shape held, and go on as it would."""
-        before, written = self.rng.bit_generator.state, self.ring.written()
-        try:
-            self.rng.bit_generator.state = state.facts.get("sampling", before)  # files of before have none
-            if (state.arrays.get("written", written) < 0).any():
-                raise StateError(f"the replay does not fit: written is {state.arrays['written']}, expected counts.")
-            fit({"written": written, "open": self._age, **self.ring.fields}, state, "the replay")
-        except Exception:
-            self.rng.bit_generator.state = before
-            raise
+        written, age, kept = np.empty_like(self._age), np.empty_like(self._age), state.facts.get("kept")
+        fit({"written": written, "open": age}, state, "the replay")
+        if (written < 0).any() or (age < 0).any() or type(kept) is not int or kept < 1:
+            raise StateError(f"the replay does not fit: written is {written}, expected counts, and kept is {kept!r}.")
+        if state.facts.get("rows_per_lane") != self.rows_per_lane:
+            raise StateError(
+                f"the replay does not fit: it has {state.facts.get('rows_per_lane')} rows a lane, expected"
+                f" {self.rows_per_lane}."
+            )
+        count = sum(min(end, kept) for end in written.tolist())
+        layout = self.row_layout().items()
+        check_arrays({name: ((count, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout}, state, "the replay")
+        self.rng.bit_generator.state = state.facts["sampling"]
+        lanes, numbers = self._rows_there(written, kept)
+        fits = numbers >= written[lanes] - self.ring.rows
+        for name, field in self.ring.fields.items():
+            field[lanes[fits], numbers[fits] % self.ring.rows] = state.arrays[name][fits]
+        self._age[:] = age
         self.ring.start(written)
 
     def save(self, path: Path) -> None:

@@ -96,9 +96,9 @@ class Published:
         value = self._latest.read(version, self._acting_size)
         return value.version, _parsed(value.data)
 
-    def read_whole(self) -> tuple[int, State]:
-        """Everything of the newest version; valid until the next call."""
-        value = self._whole.read()
+    def read_whole(self, version: int | None = None) -> tuple[int, State]:
+        """Everything of the newest version, or of a given one; valid until the next call."""
+        value = self._whole.read(version)
         return value.version, _parsed(value.data)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -68,7 +68,7 @@ class MARLMultiprocessingSystem:
         if self.config.workers == "inline":
             for model in self._models:
                 model.own_attributes.track()
-            self.learners = InlineLearners(self._models, experiment.seed, slack, experiment.freeze)
+            self.learners = InlineLearners(self._models, experiment.seed, slack, frozen=experiment.freeze)
             self.actors = self.env.inline_actors()
             return
         kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners

@@ -8,6 +8,7 @@ import numpy as np
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
+from abreast.state import State
 from abreast.streams import seeded_globals
 from abreast.training.run.health import symptoms
 
@@ -44,6 +45,9 @@ class Learners(Protocol):
 
     def finish(self, number: int) -> list[RoundResult]:
         """Wait for a round; from then on the models choose with what it learned."""
+
+    def learning_states(self) -> list[State]:
+        """What each agent knew when the last finished round was done, between two passes; valid until the next call."""
 
     def health(self) -> dict[str, Any]:
         """How they are, for the record."""

@@ -24,7 +24,7 @@ class FreeLearners(HostedLearners):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        self._versions = [0] * len(self._models)
+        self._versions = [self.rounds] * len(self._models)
         self._moved = [time.monotonic()] * len(self._models)
         for worker in range(len(self._agents_of)):
             self._order(worker)
@@ -61,9 +61,6 @@ class FreeLearners(HostedLearners):
         self._finish_frozen()
         self.rounds = number + 1
         return list(self._results)
-
-    def acting_versions(self) -> list[int | None]:
-        return [None] * len(self._models)
 
     def _checked(self, agent: int, result: RoundResult) -> RoundResult:
         """The result, with a symptom if the weights have not moved for long although there is enough to learn from."""

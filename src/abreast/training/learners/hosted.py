@@ -17,7 +17,7 @@ from abreast.processes.ring import Ring
 from abreast.processes.team import Died, Lost, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
-from abreast.state import State
+from abreast.state import State, part_of
 from abreast.training.config import ExperimentConfig, MPConfig
 from abreast.training.learners.base import RoundResult, frozen_result, is_tracked
 from abreast.training.learners.process import Job, learner_process
@@ -34,9 +34,17 @@ class HostedLearners:
 
     trains_freely = False
     keeps_to_windows = True
-    rounds = 0
 
-    def __init__(self, models: Sequence[BaseModel], config: MPConfig, slack: int, experiment: ExperimentConfig) -> None:
+    def __init__(
+        self,
+        models: Sequence[BaseModel],
+        config: MPConfig,
+        slack: int,
+        experiment: ExperimentConfig,
+        rounds: int = 0,
+    ) -> None:
+        """`rounds`: how many the models have behind them, in a run that goes on."""
+        self.rounds = rounds
         self._models, self._config, self._experiment = models, config, experiment
         self._recipes = [recipe_of(index, model) for index, model in enumerate(models)]
         self.given_up: dict[int, WorkerError] = {}
@@ -49,7 +57,7 @@ class HostedLearners:
         for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
             place.attach(self.block)
             model.own_attributes.track()
-            publish_model(model, place, 0, updates=model.updates, results=[])
+            publish_model(model, place, rounds, updates=model.updates, results=[])
             self._own_rings.append(model.memory.move_rows(self.ring(index)))
         self._results = [RoundResult(None, model.updates) for model in models]
         self._lags = [0] * len(models)
@@ -124,6 +132,15 @@ class HostedLearners:
     def _updates_of(self, agent: int) -> int:
         _, state = self.published[agent].read_whole()
         return int(state.facts["learner.updates"])
+
+    def learning_states(self) -> list[State]:
+        versions = self.acting_versions()
+        wholes = [place.read_whole(version) for place, version in zip(self.published, versions, strict=True)]
+        return [part_of(state, "model") for _, state in wholes]
+
+    def acting_versions(self) -> list[int | None]:
+        """Which published version of each agent a pass that begins now plays with; None: the newest."""
+        return [None] * len(self._models)
 
     def _check_any_left(self) -> None:
         if self.given_up and not any(self._agents_of):

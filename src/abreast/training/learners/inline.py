@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
+from abreast.state import State
 from abreast.training.learners.base import RoundResult, frozen_result, is_tracked, train_round
 
 
@@ -20,17 +21,23 @@ class Order(NamedTuple):
 
 
 class InlineLearners:
-    """Trains when a round is waited for. `slack`: rows that may be written between the order and then; `frozen`: agents
-    that do not learn.
+    """Trains when a round is waited for. `slack`: rows that may be written between the order and then.
+
+    `rounds`: how many the models have behind them, in a run that goes on. `frozen`: agents that do not learn.
     """
 
     given_up: Mapping[int, WorkerError] = MappingProxyType({})
     keeps_to_windows = True
-    rounds = 0
 
     def __init__(
-        self, models: Sequence[BaseModel], seed: int, slack: int = 0, frozen: Collection[int] = ()
+        self,
+        models: Sequence[BaseModel],
+        seed: int,
+        slack: int = 0,
+        rounds: int = 0,
+        frozen: Collection[int] = (),
     ) -> None:
+        self.rounds = rounds
         self._models, self._seed = dict(enumerate(models)), seed
         self._learning = {agent: model for agent, model in self._models.items() if agent not in frozen}
         self._orders: dict[int, Order] = {}
@@ -53,6 +60,9 @@ class InlineLearners:
 
     def acting_versions(self) -> list[int | None]:
         return [None] * len(self._models)
+
+    def learning_states(self) -> list[State]:
+        return [model.learning_state() for model in self._models.values()]
 
     def health(self) -> dict[str, Any]:
         return {}
