@@ -189,7 +189,7 @@ MISTAKES = [
     ("text for a size of a plain world", ["train", "own_game:Garden", "world.height=tall"], "world.height is 'tall'"),
     ("help of the command", ["train", "treasurehunt", "--epochs", "many"], "`abreast train --help` shows what there is."),
     ("help of all commands", ["trian"], "`abreast --help` shows what there is."),
-    ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
+    ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors cannot be used"),
 ]  # fmt: skip
 
 

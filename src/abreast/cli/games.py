@@ -206,14 +206,17 @@ def _is_run(folder: Path) -> bool:
 
 def _trained(game: "Game", run: Path, overrides: list[str], others: Mapping[int, str] = NONE) -> "Environment":
     """The environment of a run, with agents that do what they learned and explore no more; some of them of other runs."""
-    from abreast.training.moved import AgentOf, load_agent, with_agents
+    from abreast.training.checkpoints.folder import newest_agents
+    from abreast.training.moved import load_agent, with_agents
 
     env = game.build(game.configure(with_agents(read_yaml(run / "config.yaml"), others), overrides))
+    checkpoint = newest_agents(run)
     for number, agent in enumerate(env.agents):
         if number in others:
             load_agent(agent.model, number, others[number])
         else:
-            agent.model.load(AgentOf(run, number).file())
+            name = f"agent_{number}"
+            agent.model.take_file_state(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
         agent.model.epsilon = 0.0
     return env
 

@@ -397,10 +397,21 @@ class BaseModel:
         """All of the model as one state for a file. `learning`: what its learner knows, if that is elsewhere."""
         learning = learning or self.learning_state()
         by_name = learning._replace(arrays=self.file_layout(learning.arrays))
-        return whole_state(self.file_kind, by_name, self.acting_state(), self.own_attributes.kept())
+        whole = whole_state(self.file_kind, by_name, self.acting_state(), self.own_attributes.kept())
+        return whole._replace(facts={**whole.facts, **self._about()})
+
+    def _about(self) -> dict[str, Any]:
+        """What any model with the same state has to have in common with this one."""
+        return {"sees": [int(size) for size in self.observation.input_size], "n_actions": int(self.n_actions)}
 
     def take_file_state(self, state: State, path: Path) -> None:
         """Go on from a `file_state`, which comes from `path`; one that does not fit changes nothing."""
+        own, given = self._about(), {name: state.facts.get(name, value) for name, value in self._about().items()}
+        if given != own:  # weights may fit by accident, and a user's table always does
+            raise ModelFileError(
+                f"{path} is of an agent that sees {_told(given)}, but this one sees {_told(own)}: give it the same view and"
+                " actions."
+            )
         before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()
         learning, acting = copied(before[0]), copied(before[1])
         places = self.file_layout(learning.arrays) | acting.arrays
@@ -416,14 +427,15 @@ class BaseModel:
         fits = self.rows_learned_from.shape == written.shape
         self.rows_learned_from = np.minimum(self.rows_learned_from, written) if fits else written.copy()
 
-    def load_learned(self, path: Path) -> None:
-        """Take what an agent of another run has learned: network, target, moments, counters, a user's attributes.
+    def load_learned(self, state: State, path: Path) -> None:
+        """Take what an agent of another run has learned from its `file_state`, which comes from `path`: network, target,
+        moments, counters, a user's attributes. One that does not fit changes nothing.
 
         Random streams, epsilon, the learning rate and rows stay as they are: this agent's run decides those.
         """
         learning, acting = copied(self.learning_state()), copied(self.acting_state())
         streams = [(type(each), stream_of(each)) for each in self.own_attributes.generators()]
-        self.load(path)
+        self.take_file_state(state, path)
         loaded = copied(self.learning_state())
         loaded.facts.update({name: learning.facts[name] for name in OF_THE_RUN & learning.facts.keys()})
         loaded.arrays.update({name: learning.arrays[name] for name in OF_THE_RUN & learning.arrays.keys()})
@@ -441,6 +453,12 @@ class BaseModel:
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The arrays of `learning_state` as they are kept in a file."""
         return arrays
+
+
+def _told(about: dict[str, Any]) -> str:
+    seen = about["sees"]
+    shape = tuple(seen) if isinstance(seen, list) else seen
+    return f"{short(shape)} and has {short(about['n_actions'])} actions"
 
 
 class Recipe(Protocol):

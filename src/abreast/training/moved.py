@@ -13,6 +13,7 @@ from abreast.errors import ConfigError, ModelFileError, RunFolderError, short
 from abreast.models import BaseModel
 from abreast.settings import merge, read_yaml
 from abreast.training.actors.base import models_of
+from abreast.training.checkpoints.folder import newest_agents
 from abreast.training.config import Config, agent_number, parse_config
 
 if TYPE_CHECKING:
@@ -53,9 +54,10 @@ class AgentOf:
         return {key: value for key, value in section.items() if key not in EXPLORING}
 
     def load_into(self, model: BaseModel) -> None:
-        """Let a model begin with what this agent has learned."""
+        """Let a model begin with what this agent has learned, by the newest checkpoint."""
         self._config()  # says what is wrong with the run, or with the number
-        model.load_learned(self.file())
+        checkpoint, name = newest_agents(self.folder), f"agent_{self.agent}"
+        model.load_learned(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
 
     def _config(self) -> Config[Any, Any]:
         """The configuration of its run, without what concerns only others: their classes need not be found here."""
@@ -82,10 +84,6 @@ class AgentOf:
         raise RunFolderError(
             f"{self.folder} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
         )
-
-    def file(self) -> Path:
-        """Its model file."""
-        return self.folder / "checkpoints" / f"agent_{self.agent}.safetensors"
 
 
 def agent_settings(source: str, agent: int = 0) -> dict[str, Any]:

@@ -79,12 +79,6 @@ def train_round(
     return results
 
 
-def frozen_result(model: BaseModel) -> RoundResult:
-    """The result of a round for an agent that does not learn, after which others have nothing more to get from it."""
-    model.own_attributes.has_learned = is_tracked(model)
-    return RoundResult(None, model.updates)
-
-
 def is_tracked(model: BaseModel) -> bool:
     """Whether learning has to be told what choosing changes: for users' models, in runs that may use several processes."""
     return model.own_attributes.is_tracked

@@ -58,7 +58,6 @@ class FreeLearners(HostedLearners):
             self._results[agent] = self._checked(agent, newest[0])
             if agent in self.given_up:
                 self._results[agent] = self._untrained(agent)
-        self._finish_frozen()
         self.rounds = number + 1
         return list(self._results)
 

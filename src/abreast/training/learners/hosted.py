@@ -19,7 +19,7 @@ from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State, part_of
 from abreast.training.config import ExperimentConfig, MPConfig
-from abreast.training.learners.base import RoundResult, frozen_result, is_tracked
+from abreast.training.learners.base import RoundResult, is_tracked
 from abreast.training.learners.process import Job, learner_process
 from abreast.training.published import create_shared_models, publish_model, restore_published
 
@@ -146,15 +146,6 @@ class HostedLearners:
         if self.given_up and not any(self._agents_of):
             first = next(iter(self.given_up.values()))
             raise WorkerError(f"every learner has been given up; the first: {first}") from first
-
-    def _finish_frozen(self) -> None:
-        """Publish once more what agents that do not learn know: as after a round, others then keep what choosing changes."""
-        for agent in self._frozen:
-            model, place = self._models[agent], self.published[agent]
-            is_first = is_tracked(model) and not model.own_attributes.has_learned
-            self._results[agent] = frozen_result(model)
-            if is_first:
-                publish_model(model, place, place.version + 1, updates=model.updates, results=[])
 
     def _untrained(self, agent: int) -> RoundResult:
         """The result of a round for an agent that was given up."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.state import State
-from abreast.training.learners.base import RoundResult, frozen_result, is_tracked, train_round
+from abreast.training.learners.base import RoundResult, is_tracked, train_round
 
 
 class Order(NamedTuple):
@@ -56,7 +56,7 @@ class InlineLearners:
                     contexts.enter_context(model.own_attributes.as_it_was(order.attributes[agent]))
             results = train_round(self._learning, order.updates, self._seed)
         self.rounds = number + 1
-        return [results.get(agent) or frozen_result(model) for agent, model in self._models.items()]
+        return [results.get(agent) or RoundResult(None, model.updates) for agent, model in self._models.items()]
 
     def acting_versions(self) -> list[int | None]:
         return [None] * len(self._models)

@@ -47,7 +47,6 @@ class RoundLearners(HostedLearners):
                 adopt_published(self._models[agent], self.published[agent], number + 1)
         for agent in self.given_up.keys() - answers.keys():
             self._results[agent] = self._untrained(agent)
-        self._finish_frozen()
         self.rounds = number + 1
         return list(self._results)
 
