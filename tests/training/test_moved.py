@@ -11,6 +11,7 @@ from abreast.errors import ConfigError, ModelFileError, RunFolderError
 from abreast.models import ALGORITHMS
 from abreast.state import copied
 from abreast.training import Experiment, parse_config
+from abreast.training.checkpoints.folder import write_checkpoint
 from abreast.training.learners.hosted import HostedLearners
 from abreast.training.moved import AgentOf, agent_settings, load_agent, load_agents, parse_agents, parse_numbers
 from fakes import live, make_model, outcome, small_game
@@ -154,7 +155,10 @@ def test_generators_of_users_models_stay_where_they_were(name, tmp_path):
     there.train_step()
     here.load_learned(there.file_state(), tmp_path)
     streams = [
-        [str(each.get_state().tolist() if isinstance(each, torch.Generator) else each.bit_generator.state) for each in found]
+        [
+            str(each.get_state().tolist() if isinstance(each, torch.Generator) else each.bit_generator.state)
+            for each in found
+        ]
         for found in (here.own_attributes.generators(), fresh.own_attributes.generators())
     ]
     assert streams[0] == streams[1]
@@ -189,17 +193,23 @@ def test_a_run_that_goes_on_does_not_load_again(run):
     assert learned(env.agents[0].model) == before
 
 
-@pytest.mark.parametrize("folder", ["checkpoints", "checkpoints/final"])
-def test_a_checkpoint_is_as_good_as_its_run(folder, run, tmp_path):
-    copy = tmp_path / "copy"
-    (copy / folder).mkdir(parents=True)
+@pytest.mark.parametrize("form", ["run", "one of several checkpoints", "files of an older run"])
+def test_every_form_of_a_run_is_read(form, run, tmp_path):
+    copy, models = tmp_path / "copy", run[1]
+    (copy / "checkpoints").mkdir(parents=True)
     (copy / "config.yaml").write_bytes((run[0] / "config.yaml").read_bytes())
-    for number, model in enumerate(run[1]):  # as runs wrote them before there were manifests
-        model.save(copy / folder / f"agent_{number}.safetensors")
-    source = copy if folder == "checkpoints" else copy / folder
-    model = make_model("random")
-    with pytest.raises(ModelFileError, match=r"agent 0 cannot be loaded from .*:0: .* is of an agent that sees"):
-        load_agent(model, 0, f"{source}:0")
+    if form == "files of an older run":
+        for number, model in enumerate(models):
+            model.save(copy / "checkpoints" / f"agent_{number}.safetensors")
+    else:
+        fresh = [agent.model for agent in small_game(*MIXED).agents]
+        for epochs in (4, 8):
+            whole = (epochs == 8) == (form == "run")
+            parts = {f"agent_{number}": each.file_state() for number, each in enumerate(models if whole else fresh)}
+            write_checkpoint(copy / "checkpoints" / f"epoch_{epochs:06d}", "agents", {"epochs": epochs}, parts)
+    model = _with_settings({"model": {"per_agent": {0: agent_settings(f"{copy}:3")}}}).agents[0].model
+    load_agent(model, 0, f"{copy / 'checkpoints/epoch_000004' if form.startswith('one') else copy}:3")
+    assert learned(model) == learned(models[3])
 
 
 # ---- refused
@@ -220,7 +230,11 @@ def test_what_cannot_be_loaded_is_refused_before_anything_is_written(run):
     x = run[0]
     refusal(RunFolderError, "nothing is not a run folder: it has no config.yaml", load_agents={0: "nothing:1"})
     refusal(ConfigError, "has no agent 4: its last agent is 3", load_agents={0: f"{x}:4"})
-    refusal(ModelFileError, "agent 1 cannot be loaded from .*:1: .* holds a model of algorithm 'ppo'", load_agents={1: str(x)})
+    refusal(
+        ModelFileError,
+        "agent 1 cannot be loaded from .*:1: .* holds a model of algorithm 'ppo'",
+        load_agents={1: str(x)},
+    )
     refusal(ConfigError, "load_agents names agent 2, but the last agent is 1", load_agents={2: str(x)})
     refusal(ConfigError, "freeze names agent 9, but the last agent is 1", freeze=[9])
 
@@ -228,7 +242,10 @@ def test_what_cannot_be_loaded_is_refused_before_anything_is_written(run):
 def test_both_shapes_are_named_where_view_actions_or_settings_differ(run):
     source = f"{run[0]}:3"
     for values, says in (
-        ({"agent_vision_radius": 1}, r"sees \(5, 5, \d\) and has 4 actions, but this one sees \(3, 3, \d\) and has 4 actions"),
+        (
+            {"agent_vision_radius": 1},
+            r"sees \(5, 5, \d\) and has 4 actions, but this one sees \(3, 3, \d\) and has 4 actions",
+        ),
         ({"hidden_size": 17}, r"is \(\d+, 16\), expected \(\d+, 17\)"),
     ):
         env = _with_settings({"model": {"per_agent": {0: {**agent_settings(source), **values}}}})
@@ -257,10 +274,7 @@ def test_settings_that_name_no_agent_are_refused(given, says):
 
 
 def test_games_that_are_no_gridworlds_are_asked_for_their_number_of_agents():
-    from matrix_game import MatrixGame
-
-    config = parse_config({"experiment": {"freeze": [4], "epochs": 1}})
-    experiment = Experiment(MatrixGame(config), config)
+    experiment = Experiment(small_game().game, {"experiment": {"freeze": [4], "epochs": 1}})
     with pytest.raises(ConfigError, match="freeze names agent 4, but the last agent is 1"):
         experiment.run_experiment(animate=False, logging=False)
 
@@ -336,7 +350,9 @@ def test_frozen_agents_are_no_silent_fault(schedule, caplog, monkeypatch):
 
 
 def test_a_frozen_agent_explores_only_if_its_own_entry_says_so():
-    env = small_game("experiment.freeze=[0, 1]", "experiment.num_agents=3", "model.epsilon=0.5", "model.per_agent.1.epsilon=0.3")
+    env = small_game(
+        "experiment.freeze=[0, 1]", "experiment.num_agents=3", "model.epsilon=0.5", "model.per_agent.1.epsilon=0.3"
+    )
     assert [agent.model.epsilon for agent in env.agents] == [0.0, 0.3, 0.5]
     env.run_experiment(animate=False, logging=False)
     assert [agent.model.epsilon for agent in env.agents[:2]] == [0.0, 0.3] and env.agents[2].model.epsilon < 0.5

@@ -117,7 +117,9 @@ def play(
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
     agent: Annotated[
         list[str] | None,
-        typer.Option(metavar="2=RUN:4", help="Let agent 4 of RUN play as agent 2; without :4, agent 2. May be repeated."),
+        typer.Option(
+            metavar="2=RUN:4", help="Let agent 4 of RUN play as agent 2; without :4, agent 2. May be repeated."
+        ),
     ] = None,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
@@ -234,9 +236,7 @@ def _some_trained(game: "Game", overrides: list[str], trained: Mapping[int, str]
     return env
 
 
-def _at_random(
-    game: "Game", config: "Config[Any, Any]", but: Collection[int] = (), **experiment: Any
-) -> "Environment":
+def _at_random(game: "Game", config: "Config[Any, Any]", but: Collection[int] = (), **experiment: Any) -> "Environment":
     """The same experiment in one lane, some of its settings aside, with agents that act at random, whatever they were.
 
     `but`: agents that stay what they are.

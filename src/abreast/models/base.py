@@ -28,7 +28,6 @@ from abreast.state import State, copied, part_of
 from abreast.state_file import dumps
 from abreast.streams import seeded_globals
 
-
 OF_THE_RUN = frozenset({"sampling", "generator", "learning_rate"})
 """Parts of `learning_state` that the run decides, not what was learned: random streams and settings."""
 
@@ -406,10 +405,11 @@ class BaseModel:
 
     def take_file_state(self, state: State, path: Path) -> None:
         """Go on from a `file_state`, which comes from `path`; one that does not fit changes nothing."""
-        own, given = self._about(), {name: state.facts.get(name, value) for name, value in self._about().items()}
-        if given != own:  # weights may fit by accident, and a user's table always does
+        here = self._about()
+        there = {name: state.facts.get(name, value) for name, value in here.items()}
+        if there != here:  # weights may fit by accident, and a user's table always does
             raise ModelFileError(
-                f"{path} is of an agent that sees {_told(given)}, but this one sees {_told(own)}: give it the same view and"
+                f"{path} is of an agent that sees {_told(there)}, but this one sees {_told(here)}: give it the same view and"
                 " actions."
             )
         before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()

@@ -36,9 +36,9 @@ class ExperimentConfig(Section):
     compute_threads: int = Field(1, ge=1, le=1024)
     """Threads of an update's arithmetic. Results depend on it, by rounding, so it never follows the machine."""
     load_agents: dict[int, str] = Field(default_factory=dict)
-    """Agents that begin with what agents of other runs have learned, say {2: "runs/x:4"}; without :4, agent 2 of that run."""
+    """Agents that begin with what agents of other runs have learned, say {2: runs/x:4}; without :4, agent 2 of that run."""
     freeze: list[int] = Field(default_factory=list)
-    """Agents that choose and do not learn, say [0, 3]; they explore only if their own entry in model.per_agent gives epsilon."""
+    """Agents that choose and do not learn, say [0, 3]; one explores if its own entry in model.per_agent gives epsilon."""
 
     @pydantic.field_validator("load_agents", mode="before")
     @classmethod

@@ -1,7 +1,7 @@
 """Single agents of other runs: their settings, and what they have learned.
 
-    "runs/x:4"  ──▶  AgentOf(runs/x, 4)  ──▶  settings()  ──▶  model.per_agent.2       before the environment is built
-                                         ──▶  load_into() ──▶  the model of agent 2    when a run begins
+"runs/x:4"  ──▶  AgentOf(runs/x, 4)  ──▶  settings()  ──▶  model.per_agent.2       before the environment is built
+                                     ──▶  load_into() ──▶  the model of agent 2    when a run begins
 """
 
 from collections.abc import Iterable, Mapping
@@ -110,7 +110,7 @@ def check_algorithms(values: Mapping[str, Any], sources: Mapping[int, str]) -> N
     given = model.get("per_agent") if isinstance(model, Mapping) else None
     for key, own in given.items() if isinstance(given, Mapping) else ():
         agent = agent_number(key)
-        if agent in sources and isinstance(own, Mapping) and "algorithm" in own:
+        if agent is not None and agent in sources and isinstance(own, Mapping) and "algorithm" in own:
             algorithm = agent_settings(sources[agent], agent)["algorithm"]
             if own["algorithm"] != algorithm:
                 raise ConfigError(
