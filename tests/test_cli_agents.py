@@ -112,7 +112,7 @@ MISTAKES = [
     ("no run", [*TRAIN, "--load-agent", "2="], "--load-agent '2=' is not of the form NUMBER=RUN"),
     ("nothing", [*TRAIN, "--load-agent", ""], "--load-agent '' is not of the form"),
     ("no number after the colon", [*TRAIN, "--load-agent", "2=x:"], "'x:' does not name an agent of a run"),
-    ("twice", [*TRAIN, "--load-agent", "2=x", "--load-agent", "2=y"], "--load-agent is given twice for agent 2, 'x' and 'y'"),
+    ("twice", [*TRAIN, "--load-agent", "2=x", "--load-agent", "2=y"], "is given twice for agent 2, 'x' and 'y'"),
     ("no run folder", [*TRAIN, "--load-agent", "2=none:1"], "none is not a run folder: it has no config.yaml"),
     ("an impossible name", [*TRAIN, "--load-agent", "2=" + "x" * 300], "is not a run folder"),
     ("an agent RUN has not", [*TRAIN, "--load-agent", "2=x:3"], "x has no agent 3: its last agent is 2"),

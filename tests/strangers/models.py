@@ -227,7 +227,7 @@ class Rhythmic(BaseModel):
 
     def take_action(self, state, lane=0):
         self.steps += 1
-        return (self.steps * self.steps // 5 + self.offset) % self.n_actions
+        return (self.steps * self.steps // 7 + self.offset) % self.n_actions
 
     def train_step(self):
         self.offset += 1

@@ -1,14 +1,16 @@
 """Single agents: moved between runs, and frozen. Whatever the schedule, what does not learn stays as it is, to the bit."""
 
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import yaml
 
 from abreast.errors import ConfigError, ModelFileError, RunFolderError
+from abreast.games import find_game
 from abreast.models import ALGORITHMS
+from abreast.settings import merge
 from abreast.state import copied
 from abreast.training import Experiment, parse_config
 from abreast.training.checkpoints.folder import write_checkpoint
@@ -107,9 +109,6 @@ def test_what_was_learned_moves_and_what_the_run_decides_stays(source, run):
 
 
 def _with_settings(values):
-    from abreast.games import find_game
-    from abreast.settings import merge
-
     small = {"experiment": {"num_agents": 2, "epochs": 3, "max_turns": 10}, "model": {"n_frames": 1, "hidden_size": 8}}
     game = find_game("treasurehunt")
     return game.build(game.configure(merge(small, values)))
@@ -223,7 +222,7 @@ def refusal(error, match, **experiment):
     for how in (env.run_experiment, env.run_experiment_mp):
         with pytest.raises(error, match=match):
             how(animate=False, output_dir="out")
-    assert not os.listdir() and [learned(agent.model) for agent in env.agents] == before
+    assert not list(Path().iterdir()) and [learned(agent.model) for agent in env.agents] == before
 
 
 def test_what_cannot_be_loaded_is_refused_before_anything_is_written(run):
@@ -361,8 +360,6 @@ def test_a_frozen_agent_explores_only_if_its_own_entry_says_so():
 def test_what_a_run_keeps_says_who_was_frozen():
     env = small_game("experiment.freeze=[1, 0]", "model.epsilon=0.5", "model.per_agent.1.hidden_size=8")
     env.run_experiment(animate=False, output_dir="out")
-    import yaml
-
     again = parse_config(yaml.safe_load(Path("out/config.yaml").read_text()))
     assert again.experiment.freeze == [0, 1]
     assert [again.model_of(agent).epsilon for agent in (0, 1)] == [0.0, 0.0]
