@@ -189,7 +189,7 @@ MISTAKES = [
     ("text for a size of a plain world", ["train", "own_game:Garden", "world.height=tall"], "world.height is 'tall'"),
     ("help of the command", ["train", "treasurehunt", "--epochs", "many"], "`abreast train --help` shows what there is."),
     ("help of all commands", ["trian"], "`abreast --help` shows what there is."),
-    ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors is damaged"),
+    ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors cannot be used"),
 ]  # fmt: skip
 
 
@@ -485,7 +485,7 @@ def test_a_run_whose_models_kept_nothing_is_told_so(capsys):
     assert run(["train", "odd_games:Stubborn", "--output", "run"]) == 0
     capsys.readouterr()
     assert run(["play", "run"]) == 2
-    assert "there is no model file run/checkpoints/agent_0.safetensors" in capsys.readouterr().err
+    assert "run has no checkpoint" in capsys.readouterr().err
 
 
 def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):

@@ -119,9 +119,9 @@ class OwnAttributes:
         """These attributes as bytes."""
         return pack({name: vars(self._owner).get(name, DELETED) for name in sorted(names)}, self._places())
 
-    def take(self, data: bytes) -> set[str]:
-        """Take attributes over; returns their names."""
-        values = unpack(data, self._places())
+    def take(self, data: bytes, but: Collection[str] = ()) -> set[str]:
+        """Take attributes over, but for some; returns their names."""
+        values = {name: value for name, value in unpack(data, self._places()).items() if name not in but}
         for name, value in values.items():
             if value is DELETED:
                 vars(self._owner).pop(name, None)

@@ -127,7 +127,7 @@ def test_a_damaged_file_is_named_and_changes_nothing(damage, tmp_path):
     [
         ({"name": "iqn"}, "holds a model of algorithm 'dqn'"),
         ({"name": "dqn", "hidden_size": 8}, "does not fit this model: adam_mean.heads.weight"),
-        ({"name": "dqn", "n_actions": 5}, "does not fit this model"),
+        ({"name": "dqn", "n_actions": 5}, r"sees \(4,\) and has 3 actions, but this one sees \(4,\) and has 5 actions"),
         ({"name": "dqn", "dueling": False}, "does not fit this model"),
     ],
 )

@@ -217,3 +217,18 @@ class LowersItsEpsilon(DQN):
         loss = super().train_step()
         self.epsilon *= 0.99
         return loss
+
+
+class Rhythmic(BaseModel):
+    """Chooses by how often it has chosen, and by what it has learned."""
+
+    def setup(self, learning, more):
+        self.steps, self.offset = 0, 0
+
+    def take_action(self, state, lane=0):
+        self.steps += 1
+        return (self.steps * self.steps // 7 + self.offset) % self.n_actions
+
+    def train_step(self):
+        self.offset += 1
+        return float(self.offset)

@@ -62,7 +62,7 @@ MODELS = {
     kind.__name__: with_model(kind)
     for kind in (
         models.Bandit, models.Reinforce, models.Convolutional, models.Noisy, models.SharedDice, models.RemembersItself,
-        models.SyncsAtEpochs,
+        models.SyncsAtEpochs, models.Rhythmic,
     )
 }  # fmt: skip
 
@@ -116,6 +116,17 @@ def test_identical_when_pipelined_wherever_learners_live(name):
     told = result(make, "run_experiment_mp", **settings)
     assert told == result(make, "run_experiment_mp", workers="inline", **settings)
     assert told[0][0][-1]["updates"] > 0
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
+@pytest.mark.xdist_group("system")
+def test_what_choosing_changes_is_each_actors_own_from_the_first_pass_on(schedule):
+    settings = {"num_actors": 2, "schedule": schedule, "epochs": 12}
+    inline, elsewhere = (
+        result(MODELS["Rhythmic"], "run_experiment_mp", workers=workers, **settings)
+        for workers in ("inline", "threads")
+    )
+    assert inline == elsewhere
 
 
 @pytest.mark.parametrize("name", ["own generators", "Reinforce", "Noisy"])

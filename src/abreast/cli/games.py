@@ -3,11 +3,14 @@
 Whatever needs torch is imported by the command that uses it: the other half, and `--help`, need not wait for it.
 """
 
+import json
 import shlex
 import time
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from statistics import fmean
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -17,7 +20,7 @@ from rich.table import Table
 from abreast.cli.app import ConfigFile, Output, app, complain, look_here, out, settings_table
 from abreast.errors import ConfigError, GameError, RunFolderError
 from abreast.plugins import is_target
-from abreast.settings import explain
+from abreast.settings import apply_overrides, explain, merge, read_yaml
 
 if TYPE_CHECKING:
     from abreast.games import Game
@@ -34,6 +37,8 @@ Overrides = Annotated[
     typer.Argument(metavar="[SECTION.KEY=VALUE]...", help="Settings, e.g. experiment.epochs=500 model.algorithm=ppo."),
 ]
 
+NONE: Mapping[int, str] = MappingProxyType({})
+PER_AGENT = "model.per_agent."
 PIPED_WIDTH = 300
 """Characters of a line where the output is no terminal: a setting stays on one."""
 BASELINE_EPOCHS = 40
@@ -58,6 +63,17 @@ def train(
         bool, typer.Option("--parallel", help="Learn in worker processes (multiprocessing.enabled).")
     ] = False,
     animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
+    load_agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="2=RUN:4",
+            help="Let agent 2 begin as agent 4 of RUN, with its algorithm and settings; without :4, as agent 2 of RUN."
+            " May be repeated (experiment.load_agents).",
+        ),
+    ] = None,
+    freeze: Annotated[
+        str | None, typer.Option(metavar="0,3", help="Agents that choose and do not learn (experiment.freeze).")
+    ] = None,
     resume: Annotated[
         Path | None,
         typer.Option(
@@ -66,12 +82,14 @@ def train(
     ] = None,
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
+    from abreast.training.moved import check_algorithms, parse_agents, parse_numbers, with_agents
+
     changes = overrides or []
     if resume is not None:
         if game is not None and "=" in game:  # a setting: the game is that of the run
             changes, game = [game, *changes], None
-        given = {"--config": config, "--output": output}
-        refused = [key for key, value in given.items() if value is not None]
+        fixed = {"--config": config, "--output": output, "--load-agent": load_agent, "--freeze": freeze}
+        refused = [key for key, value in fixed.items() if value]
         if refused:
             raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
         chosen, config = _game_of(resume, game)
@@ -79,10 +97,15 @@ def train(
         raise ConfigError("Missing argument 'GAME': name a game (`abreast games` lists them), or give --resume RUN.")
     else:
         chosen = _find(game)
+    loaded = parse_agents(load_agent or [], "--load-agent")
     options = {"experiment.num_agents": agents, "experiment.epochs": epochs, "experiment.seed": seed}
     shorthands = [f"{key}={value}" for key, value in options.items() if value is not None]
     shorthands += ["multiprocessing.enabled=true"] if parallel else []
-    experiment = chosen.configure(config, [*changes, *shorthands])
+    shorthands += [f"experiment.load_agents.{agent}={json.dumps(text)}" for agent, text in loaded.items()]
+    shorthands += [f"experiment.freeze={parse_numbers(freeze, '--freeze')}"] if freeze is not None else []
+    given = merge(with_agents({}, loaded), read_yaml(config) if config else {})
+    check_algorithms(apply_overrides(given, [text for text in changes if text.startswith(PER_AGENT)]), loaded)
+    experiment = chosen.configure(given, [*changes, *shorthands])
     if resume is not None and _is_finished(resume, experiment.experiment.epochs):
         out.print(f"Nothing is missing: all {experiment.experiment.epochs:,} epochs are there. --epochs N adds more.")
         return
@@ -118,13 +141,21 @@ def play(
     ] = None,
     epochs: Annotated[int, typer.Option(min=1, help="Episodes to watch.")] = 1,
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
+    agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="2=RUN:4", help="Let agent 4 of RUN play as agent 2; without :4, agent 2. May be repeated."
+        ),
+    ] = None,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
     from abreast.games.view import TerminalView
     from abreast.training.collect import collect_pass
+    from abreast.training.moved import parse_agents
 
     chosen, run, changes = *_what_to_play(game, run_folder), overrides or []
-    env = _trained(chosen, run, changes) if run else _at_random(chosen, chosen.configure(None, changes))
+    loaded = parse_agents(agent or [], "--agent")
+    env = _trained(chosen, run, changes, loaded) if run else _some_trained(chosen, changes, loaded)
     view = TerminalView(env)
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
@@ -226,29 +257,51 @@ def _is_run(folder: Path) -> bool:
         return False
 
 
-def _trained(game: "Game", run: Path, overrides: list[str]) -> "Environment":
-    """The environment of a run, with agents that do what they learned and explore no more."""
+def _trained(game: "Game", run: Path, overrides: list[str], others: Mapping[int, str] = NONE) -> "Environment":
+    """The environment of a run, with agents that do what they learned and explore no more; some of them of other runs."""
     from abreast.training.checkpoints.folder import newest_agents
+    from abreast.training.moved import load_agent, with_agents
 
-    env = game.build(game.configure(run / "config.yaml", overrides))
+    env = game.build(game.configure(with_agents(read_yaml(run / "config.yaml"), others), overrides))
     checkpoint = newest_agents(run)
-    for index, agent in enumerate(env.agents):
-        part = f"agent_{index}"
-        agent.model.take_file_state(checkpoint.part(part), checkpoint.path / part)
+    for number, agent in enumerate(env.agents):
+        if number in others:
+            load_agent(agent.model, number, others[number])
+        else:
+            name = f"agent_{number}"
+            agent.model.take_file_state(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
         agent.model.epsilon = 0.0
     return env
 
 
-def _at_random(game: "Game", config: "Config[Any, Any]", **experiment: Any) -> "Environment":
-    """The same experiment in one lane, some of its settings aside, with agents that act at random, whatever they were."""
+def _some_trained(game: "Game", overrides: list[str], trained: Mapping[int, str]) -> "Environment":
+    """The environment of a game, with agents that act at random, but for some of runs."""
+    from abreast.training.moved import load_agent, with_agents
+
+    config = game.configure(with_agents({}, trained), overrides)
+    env = _at_random(game, config, but=trained)
+    config.experiment.check_agents(len(env.agents))
+    for number, source in trained.items():
+        load_agent(env.agents[number].model, number, source)
+        env.agents[number].model.epsilon = 0.0
+    return env
+
+
+def _at_random(game: "Game", config: "Config[Any, Any]", but: Collection[int] = (), **experiment: Any) -> "Environment":
+    """The same experiment in one lane, some of its settings aside, with agents that act at random, whatever they were.
+
+    `but`: agents that stay what they are.
+    """
     from abreast.models import RandomModel
     from abreast.training import parse_config
 
     values = config.model_dump()
-    values["experiment"].update(experiment)
+    values["experiment"].update(experiment, load_agents={}, freeze=[])
     values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu")
     env = game.build(parse_config(values, type(config.world)))
     for index, agent in enumerate(env.agents):
+        if index in but:
+            continue
         seed, actions = env.agent_seed(index), agent.action_spec.n_actions
         agent.model = RandomModel(agent.observation_spec, actions, env.config.model, seed)
     return env

@@ -50,10 +50,13 @@ class Game:
         object.__setattr__(self, "name", self.name or kind.__name__.removesuffix("Env").lower())
         object.__setattr__(self, "summary", self.summary or (documented or [kind.__name__])[0])
 
-    def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]:
-        """The game's own settings, then those of a file, then each `section.key=value`."""
+    def configure(
+        self, given: Path | Mapping[str, Any] | None = None, overrides: Iterable[str] = ()
+    ) -> Config[Any, Any]:
+        """The game's own settings, then those given (a file, or what is in one), then each `section.key=value`."""
         section = self.environment.world_section
-        values = merge(self._own_settings(), read_yaml(file) if file else {})
+        sections = read_yaml(given) if isinstance(given, Path) else given or {}
+        values = merge(self._own_settings(), sections)
 
         def schema() -> type[Section]:
             return type(parse_config(values, section))

@@ -21,12 +21,15 @@ from abreast.errors import ModelError, ModelFileError, short
 from abreast.files import write_whole
 from abreast.models.frames import FrameStack
 from abreast.models.model_file import read_model_file, split_state, whole_state
-from abreast.models.own import ModelAttributes, reseed
+from abreast.models.own import ModelAttributes, reseed, set_stream, stream_of
 from abreast.replay import Buffer, Trajectory
 from abreast.settings import Section
 from abreast.state import State, copied, part_of
 from abreast.state_file import dumps
 from abreast.streams import seeded_globals
+
+OF_THE_RUN = frozenset({"sampling", "generator", "learning_rate"})
+"""Parts of `learning_state` that the run decides, not what was learned: random streams and settings."""
 
 
 class ModelConfig(Section):
@@ -401,10 +404,22 @@ class BaseModel:
         learning = learning or self.learning_state()
         by_name = learning._replace(arrays=self.file_layout(learning.arrays))
         own = self.own_attributes.kept_whole() if is_whole else self.own_attributes.kept()
-        return whole_state(self.file_kind, by_name, self.acting_state(), own)
+        whole = whole_state(self.file_kind, by_name, self.acting_state(), own)
+        return whole._replace(facts={**whole.facts, **self._about()})
+
+    def _about(self) -> dict[str, Any]:
+        """What any model with the same state has to have in common with this one."""
+        return {"sees": [int(size) for size in self.observation.input_size], "n_actions": int(self.n_actions)}
 
     def take_file_state(self, state: State, path: Path, is_whole: bool = False) -> None:
         """Go on from a `file_state`, which comes from `path`; one that does not fit changes nothing."""
+        here = self._about()
+        there = {name: state.facts.get(name, value) for name, value in here.items()}
+        if there != here:  # weights may fit by accident, and a user's table always does
+            raise ModelFileError(
+                f"{path} is of an agent that sees {_told(there)}, but this one sees {_told(here)}: give it the same view and"
+                " actions."
+            )
         before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()
         learning, acting = copied(before[0]), copied(before[1])
         places = self.file_layout(learning.arrays) | acting.arrays
@@ -420,6 +435,24 @@ class BaseModel:
         fits = self.rows_learned_from.shape == written.shape
         self.rows_learned_from = np.minimum(self.rows_learned_from, written) if fits else written.copy()
 
+    def load_learned(self, state: State, path: Path) -> None:
+        """Take what an agent of another run has learned from its `file_state`, which comes from `path`: network, target,
+        moments, counters, a user's attributes. One that does not fit changes nothing.
+
+        Random streams, epsilon, the learning rate and rows stay as they are: this agent's run decides those.
+        """
+        learning, acting = copied(self.learning_state()), copied(self.acting_state())
+        streams = [(type(each), stream_of(each)) for each in self.own_attributes.generators()]
+        self.take_file_state(state, path)
+        loaded = copied(self.learning_state())
+        loaded.facts.update({name: learning.facts[name] for name in OF_THE_RUN & learning.facts.keys()})
+        loaded.arrays.update({name: learning.arrays[name] for name in OF_THE_RUN & learning.arrays.keys()})
+        self.set_learning_state(loaded)
+        self.set_acting_state(acting)
+        for generator, (kind, stream) in zip(self.own_attributes.generators(), streams, strict=False):
+            if type(generator) is kind:
+                set_stream(generator, stream)
+
     def _restore(self, learning: State, acting: State, own: State, is_whole: bool = False) -> None:
         self.set_learning_state(learning._replace(opaque={}))
         self.set_acting_state(acting._replace(opaque={}))
@@ -431,6 +464,12 @@ class BaseModel:
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The arrays of `learning_state` as they are kept in a file."""
         return arrays
+
+
+def _told(about: dict[str, Any]) -> str:
+    seen = about["sees"]
+    shape = tuple(seen) if isinstance(seen, list) else seen
+    return f"{short(shape)} and has {short(about['n_actions'])} actions"
 
 
 class Recipe(Protocol):

@@ -140,17 +140,19 @@ class ModelAttributes(OwnAttributes):
         if not self.is_tracked:
             return state
         facts = {**state.facts, "changed_by_learning": sorted(self.learned), "has_learned": self.has_learned}
-        return self._with(state._replace(facts=facts), self.learned if self.has_learned else self.initial())
+        begin = [] if self.has_learned else [name for name in self.initial() if name not in self.chosen]
+        return self._with(state._replace(facts=facts), self.learned if self.has_learned else begin)
 
     def take_learned(self, state: State, to_learn: bool = False) -> None:
         """Take over what learning has changed elsewhere, to choose with it or to learn on.
 
-        A learner has all that others begin with already, by its recipe.
+        A learner has all that others begin with already, by its recipe. What others begin with is read again until there
+        is something learned (a frozen agent never learns): what choosing has changed here since then stays.
         """
         changed = set(state.facts.get("changed_by_learning", ()))
         self._refuse(changed)
         if "own" in state.opaque and (state.facts["has_learned"] or not to_learn):
-            self.take(state.opaque["own"].data)
+            self.take(state.opaque["own"].data, () if state.facts["has_learned"] else self.chosen)
         self.learned |= changed
 
     def with_chosen(self, state: State) -> State:
@@ -314,6 +316,25 @@ def note_shared(models: "Sequence[BaseModel]") -> None:
                 if other != agent:
                     own.shared[name] = f"that of agent {other}"
                     models[other].own_attributes.shared[other_name] = f"that of agent {agent}"
+
+
+def stream_of(generator: Any) -> Any:
+    """Where a generator of any kind is in its stream."""
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    if isinstance(generator, random.Random):
+        return generator.getstate()
+    return generator.get_state()
+
+
+def set_stream(generator: Any, stream: Any) -> None:
+    """Let a generator go on from where `stream_of` one of the same kind was."""
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = stream
+    elif isinstance(generator, random.Random):
+        generator.setstate(stream)
+    else:
+        generator.set_state(stream)
 
 
 def reseed(generator: Any, seed: np.random.SeedSequence) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Generic, Literal, TypeVar
 
+import pydantic
 from pydantic import Field
 
 from abreast.errors import ConfigError, nearest, short
@@ -40,6 +41,33 @@ class ExperimentConfig(Section):
     """How many of the newest checkpoints are kept, beside the one with the highest reward."""
     compute_threads: int = Field(1, ge=1, le=1024)
     """Threads of an update's arithmetic. Results depend on it, by rounding, so it never follows the machine."""
+    load_agents: dict[int, str] = Field(default_factory=dict)
+    """Agents that begin with what agents of other runs have learned, say {2: runs/x:4}; without :4, agent 2 of that run."""
+    freeze: list[int] = Field(default_factory=list)
+    """Agents that choose and do not learn, say [0, 3]; one explores if its own entry in model.per_agent gives epsilon."""
+
+    @pydantic.field_validator("load_agents", mode="before")
+    @classmethod
+    def _numbered(cls, given: object) -> object:
+        """Keys from the command line are text."""
+        if not isinstance(given, Mapping):
+            return given
+        return {key if (number := agent_number(key)) is None else number: value for key, value in given.items()}
+
+    @pydantic.field_validator("freeze")
+    @classmethod
+    def _in_order(cls, given: list[int]) -> list[int]:
+        return sorted(set(given))
+
+    def check_agents(self, count: int) -> None:
+        """Refuse numbers of agents that are not there."""
+        for key, agents in {"load_agents": self.load_agents, "freeze": self.freeze}.items():
+            for agent in agents:
+                if not 0 <= agent < count:
+                    raise ConfigError(
+                        f"experiment.{key} names agent {agent}, but the last agent is {count - 1} (the first is 0): raise"
+                        f" experiment.num_agents, which is {count}, or leave it out."
+                    )
 
 
 class MPConfig(Section):
@@ -158,10 +186,16 @@ class Config(Section, Generic[M, W]):
         """All settings of agent number `agent`. `algorithm` is what its game makes it, unless `model.per_agent` says."""
         own: ModelConfig | None = self.model.per_agent.get(agent)
         if own is not None and (algorithm is None or "algorithm" in own.model_fields_set):
-            return own
-        if algorithm is None:
-            return self.model.with_derived(per_agent={}) if self.model.per_agent else self.model
-        return self._agent_of_game(agent, own or self.model, algorithm)
+            found = own
+        elif algorithm is None:
+            found = self.model.with_derived(per_agent={}) if self.model.per_agent else self.model
+        else:
+            found = self._agent_of_game(agent, own or self.model, algorithm)
+        return frozen(found, self.gives_epsilon(agent)) if agent in self.experiment.freeze else found
+
+    def gives_epsilon(self, agent: int) -> bool:
+        """Whether a frozen agent's own entry in `model.per_agent` says how much it explores."""
+        return agent in self.model.per_agent and "epsilon" in self.model.per_agent[agent].model_fields_set
 
     def _agent_of_game(self, agent: int, given: ModelConfig, name: "str | type[BaseModel]") -> ModelConfig:
         """The settings of an agent whose algorithm its game chooses: those given, as far as this algorithm has them."""
@@ -172,10 +206,17 @@ class Config(Section, Generic[M, W]):
                 f"{where}.{key} is given, but the game makes agent {agent} a model {name_of(kind)}, which has no {key}:"
                 f" leave it out, or give {where}.algorithm too."
             )
-        return self.settings_of(kind, given, {}, where, name if isinstance(name, str) else name_of(kind))
+        named = name if isinstance(name, str) else name_of(kind)
+        return self.settings_of(kind, given, {}, where, named, agent not in self.experiment.freeze)
 
     def settings_of(
-        self, kind: type[BaseModel], below: ModelConfig, own: Mapping[str, Any], where: str, name: str
+        self,
+        kind: type[BaseModel],
+        below: ModelConfig,
+        own: Mapping[str, Any],
+        where: str,
+        name: str,
+        learns: bool = True,
     ) -> ModelConfig:
         """The settings of an agent with a model of that kind: its own, over those given below that such a model has."""
         known = below.model_fields_set & kind.Config.model_fields.keys()
@@ -183,7 +224,8 @@ class Config(Section, Generic[M, W]):
         section = kind.Config.parse({**inherited, **own, "algorithm": name, "per_agent": {}}, where)
         section.model_fields_set.difference_update({"per_agent"}, {"algorithm"} - own.keys())
         section = self.complete(section)
-        self.check_capacity(section, where)
+        if learns:
+            self.check_capacity(section, where)
         return section
 
     def complete(self, section: ModelConfig) -> ModelConfig:
@@ -224,9 +266,10 @@ def parse_config(values: object, world_section: type[Section] = OpenSection) -> 
         name, per_agent = model.get("algorithm", name), model.pop("per_agent", None)
     whole = Config[algorithm(name).Config, world_section]  # type: ignore[valid-type,misc]
     parsed: Config[Any, Any] = whole.parse(sections if isinstance(values, Mapping) else values)
+    parsed.experiment.check_agents(parsed.experiment.num_agents)
     agents = _parse_agents(per_agent, parsed) if per_agent else {}
     complete = parsed.complete(parsed.model)
-    if len(agents) < parsed.experiment.num_agents:
+    if len(agents.keys() | set(parsed.experiment.freeze)) < parsed.experiment.num_agents:
         parsed.check_capacity(complete, "model")
     return parsed.with_derived(model=complete.model_copy(update={"per_agent": agents}) if agents else complete)
 
@@ -239,8 +282,25 @@ def _parse_agents(per_agent: object, config: Config[Any, Any]) -> dict[int, Mode
         name = own.get("algorithm", config.model.algorithm)
         if "per_agent" in own:
             raise ConfigError(f"unknown key {where}.per_agent: an agent's own settings have no others inside.")
-        agents[agent] = config.settings_of(algorithm(name, f"{where}.algorithm"), config.model, own, where, name)
+        kind, learns = algorithm(name, f"{where}.algorithm"), agent not in config.experiment.freeze
+        section = config.settings_of(kind, config.model, own, where, name, learns)
+        agents[agent] = section if learns else frozen(section, explores="epsilon" in own)
     return agents
+
+
+def frozen(section: ModelConfig, explores: bool) -> ModelConfig:
+    """The settings of an agent that does not learn: epsilon is 0, or stays what its own entry says (`explores`)."""
+    still = section.with_derived(epsilon=section.epsilon if explores else 0.0, epsilon_decay=0.0)
+    still.model_fields_set.difference_update(set() if explores else {"epsilon"})  # given for others, not for this one
+    return still
+
+
+def agent_number(key: object) -> int | None:
+    """The number of an agent, given as a number or as text; None if it is none."""
+    if isinstance(key, bool) or not isinstance(key, int | str):
+        return None
+    digits = str(key) if isinstance(key, str) or 0 <= key < 10**9 else ""
+    return int(digits) if digits.isdecimal() and len(digits) <= 9 else None
 
 
 def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
@@ -249,18 +309,19 @@ def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
         raise ConfigError(f"model.per_agent is {short(per_agent)}: expected agents and settings, say {EXAMPLE}.")
     given: dict[int, dict[str, Any]] = {}
     for key, own in per_agent.items():
-        if isinstance(key, bool) or not str(key).isdecimal():
+        agent = agent_number(key)
+        if agent is None:
             raise ConfigError(
                 f"model.per_agent has a key {short(key)}: expected the number of an agent, say {EXAMPLE}."
             )
-        if int(key) >= num_agents:
+        if agent >= num_agents:
             raise ConfigError(
                 f"model.per_agent.{key} is given, but the last agent is {num_agents - 1} (the first is 0): raise"
                 f" experiment.num_agents, which is {num_agents}, or leave it out."
             )
         if own is not None and not isinstance(own, Mapping):
             raise ConfigError(f"model.per_agent.{key} is {short(own)}: expected settings, say {{algorithm: ppo}}.")
-        given[int(key)] = {**given.get(int(key), {}), **(own or {})}
+        given[agent] = {**given.get(agent, {}), **(own or {})}
     return dict(sorted(given.items()))
 
 

@@ -90,7 +90,8 @@ class Experiment:
                 check_lanes(model)
         self.make_lanes()
         with session(self, Keeping("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
-            learners = InlineLearners(models_of(self.game), self.config.experiment.seed, rounds=run.rounds)
+            settings = self.config.experiment
+            learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)
             with closing(self.inline_actors(run.actor_states)) as actors:
                 run.play(actors, learners)
             return RunResult(run.record.epochs, run.record.folder)

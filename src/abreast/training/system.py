@@ -69,11 +69,12 @@ class MARLMultiprocessingSystem:
         `session` says where they go on, if the run does.
         """
         rounds, states = (0, ()) if session is None else (session.rounds, session.actor_states)
-        slack = 2 * self.env.config.experiment.max_turns  # rows of the passes played while a round looks at its window
+        experiment = self.env.config.experiment
+        slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
         if self.config.workers == "inline":
             for model in self._models:
                 model.own_attributes.track()
-            self.learners = InlineLearners(self._models, self.env.config.experiment.seed, slack, rounds)
+            self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
             self.actors = self.env.inline_actors(states)
             return
         kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners

@@ -40,6 +40,9 @@ class InlineActors:
             for each in self._games:
                 check_kinds(models_of(each), [type(model).__qualname__ for model in models_of(game)])
                 track(each)
+            for each in self._games[1:]:
+                for own, model in zip(models_of(game), models_of(each), strict=True):
+                    model.adopt(own.learning_state())  # attributes as they are before the first actor changes any
         for each, state in zip(self._games, states, strict=False):
             set_actor_state(each, state)
 

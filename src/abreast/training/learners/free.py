@@ -50,6 +50,8 @@ class FreeLearners(HostedLearners):
                 self._order(event.worker)
         self._check_any_left()
         for agent, model in enumerate(self._models):
+            if agent in self._frozen:
+                continue
             version, facts = adopt_published(model, self.published[agent], None)
             self._lags[agent], self._versions[agent] = version - self._versions[agent], version
             newest = [*results_in(facts).values()][-1:] or [RoundResult(None, model.updates)]

@@ -48,6 +48,8 @@ class HostedLearners:
         self._models, self._config, self._experiment = models, config, experiment
         self._recipes = [recipe_of(index, model) for index, model in enumerate(models)]
         self.given_up: dict[int, WorkerError] = {}
+        self._frozen = frozenset(experiment.freeze)
+        learning = [agent for agent in range(len(models)) if agent not in self._frozen]
         self._slack = slack
         self.published = create_shared_models(models, config.mode, readers=config.num_actors)
         self.block = self._make_block()
@@ -60,8 +62,9 @@ class HostedLearners:
         self._results = [RoundResult(None, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)
-        workers = config.num_workers or sensible_workers(models)
-        self._agents_of = [list(range(worker, len(models), workers)) for worker in range(workers)]
+        workers = config.num_workers or sensible_workers([models[agent] for agent in learning])
+        workers = min(workers, len(learning))  # where all are frozen, there is none
+        self._agents_of = [learning[worker::workers] for worker in range(workers)]
         self._team = Team(
             make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
         )
@@ -86,7 +89,7 @@ class HostedLearners:
         """Of users' models: what choosing has changed by now."""
         states = {}
         for agent, model in enumerate(self._models):
-            if is_tracked(model):
+            if is_tracked(model) and agent not in self._frozen:
                 with named(agent, model):
                     states[agent] = model.acting_state()
         return states
@@ -140,7 +143,7 @@ class HostedLearners:
         return [None] * len(self._models)
 
     def _check_any_left(self) -> None:
-        if not any(self._agents_of):
+        if self.given_up and not any(self._agents_of):
             first = next(iter(self.given_up.values()))
             raise WorkerError(f"every learner has been given up; the first: {first}") from first
 

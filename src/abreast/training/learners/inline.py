@@ -1,6 +1,6 @@
 """Learners in this very thread, with the agents' own models: the sequential run, and the debug mode of any other."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -23,32 +23,40 @@ class Order(NamedTuple):
 class InlineLearners:
     """Trains when a round is waited for. `slack`: rows that may be written between the order and then.
 
-    `rounds`: how many the models have behind them, in a run that goes on.
+    `rounds`: how many the models have behind them, in a run that goes on. `frozen`: agents that do not learn.
     """
 
     given_up: Mapping[int, WorkerError] = MappingProxyType({})
     keeps_to_windows = True
 
-    def __init__(self, models: Sequence[BaseModel], seed: int, slack: int = 0, rounds: int = 0) -> None:
+    def __init__(
+        self,
+        models: Sequence[BaseModel],
+        seed: int,
+        slack: int = 0,
+        rounds: int = 0,
+        frozen: Collection[int] = (),
+    ) -> None:
         self.rounds = rounds
         self._models, self._seed = dict(enumerate(models)), seed
+        self._learning = {agent: model for agent, model in self._models.items() if agent not in frozen}
         self._orders: dict[int, Order] = {}
         self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        tracked = {agent: model.own_attributes for agent, model in self._models.items() if is_tracked(model)}
+        tracked = {agent: model.own_attributes for agent, model in self._learning.items() if is_tracked(model)}
         self._orders[number] = Order(updates, written, {agent: own.unlearned() for agent, own in tracked.items()})
 
     def finish(self, number: int) -> list[RoundResult]:
         order = self._orders.pop(number)
         with ExitStack() as contexts:
-            for agent, model in self._models.items():
+            for agent, model in self._learning.items():
                 contexts.enter_context(model.memory.window(order.written[agent]))
                 if agent in order.attributes:
                     contexts.enter_context(model.own_attributes.as_it_was(order.attributes[agent]))
-            results = train_round(self._models, order.updates, self._seed)
+            results = train_round(self._learning, order.updates, self._seed)
         self.rounds = number + 1
-        return list(results.values())
+        return [results.get(agent) or RoundResult(None, model.updates) for agent, model in self._models.items()]
 
     def acting_versions(self) -> list[int | None]:
         return [None] * len(self._models)

@@ -21,7 +21,8 @@ class RoundLearners(HostedLearners):
         self._idle_s = [0.0] * len(self._models)
 
     def acting_versions(self) -> list[int | None]:
-        return [None if agent in self.given_up else self.rounds for agent in range(len(self._models))]
+        newest = self.given_up.keys() | self._frozen
+        return [None if agent in newest else self.rounds for agent in range(len(self._models))]
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         self._orders[number], self._answers[number] = Train(updates, written, self.acting_states()), {}

@@ -14,6 +14,7 @@ from abreast.training.config import ScheduleName
 from abreast.training.devices import compute_threads
 from abreast.training.learners.base import Learners
 from abreast.training.loop import LAGS, Loop
+from abreast.training.moved import load_agents
 from abreast.training.run.record import Logger, RunRecord
 
 if TYPE_CHECKING:
@@ -69,11 +70,15 @@ def session(experiment: "Experiment", keeping: Keeping) -> Iterator[Session]:
             " logging=False."
         )
     run = None if resume is None else split_run(resume)[0]
+    if run is None:
+        load_agents(experiment)  # before the run folder is made: one that does not fit is refused
     with RunRecord(experiment, animate, logging, logger, output_dir, run, is_parallel) as record:
         resumed = None if resume is None else find_resumable(resume, experiment, schedule)
         if resumed is not None:
             restore_agents(resumed.checkpoint, experiment)
             resumed.set_aside_damaged()
+        elif run is not None:
+            load_agents(experiment)
         record.begin(None if resumed is None else resumed.record)
         with (
             Checkpoints(experiment, record, schedule) as checkpoints,
