@@ -138,7 +138,7 @@ class RunRecord:
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
-        if figures := self._figures(played.metrics):
+        if figures := figures_of(played, self._experiment.name):
             record["metrics"] = figures
         self.epochs.append(record)
         if self._writes:
@@ -151,19 +151,6 @@ class RunRecord:
         if self._logger is not None:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
             self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
-
-    def _figures(self, metrics: Mapping[str, Any]) -> dict[str, float | None]:
-        """The game's own figures, as plain numbers."""
-        if not isinstance(metrics, Mapping):
-            raise GameError(
-                f"the metrics of {self._experiment.name} are {short(metrics)}: expected names with numbers."
-            )
-        for name, value in metrics.items():
-            if not isinstance(name, str) or not isinstance(value, numbers.Real | np.bool_):
-                raise GameError(
-                    f"the metric {name!r} of {self._experiment.name} is {short(value)}: expected a name with a number."
-                )
-        return {name: _finite(float(value)) for name, value in metrics.items()}
 
     def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
         """Name each silent fault of each agent once."""
@@ -198,6 +185,16 @@ class RunRecord:
             return
         stack = error if isinstance(error, Exception) else None  # an interrupt has nothing to show
         log.error("stopped after %d epochs by %s", len(self.epochs), type(error).__name__, exc_info=stack)
+
+
+def figures_of(played: Played, game: str) -> dict[str, float | None]:
+    """The game's own figures, as plain numbers; None where one is not finite."""
+    if not isinstance(played.metrics, Mapping):
+        raise GameError(f"the metrics of {game} are {short(played.metrics)}: expected names with numbers.")
+    for name, value in played.metrics.items():
+        if not isinstance(name, str) or not isinstance(value, numbers.Real | np.bool_):
+            raise GameError(f"the metric {name!r} of {game} is {short(value)}: expected a name with a number.")
+    return {name: _finite(float(value)) for name, value in played.metrics.items()}
 
 
 def _as_yaml(experiment: "Experiment") -> bytes:
