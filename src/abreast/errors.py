@@ -77,6 +77,14 @@ class ModelFileError(AbreastError):
     """A model file is missing, damaged, or belongs to another kind of model."""
 
 
+class StateFileError(AbreastError):
+    """A state cannot be written to a file, or a file does not hold one."""
+
+
+class CheckpointError(AbreastError):
+    """A checkpoint is missing, damaged, not one of abreast's, or could not be written."""
+
+
 class WorkerError(AbreastError):
     """A worker process could not start, or died once too often; its own stack is the cause of this error."""
 

@@ -1,11 +1,13 @@
-"""Files that are either whole or not there, and the folder that a run leaves behind."""
+"""Files that are either whole or not there, the folder that a run leaves behind, and its lock."""
 
+import errno
 import logging
 import os
 import re
 import shutil
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -15,8 +17,11 @@ from abreast.errors import RunFolderError
 
 LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
-WRITTEN = (*LEFT_BEHIND, "log.txt")
+LOCK = ".lock"
+WRITTEN = (*LEFT_BEHIND, "log.txt", LOCK)
 """All that a run of games writes."""
+_HELD: set[tuple[int, int]] = set()
+"""Lock files that runs of this process hold (device, inode): a file system may have no locks."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -42,13 +47,20 @@ class RunFolder(NamedTuple):
     """Names of what was in it already."""
 
     def take_back(self) -> None:
-        """Remove what a run that came to nothing wrote, and the folders made for it if nothing else is in them."""
-        for name in WRITTEN:
-            path = self.path / name
-            if name not in self.before and path.is_dir():
-                shutil.rmtree(path)
-            elif name not in self.before:
-                path.unlink(missing_ok=True)
+        """Remove what a run that came to nothing wrote, and the folders made for it if nothing else is in them.
+
+        The run has released its lock. If another run holds it, what is in the folder belongs to that one and stays.
+        """
+        try:
+            with locked(self.path):
+                for name in WRITTEN:
+                    path = self.path / name
+                    if name not in self.before and path.is_dir():
+                        shutil.rmtree(path)
+                    elif name not in self.before:
+                        path.unlink(missing_ok=True)
+        except RunFolderError:
+            return
         for folder in self.made:
             if any(folder.iterdir()):
                 return
@@ -79,6 +91,83 @@ def make_run_folder(name: str, wanted: Path | str | None) -> RunFolder:
     except OSError as error:
         raise RunFolderError(f"cannot write the run folder {wanted or 'runs'}: {error.strerror or error}.") from None
     return RunFolder(folder, made, before)
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Refuse a folder that another run writes to, in this process or another; keep others out meanwhile.
+
+    The system releases the lock when the process dies, so a lock file that is merely there means nothing. It is not
+    removed: a process that has just opened it would lock a file that the next one does not see.
+    """
+    try:
+        descriptor, file = _take_lock(folder)
+    except OSError as error:
+        raise RunFolderError(f"cannot lock the run folder {folder}: {error.strerror or error}.") from None
+    owner = os.getpid()
+    _HELD.add(file)
+    try:
+        yield
+    finally:
+        _HELD.discard(file)
+        if os.getpid() == owner:  # a forked child has the same lock: what ends there does not end here
+            _flock(descriptor, take=False)
+        os.close(descriptor)
+
+
+def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
+    """The descriptor of the lock file, locked, and the file's identity."""
+    path = folder / LOCK
+    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # not on Windows
+    while True:
+        descriptor = os.open(path, flags, 0o644)
+        try:
+            found = os.fstat(descriptor)
+            file = found.st_dev, found.st_ino
+            if not stat.S_ISREG(found.st_mode):
+                raise RunFolderError(f"cannot lock the run folder {folder}: {path} is not a plain file; remove it.")
+            if file in _HELD or not _flock(descriptor, take=True):
+                raise RunFolderError(
+                    f"{_holder(descriptor)} is writing to {folder}: wait for its end, or stop it, or give another folder."
+                )
+            if _is_at(path, file):
+                with suppress(OSError):  # a full disk: the lock holds without a note of who has it
+                    os.ftruncate(descriptor, 0)
+                    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                return descriptor, file
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)  # it was removed between opening and locking, with a run that came to nothing
+
+
+def _flock(descriptor: int, take: bool) -> bool:
+    """Whether a lock was taken (or released); also true where the file system, or the system, knows none."""
+    try:
+        import fcntl
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if take else fcntl.LOCK_UN)
+    except OSError as error:
+        return error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN)
+    return True
+
+
+def _holder(descriptor: int) -> str:
+    """Who holds a lock, for a sentence."""
+    note = os.pread(descriptor, 20, 0).strip()
+    if not note.isdigit():
+        return "another process"
+    return "another run of this process" if int(note) == os.getpid() else f"another process (pid {int(note)})"
+
+
+def _is_at(path: Path, file: tuple[int, int]) -> bool:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return False
+    return (found.st_dev, found.st_ino) == file
 
 
 def seen_from_here(path: Path | str) -> str:

@@ -90,7 +90,7 @@ def test_a_run_can_be_read_and_gone_on_with(tmp_path):
 def test_a_folder_that_is_being_written_to_is_refused(tmp_path):
     with (
         keep(tmp_path),
-        pytest.raises(RunFolderError, match=r"another process is writing to .*: wait for its end, or stop"),
+        pytest.raises(RunFolderError, match=r"another run of this process is writing to .*: wait for its end, or stop"),
     ):
         keep(tmp_path)
     with keep(tmp_path):

@@ -3,10 +3,8 @@
 <run folder>/  config.yaml   rollout.yaml   trajectories.jsonl   images/episode_000003_02.png   log.txt
 """
 
-import errno
 import io
 import logging
-import os
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
@@ -17,7 +15,7 @@ import yaml
 from PIL.Image import Image
 
 from abreast.errors import ConfigError, RunFolderError
-from abreast.files import logged_to, write_whole
+from abreast.files import locked, logged_to, write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.lines import Found, encode, line_of, repair
@@ -25,22 +23,6 @@ from abreast.rollouts.drivers.policies.base import Played
 from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
-
-
-def _lock(folder: Path, until: ExitStack) -> None:
-    """Refuse a folder that another process writes to. The system takes the lock back when a process dies."""
-    if os.name != "posix":
-        return
-    import fcntl
-
-    descriptor = os.open(folder, os.O_RDONLY)
-    until.callback(os.close, descriptor)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        until.close()
-        if error.errno in (errno.EWOULDBLOCK, errno.EAGAIN):
-            raise RunFolderError(f"another process is writing to {folder}: wait for its end, or stop it.") from None
 
 
 class Begun(NamedTuple):
@@ -95,9 +77,10 @@ class Trajectories:
         self._config = f"# {remark}\n{yaml.safe_dump(config.model_dump(), sort_keys=False)}"
         self._play = yaml.safe_dump({"abreast_version": version, **play.model_dump()}, sort_keys=False)
         self._remark, self._count = remark, 0
-        self._open = ExitStack()
-        _lock(folder, self._open)
-        self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
+        with ExitStack() as until:
+            until.enter_context(locked(folder))
+            self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
+            self._open = until.pop_all()
 
     def __enter__(self) -> "Trajectories":
         write_whole(self._folder / "config.yaml", self._config.encode())
