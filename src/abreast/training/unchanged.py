@@ -1,14 +1,12 @@
 """Playing that leaves no trace: everything that outlives an epoch is put back, in the game and in its models."""
 
+import copy
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from torch import nn
-
-from abreast.attributes import Places, digest, is_foreign, pack, unpack
-from abreast.errors import AttributeStateError
+from abreast.attributes import IMMUTABLE, Places, digest, is_foreign
 from abreast.models import BaseModel
 from abreast.state import copied
 from abreast.training.actors.base import models_of
@@ -92,12 +90,17 @@ class _KeptModel:
 
 
 class _KeptAttributes:
-    """What users' classes have added to objects of ours. Some may refer to others, so they are put back all together."""
+    """What users' classes have added to objects of ours. Some may refer to others, so they are put back all together.
+
+    (Copied, not pickled as for another process: that makes, say, a text of an open file.)
+    """
 
     def __init__(self, owners: Mapping[str, Any], places: Callable[[], Places]) -> None:
         self._owners = {key: owner for key, owner in owners.items() if is_foreign(owner)}
         self._places = places
-        self._packed = self._pack()
+        self._found = self._values()
+        self._copies = {path: value for path, value in self._found.items() if self._can_be_copied(path, value)}
+        self._copies = self._copied(self._copies)
         self._digests = self._look()
 
     def _values(self) -> dict[str, Any]:
@@ -108,28 +111,30 @@ class _KeptAttributes:
             if name not in owner.KNOWN
         }
 
-    def _pack(self) -> bytes:
-        values, places = self._values(), self._places()
-        while True:
-            try:
-                return pack(values, places)
-            except AttributeStateError as error:
-                value = values.pop(error.name)
-                if not callable(value) or isinstance(value, nn.Module):
-                    told = "%s cannot be copied, so it is not put back after an episode, and may matter to the next: %s"
-                    log.warning(told, error.name, error)
+    def _can_be_copied(self, path: str, value: Any) -> bool:
+        if isinstance(value, IMMUTABLE):
+            return False
+        try:
+            self._copied({path: value})
+        except Exception as error:
+            told = "%s cannot be copied (%s: %s), so it is not put back after an episode, and may matter to the next."
+            log.warning(told, path, type(error).__name__, str(error).rstrip("."))
+            return False
+        return True
+
+    def _copied(self, values: dict[str, Any]) -> dict[str, Any]:
+        return copy.deepcopy(values, {id(place): place for place in self._places().values()})
 
     def _look(self) -> dict[str, bytes | None]:
-        places = self._places()
-        return {path: digest(value, places) for path, value in self._values().items()}
+        places, now = self._places(), self._values()
+        return {path: digest(now.get(path), places) for path in self._copies}
 
     def put_back(self) -> None:
-        now = self._look()
-        if now == self._digests:
-            return
-        for path in now.keys() - self._digests.keys():
+        for path in self._values().keys() - self._found.keys():
             key, _, name = path.rpartition(".")
             delattr(self._owners[key], name)
-        for path, value in unpack(self._packed, self._places()).items():
+        has_changed = self._look() != self._digests
+        for path, value in (self._found | (self._copied(self._copies) if has_changed else {})).items():
             key, _, name = path.rpartition(".")
-            vars(self._owners[key])[name] = value
+            if has_changed or path not in self._copies:
+                vars(self._owners[key])[name] = value
