@@ -124,8 +124,10 @@ def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
         try:
             found = os.fstat(descriptor)
             file = found.st_dev, found.st_ino
-            if not stat.S_ISREG(found.st_mode):
-                raise RunFolderError(f"cannot lock the run folder {folder}: {path} is not a plain file; remove it.")
+            if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:  # another name of a file elsewhere
+                raise RunFolderError(
+                    f"cannot lock the run folder {folder}: {path} is not a file of its own; remove it."
+                )
             if file in _HELD or not _flock(descriptor, take=True):
                 raise RunFolderError(
                     f"{_holder(descriptor)} is writing to {folder}: wait for its end, or stop it, or give another folder."
@@ -133,7 +135,7 @@ def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
             if _is_at(path, file):
                 with suppress(OSError):  # a full disk: the lock holds without a note of who has it
                     os.ftruncate(descriptor, 0)
-                    os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                    os.write(descriptor, f"{os.getpid()}\n".encode())
                 return descriptor, file
         except BaseException:
             os.close(descriptor)
@@ -156,7 +158,7 @@ def _flock(descriptor: int, take: bool) -> bool:
 
 def _holder(descriptor: int) -> str:
     """Who holds a lock, for a sentence."""
-    note = os.pread(descriptor, 20, 0).strip()
+    note = os.read(descriptor, 20).strip()
     if not note.isdigit():
         return "another process"
     return "another run of this process" if int(note) == os.getpid() else f"another process (pid {int(note)})"

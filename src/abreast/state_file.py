@@ -60,7 +60,7 @@ def pieces(state: State) -> Iterator[memoryview | bytes]:
     header: dict[str, Any] = {METADATA: {}}
     end = 0
     # Large items first, so that every array is aligned; names in order, so that equal states are equal files.
-    arrays = {_checked_name(name): _checked_array(name, array) for name, array in state.arrays.items()}
+    arrays = {_checked_name(name): _checked(name, array) for name, array in state.arrays.items()}
     order = sorted(arrays, key=lambda name: (-arrays[name].dtype.alignment, name))
     for name in order:
         array = arrays[name]
@@ -102,6 +102,8 @@ def read(file: Source, size: int) -> State:
         return State(facts, arrays)
     except MemoryError:
         raise StateFileError(f"its {size:,} bytes do not fit into memory.") from None
+    except (ValueError, RecursionError) as error:  # of an empty array with a side of 2**60, or of a value to be shown
+        raise StateFileError(f"it cannot be read: {error}.") from None
 
 
 def json_of(facts: Any) -> str:
@@ -180,7 +182,7 @@ def _typed(tensor: _Tensor, stored: Any) -> _Tensor:
 
 
 def _is_shape(value: Any) -> bool:
-    return type(value) is list and len(value) <= 32 and all(type(each) is int and 0 <= each < 2**62 for each in value)
+    return type(value) is list and len(value) <= 64 and all(type(each) is int and 0 <= each < 2**62 for each in value)
 
 
 def _next(file: Source, size: int) -> NDArray[np.uint8]:
@@ -206,21 +208,32 @@ def _check_values(name: str, array: NDArray[Any]) -> None:
 
 
 def _checked_name(name: Any) -> str:
-    if type(name) is not str or name == METADATA:
+    if type(name) is not str or name == METADATA or not _is_text(name):
         raise StateFileError(f"an array is called {short(name)}: a file needs a text, and not {METADATA}.")
     return name
 
 
-def _checked_array(name: str, array: Any) -> NDArray[Any]:
-    """The array in the order of C, if it is nothing but bytes."""
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in KINDS or array.dtype.names or array.dtype.subdtype:
-        told = array.dtype if isinstance(array, np.ndarray) else type(array).__name__
+def _is_text(name: str) -> bool:
+    """Whether a name is Unicode; Python's halves of characters are not, and other readers refuse the whole file."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _checked(name: str, array: Any) -> NDArray[Any]:
+    """The array, if it is nothing but bytes. (One with a mask, say, is more.)"""
+    is_plain = type(array) in (np.ndarray, np.memmap)
+    if not is_plain or array.dtype.kind not in KINDS or array.dtype.names or array.dtype.subdtype:
+        told = array.dtype if is_plain else type(array).__name__
         raise StateFileError(f"the array {name} is of type {told}, which has no plain form in a file.")
-    return np.asarray(array, order="C")
+    return array  # type: ignore[no-any-return]
 
 
 def _bytes_of(array: NDArray[Any]) -> memoryview | bytes:
-    return array.reshape(-1).view(np.uint8).data if array.nbytes else b""
+    """The bytes of an array in the order of C; a copy only where it is laid out otherwise."""
+    return np.asarray(array, order="C").reshape(-1).view(np.uint8).data if array.nbytes else b""
 
 
 def _check(value: Any, path: str, depth: int) -> None:

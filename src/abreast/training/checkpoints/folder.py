@@ -2,22 +2,16 @@
 
 RUN/checkpoints/epoch_000500/   manifest.json   agent_0.safetensors …   one `State` a file (a part)
 
-.NAME.part   is being written
-.NAME.old    was NAME until a new one took its place; counts as NAME while there is no NAME
-.NAME.gone   is being removed
-
-What a crash leaves of these is put right by the next one that writes, who holds the run's lock. Readers need no lock.
+Who writes holds the run's lock; readers need none.
 """
 
-import errno
 import hashlib
 import logging
 import os
 import re
-import shutil
 import sys
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -26,12 +20,12 @@ from abreast.errors import CheckpointError, StateFileError
 from abreast.state import State
 from abreast.state_file import pieces, read
 from abreast.training.checkpoints.manifest import LARGEST, MANIFEST, PART, SUFFIX, Listed, Manifest, compose, parse
-from abreast.training.checkpoints.plain_file import CHUNK, open_folder, open_plain, size_of
+from abreast.training.checkpoints.plain_file import CHUNK, open_folder, open_plain, reason_of, size_of
+from abreast.training.checkpoints.renames import HIDDEN, discard, hidden, put_right, remove, swap, sync
 
 log = logging.getLogger("abreast")
 
 FOLDER = "checkpoints"
-HIDDEN = re.compile(r"\.([a-z0-9_]{1,100})\.(part|old|gone)")
 LOOSE = re.compile(rf"(agent_[0-9]{{1,9}}){re.escape(SUFFIX)}")
 
 
@@ -72,7 +66,7 @@ class Checkpoint(NamedTuple):
             raise CheckpointError(f"{self.path} has no part {name}: it has {', '.join(self.parts)}.")
         file_name = f"{name}{SUFFIX}"
         with (
-            open_folder(_place(self.path)) as folder,
+            _opened(self.path) as folder,
             _named(self.path / file_name),
             open_plain(folder, file_name) as file,
         ):
@@ -93,7 +87,7 @@ class Checkpoint(NamedTuple):
 
 def open_checkpoint(folder: Path) -> Checkpoint:
     """Look at a checkpoint: its manifest and the sizes of its files."""
-    with open_folder(_place(folder)) as descriptor:
+    with _opened(folder) as descriptor:
         with _named(folder / MANIFEST), open_plain(descriptor, MANIFEST) as file:
             if file.size > LARGEST:
                 raise CheckpointError(f"it has {file.size:,} bytes, at most {LARGEST:,} are allowed")
@@ -121,27 +115,32 @@ def newest_agents(path: Path) -> Checkpoint:
 
     A run from before there were checkpoints has only model files; they are read as the parts of one.
     """
-    if os.path.lexists(_place(path) / MANIFEST):
+    is_missing = not os.path.lexists(path)
+    if os.path.lexists(path / MANIFEST) or (is_missing and os.path.lexists(hidden(path, "old"))):
         return _with_agents(open_checkpoint(path))
+    if not _is_folder(path):
+        raise CheckpointError(f"{path} is no run folder: {'there is none' if is_missing else 'it is not a folder'}.")
     folder = path / FOLDER if os.path.lexists(path / FOLDER) else path
-    found = _listed(folder) if folder.is_dir() else []
     faults = []
-    for _, each in reversed(found):
+    for _, found in reversed(_listed(folder)):
         try:
-            if isinstance(each, CheckpointError):
-                raise each
-            return _with_agents(each)
+            if isinstance(found, CheckpointError):
+                raise found
+            newest = _with_agents(found)
         except CheckpointError as error:
             faults.append(error)
-            log.warning("not used: %s", error)
+            continue
+        for fault in faults:
+            log.warning("%s The one before is used, %s.", fault, newest.path)
+        return newest
+    if loose := _loose(folder) if not faults else None:
+        return _with_agents(loose)
+    is_run = folder != path or path.name == FOLDER or os.path.lexists(path / "config.yaml")
+    if not is_run:  # what else is in it says nothing
+        raise CheckpointError(f"{path} is no run folder: it has neither config.yaml nor checkpoints.")
     if faults:
         raise CheckpointError(f"{path} has no checkpoint that can be used: {faults[0]}")
-    if loose := _loose(folder):
-        return _with_agents(loose)
-    if folder != path or (path / "config.yaml").is_file():
-        raise CheckpointError(f"{path} has no checkpoint yet: there is none before the first checkpoint_interval ends.")
-    why = "it has neither config.yaml nor checkpoints" if path.is_dir() else "there is no such folder"
-    raise CheckpointError(f"{path} is no run folder: {why}.")
+    raise CheckpointError(f"{path} has no checkpoint yet: it was stopped, or is still, before its first one.")
 
 
 def write_checkpoint(
@@ -151,25 +150,27 @@ def write_checkpoint(
 
     At any moment there is the old one or the new one. What fails leaves nothing of the new one.
     """
-    beside, old = _hidden(folder, "part"), _hidden(folder, "old")
+    beside, old = hidden(folder, "part"), hidden(folder, "old")
     try:
         if not PART.fullmatch(folder.name):
             raise CheckpointError("its name must be small letters, digits and _")
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        _put_right(folder.parent)
+        if not folder.parent.is_dir():
+            folder.parent.mkdir(parents=True)
+            sync(folder.parent.parent)
+        put_right(folder.parent)
         beside.mkdir()
         try:
             size = _write(beside, kind, facts, parts)
-            _swap(folder, beside, old)
+            swap(folder, beside, old)
         except BaseException:
             with suppress(OSError):
-                _discard(beside)
+                discard(beside)
             raise
         with suppress(OSError):  # it is there; what is left of the old one is removed with the next
-            _remove(old, folder)
+            remove(old, folder)
     except (OSError, StateFileError, CheckpointError) as error:
-        reason = error.strerror or str(error) if isinstance(error, OSError) else str(error)
-        raise CheckpointError(f"cannot write the checkpoint {folder}: {reason.removesuffix('.')}.") from error
+        reason = reason_of(error).removesuffix(".")
+        raise CheckpointError(f"cannot write the checkpoint {folder}: {reason}.") from error
     return size
 
 
@@ -177,14 +178,14 @@ def remove_old(run: Path, keep: int, spare: Collection[str]) -> None:
     """Remove the checkpoints to resume from, except the newest few and those named. The caller holds the run's lock."""
     folder = run / FOLDER
     try:
-        if folder.is_dir():
-            _put_right(folder)
+        if _is_folder(folder):
+            put_right(folder)
         found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
         for each in found[: max(0, len(found) - keep)]:
             if each.name not in spare:
-                _remove(each.path, each.path)
+                remove(each.path, each.path)
     except OSError as error:
-        raise CheckpointError(f"cannot remove old checkpoints of {run}: {error.strerror or error}.") from error
+        raise CheckpointError(f"cannot remove old checkpoints of {run}: {reason_of(error)}.") from error
 
 
 def _write(folder: Path, kind: str, facts: dict[str, Any], parts: Mapping[str, State]) -> int:
@@ -200,7 +201,7 @@ def _write(folder: Path, kind: str, facts: dict[str, Any], parts: Mapping[str, S
         file.write(manifest)
         file.flush()
         os.fsync(file.fileno())
-    _sync(folder)
+    sync(folder)
     return len(manifest) + sum(listed.size for listed in files.values())
 
 
@@ -220,88 +221,22 @@ def _write_file(path: Path, state: State) -> Listed:
     return Listed(size, digest.hexdigest())
 
 
-def _swap(folder: Path, new: Path, old: Path) -> None:
-    """Put a new folder in the place of the old one, or leave all as it was."""
+def _opened(folder: Path) -> AbstractContextManager[int]:
+    """The descriptor of a checkpoint that is in its place or, between two renames or after a crash there, under its
+    hidden name; by then it may be in its place again."""
+    return open_folder(folder, hidden(folder, "old"), folder)
+
+
+def _is_folder(path: Path) -> bool:
     try:
-        with suppress(FileNotFoundError):
-            folder.rename(old)  # a folder cannot be renamed over one that is not empty
-        new.rename(folder)
-        _sync(folder.parent)
-    except BaseException:
-        with suppress(OSError):
-            if not os.path.lexists(new):
-                folder.rename(new)
-        with suppress(OSError):
-            if os.path.lexists(old) and not os.path.lexists(folder):
-                old.rename(folder)
-        raise
-
-
-def _put_right(parent: Path) -> None:
-    """Remove what a crash left, and give the last whole checkpoint its name back."""
-    for entry in list(parent.iterdir()):
-        match = HIDDEN.fullmatch(entry.name)
-        if match is None:
-            continue
-        named = parent / match[1]
-        if match[2] == "old" and not os.path.lexists(named):
-            entry.rename(named)
-        elif match[2] == "old":
-            _remove(entry, named)
-        else:
-            _discard(entry)
-
-
-def _remove(path: Path, named: Path) -> None:
-    """Remove a folder so that no half of it is ever seen under its name."""
-    gone = _hidden(named, "gone")
-    _discard(gone)
-    with suppress(FileNotFoundError):
-        path.rename(gone)
-    _discard(gone)
-
-
-def _discard(path: Path) -> None:
-    """Remove whatever is there; links are not followed."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    """Flush to disk which names a folder has."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot do this for folders
-            raise
-    finally:
-        os.close(descriptor)
-
-
-def _hidden(folder: Path, suffix: str) -> Path:
-    return folder.parent / f".{folder.name}.{suffix}"
-
-
-def _place(folder: Path) -> Path:
-    """Where a checkpoint is: in its place, or where a crash between two renames left it."""
-    old = _hidden(folder, "old")
-    try:
-        return old if not os.path.lexists(folder) and os.path.lexists(old) else folder
-    except ValueError:  # a name no file can have
-        return folder
+        return path.is_dir()
+    except (OSError, ValueError):  # a name no file can have
+        return False
 
 
 def _listed(folder: Path) -> list[tuple[tuple[int, bool], Checkpoint | CheckpointError]]:
     """Checkpoints and errors with what they are sorted by. What has another kind of name is none of ours."""
-    try:
-        names = {entry.name for entry in folder.iterdir()}
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        raise CheckpointError(f"cannot read the checkpoints in {folder}: {error.strerror or error}.") from None
+    names = _entries(folder)
     names |= {match[1] for name in names if (match := HIDDEN.fullmatch(name)) and match[2] == "old"}
     found: list[tuple[tuple[int, bool], Checkpoint | CheckpointError]] = []
     for name in sorted(name for name in names if PART.fullmatch(name)):
@@ -311,6 +246,16 @@ def _listed(folder: Path) -> list[tuple[tuple[int, bool], Checkpoint | Checkpoin
         except CheckpointError as error:
             found.append(((_number(name), False), error))
     return sorted(found, key=lambda each: each[0])
+
+
+def _entries(folder: Path) -> set[str]:
+    """The names in a folder; none if there is no such folder."""
+    try:
+        return {entry.name for entry in folder.iterdir()}
+    except FileNotFoundError:
+        return set()
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read the checkpoints in {folder}: {reason_of(error)}.") from None
 
 
 def _number(name: str) -> int:
@@ -330,9 +275,8 @@ def _with_agents(checkpoint: Checkpoint) -> Checkpoint:
 
 def _loose(folder: Path) -> Checkpoint | None:
     """The model files of a run from before there were checkpoints."""
-    if not folder.is_dir():
-        return None
-    names = sorted(match[1] for entry in folder.iterdir() if (match := LOOSE.fullmatch(entry.name)))
+    folder = folder.resolve()  # a run may keep its checkpoints elsewhere
+    names = sorted(match[1] for entry in _entries(folder) if (match := LOOSE.fullmatch(entry)))
     files = {}
     with open_folder(folder) as descriptor:
         for name in names:

@@ -75,6 +75,8 @@ def parse(data: bytes) -> Manifest:
             raise CheckpointError("it does not match its own checksum: it was damaged or changed.")
     except StateFileError as error:
         raise CheckpointError(str(error)) from None
+    except RecursionError:  # of a value to be shown
+        raise CheckpointError("it is nested too deeply to be a manifest of abreast.") from None
     return Manifest(_version(given["abreast"]), _kind(given["kind"]), _facts(given["facts"]), _files(given["files"]))
 
 

@@ -32,12 +32,22 @@ class HashedFile:
 
 
 @contextmanager
-def open_folder(path: Path) -> Iterator[int]:
-    """The descriptor of a folder that is not a link; its files are opened through it, wherever its name leads by then."""
-    try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-    except (OSError, ValueError) as error:  # ValueError: a name no file can have
-        raise CheckpointError(f"{path} is no checkpoint: {_reason(path, error)}.") from None
+def open_folder(path: Path, *otherwise: Path) -> Iterator[int]:
+    """The descriptor of a folder that is not a link, or of the first of the others if there is none of that name.
+
+    Its files are opened through the descriptor, wherever the name leads by then.
+    """
+    descriptor = None
+    for place in (path, *otherwise):
+        try:
+            descriptor = os.open(place, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            break
+        except FileNotFoundError:
+            continue
+        except (OSError, ValueError) as error:  # ValueError: a name no file can have
+            raise CheckpointError(f"{path} is no checkpoint: {reason_of(error)}.") from None
+    if descriptor is None:
+        raise CheckpointError(f"{path} is no checkpoint: there is no such folder.")
     try:
         yield descriptor
     finally:
@@ -49,7 +59,7 @@ def size_of(folder: int, name: str) -> int:
     try:
         found = os.stat(name, dir_fd=folder, follow_symlinks=False)
     except (OSError, ValueError) as error:
-        raise CheckpointError(getattr(error, "strerror", None) or str(error)) from None
+        raise CheckpointError(reason_of(error)) from None
     if not stat.S_ISREG(found.st_mode):
         raise CheckpointError("it is a link" if stat.S_ISLNK(found.st_mode) else "it is not a plain file")
     return found.st_size
@@ -72,15 +82,8 @@ def open_plain(folder: int, name: str) -> Iterator[HashedFile]:
         raise CheckpointError(error.strerror or str(error)) from None
 
 
-def _reason(path: Path, error: Exception) -> str:
-    """Why a folder could not be opened."""
-    try:
-        if path.is_symlink():
-            return "it is a link; give the folder itself"
-    except (OSError, ValueError):
-        pass
-    if isinstance(error, FileNotFoundError):
-        return "there is no such folder"
-    if isinstance(error, NotADirectoryError):
-        return "it is not a folder"
+def reason_of(error: Exception) -> str:
+    """Why a file or folder could not be read or written."""
+    if isinstance(error, NotADirectoryError):  # also said of a link to a folder
+        return "it is a link or not a folder"
     return getattr(error, "strerror", None) or str(error)
