@@ -10,7 +10,7 @@ import torch
 
 from abreast.attributes import digest, pack, unpack
 from abreast.errors import ConfigError, GameError
-from abreast.models import RandomModel
+from abreast.models import DQN, RandomModel
 from abreast.state import State
 from abreast.training import evaluate as evaluation_module
 from abreast.training.evaluate import EVALUATING, evaluate
@@ -18,7 +18,7 @@ from abreast.training.unchanged import unchanged
 from fakes import small_game
 from own_game import Garden
 from strangers import games, models
-from strangers.test_strangers import GAMES, with_model
+from strangers.test_strangers import GAMES, config, with_model
 
 ALGORITHMS = ["iqn", "dqn", "ppo", "random"]
 SMALL = {"experiment": {"max_turns": 5}, "model": {"algorithm": "dqn", "hidden_size": 16}}
@@ -193,6 +193,57 @@ def test_strangers_games(name):
     assert evaluate(env, 2).rewards == many.rewards[:2]
     if name not in ("a joint payoff", "rewards given late"):  # which greedy agents play alike in any world
         assert len({tuple(rewards) for rewards in many.rewards}) > 1
+
+
+class Meddler(DQN):
+    """Draws from everything there is, wherever it is, and remembers what it did."""
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.dice = self.choosing_rng
+
+    def choose_from(self, seed):
+        """Has one stream for all actors."""
+
+    def start_epoch_action(self, *, epoch):
+        super().start_epoch_action(epoch=epoch)
+        self.updates += 1
+
+    def take_actions(self, states, lanes):
+        self.chosen = [*getattr(self, "chosen", []), self.memory.rng.random(), self.dice.random()]
+        return super().take_actions(states, lanes)
+
+
+def test_a_model_that_meddles_with_everything():
+    env = with_model(Meddler)(num_envs=2)
+    before, model = whole(env), env.agents[0].model
+    first = evaluate(env, 4)
+    assert whole(env) == before
+    assert model.dice is model.choosing_rng
+    assert "chosen" not in vars(model)
+    assert evaluate(env, 4) == first
+
+
+def test_every_pass_begins_alike_but_for_its_streams(monkeypatch):
+    """What the game and the models keep is as before the first episode; each generator is at a place of its own."""
+    env = games.Moody(games.DirtyWorld(), config(num_envs=2))
+    env.run_experiment(animate=False, logging=False)
+    kept, streams, play = [], [], evaluation_module.play_lanes
+
+    def looked_at(*arguments):
+        moods = [agent.mood for lane in env.lanes for agent in lane.agents]
+        kept.append((moods, [len(agent.model.memory) for agent in env.agents]))
+        for lane in env.lanes:
+            streams.extend(repr(each.bit_generator.state) for each in (lane.world.rng, *(a.dice for a in lane.agents)))
+        streams.extend(repr(agent.model.choosing_rng.bit_generator.state) for agent in env.agents)
+        return play(*arguments)
+
+    monkeypatch.setattr(evaluation_module, "play_lanes", looked_at)
+    evaluate(env, 6)
+    assert len(kept) == 3
+    assert kept[0] == kept[1] == kept[2]
+    assert any(kept[0][0])
+    assert len(set(streams)) == len(streams) == 3 * (2 * 3 + 2)
 
 
 def cart(env):
