@@ -224,6 +224,19 @@ def test_a_model_that_meddles_with_everything():
     assert evaluate(env, 4) == first
 
 
+def test_a_generator_that_is_the_models_own_stays_so():
+    class Aliased(DQN):
+        def setup(self, learning, more):
+            super().setup(learning, more)
+            self.dice = self.choosing_rng
+
+    env = with_model(Aliased)()
+    before, dice = whole(env), env.agents[0].model.dice
+    evaluate(env, 2)
+    assert env.agents[0].model.choosing_rng is env.agents[0].model.dice is dice
+    assert whole(env) == before
+
+
 def test_every_pass_begins_alike_but_for_its_streams(monkeypatch):
     """What the game and the models keep is as before the first episode; each generator is at a place of its own."""
     env = games.Moody(games.DirtyWorld(), config(num_envs=2))
