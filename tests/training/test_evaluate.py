@@ -271,8 +271,10 @@ def test_a_generator_that_is_the_worlds_own_stays_so():
             self.dice = self.world.rng
 
     env = Aliased.make(SMALL)
+    before, dice = env.world.rng.bit_generator.state, env.dice
     evaluate(env, 2)
-    assert env.dice is env.world.rng
+    assert env.dice is env.world.rng is dice
+    assert dice.bit_generator.state == before
 
 
 def test_an_attribute_that_cannot_be_copied_is_named(caplog):

@@ -102,7 +102,7 @@ def evaluate(env: Environment, episodes: int, seed: int = 0, greedy: bool = True
     return Evaluation(
         [[float(reward) for reward in each.reward_per_agent] for each in kept],
         [each.turns for each in kept],
-        [figures_of(each, env.name) for each in kept],
+        [figures_of(each.metrics, env.name) for each in kept],
     )
 
 

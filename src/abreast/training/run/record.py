@@ -138,7 +138,7 @@ class RunRecord:
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
-        if figures := figures_of(played, self._experiment.name):
+        if figures := figures_of(played.metrics, self._experiment.name):
             record["metrics"] = figures
         self.epochs.append(record)
         if self._writes:
@@ -187,14 +187,14 @@ class RunRecord:
         log.error("stopped after %d epochs by %s", len(self.epochs), type(error).__name__, exc_info=stack)
 
 
-def figures_of(played: Played, game: str) -> dict[str, float | None]:
+def figures_of(metrics: Mapping[str, Any], game: str) -> dict[str, float | None]:
     """The game's own figures, as plain numbers; None where one is not finite."""
-    if not isinstance(played.metrics, Mapping):
-        raise GameError(f"the metrics of {game} are {short(played.metrics)}: expected names with numbers.")
-    for name, value in played.metrics.items():
+    if not isinstance(metrics, Mapping):
+        raise GameError(f"the metrics of {game} are {short(metrics)}: expected names with numbers.")
+    for name, value in metrics.items():
         if not isinstance(name, str) or not isinstance(value, numbers.Real | np.bool_):
             raise GameError(f"the metric {name!r} of {game} is {short(value)}: expected a name with a number.")
-    return {name: _finite(float(value)) for name, value in played.metrics.items()}
+    return {name: _finite(float(value)) for name, value in metrics.items()}
 
 
 def _as_yaml(experiment: "Experiment") -> bytes:
