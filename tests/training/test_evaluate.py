@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from abreast import MovingAgent
 from abreast.attributes import digest, pack, unpack
 from abreast.errors import ConfigError, GameError
 from abreast.models import DQN, RandomModel
@@ -275,6 +276,36 @@ def test_a_generator_that_is_the_worlds_own_stays_so():
     evaluate(env, 2)
     assert env.dice is env.world.rng is dice
     assert dice.bit_generator.state == before
+
+
+def test_bodies_that_are_made_anew_and_state_that_is_no_attribute():
+    steps = [0]
+
+    class Body(MovingAgent):
+        kind = "MovingAgent"
+
+        def act(self, world, action):
+            steps[0] += 1
+            return super().act(world, action) + 0.01 * steps[0]
+
+        def state(self):
+            return State({"steps": steps[0]})
+
+        def set_state(self, state):
+            steps[0] = state.facts["steps"]
+
+    class Reborn(games.Walkers):
+        body = Body
+
+        def reset(self):
+            self.agents[:] = [Body(each.observation_spec, each.action_spec, each.model) for each in self.agents]
+            super().reset()
+
+    env = Reborn.make(SMALL)
+    agents = list(env.agents)
+    first = evaluate(env, 3)
+    assert (env.agents, steps) == (agents, [0])
+    assert evaluate(env, 3) == first
 
 
 def test_an_attribute_that_cannot_be_copied_is_named(caplog):
