@@ -293,3 +293,12 @@ def test_an_interrupt_leaves_the_file_of_before(folder, monkeypatch):
     monkeypatch.setattr(evaluation, "play_lanes", interrupted)
     assert run(["eval", "run", "--episodes", "2"]) == 130
     assert {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_models_are_told_the_epoch_of_the_checkpoint(folder, monkeypatch):
+    told, play = [], evaluation.play_lanes
+    monkeypatch.setattr(
+        evaluation, "play_lanes", lambda game, epoch, lanes: told.append(epoch) or play(game, epoch, lanes)
+    )
+    assert run(["eval", "run", "--episodes", "3", "--checkpoints", "all"]) == 0
+    assert told == [4, 4, 8, 8, LAST, LAST]
