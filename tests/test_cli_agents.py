@@ -38,7 +38,7 @@ def settings(folder):
 
 def weights(folder, agent):
     """The network of an agent, as a run keeps it."""
-    (file,) = Path(folder, "checkpoints").rglob(f"agent_{agent}.safetensors")
+    file = Path(folder, "checkpoints", "final", f"agent_{agent}.safetensors")
     arrays = safetensors.numpy.load_file(file)
     return {name: array.tobytes() for name, array in arrays.items() if name.startswith(("online", "adam"))}
 

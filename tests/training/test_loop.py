@@ -44,9 +44,6 @@ class Script:
     def camera(self, epoch):
         return None
 
-    def figures(self, metrics):
-        return metrics
-
     def epoch(self, epoch, *rest):
         self.lines.append(f"record {epoch}")
 

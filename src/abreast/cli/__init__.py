@@ -1,6 +1,7 @@
 """The command line: games that are trained, rollouts of environments, and checks of both."""
 
 import abreast.cli.check
+import abreast.cli.evaluate
 import abreast.cli.games
 import abreast.cli.rollouts
 import abreast.cli.trajectories  # noqa: F401 (what they define are the commands)

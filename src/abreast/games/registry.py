@@ -139,10 +139,13 @@ def _game_in(file: str, module: ModuleType) -> object:
     return next(iter(found.values()))
 
 
-def find_game_of_run(run: Path) -> Game:
-    """The game that a run folder is of. Its file is looked for in the folders above the run, then in the current one."""
+def find_game_of_run(run: Path, remedy: str | None = None) -> Game:
+    """The game that a run folder is of. Its file is looked for in the folders above the run, then in the current one.
+
+    remedy: what a user can do if it is not found.
+    """
     recorded = read_yaml(run / "config.yaml").get("game")
-    remedy = f"give it, as in `abreast play GAME --run {shlex.quote(str(run))}`."
+    remedy = remedy or f"give it, as in `abreast play GAME --run {shlex.quote(str(run))}`."
     if not isinstance(recorded, str):
         raise GameError(f"{run / 'config.yaml'} does not say of which game it is: {remedy}")
     place, colon, name = split_target(recorded)

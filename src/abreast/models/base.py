@@ -2,7 +2,8 @@
 
 import inspect
 import operator
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -123,6 +124,7 @@ class BaseModel:
         memory             the replay: `memory.sample(batch_size)`, or `new_episodes()` for rows to learn from once
         choosing_rng       draws choices, and nothing else
         with_history       a state and those before it in its lane, as a row for a network; `as_input` does it for batches
+        epsilon, is_greedy how much to explore; in an evaluation, 0 and True
         observation, n_actions, config, device
 
     Several copies of the environment may be played side by side, each in a lane of its own: `lane` says which one a state
@@ -138,9 +140,11 @@ class BaseModel:
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
         {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
-        | {"rows_learned_from", "frame_stack", "own_attributes"}
+        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
+    is_greedy: bool = False
+    """Whether to choose what seems best and explore nothing, in whatever way the model explores (`act_greedily`)."""
 
     def __init__(
         self,
@@ -211,6 +215,17 @@ class BaseModel:
             self.own_attributes.generators(), seed.spawn(len(self.own_attributes.generators())), strict=True
         ):
             reseed(generator, own)
+
+    @contextmanager
+    def act_greedily(self) -> Iterator[None]:
+        """Inside, for whole epochs: epsilon is 0, and `is_greedy` tells it to models that explore in other ways."""
+        epsilon = self.epsilon
+        self.epsilon, self.is_greedy = 0.0, True
+        try:
+            yield
+        finally:
+            self.epsilon = epsilon
+            del self.is_greedy
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         """The number of the action chosen in a state (one frame; `with_history` adds those before it)."""

@@ -65,6 +65,10 @@ class NoisyLinear(nn.Module):
             torch.addcmul(self.bias, self.bias_noise, torch.empty_like(self.bias).normal_(generator=generator)),
         )
 
+    def leave_out_noise(self) -> None:
+        """No noise until the next draw: the weights as they are."""
+        self.noisy = self.weight, self.bias
+
     def forward(self, inputs: Tensor) -> Tensor:
         assert self.noisy is not None, "draw_noise comes before the first forward pass"
         return affine(inputs, *self.noisy)

@@ -33,15 +33,20 @@ def collect_pass(
     more at its end (to record it, say).
     """
     with seeded_globals(np.random.SeedSequence(seed), PLAYING, epoch):
-        played = _play(game, epoch, lanes, beat, on_turn)
+        played = play_lanes(game, epoch, lanes, beat, on_turn)
     for player in game.players:
         player.model.own_attributes.note_choosing()
     return played
 
 
-def _play(
-    game: Playable, epoch: int, lanes: int, beat: Callable[[], None] | None, on_turn: Callable[[], None] | None
+def play_lanes(
+    game: Playable,
+    epoch: int,
+    lanes: int,
+    beat: Callable[[], None] | None = None,
+    on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
+    """As `collect_pass`, with the generators that the process shares as they are."""
     models: list[BaseModel] = [player.model for player in game.players]
     game.reset(lanes)
     if [id(player.model) for player in game.players] != [id(model) for model in models]:

@@ -18,6 +18,7 @@ from abreast.state import State
 from abreast.training.actors.base import Actors, Play, models_of
 from abreast.training.config import ScheduleName
 from abreast.training.learners.base import Learners
+from abreast.training.run.metrics import figures_of
 from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
@@ -90,7 +91,7 @@ class Loop:
         collect_s = time.perf_counter() - started
         if camera is not None:
             camera.save()
-        played = [each._replace(metrics=self._record.figures(each.metrics)) for each in played]
+        played = [each._replace(metrics=figures_of(each.metrics, experiment.name)) for each in played]
         experiment.epochs_played += lanes
         interval = settings.experiment.train_interval
         due = experiment.epochs_played // interval - epoch // interval

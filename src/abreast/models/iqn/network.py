@@ -30,6 +30,11 @@ class IQNNetwork(nn.Module):
         for layer in noisy_layers(self):
             layer.draw_noise(generator)
 
+    def leave_out_noise(self) -> None:
+        """No noise until the next draw."""
+        for layer in noisy_layers(self):
+            layer.leave_out_noise()
+
     def embed(self, fractions: Tensor) -> Tensor:
         """Quantile fractions (…, K) as features (…, K, H)."""
         return self.fraction(torch.cos(fractions[..., None] * self.frequencies)).relu_()  # type: ignore[no-any-return]

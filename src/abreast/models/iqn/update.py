@@ -62,7 +62,10 @@ class IQN(ValueModel):
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
         with torch.inference_mode():
-            self.policy.draw_noise(self.choosing_generator)
+            if self.is_greedy:
+                self.policy.leave_out_noise()
+            else:
+                self.policy.draw_noise(self.choosing_generator)
             self._embedded_midpoints = self.policy.embed(self.midpoints)
 
     def evaluate(self, frames: Tensor) -> Tensor:

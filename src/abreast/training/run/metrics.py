@@ -1,12 +1,17 @@
 """metrics.jsonl: a line for each epoch, in order."""
 
 import json
+import math
+import numbers
 import os
+from collections.abc import Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
 
-from abreast.errors import RunFolderError
+import numpy as np
+
+from abreast.errors import GameError, RunFolderError, short
 
 
 class EpochRecord(TypedDict):
@@ -25,6 +30,21 @@ class EpochRecord(TypedDict):
     metrics: NotRequired[dict[str, float | None]]
     """The game's own figures (`Environment.metrics`), if it has any; None where one is not finite."""
     time: dict[str, Any]
+
+
+def figures_of(metrics: Mapping[str, Any], game: str) -> dict[str, float | None]:
+    """The game's own figures, as plain numbers; None where one is not finite."""
+    if not isinstance(metrics, Mapping):
+        raise GameError(f"the metrics of {game} are {short(metrics)}: expected names with numbers.")
+    for name, value in metrics.items():
+        if not isinstance(name, str) or not isinstance(value, numbers.Real | np.bool_):
+            raise GameError(f"the metric {name!r} of {game} is {short(value)}: expected a name with a number.")
+    return {name: finite(float(value)) for name, value in metrics.items()}
+
+
+def finite(value: float | None) -> float | None:
+    """The value, or None if it is not finite (training has diverged, say): JSON has no word for such numbers."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 class MetricsFile:

@@ -4,28 +4,25 @@
 """
 
 import logging as standard_logging
-import math
-import numbers
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
-import numpy as np
 import yaml
 from rich.console import Console
 
-from abreast.errors import ConfigError, GameError, short
+from abreast.errors import ConfigError
 from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
 from abreast.models import BaseModel, algorithm, name_of
 from abreast.state import State
 from abreast.training.learners.base import RoundResult
 from abreast.training.run.camera import Camera
 from abreast.training.run.display import ProgressDisplay, warnings_on
-from abreast.training.run.metrics import EpochRecord, MetricsFile, last_rewards
+from abreast.training.run.metrics import EpochRecord, MetricsFile, finite, last_rewards
 from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
@@ -170,7 +167,7 @@ class RunRecord:
         for agent, result in enumerate(trained):
             self._warn(agent, result.symptoms, epoch)
         updates = sum(result.updates for result in trained)
-        losses = [_finite(result.loss) for result in trained]
+        losses = [finite(result.loss) for result in trained]
         known = [loss for loss in losses if loss is not None]
         record = EpochRecord(
             epoch=epoch,
@@ -201,19 +198,6 @@ class RunRecord:
         if self._logger is not None:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
             self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
-
-    def figures(self, metrics: Mapping[str, Any]) -> dict[str, float | None]:
-        """The game's own figures, as plain numbers; None where one is not finite."""
-        if not isinstance(metrics, Mapping):
-            raise GameError(
-                f"the metrics of {self._experiment.name} are {short(metrics)}: expected names with numbers."
-            )
-        for name, value in metrics.items():
-            if not isinstance(name, str) or not isinstance(value, numbers.Real | np.bool_):
-                raise GameError(
-                    f"the metric {name!r} of {self._experiment.name} is {short(value)}: expected a name with a number."
-                )
-        return {name: _finite(float(value)) for name, value in metrics.items()}
 
     def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
         """Name each silent fault of each agent once."""
@@ -270,11 +254,6 @@ def _algorithm_name(model: BaseModel) -> str:
     """What finds a model's class; where its settings name it (`file.py:Class`), as they do."""
     given = model.config.algorithm
     return given if given.endswith(f":{type(model).__qualname__}") else name_of(type(model))
-
-
-def _finite(loss: float | None) -> float | None:
-    """The loss, or None if training has diverged: JSON has no word for such numbers."""
-    return loss if loss is not None and math.isfinite(loss) else None
 
 
 def _about(experiment: "Experiment") -> str:

@@ -1,0 +1,132 @@
+"""Evaluation: what trained agents get in episodes that nobody learns from.
+
+for each pass over the lanes
+  everything as it was before the first     (unchanged.py)
+  worlds and choices from new streams       a function of the evaluation's seed and the episode's number
+  play                                      (collect.py)
+"""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from abreast.attributes import is_foreign, reachable
+from abreast.errors import ConfigError
+from abreast.models.own import GENERATORS, reseed
+from abreast.streams import seeded_globals
+from abreast.training.actors.base import models_of
+from abreast.training.collect import play_lanes
+from abreast.training.devices import compute_threads
+from abreast.training.environment import Environment
+from abreast.training.run.metrics import figures_of
+from abreast.training.statistics import Summary, summarise
+from abreast.training.unchanged import unchanged
+
+EVALUATING = 5
+"""The part of a seed's spawn key that stands for evaluation: no stream is one of training's, even if the seeds are equal."""
+WORLD, CHOICES = 0, 1
+"""Whose stream it is."""
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What was played, episode by episode."""
+
+    rewards: list[list[float]]
+    """Per episode, of each agent."""
+    turns: list[int]
+    figures: list[dict[str, float | None]]
+    """Per episode, the game's own (`Environment.metrics`); None where one is not finite."""
+
+    @property
+    def agents(self) -> list[Summary]:
+        """The rewards of each agent."""
+        return [summarise(rewards) for rewards in zip(*self.rewards, strict=True)]
+
+    @property
+    def sum(self) -> Summary:
+        """The rewards of all agents together."""
+        return summarise([sum(rewards) for rewards in self.rewards])
+
+    @property
+    def metrics(self) -> dict[str, Summary]:
+        """Each of the game's figures, over the episodes in which it was a finite number; if in none, it is left out."""
+        names = dict.fromkeys(name for figures in self.figures for name in figures)
+        found = {name: [figures.get(name) for figures in self.figures] for name in names}
+        finite = {name: [value for value in values if value is not None] for name, values in found.items()}
+        return {name: summarise(values) for name, values in finite.items() if values}
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as evaluation.json has it."""
+        return {
+            "agents": [_as_json(each, "rewards") for each in self.agents],
+            "sum": _as_json(self.sum, "rewards"),
+            "turns": self.turns,
+            "metrics": {name: _as_json(each, "values") for name, each in self.metrics.items()},
+        }
+
+
+def evaluate(env: Environment, episodes: int, seed: int = 0, greedy: bool = True) -> Evaluation:
+    """Let the agents of an environment play, and see what they get.
+
+    seed: of the evaluation, apart from the experiment's. Episode i is a function of what the agents have learned, of this
+        seed, of i and of the number of lanes: neither of episodes before it nor of how many are asked for.
+    greedy: agents do what seems best to them (`BaseModel.act_greedily`); else they explore as much as in training.
+
+    Nothing is learned or remembered, and memories and random streams are then as they were.
+    """
+    if episodes < 1:
+        raise ConfigError(f"the number of episodes is {episodes}: expected at least 1.")
+    if seed < 0:
+        raise ConfigError(f"the seed of the evaluation is {seed}: expected 0 or more.")
+    env.make_lanes()
+    lanes, models = env.lanes, models_of(env.game)
+    played = []
+    with compute_threads(env.config.experiment.compute_threads), unchanged(env) as put_back:
+        for first in range(
+            0, episodes, len(lanes)
+        ):  # every lane in every pass: what is chosen in one depends on the others
+            put_back()
+            for number, lane in enumerate(lanes):
+                _draw_from(lane, _seed(seed, first + number, WORLD))
+            for agent, model in enumerate(models):
+                model.choose_from(_seed(seed, first, CHOICES, agent))
+            with ExitStack() as stack, seeded_globals(np.random.SeedSequence(seed), EVALUATING, first):
+                for model in models if greedy else ():
+                    stack.enter_context(model.act_greedily())
+                played += play_lanes(env.game, env.epochs_played, len(lanes))
+    kept = played[:episodes]
+    return Evaluation(
+        [[float(reward) for reward in each.reward_per_agent] for each in kept],
+        [each.turns for each in kept],
+        [figures_of(each.metrics, env.name) for each in kept],
+    )
+
+
+def _seed(seed: int, *path: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence(seed, spawn_key=(EVALUATING, *path))
+
+
+def _draw_from(lane: Environment, seed: np.random.SeedSequence) -> None:
+    """Let a world, and the generators that users' classes have added to it or to its agents, begin new streams."""
+    lane.world.reseed(seed)
+    owners: Sequence[Any] = [lane, lane.world, *lane.agents]
+    values = [
+        vars(owner)[name] for owner in owners if is_foreign(owner) for name in sorted(vars(owner).keys() - owner.KNOWN)
+    ]
+    generators = [each for each in reachable(values, lane._places()) if isinstance(each, GENERATORS)]
+    for generator, own in zip(generators, seed.spawn(len(generators)), strict=True):
+        reseed(generator, own)
+
+
+def _as_json(summary: Summary, values: str) -> dict[str, Any]:
+    interval = None if summary.interval is None else list(summary.interval)
+    return {
+        "mean": summary.mean,
+        "interquartile_mean": summary.interquartile_mean,
+        "interval": interval,
+        values: summary.values,
+    }
