@@ -91,7 +91,7 @@ class Fuzzer:
         return self._command(chance, ["--", *given])
 
     def _command(self, chance: random.Random, arguments: list[str]) -> list[str]:
-        game = chance.choice([*GAMES, "own_game:Garden"])
+        game = "treasurehunt" if chance.random() < 0.7 else chance.choice([*GAMES, "own_game:Garden"])
         if chance.random() < 0.9:
             return ["settings", game, *arguments]
         options = [] if "--" in arguments else ["--"]
@@ -107,9 +107,8 @@ class Fuzzer:
         if how == 0:
             path.unlink()
             with contextlib.suppress(OSError):
-                [path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero"), lambda: path.symlink_to(path)][
-                    chance.randrange(4)
-                ]()
+                links = [lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero")] if path.suffix == ".yaml" else []
+                chance.choice([path.mkdir, lambda: path.symlink_to(path), *links])()
         elif how == 1 and path.name == "config.yaml":
             path.write_bytes(_dump(mutations.graft(yaml.safe_load(self.config), chance)))
         elif how == 2 and path.suffix == ".safetensors":
