@@ -81,12 +81,24 @@ class Fuzzer:
         """Settings on the command line."""
         tree = yaml.safe_load(self.config)
         keys = [f"{section}.{key}" for section, inside in tree.items() if isinstance(inside, dict) for key in inside]
-        keys += ["model.per_agent.0.algorithm", "model.per_agent.1.gamma", "model.per_agent.1", "parallel.use_threads", "x.y", ".", "a..b"]
+        keys += [
+            "model.per_agent.0.algorithm",
+            "model.per_agent.1.gamma",
+            "model.per_agent.1",
+            "parallel.use_threads",
+            "x.y",
+            ".",
+            "a..b",
+        ]
         given = []
         for _ in range(chance.choice([1, 1, 2, 4])):
             text = f"{chance.choice(keys)}={chance.choice(mutations.SCALARS)}".replace("\x00", "\\0")
             if chance.random() < 0.2:
-                text = mutations.flip(text.encode("utf-8", "surrogatepass"), chance).decode("utf-8", "surrogateescape").replace("\x00", "")
+                text = (
+                    mutations.flip(text.encode("utf-8", "surrogatepass"), chance)
+                    .decode("utf-8", "surrogateescape")
+                    .replace("\x00", "")
+                )
             given.append(text)
         return self._command(chance, ["--", *given])
 
@@ -107,7 +119,9 @@ class Fuzzer:
         if how == 0:
             path.unlink()
             with contextlib.suppress(OSError):
-                links = [lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero")] if path.suffix == ".yaml" else []
+                links = (
+                    [lambda: os.mkfifo(path), lambda: path.symlink_to("/dev/zero")] if path.suffix == ".yaml" else []
+                )
                 chance.choice([path.mkdir, lambda: path.symlink_to(path), *links])()
         elif how == 1 and path.name == "config.yaml":
             path.write_bytes(_dump(mutations.graft(yaml.safe_load(self.config), chance)))
@@ -116,7 +130,9 @@ class Fuzzer:
         else:
             path.write_bytes(mutations.flip(path.read_bytes(), chance))
         caps = ["--", "experiment.max_turns=2", *([] if chance.random() < 0.5 else CAPS[2:9])]
-        return ["play", "damaged", *caps] if chance.random() < 0.7 else ["play", "treasurehunt", "--run", "damaged", *caps]
+        return (
+            ["play", "damaged", *caps] if chance.random() < 0.7 else ["play", "treasurehunt", "--run", "damaged", *caps]
+        )
 
     def game_file(self, chance: random.Random) -> list[str]:
         """A game of a user, with faults in its source."""
@@ -135,7 +151,13 @@ class Fuzzer:
 
     # ---- one input
 
-    KINDS: tuple[tuple[int, str], ...] = ((8, "config_file"), (6, "overrides"), (4, "run_folder"), (3, "game_file"), (2, "arguments"))
+    KINDS: tuple[tuple[int, str], ...] = (
+        (8, "config_file"),
+        (6, "overrides"),
+        (4, "run_folder"),
+        (3, "game_file"),
+        (2, "arguments"),
+    )
 
     def case(self, seed: str) -> str:
         """One input from its seed; returns what kind it was and how the program ended. Raises `Broken` if it found a fault."""
@@ -145,7 +167,7 @@ class Fuzzer:
         self.work.mkdir()
         kind = chance.choices([name for _, name in self.KINDS], [weight for weight, _ in self.KINDS])[0]
         command = getattr(self, kind)(chance)
-        before = listing(self.outside, self.run, TESTS.parent / "src")
+        before = listing(self.outside, self.run)
         (self.folder / "last.json").write_text(json.dumps({"seed": seed, "command": command}))  # if it hangs in C
         with _inside(self.work):
             code, said = _call(command)
@@ -159,12 +181,14 @@ class Fuzzer:
             raise Broken(f"{what}\n{said[-2000:]}")
         if code and not said.strip():
             raise Broken(f"{what}\nexit code {code} without a word")
-        if _changed(before, listing(self.outside, self.run, TESTS.parent / "src")):
+        if _changed(before, listing(self.outside, self.run)):
             raise Broken(f"{what}\nwrote outside its folder")
         return f"{kind} {code}"
 
 
-def fuzz_training(folder: Path, seed: int, count: int, first: int = 0, on_fault: Callable[[str], None] | None = None) -> Counter[str]:
+def fuzz_training(
+    folder: Path, seed: int, count: int, first: int = 0, on_fault: Callable[[str], None] | None = None
+) -> Counter[str]:
     """So many inputs; returns how many ended how. The first fault raises `Broken`, unless `on_fault` takes it."""
     fuzzer, ends = Fuzzer(folder), Counter()
     for number in range(first, first + count):

@@ -37,7 +37,9 @@ class Meter:
             memory, opened = zip(*(each[pid] for each in settled if pid in each), strict=True)
             half = len(memory) // 2
             before, after = max(memory[:half]), max(memory[half:])
-            lines.append(f"{'main' if pid == str(os.getpid()) else 'worker'}: {before} -> {after} kB, {opened[0]} -> {opened[-1]} descriptors")
+            lines.append(
+                f"{'main' if pid == str(os.getpid()) else 'worker'}: {before} -> {after} kB, {opened[0]} -> {opened[-1]} descriptors"
+            )
             if after > before * (1 + ALLOWED) + 64 or max(opened[half:]) > max(opened[:half]):
                 faults.append(lines[-1])
         assert not faults, f"{faults}; all: {lines}; looks: {settled[:: max(1, len(settled) // 10)]}"

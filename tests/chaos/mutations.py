@@ -47,7 +47,9 @@ def flip(data: bytes, chance: random.Random) -> bytes:
         elif how == 3:
             out[at:at] = out[at:to] * chance.choice([1, 2, 50])
         elif how == 4:
-            out[at:at] = chance.choice([b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\n", b"\t", b": ", b"- ", b"&a ", b"*a", b"{", b"]"])
+            out[at:at] = chance.choice(
+                [b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b"\n", b"\t", b": ", b"- ", b"&a ", b"*a", b"{", b"]"]
+            )
         elif how == 5:
             out[at:to] = chance.randbytes(to - at)
         else:
@@ -66,7 +68,9 @@ def graft(tree: Any, chance: random.Random) -> Any:
         if how < 3 or isinstance(parent, list):
             parent[key] = chance.choice(VALUES)
         elif how == 3:
-            parent[chance.choice(["", "x", 3, None, "per_agent", "algorithm", "parallel", 1.5, True, "\ud800"])] = parent.pop(key)
+            parent[chance.choice(["", "x", 3, None, "per_agent", "algorithm", "parallel", 1.5, True, "\ud800"])] = (
+                parent.pop(key)
+            )
         else:
             del parent[key]
     return tree

@@ -42,6 +42,8 @@ SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
+DESCRIPTORS = 16
+"""What is opened to start a process, most of it only until it has started; more the first time, for the fork server."""
 MILLI = 1000
 """Seconds are shared as whole milliseconds."""
 
@@ -79,6 +81,7 @@ class ProcessChild:
 
     def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
         self.name, self.hint = spec.name, hint
+        _check_descriptors()
         packed, blocks = _pack((spec.make, spec.arguments))
         needs_main = spec.needs_main or (main_can_be_imported() and b"__main__" in packed)
         self._life, self._dump = _Life(), _StackDump()
@@ -139,6 +142,17 @@ class ProcessChild:
             self._process.kill()
             self._process.join(5)
         self._channel.close()
+
+
+def _check_descriptors() -> None:
+    """Refuse to start where there is no room: the fork server prints a stack of its own if it is left in the middle."""
+    taken: list[int] = []
+    try:
+        for _ in range(DESCRIPTORS):
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 class ProcessContext:

@@ -243,7 +243,7 @@ def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
         raise ConfigError(f"model.per_agent is {short(per_agent)}: expected agents and settings, say {EXAMPLE}.")
     given: dict[int, dict[str, Any]] = {}
     for key, own in per_agent.items():
-        if isinstance(key, bool) or not str(key).isdecimal():
+        if isinstance(key, bool) or not str(key).isdecimal() or len(str(key)) > MOST_DIGITS:
             raise ConfigError(
                 f"model.per_agent has a key {short(key)}: expected the number of an agent, say {EXAMPLE}."
             )
@@ -259,12 +259,14 @@ def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
 
 
 EXAMPLE = "{0: {algorithm: ppo}}"
+MOST_DIGITS = 18
+"""Of the number of an agent."""
 
 
 def _spread(sections: dict[str, Any]) -> None:
     """Bring the older section `parallel` into today's spelling, and parallel overrides to the settings they override."""
     parallel = sections.pop("parallel", None) or {}
-    if isinstance(parallel, Mapping):
+    if isinstance(parallel, Mapping) and isinstance(sections["multiprocessing"], Mapping):
         sections["multiprocessing"] = {**_modern(parallel), **sections["multiprocessing"]}
     settings = sections["multiprocessing"]
     if not isinstance(settings, Mapping):
@@ -295,7 +297,7 @@ def _modern(parallel: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that the older spelling means."""
     for key in parallel:
         if key not in OLDER:
-            raise ConfigError(f"unknown key parallel.{key}: {nearest(key, OLDER)}")
+            raise ConfigError(f"unknown key parallel.{key}: {nearest(str(key), OLDER)}")
     meant: dict[str, Any] = {
         key: parallel[key] for key in ("enabled", "train_interval", "num_workers") if key in parallel
     }
