@@ -126,8 +126,8 @@ def _apart(name: str, seed: str, length: float) -> bool:
     started, folder = time.monotonic(), tempfile.mkdtemp()
     path = os.pathsep.join([str(TESTS.parent / "src"), str(TESTS), os.environ.get("PYTHONPATH", "")])
     process = subprocess.Popen(
-        [sys.executable, __file__, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-        env={**os.environ, "PYTHONPATH": path, "TMPDIR": folder},
+        [sys.executable, __file__, *command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+        start_new_session=True, env={**os.environ, "PYTHONPATH": path, "TMPDIR": folder},
     )  # fmt: skip
     try:
         said, _ = process.communicate(timeout=CASE_LIMIT_S)

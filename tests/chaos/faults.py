@@ -5,6 +5,7 @@ import os
 import random
 import signal
 import threading
+import time
 from collections import Counter
 from functools import partial
 from pathlib import Path
@@ -21,6 +22,8 @@ FAULTS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "raises": signal.
 EPOCHS_PER_FAULT = 10
 PAUSE_S = 0.2
 """Longest pause before a fault: long enough for a restart, so that faults hit starts and rounds alike."""
+YOUNG_S = 1.0
+"""Children younger than this are killed and raise, but are not stopped."""
 START_S = 10.0
 """Seconds after which a child that was stopped while it started is replaced: 120 otherwise."""
 SMALL = (
@@ -89,13 +92,16 @@ class Striker:
         self._hosts.clear()
 
     def _strike(self) -> None:
+        known: dict[int, float] = {}
         while not self._end.wait(self._chance.uniform(0, PAUSE_S)) and self.done.total() < self._faults:
             behind = self._faults * self._env.epochs_played / self._until > self.done.total()
             pids = [pid for host in list(self._hosts.values()) for pid in host.pids if _runs(pid)]
             if behind and pids:
-                name = self._chance.choice(list(FAULTS))
+                name, pid, now = self._chance.choice(list(FAULTS)), self._chance.choice(pids), time.monotonic()
+                if name == "stopped" and now - known.setdefault(pid, now) < YOUNG_S:
+                    continue  # it may be starting, where silence is found much later
                 with contextlib.suppress(ProcessLookupError):
-                    os.kill(self._chance.choice(pids), FAULTS[name])
+                    os.kill(pid, FAULTS[name])
                     self.done[name] += 1
 
 

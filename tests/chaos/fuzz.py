@@ -104,7 +104,7 @@ class Fuzzer:
 
     def _command(self, chance: random.Random, arguments: list[str]) -> list[str]:
         game = "treasurehunt" if chance.random() < 0.7 else chance.choice([*GAMES, "own_game:Garden"])
-        if chance.random() < 0.9:
+        if chance.random() < 0.95:
             return ["settings", game, *arguments]
         options = [] if "--" in arguments else ["--"]
         return ["train", game, "--no-animate", "--output", "new", *arguments, *options, *CAPS]
@@ -143,9 +143,13 @@ class Fuzzer:
 
     def arguments(self, chance: random.Random) -> list[str]:
         """A command line that is none."""
-        words = ["train", "play", "games", "settings", "treasurehunt", "--run", "--config", "--agents", "-1", "3", "--epochs", "--output",
-                 "run", "../outside/precious", "--seed", "x" * 400, "", "\x00", "\ud800", "--", "-", "--help", "/dev/null", ".", ":", ".py",
-                 "own_game:Garden", "..:x", "experiment.epochs=1", "é.py", "a\nb.py:C", "os:path", "json:"]  # fmt: skip
+        words = [
+            "train", "play", "games", "settings", "treasurehunt", "--run", "--config", "--agents", "-1", "3", "--epochs",
+            "run",
+            "--output", "../outside/precious", "--seed", "x" * 400, "", "\x00", "\ud800", "--", "-", "--help", "/dev/null",
+            ".",
+            ":", ".py", "own_game:Garden", "..:x", "experiment.epochs=1", "é.py", "a\nb.py:C", "os:path", "json:",
+        ]  # fmt: skip
         picked = [chance.choice(words) for _ in range(chance.randrange(1, 6))]
         return [*picked, "--no-animate", "--output", "new", "--", *CAPS] if picked[:1] == ["train"] else picked
 
@@ -160,7 +164,7 @@ class Fuzzer:
     )
 
     def case(self, seed: str) -> str:
-        """One input from its seed; returns what kind it was and how the program ended. Raises `Broken` if it found a fault."""
+        """One input from its seed; returns what kind it was and how the program ended. A fault raises `Broken`."""
         chance = random.Random(seed)
         self.count += 1
         shutil.rmtree(self.work)

@@ -32,7 +32,8 @@ def train(
     command = [sys.executable, "-c", f"{before}\nfrom abreast.cli import main; main()"] if before else COMMAND
     process = subprocess.Popen(
         [*command, "train", "treasurehunt", *SMALL, "--output", "run", *arguments],
-        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, preexec_fn=limit, start_new_session=True,
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        preexec_fn=limit,  # noqa: PLW1509 (sets a limit, and nothing else)
         env={**os.environ, **environment},
     )  # fmt: skip
     try:

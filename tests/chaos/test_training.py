@@ -11,7 +11,7 @@ import pytest
 from chaos import driver
 from chaos.faults import faults_in_one_run
 from chaos.fuzz import Broken, Fuzzer, fuzz_training
-from chaos.growth import growth
+from chaos.growth import Meter, objects_grown
 from chaos.leftovers import listing
 from chaos.limits import JUMPING_CLOCK, PARALLEL, at_most, clear, one_core, train
 from chaos.mutations import BOMB, MAP_BOMB
@@ -48,8 +48,20 @@ def test_the_fuzzer_notices_a_traceback_and_a_write_outside(tmp_path, monkeypatc
         fuzzer.case("1:1")
 
 
-def test_a_run_does_not_grow():
-    assert "main" in growth(1, 16_000, False, "model.buffer_capacity=128")
+@pytest.mark.xfail(strict=False, reason="until RunRecord no longer keeps the record of every epoch")
+@pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "pipelined"])
+def test_no_epoch_leaves_objects_behind(parallel, tmp_path):
+    grown = objects_grown(tmp_path, 60, 160, parallel)
+    assert sum(grown.values()) < 50, grown
+
+
+def test_a_process_that_grows_is_noticed():
+    meter, kept = Meter(epochs=40), []
+    for epoch in range(40):
+        kept.append(bytes([epoch]) * 2**20)
+        meter.record_epoch(epoch, 0.0, 0.0, 0.0)
+    with pytest.raises(AssertionError, match="main"):
+        meter.report()
 
 
 # ---- limits
@@ -60,28 +72,26 @@ def test_a_run_does_not_grow():
     [
         ((), {"limit": at_most(resource.RLIMIT_FSIZE, 4000)}, 2, "File too large"),
         (PARALLEL, {"limit": at_most(resource.RLIMIT_NOFILE, 24)}, 1, "Too many open files"),
-        (PARALLEL, {"limit": one_core}, 0, "The run folder is run"),
-        ((), {"before": JUMPING_CLOCK}, 0, "The run folder is run"),
     ],
-    ids=["a full disk", "too few descriptors", "one core", "a clock that jumps"],
+    ids=["a full disk", "too few descriptors"],
 )
 @pytest.mark.xdist_group("system")
-def test_too_little_of_something_is_a_sentence_or_a_working_run(arguments, given, code, says, tmp_path):
+def test_too_little_of_something_is_a_sentence(arguments, given, code, says, tmp_path):
     ended = clear(train(tmp_path, *arguments, **given))
     assert ended.code == code and says in ended.said, ended.said
 
 
-def test_nothing_is_written_outside_the_run_folder_and_home_may_be_read_only(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
+@pytest.mark.xdist_group("system")
+def test_one_core_a_clock_that_jumps_and_a_home_that_is_read_only_do_not_matter_and_nothing_is_written_there(tmp_path):
+    home, scratch, work = (tmp_path / name for name in ("home", "tmp", "work"))
+    for folder in (home, scratch, work):
+        folder.mkdir()
     home.chmod(0o500)
-    (tmp_path / "work").mkdir()
-    (tmp_path / "tmp").mkdir()
-    before = listing(home, tmp_path / "tmp")
-    ended = train(tmp_path / "work", HOME=str(home), TMPDIR=str(tmp_path / "tmp"))
-    assert clear(ended).code == 0
-    assert listing(home, tmp_path / "tmp") == before
-    assert os.listdir(tmp_path / "work") == ["run"]  # noqa: PTH208
+    settings = {"HOME": str(home), "TMPDIR": str(scratch)}
+    ended = clear(train(work, *PARALLEL, limit=one_core, before=JUMPING_CLOCK, **settings))
+    assert ended.code == 0, ended.said
+    assert not listing(home, scratch)
+    assert [path.name for path in work.iterdir()] == ["run"]
 
 
 def test_a_case_that_fails_tells_how_to_repeat_it(tmp_path):
