@@ -19,7 +19,7 @@ from chaos.unlucky import GAME
 from fakes import outcome
 
 FAULTS = {"killed": signal.SIGKILL, "stopped": signal.SIGSTOP, "raises": signal.SIGUSR2}
-EPOCHS_PER_FAULT = 10
+EPOCHS_PER_FAULT = 5
 PAUSE_S = 0.2
 """Longest pause before a fault: long enough for a restart, so that faults hit starts and rounds alike."""
 YOUNG_S = 1.0
