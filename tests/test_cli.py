@@ -121,6 +121,8 @@ MISTAKES = [
     ("too large a world", ["train", "treasurehunt", "world.height=1000000"], "world.height is 1000000"),
     ("more memory than there is", ["train", "treasurehunt", "model.buffer_capacity=1000000000",
       "model.agent_vision_radius=200"], "there is not enough memory for this configuration"),
+    ("more lanes than can be counted", ["train", "treasurehunt", f"multiprocessing.num_envs={2**63}"],
+     "there is not enough memory for this configuration"),
     ("agents enough to fill the machine", ["train", "cleanup", "--agents", "10000"], "the 11x13 world has 143 cells"),
     ("unknown option", ["train", "treasurehunt", "--agnets", "3"], "--agnets"),
     ("text for a number", ["train", "treasurehunt", "--agents", "many"], "Invalid value for '--agents'"),
