@@ -51,10 +51,11 @@ class TestProcesses:
         assert collect(team)[0].value == 1
 
     def test_a_process_outlives_the_death_of_the_fork_server_by_nothing(self, make_team):
-        """It is taken for dead then; if it went on, it and its successor would write to the same memory."""
+        """It is taken for dead then. One that runs notices soon that it is not wanted; one that is stopped cannot."""
         team = make_team()
         pid = team.pids[0]
-        team.submit(0, "k", ("hang at", 3))
+        os.kill(pid, signal.SIGSTOP)
+        team.submit(0, "k", ("echo", 1))
         os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
         (died,) = collect(team)
         end = time.monotonic() + 2  # the kernel takes a moment to clear away what runs no more

@@ -176,6 +176,8 @@ def _check_descriptors() -> None:
     try:
         for _ in range(DESCRIPTORS):
             taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; raise the limit (ulimit -n)") from None
     finally:
         for descriptor in taken:
             os.close(descriptor)
