@@ -1,6 +1,8 @@
 # Every verb sets up what it needs: `make demo` works in a fresh clone with only Python >= 3.11 and make.
 PYTHON ?= python3
 BIN := .venv/bin
+MINUTES ?= 30
+SEED ?=
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test quick lint types bench chaos format clean
@@ -40,10 +42,9 @@ bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/R
 	@$(BIN)/python benchmarks/sokoban_rooms.py
 	@$(BIN)/python benchmarks/learning.py
 
-chaos: setup  ## The stress tests at full length: millions of rows, 5,000 generated rollouts, kills over and over.
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/processes tests/rollouts/test_equal.py --timeout 3600
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/rollouts/episodes/test_guard.py tests/rollouts/episodes/test_leases.py --timeout 3600
+chaos: setup  ## Kill, stop, starve and corrupt real runs at random, after the stress tests: MINUTES=30 SEED=1.
 	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training -k "identical or killed or wherever" || exit 1; done
+	@PYTHONPATH=tests $(BIN)/python tests/chaos/driver.py --stress --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 quick: setup lint  ## A minute of tests while you work: all but runs in workers and the text environments.
 	@$(BIN)/python -m pytest tests/test_layers.py tests/test_walks.py tests/test_state.py tests/test_files.py tests/processes \

@@ -28,6 +28,7 @@ from abreast.rollouts import find_kind
 from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.registry import KINDS
 from abreast.settings import explain
+from chaos.mutations import BOMB
 
 SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=8", "--agents", "2"]
 COMMAND = [sys.executable, "-c", "from abreast.cli import main; main()"]
@@ -104,11 +105,24 @@ MISTAKES = [
     ("a tag that is nonsense", ["train", "treasurehunt", "experiment.seed=!!int foo"], "is not valid YAML"),
     ("brackets without end", ["train", "treasurehunt", "experiment.seed=" + "[" * 3000], "is not valid YAML"),
     ("a number without end", ["train", "treasurehunt", "experiment.seed=" + "9" * 5000], "is not valid YAML"),
+    ("a number of thousands of hexadecimal digits", ["settings", "treasurehunt", "experiment.seed=0x" + "f" * 5000],
+     "is not valid YAML"),
+    ("aliases of aliases", ["train", "treasurehunt", "--config", "bomb.yaml"],
+     "bomb.yaml is not valid YAML: its aliases stand for more than 1,000,000 values."),
+    ("an alias of itself", ["settings", "treasurehunt", "world.height=&a [*a]"], "is not valid YAML"),
+    ("older section beside a section that is none", ["settings", "treasurehunt", "--config", "older.yaml"],
+     "multiprocessing is 3"),
+    ("older section with a number for a key", ["settings", "treasurehunt", "--config", "older_key.yaml"],
+     "unknown key parallel.7"),
+    ("an agent of thousands of digits", ["settings", "treasurehunt", "model.per_agent." + "1" * 5000 + ".gamma=0.5"],
+     "model.per_agent has a key"),
     ("too many threads", ["train", "treasurehunt", "experiment.compute_threads=3000000000"], "compute_threads is 3"),
     ("too large a network", ["train", "treasurehunt", "model.hidden_size=10000000"], "model.hidden_size is 10000000"),
     ("too large a world", ["train", "treasurehunt", "world.height=1000000"], "world.height is 1000000"),
     ("more memory than there is", ["train", "treasurehunt", "model.buffer_capacity=1000000000",
       "model.agent_vision_radius=200"], "there is not enough memory for this configuration"),
+    ("more lanes than can be counted", ["train", "treasurehunt", f"multiprocessing.num_envs={2**63}"],
+     "there is not enough memory for this configuration"),
     ("agents enough to fill the machine", ["train", "cleanup", "--agents", "10000"], "the 11x13 world has 143 cells"),
     ("unknown option", ["train", "treasurehunt", "--agnets", "3"], "--agnets"),
     ("text for a number", ["train", "treasurehunt", "--agents", "many"], "Invalid value for '--agents'"),
@@ -216,6 +230,9 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(a
     Path("broken.yaml").write_text("experiment: {epochs: 3")
     Path("list.yaml").write_text("[1, 2]")
     Path("number.yaml").write_text("experiment: 3")
+    Path("bomb.yaml").write_text(BOMB)
+    Path("older.yaml").write_text("multiprocessing: 3\nparallel: {use_threads: true}")
+    Path("older_key.yaml").write_text("parallel: {7: true}")
     Path("usual.yaml").write_text("experiment: {episodes: 3}")
     Path("tag.yaml").write_text("custom_envs: {Mine: {env_type: sokobann}}")
     Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")

@@ -114,7 +114,10 @@ class RunFolderError(AbreastError):
 
 def short(value: object) -> str:
     """What was given, cut to what fits into a sentence."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # an integer of thousands of digits
+        text = f"{type(value).__name__} too long to be shown"
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

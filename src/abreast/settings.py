@@ -19,6 +19,10 @@ from abreast.errors import ConfigError, nearest, short
 
 ANY = "NAME"
 """Stands for names that users give to sections."""
+MOST_VALUES = 1_000_000
+"""Of a YAML text, aliases counted as what they stand for."""
+MOST_BITS = 1024
+"""Of an integer in a YAML text."""
 
 
 class Section(pydantic.BaseModel):
@@ -137,9 +141,31 @@ _Loader.add_implicit_resolver(
 def _from_yaml(text: str) -> Any:
     """What a text in YAML says; ValueError if it says nothing sensible. (The parser lets many kinds of error out.)"""
     try:
-        return yaml.load(text, _Loader)
+        values = yaml.load(text, _Loader)
+        if _count(values, {}) > MOST_VALUES:
+            raise ValueError(f"its aliases stand for more than {MOST_VALUES:,} values")
+        return values
     except (yaml.YAMLError, ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
         raise ValueError(str(error)) from None
+
+
+def _count(value: Any, known: dict[int, int]) -> int:
+    """How many values there are in a value, counted again wherever an alias stands for them; `known` are counts by id.
+
+    (A few lines of aliases of aliases stand for more than a machine can hold, as soon as anything looks at all of them.)
+    """
+    if isinstance(value, int) and value.bit_length() > MOST_BITS:
+        raise ValueError(f"an integer has more than {MOST_BITS:,} bits")  # Python refuses to print the longest
+    if not isinstance(value, dict | list | tuple | set):
+        return 1
+    if id(value) not in known:
+        known[id(value)] = -1  # under way: met again inside itself, it is a circle
+        inside = [*value, *value.values()] if isinstance(value, dict) else value
+        counts = [_count(each, known) for each in inside]
+        if min(counts, default=0) < 0:
+            raise ValueError("an alias stands for what it is in")
+        known[id(value)] = 1 + sum(counts)
+    return known[id(value)]
 
 
 def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]]:

@@ -3,7 +3,10 @@
 import gc
 import os
 import signal
+import time
 from contextlib import suppress
+from multiprocessing import forkserver
+from pathlib import Path
 
 import numpy as np
 
@@ -12,6 +15,13 @@ from abreast.processes.memory import SharedBlock
 from abreast.processes.team import Answered, Died
 from processes.teams import collect, descriptors
 from processes.workers import Obedient
+
+
+def _runs(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 class TestProcesses:
@@ -37,6 +47,30 @@ class TestProcesses:
         team.submit(0, "k", ("echo", 1))
         (died,) = collect(team)
         assert died.silent
+        team.submit(0, "k", ("echo", 1))
+        assert collect(team)[0].value == 1
+
+    def test_a_process_outlives_the_death_of_the_fork_server_by_nothing(self, make_team):
+        """It is taken for dead then. One that runs notices soon that it is not wanted; one that is stopped cannot."""
+        team = make_team()
+        pid = team.pids[0]
+        os.kill(pid, signal.SIGSTOP)
+        team.submit(0, "k", ("echo", 1))
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
+        (died,) = collect(team)
+        end = time.monotonic() + 2  # the kernel takes a moment to clear away what runs no more
+        while _runs(pid) and time.monotonic() < end:
+            time.sleep(0.01)
+        assert died.keys == ("k",) and not _runs(pid)
+        team.submit(0, "k", ("echo", 1))
+        assert collect(team)[0].value == 1
+
+    def test_a_stopped_fork_server_goes_on_when_it_is_needed(self, make_team):
+        team = make_team()
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGSTOP)
+        os.kill(team.pids[0], signal.SIGKILL)
+        team.submit(0, "k", ("echo", 1))
+        collect(team)
         team.submit(0, "k", ("echo", 1))
         assert collect(team)[0].value == 1
 

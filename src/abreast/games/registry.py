@@ -23,6 +23,8 @@ from abreast.settings import Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Environment, parse_config
 from abreast.worlds import Gridworld
 
+TOO_LARGE = ("memory", "Maximum allowed dimension", "array is too big", "too large to convert")
+"""What torch, NumPy and Python say of sizes that no machine has."""
 GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
 
 
@@ -86,12 +88,13 @@ class Game:
                     " enlarge world.height or world.width, or lower num_agents."
                 )
             return self.environment(world, config)
-        except (MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and "memory" not in str(error):
+        except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
+            if not isinstance(error, MemoryError) and not any(words in str(error) for words in TOO_LARGE):
                 raise
             raise ConfigError(
                 "there is not enough memory for this configuration: lower model.buffer_capacity, model.hidden_size,"
-                " model.n_frames, model.agent_vision_radius, experiment.num_agents or the size of the world."
+                " model.n_frames, model.agent_vision_radius, experiment.num_agents, multiprocessing.num_envs or the size of"
+                " the world."
             ) from None
 
 

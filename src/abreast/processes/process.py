@@ -22,7 +22,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from multiprocessing import connection as connections
-from multiprocessing import reduction
+from multiprocessing import forkserver, reduction
 from typing import Any, Literal
 
 import numpy as np
@@ -42,6 +42,10 @@ SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
+UNKNOWN_CODE = 255
+"""The exit code that `multiprocessing` makes up for a child whose fork server has died."""
+DESCRIPTORS = 16
+"""What is opened to start a process, most of it only until it has started; more the first time, for the fork server."""
 MILLI = 1000
 """Seconds are shared as whole milliseconds."""
 
@@ -79,6 +83,7 @@ class ProcessChild:
 
     def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
         self.name, self.hint = spec.name, hint
+        _check_descriptors()
         packed, blocks = _pack((spec.make, spec.arguments))
         needs_main = spec.needs_main or (main_can_be_imported() and b"__main__" in packed)
         self._life, self._dump = _Life(), _StackDump()
@@ -89,6 +94,8 @@ class ProcessChild:
             self._process = context.Process(
                 target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
             )
+            if start_method == "forkserver":
+                _continue_fork_server()
             with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
                 self._process.start()
         except BaseException:
@@ -138,7 +145,42 @@ class ProcessChild:
         if self._process.is_alive():
             self._process.kill()
             self._process.join(5)
+        elif self._process.exitcode == UNKNOWN_CODE:
+            self._kill_orphan()
         self._channel.close()
+
+    def _kill_orphan(self) -> None:
+        """End a process whose fork server has died, and with it what is known of its children: it may still run, and write
+        to memory that its successor uses.
+        """
+        assert self.pid is not None
+        with suppress(ProcessLookupError, PermissionError):
+            if os.getpgid(self.pid) == os.getpgid(0):  # otherwise it has ended, and its number is another's by now
+                os.kill(self.pid, signal.SIGKILL)
+        pipe = select.poll()
+        pipe.register(self._channel.fileno(), 0)  # hung up as soon as no process has the other end
+        pipe.poll(5 * MILLI)
+
+
+def _continue_fork_server() -> None:
+    """If the fork server was stopped, let it go on: to start a process waits for it, for any time."""
+    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
+    if pid is not None:
+        with suppress(ProcessLookupError):  # it is our own child: until it is waited for, its number is no other's
+            os.kill(pid, signal.SIGCONT)
+
+
+def _check_descriptors() -> None:
+    """Refuse to start where there is no room: the fork server prints a stack of its own if it is left in the middle."""
+    taken: list[int] = []
+    try:
+        for _ in range(DESCRIPTORS):
+            taken.append(os.open(os.devnull, os.O_RDONLY))
+    except OSError as error:
+        raise OSError(error.errno, f"{error.strerror}; raise the limit (ulimit -n)") from None
+    finally:
+        for descriptor in taken:
+            os.close(descriptor)
 
 
 class ProcessContext:

@@ -326,12 +326,14 @@ def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
 
 
 EXAMPLE = "{0: {algorithm: ppo}}"
+MOST_DIGITS = 18
+"""Of the number of an agent."""
 
 
 def _spread(sections: dict[str, Any]) -> None:
     """Bring the older section `parallel` into today's spelling, and parallel overrides to the settings they override."""
     parallel = sections.pop("parallel", None) or {}
-    if isinstance(parallel, Mapping):
+    if isinstance(parallel, Mapping) and isinstance(sections["multiprocessing"], Mapping):
         sections["multiprocessing"] = {**_modern(parallel), **sections["multiprocessing"]}
     settings = sections["multiprocessing"]
     if not isinstance(settings, Mapping):
@@ -362,7 +364,7 @@ def _modern(parallel: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that the older spelling means."""
     for key in parallel:
         if key not in OLDER:
-            raise ConfigError(f"unknown key parallel.{key}: {nearest(key, OLDER)}")
+            raise ConfigError(f"unknown key parallel.{key}: {nearest(str(key), OLDER)}")
     meant: dict[str, Any] = {
         key: parallel[key] for key in ("enabled", "train_interval", "num_workers") if key in parallel
     }

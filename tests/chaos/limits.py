@@ -1,0 +1,93 @@
+"""Training with too little of something: each case is a command in a process of its own, under a limit."""
+
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+SMALL = [
+    "experiment.epochs=20", "experiment.max_turns=6", "model.algorithm=dqn", "model.hidden_size=16", "model.batch_size=8",
+    "model.n_frames=1", "model.gradient_steps=1", "model.buffer_capacity=256", "--agents", "2", "--no-animate",
+]  # fmt: skip
+COMMAND = [sys.executable, "-c", "from abreast.cli import main; main()"]
+LIMIT_S = 120
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    said: str
+
+
+def train(
+    folder: Path, *arguments: str, limit: Callable[[], None] | None = None, before: str = "", **environment: str
+) -> Ended:
+    """Train in `folder`/run under a limit; `before` is code that runs first in the process. A hang raises."""
+    command = [sys.executable, "-c", f"{before}\nfrom abreast.cli import main; main()"] if before else COMMAND
+    process = subprocess.Popen(
+        [*command, "train", "treasurehunt", *SMALL, "--output", "run", *arguments],
+        cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        preexec_fn=limit,  # noqa: PLW1509 (sets a limit, and nothing else)
+        env={**os.environ, **environment},
+    )  # fmt: skip
+    try:
+        said, _ = process.communicate(timeout=LIMIT_S)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        raise AssertionError(f"hangs: {process.communicate()[0][-2000:]}") from None
+    return Ended(process.returncode, said)
+
+
+def at_most(kind: int, value: int) -> Callable[[], None]:
+    """A limit of the process and its children."""
+    return lambda: resource.setrlimit(kind, (value, value))
+
+
+def one_core() -> None:
+    """Give the process one core, and the least share of it."""
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    os.nice(19)
+
+
+def clear(ended: Ended) -> Ended:
+    """Fail unless the run worked, or said in a sentence why not."""
+    told = [line for line in ended.said.splitlines() if line.startswith("abreast: ")]
+    assert "Traceback" not in ended.said, ended.said
+    assert ended.code == 0 or (ended.code in (1, 2) and told), f"exit code {ended.code}: {ended.said[-1500:]}"
+    return ended
+
+
+JUMPING_CLOCK = """
+import time, random
+_time, _chance = time.time, random.Random(1)
+time.time = lambda: _time() + _chance.choice([0, 1e9, -1e9, -3600, 3600])
+"""
+PARALLEL = ("--parallel", "multiprocessing.num_actors=2", "multiprocessing.num_workers=2")
+
+
+def any_limit(folder: Path, chance: random.Random) -> str:
+    """One limit, drawn at random; returns how the run ended."""
+    parallel = chance.random() < 0.5
+    name, value = chance.choice(
+        [
+            ("FSIZE", int(10 ** chance.uniform(2, 5))),
+            ("NOFILE", chance.randrange(8, 64)),
+            ("AS", int(chance.uniform(0.8, 4) * 2**30)),
+            ("one core", 0),
+            ("clock", 0),
+        ]
+    )
+    arguments = PARALLEL if parallel else ()
+    if name == "clock":
+        ended = train(folder, *arguments, before=JUMPING_CLOCK)
+    else:
+        limit = one_core if name == "one core" else at_most(getattr(resource, f"RLIMIT_{name}"), value)
+        ended = train(folder, *arguments, limit=limit)
+    clear(ended)
+    return f"{'parallel' if parallel else 'sequential'}, {name} {value or ''}: exit code {ended.code}"

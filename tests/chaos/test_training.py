@@ -1,0 +1,111 @@
+"""Short versions of what `driver.py` does to training, and named tests of the faults it found."""
+
+import os
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from chaos import driver
+from chaos.faults import faults_in_one_run
+from chaos.fuzz import Broken, Fuzzer, fuzz_training
+from chaos.growth import Meter, objects_grown
+from chaos.leftovers import listing
+from chaos.limits import JUMPING_CLOCK, PARALLEL, at_most, clear, one_core, train
+from chaos.mutations import BOMB, MAP_BOMB
+
+pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+
+@pytest.mark.xdist_group("system")
+def test_ten_faults_change_nothing_and_leave_nothing():
+    assert faults_in_one_run(seed=3, faults=10).endswith("identical")
+
+
+def test_fuzzed_inputs_get_a_sentence(tmp_path):
+    ends = fuzz_training(tmp_path / "fuzz", seed=int(os.environ.get("ABREAST_FUZZ_SEED", "1")), count=300)
+    assert sum(ends.values()) == 300 and sum(count for end, count in ends.items() if end.endswith(" 0")) > 10
+
+
+def test_the_fuzzer_notices_a_traceback_and_a_write_outside(tmp_path, monkeypatch):
+    fuzzer = Fuzzer(tmp_path / "fuzz")
+
+    def fails(command):
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr("chaos.fuzz.run", fails)
+    with pytest.raises(Broken, match="a fault of ours"):
+        fuzzer.case("1:1")
+
+    def writes(command):
+        Path("../outside/precious").write_text("gone")
+        return 0
+
+    monkeypatch.setattr("chaos.fuzz.run", writes)
+    with pytest.raises(Broken, match="wrote outside"):
+        fuzzer.case("1:1")
+
+
+@pytest.mark.xfail(strict=False, reason="until RunRecord no longer keeps the record of every epoch")
+@pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "pipelined"])
+def test_no_epoch_leaves_objects_behind(parallel, tmp_path):
+    grown = objects_grown(tmp_path, 60, 160, parallel)
+    assert sum(grown.values()) < 50, grown
+
+
+def test_a_process_that_grows_is_noticed():
+    meter, kept = Meter(epochs=40), []
+    for epoch in range(40):
+        kept.append(bytes([epoch]) * 2**20)
+        meter.record_epoch(epoch, 0.0, 0.0, 0.0)
+    with pytest.raises(AssertionError, match="main"):
+        meter.report()
+
+
+# ---- limits
+
+
+@pytest.mark.parametrize(
+    ("arguments", "given", "code", "says"),
+    [
+        ((), {"limit": at_most(resource.RLIMIT_FSIZE, 4000)}, 2, "File too large"),
+        (PARALLEL, {"limit": at_most(resource.RLIMIT_NOFILE, 24)}, 1, "Too many open files"),
+    ],
+    ids=["a full disk", "too few descriptors"],
+)
+@pytest.mark.xdist_group("system")
+def test_too_little_of_something_is_a_sentence(arguments, given, code, says, tmp_path):
+    ended = clear(train(tmp_path, *arguments, **given))
+    assert ended.code == code and says in ended.said, ended.said
+
+
+@pytest.mark.xdist_group("system")
+def test_one_core_a_clock_that_jumps_and_a_home_that_is_read_only_do_not_matter_and_nothing_is_written_there(tmp_path):
+    home, scratch, work = (tmp_path / name for name in ("home", "tmp", "work"))
+    for folder in (home, scratch, work):
+        folder.mkdir()
+    home.chmod(0o500)
+    settings = {"HOME": str(home), "TMPDIR": str(scratch)}
+    ended = clear(train(work, *PARALLEL, limit=one_core, before=JUMPING_CLOCK, **settings))
+    assert ended.code == 0, ended.said
+    assert not listing(home, scratch)
+    assert [path.name for path in work.iterdir()] == ["run"]
+
+
+def test_a_case_that_fails_tells_how_to_repeat_it(tmp_path):
+    """A case that cannot work here: a name that the driver knows, of a module that is broken."""
+    (tmp_path / "sitecustomize.py").write_text("import sys; sys.modules['chaos.limits'] = None\n")
+    command = [sys.executable, driver.__file__, "--minutes", "0.0001", "--seed", "7", "--only", "limits"]
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, "PYTHONPATH": path}
+    )
+    assert done.returncode == 1
+    assert done.stdout.startswith("seed 7, ")
+    assert "repeat it with: python tests/chaos/driver.py --case limits --seed 7/0 --length 0.05" in done.stdout
+
+
+def test_a_bomb_is_small():
+    assert len(BOMB) < 1000 and len(MAP_BOMB) < 2000
