@@ -4,8 +4,9 @@ import logging
 import os
 import re
 import shutil
+import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -15,8 +16,8 @@ from abreast.errors import RunFolderError
 
 LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
-WRITTEN = (*LEFT_BEHIND, "log.txt")
-"""All that a run of games writes."""
+WRITTEN = (*LEFT_BEHIND, "images", "log.txt")
+"""All that a run writes."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -87,11 +88,23 @@ def seen_from_here(path: Path | str) -> str:
     return str(whole.relative_to(here) if whole.is_relative_to(here) else path)
 
 
+class _LogFile(logging.FileHandler):
+    """A log that ends where the disk is full: the run says itself what it could not write, and without a stack."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def logged_to(path: Path) -> Iterator[None]:
     """Keep what abreast logs meanwhile in a file."""
     log = logging.getLogger("abreast")
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
     log.addHandler(handler)

@@ -117,7 +117,9 @@ def run_rollout(
             )
     except KeyboardInterrupt:
         stopped, code = "interrupted", 130
-    except RolloutError:
+    except SystemExit as end:  # SIGTERM: see `main`
+        stopped, code = "terminated", end.code if isinstance(end.code, int) else 1
+    except (RolloutError, OSError):
         if made is not None and not results:
             made.take_back()
         else:

@@ -7,7 +7,9 @@ import errno
 import io
 import logging
 import os
-from contextlib import ExitStack
+import re
+from collections.abc import Collection
+from contextlib import ExitStack, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -25,6 +27,10 @@ from abreast.rollouts.drivers.policies.base import Played
 from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
+
+_PICTURE = re.compile(r"episode_(\d+)_\d+\.png")
+_HALF_WRITTEN = re.compile(r"\.(config\.yaml|rollout\.yaml|trajectories\.jsonl|episode_\d+_\d+\.png)\.\d+\.part")
+"""Names of files that `write_whole` has not renamed yet."""
 
 
 def _lock(folder: Path, until: ExitStack) -> None:
@@ -52,8 +58,14 @@ class Begun(NamedTuple):
 
 def read_run(folder: Path) -> Begun:
     """What a run was begun with."""
-    if not (folder / "rollout.yaml").is_file() or not (folder / "config.yaml").is_file():
-        raise RunFolderError(f"{folder} is no run of `abreast rollout` that could be resumed: it has no rollout.yaml.")
+    missing = [name for name in ("config.yaml", "rollout.yaml") if not (folder / name).is_file()]
+    if missing:
+        if missing == ["rollout.yaml"] and not (folder / "trajectories.jsonl").exists():  # it is written after the other
+            raise RunFolderError(
+                f"{folder} has no rollout.yaml: a rollout that was stopped before its first episode leaves nothing to"
+                " resume; remove the folder, and start it again."
+            )
+        raise RunFolderError(f"{folder} is no run of `abreast rollout` that could be resumed: it has no {missing[-1]}.")
     given = read_yaml(folder / "rollout.yaml")
     try:
         play = PlayConfig.parse({key: value for key, value in given.items() if key != "abreast_version"})
@@ -98,13 +110,15 @@ class Trajectories:
         self._open = ExitStack()
         _lock(folder, self._open)
         self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
+        _remove_leftovers(folder, {line["episode"] for line in self.before.lines})
 
     def __enter__(self) -> "Trajectories":
         write_whole(self._folder / "config.yaml", self._config.encode())
         write_whole(self._folder / "rollout.yaml", self._play.encode())
         self._open.enter_context(logged_to(self._folder / "log.txt"))
-        # Lines are appended: a file that is replaced as a whole could only be written at the end.
-        self._file = self._open.enter_context((self._folder / "trajectories.jsonl").open("ab"))
+        # Lines are appended: a file that is replaced as a whole could only be written at the end. There is no buffer, which
+        # would write the rest of a line that did not fit on the disk at some later time.
+        self._file = self._open.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
         log.info(self._remark)
         if self.before.lines:
             log.info("resumed with %d episodes", len(self.before.lines))
@@ -132,6 +146,28 @@ class Trajectories:
             write_whole(self._folder / name, png.getvalue())
             return name
 
-        self._file.write(encode(line_of(played, save)))
-        self._file.flush()
+        self._append(encode(line_of(played, save)))
         self._count += 1
+
+    def _append(self, line: bytes) -> None:
+        """Write a whole line, or none of it if the disk is full."""
+        end, rest = self._file.seek(0, os.SEEK_END), memoryview(line)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(end)
+            raise
+
+
+def _remove_leftovers(folder: Path, episodes: Collection[int]) -> None:
+    """Remove what a run that was killed has not finished: half-written files, and pictures of episodes it does not have."""
+    pictures = folder / "images"
+    for path in (*folder.glob(".*.part"), *pictures.glob(".*.part")):
+        if _HALF_WRITTEN.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+    for path in pictures.glob("episode_*.png"):
+        named = _PICTURE.fullmatch(path.name)
+        if named is not None and int(named[1]) not in episodes:
+            path.unlink(missing_ok=True)
