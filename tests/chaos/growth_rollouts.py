@@ -133,7 +133,7 @@ def _singles(manager: object, turns: int, samples: dict[str, list[float]], kept:
             kept.append({"turn": [done]})
 
     while done < turns:
-        orders = [Order(number + each, TAGS[each % len(TAGS)], number + each, each) for each in range(240)]
+        orders = [Order(number + each, TAGS[each % len(TAGS)], number + each, each) for each in range(40)]
         number += len(orders)
         before = done
         play_episodes(manager, policy, lambda played: None, orders, on_turn=turn)

@@ -119,7 +119,7 @@ def run_rollout(
         stopped, code = "interrupted", 130
     except SystemExit as end:  # SIGTERM: see `main`
         stopped, code = "terminated", end.code if isinstance(end.code, int) else 1
-    except (RolloutError, OSError):
+    except (AbreastError, OSError, MemoryError):
         if made is not None and not results:
             made.take_back()
         else:

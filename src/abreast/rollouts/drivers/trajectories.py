@@ -8,8 +8,8 @@ import io
 import logging
 import os
 import re
-from collections.abc import Collection
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -108,17 +108,20 @@ class Trajectories:
         self._play = yaml.safe_dump({"abreast_version": version, **play.model_dump()}, sort_keys=False)
         self._remark, self._count = remark, 0
         self._open = ExitStack()
-        _lock(folder, self._open)
-        self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
-        _remove_leftovers(folder, {line["episode"] for line in self.before.lines})
+        with _writing_to(folder):
+            _lock(folder, self._open)
+            self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
+            _remove_leftovers(folder, {line["episode"] for line in self.before.lines})
 
     def __enter__(self) -> "Trajectories":
-        write_whole(self._folder / "config.yaml", self._config.encode())
-        write_whole(self._folder / "rollout.yaml", self._play.encode())
-        self._open.enter_context(logged_to(self._folder / "log.txt"))
-        # Lines are appended: a file that is replaced as a whole could only be written at the end. There is no buffer, which
-        # would write the rest of a line that did not fit on the disk at some later time.
-        self._file = self._open.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
+        with _writing_to(self._folder), ExitStack() as opened:
+            write_whole(self._folder / "config.yaml", self._config.encode())
+            write_whole(self._folder / "rollout.yaml", self._play.encode())
+            opened.enter_context(logged_to(self._folder / "log.txt"))
+            # Lines are appended: a file that is replaced as a whole could only be written at the end. There is no buffer,
+            # which would write the rest of a line that did not fit on the disk at some later time.
+            self._file = opened.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
+            self._open.push(opened.pop_all())
         log.info(self._remark)
         if self.before.lines:
             log.info("resumed with %d episodes", len(self.before.lines))
@@ -146,7 +149,8 @@ class Trajectories:
             write_whole(self._folder / name, png.getvalue())
             return name
 
-        self._append(encode(line_of(played, save)))
+        with _writing_to(self._folder):
+            self._append(encode(line_of(played, save)))
         self._count += 1
 
     def _append(self, line: bytes) -> None:
@@ -159,6 +163,15 @@ class Trajectories:
             with suppress(OSError):
                 self._file.truncate(end)
             raise
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    """A full disk, or a folder that may not be written to, is a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"cannot write to the run folder {folder}: {error.strerror or error}.") from None
 
 
 def _remove_leftovers(folder: Path, episodes: Collection[int]) -> None:
