@@ -18,6 +18,7 @@ from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.display import RolloutDisplay
+from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.lines import Line, find_file
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
@@ -89,6 +90,7 @@ def run_rollout(
 ) -> None:
     """Play, show and keep the episodes."""
     chosen, play, tag, policy = prepared
+    check_descriptors(chosen.es_manager, _slots(play), connections=_slots(play) if play.policy == "openai" else 0)
     _try_to_make(tag)
     asyncio.run(_try_to_start(policy))
     play = _with_model(play, policy)
