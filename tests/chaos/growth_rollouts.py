@@ -70,6 +70,10 @@ def _status(pid: int, key: str) -> int:
     raise KeyError(key)
 
 
+def _descriptors(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
 def _children(pid: int) -> list[int]:
     found = []
     for task in Path(f"/proc/{pid}/task").iterdir():
@@ -83,12 +87,12 @@ def _sample(manager: object, turns: int, samples: dict[str, list[float]]) -> Non
     now = {
         "turns": turns,
         "rss": _status(os.getpid(), "VmRSS"),
-        "fds": len(os.listdir("/proc/self/fd")),
+        "fds": _descriptors(os.getpid()),
         "threads": _status(os.getpid(), "Threads"),
         "blocks": sys.getallocatedblocks(),
         "processes": len(_children(os.getpid())),
         "workers_rss": max((_status(pid, "VmRSS") for pid in workers), default=0),
-        "workers_fds": max((len(os.listdir(f"/proc/{pid}/fd")) for pid in workers), default=0),
+        "workers_fds": max((_descriptors(pid) for pid in workers), default=0),
     }
     for key, value in now.items():
         samples.setdefault(key, []).append(value)
@@ -106,7 +110,10 @@ def _batches(manager: object, turns: int, kill_every: int, samples: dict[str, li
     while done < turns:
         outputs = manager.reset()
         while outputs:
-            inputs = [{"env_id": cache["env_id"], "actions": _answers(rng, manager.tag_of(cache["env_id"]))} for cache in outputs]
+            inputs = [
+                {"env_id": cache["env_id"], "actions": _answers(rng, manager.tag_of(cache["env_id"]))}
+                for cache in outputs
+            ]
             done += len(inputs)
             if kill_every and done - killed >= kill_every:
                 killed = done

@@ -9,6 +9,7 @@
 A kill comes at a random time, when so many more episodes are written, or at a certain point of writing a file (`POINTS`).
 """
 
+import contextlib
 import json
 import os
 import random
@@ -78,7 +79,7 @@ class Starter:
 
 def serve():
     """What the starter does."""
-    import abreast.rollouts.workers.worker
+    import abreast.rollouts.workers.worker  # noqa: F401
     import varied_env  # noqa: F401
     from abreast.cli import main
 
@@ -128,7 +129,7 @@ def _strike(how, name, times):
         os.killpg(0, signal.SIGKILL)
 
     def fsync_half(descriptor):
-        path = os.readlink(f"/proc/self/fd/{descriptor}")
+        path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
         if is_it(path.removesuffix(".part").rpartition(".")[0]):
             os.ftruncate(descriptor, os.fstat(descriptor).st_size // 2)
             die()
@@ -282,10 +283,8 @@ def _kill_at_random(pid, run, before, rng):
             time.sleep(rng.random() * 0.01)
             break
         time.sleep(0.001)
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
 
 
 def _runs(pid):

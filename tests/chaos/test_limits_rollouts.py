@@ -101,7 +101,9 @@ def test_a_disk_that_is_full_between_two_episodes_leaves_whole_lines_and_a_run_t
 
 def test_a_picture_that_does_not_fit_is_not_there(tmp_path):
     arguments = [*LAKE, *IN_MAIN, "env.render_mode=rgb_array"]
-    before = "import io, PIL.Image as i; s = i.Image.save; n = [0]\ndef save(self, f, *a):\n s(self, f, *a); n[0] += 1\n"
+    before = (
+        "import io, PIL.Image as i; s = i.Image.save; n = [0]\ndef save(self, f, *a):\n s(self, f, *a); n[0] += 1\n"
+    )
     before += " if n[0] > 30: f.write(bytes(9_000))\ni.Image.save = save"
     code, out, err = rollout(tmp_path, arguments, limited(resource.RLIMIT_FSIZE, 30_000), before)
     assert code == 2 and last(err) == "abreast: cannot write to the run folder run: File too large.", err

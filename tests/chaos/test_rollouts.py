@@ -1,12 +1,22 @@
 """Rollouts that are killed and resumed: the short form of chaos/rollouts.py, and one test for each point of a kill."""
 
+import contextlib
 import os
 import signal
 import time
 
 import pytest
 
-from chaos.rollouts import IN_MAIN, NOT_BEGUN, PICTURES, Starter, check_equal, check_while_stopped, kill_and_resume, lines_of
+from chaos.rollouts import (
+    IN_MAIN,
+    NOT_BEGUN,
+    PICTURES,
+    Starter,
+    check_equal,
+    check_while_stopped,
+    kill_and_resume,
+    lines_of,
+)
 
 FULL = os.environ.get("ABREAST_CHAOS") == "1"
 ARGUMENTS = ["FrozenLake", PICTURES, *IN_MAIN, "--group-size", "2", "--episodes", "6"]
@@ -101,10 +111,8 @@ def test_a_run_is_resumed_by_one_process_at_a_time(starter, tmp_path, use):
         wait_for_lines(run, have + 1)
         time.sleep(1)
         for pid in pids:
-            try:
+            with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGTERM)
-            except ProcessLookupError:
-                pass
         ends = [starter.wait(), other.wait()]
     assert sorted(code for code, _ in ends) == [2, 128 + signal.SIGTERM], ends
     assert any("another process is writing to" in said for _, said in ends)

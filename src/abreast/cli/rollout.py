@@ -17,8 +17,8 @@ from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, Rollo
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.drivers.config import PlayConfig
-from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.descriptors import check_descriptors
+from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.lines import Line, find_file
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
@@ -160,7 +160,7 @@ def _with_replay(asked: Asked) -> Asked:
 
 def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
     tag = find_tag(play.tag, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
-    longest = chosen.custom_envs[play.tag].max_tokens
+    longest = tag_settings(play.tag, chosen.custom_envs, chosen.preset).max_tokens
     if longest is not None and "max_tokens" not in play.server.sampling:
         sampling = {**play.server.sampling, "max_tokens": longest}
         play = play.model_copy(update={"server": play.server.model_copy(update={"sampling": sampling})})

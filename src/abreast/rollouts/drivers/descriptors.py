@@ -1,6 +1,6 @@
 """Whether this process may open as many files, pipes and sockets as a rollout needs."""
 
-import os
+from pathlib import Path
 
 from abreast.errors import RolloutError
 from abreast.processes.cores import cores
@@ -33,6 +33,6 @@ def free_descriptors() -> int | None:
         import resource  # not there on every platform
 
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return None if limit == resource.RLIM_INFINITY else max(0, limit - len(os.listdir("/dev/fd")))
+        return None if limit == resource.RLIM_INFINITY else max(0, limit - len(list(Path("/dev/fd").iterdir())))
     except (ImportError, OSError):
         return None

@@ -60,7 +60,9 @@ def read_run(folder: Path) -> Begun:
     """What a run was begun with."""
     missing = [name for name in ("config.yaml", "rollout.yaml") if not (folder / name).is_file()]
     if missing:
-        if missing == ["rollout.yaml"] and not (folder / "trajectories.jsonl").exists():  # it is written after the other
+        if (
+            missing == ["rollout.yaml"] and not (folder / "trajectories.jsonl").exists()
+        ):  # it is written after the other
             raise RunFolderError(
                 f"{folder} has no rollout.yaml: a rollout that was stopped before its first episode leaves nothing to"
                 " resume; remove the folder, and start it again."
