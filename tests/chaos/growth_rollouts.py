@@ -115,7 +115,7 @@ def _batches(manager: object, turns: int, kill_every: int, samples: dict[str, li
                 for cache in outputs
             ]
             done += len(inputs)
-            if kill_every and done - killed >= kill_every:
+            if kill_every and done - killed >= kill_every and manager.worker_pids:
                 killed = done
                 os.kill(rng.choice(manager.worker_pids), signal.SIGKILL)
             outputs = manager.step(inputs)
