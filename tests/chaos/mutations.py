@@ -87,7 +87,7 @@ def _other(value: Any, rng: random.Random) -> Any:
     if how == 0 and isinstance(value, str):
         return damaged_text(value, rng)
     if how == 1 and isinstance(value, int | float):
-        return rng.choice([-value, value + 1, value * 10**6, value % 7 + 0.5, f"{value:.3}" if value < 1e9 else "9"])
+        return rng.choice([-value, value + 1, value * 10**6, value % 7 + 0.5, str(value)[:20]])
     if how == 2:
         return [value]
     if how == 3:
