@@ -778,7 +778,8 @@ def test_a_signal_ends_a_rollout_and_keeps_what_is_finished(number, code):
     assert "Traceback" not in err
     lines = trajectories("run")
     assert len({line["episode"] for line in lines}) == len(lines) >= 3
-    assert number == signal.SIGTERM or f"Stopped after {len(lines)} episodes (interrupted); these are kept." in out
+    how = "interrupted" if number == signal.SIGINT else "terminated"
+    assert f"Stopped after {len(lines)} episodes ({how}); these are kept. To go on: abreast rollout --resume run" in out
     assert f"after {len(lines)} episodes" in Path("run/log.txt").read_text()
 
 

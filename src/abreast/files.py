@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import stat
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -18,8 +19,8 @@ from abreast.errors import RunFolderError
 LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
 LOCK = ".lock"
-WRITTEN = (*LEFT_BEHIND, "log.txt", LOCK)
-"""All that a run of games writes."""
+WRITTEN = (*LEFT_BEHIND, "images", "log.txt", LOCK)
+"""All that a run writes."""
 _HELD: set[tuple[int, int]] = set()
 """Lock files that runs of this process hold (device, inode): a file system may have no locks."""
 
@@ -192,11 +193,23 @@ def seen_from_here(path: Path | str) -> str:
     return str(whole.relative_to(here) if whole.is_relative_to(here) else path)
 
 
+class _LogFile(logging.FileHandler):
+    """A log that ends where the disk is full: the run says itself what it could not write, and without a stack."""
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+
+    def close(self) -> None:
+        with suppress(OSError):
+            super().close()
+
+
 @contextmanager
 def logged_to(path: Path) -> Iterator[None]:
     """Keep what abreast logs meanwhile in a file."""
     log = logging.getLogger("abreast")
-    handler = logging.FileHandler(path, encoding="utf-8")
+    handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
     level = log.level
     log.addHandler(handler)

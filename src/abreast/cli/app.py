@@ -124,6 +124,8 @@ def run(arguments: list[str]) -> int:
         _close_if_full()
         complain(f"{error.strerror or error}{where}: what was written until now is kept.")
         return 2
+    except MemoryError:
+        pass  # there is memory for a sentence when the stack, and what it held, is gone
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
             if not error.format_message():  # nothing was typed: the help is shown already
@@ -135,6 +137,8 @@ def run(arguments: list[str]) -> int:
         for note in getattr(error, "__notes__", ()):  # the error is one of the user's own code: its stack follows
             complain(note)
         raise
+    complain("the memory is used up: what was written until now is kept. Raise its limit, or run less at a time.")
+    return 2
 
 
 def _complain_of(error: AbreastError) -> None:

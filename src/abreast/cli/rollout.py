@@ -17,6 +17,7 @@ from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, Rollo
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.drivers.config import PlayConfig
+from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.lines import Line, find_file
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
@@ -89,6 +90,7 @@ def run_rollout(
 ) -> None:
     """Play, show and keep the episodes."""
     chosen, play, tag, policy = prepared
+    check_descriptors(chosen.es_manager, _slots(play), connections=_slots(play) if play.policy == "openai" else 0)
     _try_to_make(tag)
     asyncio.run(_try_to_start(policy))
     play = _with_model(play, policy)
@@ -117,7 +119,9 @@ def run_rollout(
             )
     except KeyboardInterrupt:
         stopped, code = "interrupted", 130
-    except RolloutError:
+    except SystemExit as end:  # SIGTERM: see `main`
+        stopped, code = "terminated", end.code if isinstance(end.code, int) else 1
+    except (AbreastError, OSError, MemoryError):
         if made is not None and not results:
             made.take_back()
         else:
@@ -156,7 +160,7 @@ def _with_replay(asked: Asked) -> Asked:
 
 def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
     tag = find_tag(play.tag, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
-    longest = chosen.custom_envs[play.tag].max_tokens
+    longest = tag_settings(play.tag, chosen.custom_envs, chosen.preset).max_tokens
     if longest is not None and "max_tokens" not in play.server.sampling:
         sampling = {**play.server.sampling, "max_tokens": longest}
         play = play.model_copy(update={"server": play.server.model_copy(update={"sampling": sampling})})

@@ -326,8 +326,6 @@ def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
 
 
 EXAMPLE = "{0: {algorithm: ppo}}"
-MOST_DIGITS = 18
-"""Of the number of an agent."""
 
 
 def _spread(sections: dict[str, Any]) -> None:

@@ -205,7 +205,7 @@ def repair(path: Path, without_unanswered: bool) -> Found:
     found = read_lines(path) if path.exists() else Found([], [])
     kept = [line for line in found.lines if not (without_unanswered and line.get("unanswered"))]
     whole = b"".join(encode(line) for line in kept)
-    if not path.exists() or path.read_bytes() != whole:
+    if path.exists() and path.read_bytes() != whole:
         write_whole(path, whole)
     return Found(kept, found.faults)
 

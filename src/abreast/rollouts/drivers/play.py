@@ -13,7 +13,7 @@ import logging
 import traceback
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, contextmanager
 from typing import NamedTuple
 
 from abreast.errors import BeginError, FailedEpisodesError, RolloutError, nearest
@@ -35,6 +35,10 @@ log = logging.getLogger("abreast")
 
 STOP_AFTER = 16
 """So many episodes in a row without any answer, and the run stops: the rest would end likewise."""
+
+RESERVE_BYTES = 16 << 20
+"""Set aside while episodes are played, and freed when memory is used up: asyncio needs some to end its tasks, and without it
+waits for ever for one whose end it could not note. The pages are never touched, so they are only addresses."""
 
 OnEnded = Callable[[Played], None]
 OnTurn = Callable[[], None]
@@ -94,12 +98,12 @@ async def play_episodes_async(
     waiting = _Waiting(orders_of(manager) if orders is None else orders, tags)
     players = _Players(manager, policy, on_ended, on_turn)
     async with _started(policy):
-        tasks = [
-            asyncio.create_task(players.play(waiting, tag))
-            for tag in tags
-            for _ in range(_share(manager, tag, policy.most_episodes, slots))
-        ]
+        tasks = list[asyncio.Task[None]]()
         try:
+            with players.freeing_reserve():
+                for tag in tags:
+                    for _ in range(_share(manager, tag, policy.most_episodes, slots)):
+                        tasks.append(asyncio.create_task(players.play(waiting, tag)))
             async with asyncio.timeout(time_limit) as limit:
                 done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
         except TimeoutError:
@@ -163,9 +167,23 @@ class _Players:
         self._unanswered_in_a_row = 0
         self._logged: set[str] = set()
         """Stacks of failures that are in the log."""
+        self._reserve = bytearray(RESERVE_BYTES)
+
+    @contextmanager
+    def freeing_reserve(self) -> Iterator[None]:
+        """Free the reserve if memory is used up here."""
+        try:
+            yield
+        except MemoryError:
+            self._reserve = bytearray()
+            raise
 
     async def play(self, waiting: _Waiting, tag: str) -> None:
         """Play episodes of a tag until none is waiting."""
+        with self.freeing_reserve():
+            await self._play(waiting, tag)
+
+    async def _play(self, waiting: _Waiting, tag: str) -> None:
         while (order := waiting.take(tag)) is not None:
             played = await self._episode(order)
             self._on_ended(played)

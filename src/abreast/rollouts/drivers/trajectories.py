@@ -5,7 +5,10 @@
 
 import io
 import logging
-from contextlib import ExitStack
+import os
+import re
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
@@ -24,6 +27,10 @@ from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
 
+_PICTURE = re.compile(r"episode_(\d+)_\d+\.png")
+_HALF_WRITTEN = re.compile(r"\.(config\.yaml|rollout\.yaml|trajectories\.jsonl|episode_\d+_\d+\.png)\.\d+\.part")
+"""Names of files that `write_whole` has not renamed yet."""
+
 
 class Begun(NamedTuple):
     """A run that was begun before."""
@@ -34,8 +41,16 @@ class Begun(NamedTuple):
 
 def read_run(folder: Path) -> Begun:
     """What a run was begun with."""
-    if not (folder / "rollout.yaml").is_file() or not (folder / "config.yaml").is_file():
-        raise RunFolderError(f"{folder} is no run of `abreast rollout` that could be resumed: it has no rollout.yaml.")
+    missing = [name for name in ("config.yaml", "rollout.yaml") if not (folder / name).is_file()]
+    if missing:
+        if (
+            missing == ["rollout.yaml"] and not (folder / "trajectories.jsonl").exists()
+        ):  # it is written after the other
+            raise RunFolderError(
+                f"{folder} has no rollout.yaml: a rollout that was stopped before its first episode leaves nothing to"
+                " resume; remove the folder, and start it again."
+            )
+        raise RunFolderError(f"{folder} is no run of `abreast rollout` that could be resumed: it has no {missing[-1]}.")
     given = read_yaml(folder / "rollout.yaml")
     try:
         play = PlayConfig.parse({key: value for key, value in given.items() if key != "abreast_version"})
@@ -77,17 +92,21 @@ class Trajectories:
         self._config = f"# {remark}\n{yaml.safe_dump(config.model_dump(), sort_keys=False)}"
         self._play = yaml.safe_dump({"abreast_version": version, **play.model_dump()}, sort_keys=False)
         self._remark, self._count = remark, 0
-        with ExitStack() as until:
+        with _writing_to(folder), ExitStack() as until:
             until.enter_context(locked(folder))
             self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
+            _remove_leftovers(folder, {line["episode"] for line in self.before.lines})
             self._open = until.pop_all()
 
     def __enter__(self) -> "Trajectories":
-        write_whole(self._folder / "config.yaml", self._config.encode())
-        write_whole(self._folder / "rollout.yaml", self._play.encode())
-        self._open.enter_context(logged_to(self._folder / "log.txt"))
-        # Lines are appended: a file that is replaced as a whole could only be written at the end.
-        self._file = self._open.enter_context((self._folder / "trajectories.jsonl").open("ab"))
+        with _writing_to(self._folder), ExitStack() as opened:
+            write_whole(self._folder / "config.yaml", self._config.encode())
+            write_whole(self._folder / "rollout.yaml", self._play.encode())
+            opened.enter_context(logged_to(self._folder / "log.txt"))
+            # Lines are appended: a file that is replaced as a whole could only be written at the end. There is no buffer,
+            # which would write the rest of a line that did not fit on the disk at some later time.
+            self._file = opened.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
+            self._open.push(opened.pop_all())
         log.info(self._remark)
         if self.before.lines:
             log.info("resumed with %d episodes", len(self.before.lines))
@@ -115,6 +134,38 @@ class Trajectories:
             write_whole(self._folder / name, png.getvalue())
             return name
 
-        self._file.write(encode(line_of(played, save)))
-        self._file.flush()
+        with _writing_to(self._folder):
+            self._append(encode(line_of(played, save)))
         self._count += 1
+
+    def _append(self, line: bytes) -> None:
+        """Write a whole line, or none of it if the disk is full."""
+        end, rest = self._file.seek(0, os.SEEK_END), memoryview(line)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            with suppress(OSError):
+                self._file.truncate(end)
+            raise
+
+
+@contextmanager
+def _writing_to(folder: Path) -> Iterator[None]:
+    """A full disk, or a folder that may not be written to, is a sentence."""
+    try:
+        yield
+    except OSError as error:
+        raise RunFolderError(f"cannot write to the run folder {folder}: {error.strerror or error}.") from None
+
+
+def _remove_leftovers(folder: Path, episodes: Collection[int]) -> None:
+    """Remove what a run that was killed has not finished: half-written files, and pictures of episodes it does not have."""
+    pictures = folder / "images"
+    for path in (*folder.glob(".*.part"), *pictures.glob(".*.part")):
+        if _HALF_WRITTEN.fullmatch(path.name):
+            path.unlink(missing_ok=True)
+    for path in pictures.glob("episode_*.png"):
+        named = _PICTURE.fullmatch(path.name)
+        if named is not None and int(named[1]) not in episodes:
+            path.unlink(missing_ok=True)
