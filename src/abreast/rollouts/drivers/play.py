@@ -115,7 +115,8 @@ async def play_episodes_async(
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
     errors = [error for task in done if not task.cancelled() and (error := task.exception()) is not None]
-    for error in errors:
+    # Other tasks may have met a state that the one without memory has left half-written: its error is the cause.
+    for error in sorted(errors, key=lambda each: not isinstance(each, MemoryError)):
         if not isinstance(error, EndOfInput):
             raise error
     return "the input ended" if errors else None
