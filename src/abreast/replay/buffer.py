@@ -336,40 +336,38 @@ class Buffer:
         }
 
     def state(self) -> State:
-        """The rows that are there (lane after lane, oldest first), cursors, episodes under way, and where the random stream
-        of sampling is.
+        """The newest `rows_per_lane` rows (lane after lane, oldest first), cursors, episodes under way, and where the random
+        stream of sampling is. Older rows in the slack are read by nobody between two passes.
         """
         written = self.ring.written()
-        lanes, rows = self._rows_there(written, self.ring.rows)
+        lanes, rows = self._rows_there(written)
         fields = {name: field[lanes, rows % self.ring.rows] for name, field in self.ring.fields.items()}
-        facts = {"sampling": self.rng.bit_generator.state, "rows_per_lane": self.rows_per_lane, "kept": self.ring.rows}
+        facts = {"sampling": self.rng.bit_generator.state, "rows_per_lane": self.rows_per_lane}
         return State(facts, {"written": written, "open": self._age.copy(), **fields})
 
-    @staticmethod
-    def _rows_there(written: Rows, most: int) -> tuple[Rows, Rows]:
-        """Lane and number of the newest rows, at most so many of each lane."""
-        numbers = [np.arange(max(0, end - most), end) for end in written.tolist()]
+    def _rows_there(self, written: Rows) -> tuple[Rows, Rows]:
+        """Lane and number of the newest rows."""
+        numbers = [np.arange(max(0, end - self.rows_per_lane), end) for end in written.tolist()]
         return np.repeat(np.arange(len(numbers)), [len(each) for each in numbers]), np.concatenate(numbers)
 
     def set_state(self, state: State) -> None:
         """Hold what another buffer of the same shape held, and go on as it would."""
-        written, age, kept = np.empty_like(self._age), np.empty_like(self._age), state.facts.get("kept")
+        written, age = np.empty_like(self._age), np.empty_like(self._age)
         fit({"written": written, "open": age}, state, "the replay")
-        if (written < 0).any() or (age < 0).any() or type(kept) is not int or kept < 1:
-            raise StateError(f"the replay does not fit: written is {written}, expected counts, and kept is {kept!r}.")
+        if (written < 0).any() or (age < 0).any():
+            raise StateError(f"the replay does not fit: written is {written} and open {age}, expected counts.")
         if state.facts.get("rows_per_lane") != self.rows_per_lane:
             raise StateError(
                 f"the replay does not fit: it has {state.facts.get('rows_per_lane')} rows a lane, expected"
                 f" {self.rows_per_lane}."
             )
-        count = sum(min(end, kept) for end in written.tolist())
+        count = sum(min(end, self.rows_per_lane) for end in written.tolist())
         layout = self.row_layout().items()
         check_arrays({name: ((count, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout}, state, "the replay")
         self.rng.bit_generator.state = state.facts.get("sampling", self.rng.bit_generator.state)
-        lanes, numbers = self._rows_there(written, kept)
-        fits = numbers >= written[lanes] - self.ring.rows
+        lanes, numbers = self._rows_there(written)
         for name, field in self.ring.fields.items():
-            field[lanes[fits], numbers[fits] % self.ring.rows] = state.arrays[name][fits]
+            field[lanes, numbers % self.ring.rows] = state.arrays[name]
         self._age[:] = age
         self.ring.start(written)
 

@@ -143,8 +143,7 @@ def test_a_run_may_go_on_in_workers_where_that_changes_nothing(stopped, tmp_path
     run(tmp_path / "whole")
     shutil.copytree(stopped, tmp_path / "run")
     run(None, "multiprocessing.schedule=lockstep", parallel=True, resume=tmp_path / "run")
-    (lines, one), (expected, two) = left_behind(tmp_path / "run"), left_behind(tmp_path / "whole")
-    assert lines == expected and one["final"] == two["final"]
+    assert list(explain(left_behind(tmp_path / "run"), left_behind(tmp_path / "whole"))) == []
 
 
 def test_animations_go_on(tmp_path):
