@@ -30,7 +30,7 @@ def test_free_keeps_to_its_ratio_of_updates_to_steps():
 @pytest.mark.xdist_group("system")
 def test_a_frozen_learner_does_not_hold_up_the_others_in_free():
     env = small_game(
-        "model.algorithm=dqn", "experiment.epochs=400", "experiment.num_agents=5", "multiprocessing.num_workers=5",
+        "model.algorithm=dqn", "experiment.epochs=100", "experiment.num_agents=5", "multiprocessing.num_workers=5",
         "multiprocessing.schedule=free", "multiprocessing.learner_timeout=60", "multiprocessing.publish_interval=1",
     )  # fmt: skip
     with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.02, times=1):
