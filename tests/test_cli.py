@@ -296,7 +296,7 @@ def test_trained_agents_play_without_exploring_each_with_its_own_weights():
     assert env.config.experiment.max_turns == 3
     for index, agent in enumerate(env.agents):
         other = find_game("treasurehunt").build(env.config).agents[0].model
-        other.load(Path(f"run/checkpoints/agent_{index}.safetensors"))
+        other.load(Path(f"run/checkpoints/final/agent_{index}.safetensors"))
         assert agent.model.epsilon == 0 and torch.equal(agent.model.online_block.values, other.online_block.values)
 
 
@@ -498,13 +498,6 @@ def test_a_game_that_decides_on_its_number_of_agents_is_recorded_and_compared_wi
     assert run(["play", "run"]) == 0
 
 
-def test_a_run_whose_models_kept_nothing_is_told_so(capsys):
-    assert run(["train", "odd_games:Stubborn", "--output", "run"]) == 0
-    capsys.readouterr()
-    assert run(["play", "run"]) == 2
-    assert "run has no checkpoint" in capsys.readouterr().err
-
-
 def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):
     assert run(["train", "odd_games:Jealous", "--output", "run"]) == 0
     printed = capsys.readouterr().out
@@ -534,7 +527,7 @@ def test_games_are_listed(capsys):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_the_run_and_keeps_what_was_learned(number, code):
+def test_a_signal_ends_the_run_with_a_checkpoint_and_says_how_to_go_on(number, code):
     arguments = ["train", "treasurehunt", *SMALL, "experiment.epochs=100000", "--output", "run"]
     child = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = Path("run/metrics.jsonl")
@@ -546,9 +539,14 @@ def test_a_signal_ends_the_run_and_keeps_what_was_learned(number, code):
     said, err = child.communicate(timeout=60)
     assert child.returncode == code, err
     assert "Traceback" not in err
-    assert number == signal.SIGTERM or re.fullmatch(r"Stopped after \d+ epochs; what was .* is in run\.\n", said), said
-    assert len(list(Path("run/checkpoints").iterdir())) == 2
-    assert all(json.loads(line) for line in metrics.read_text().splitlines())
+    told = r"Stopped after (\d+) epochs; what was .* is in run\. To go on: abreast train --resume run\n"
+    stopped = re.fullmatch(told, said)
+    assert stopped, said
+    epochs = int(stopped[1])
+    assert [path.name for path in Path("run/checkpoints").iterdir()] == [f"epoch_{epochs:06d}"]
+    assert len([json.loads(line) for line in metrics.read_text().splitlines()]) == epochs
+    assert run(["train", "--resume", "run", "--epochs", str(epochs + 2)]) == 0
+    assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == list(range(epochs + 2))
 
 
 # ---- rollouts

@@ -178,7 +178,7 @@ def test_epsilon_below_floor_stays():
 def test_a_file_of_another_format_is_refused(tmp_path):
     path = tmp_path / "m.safetensors"
     make_model("dqn").save(path)
-    path.write_bytes(path.read_bytes().replace(b'\\"format\\": 2', b'\\"format\\": 9'))
+    path.write_bytes(path.read_bytes().replace(b'\\"format\\":2', b'\\"format\\":9'))
     with pytest.raises(ModelFileError, match="format 9"):
         make_model("dqn").load(path)
 
