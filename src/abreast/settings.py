@@ -19,6 +19,8 @@ from abreast.errors import ConfigError, nearest, short
 
 ANY = "NAME"
 """Stands for names that users give to sections."""
+MOST_CHARACTERS = 20_000_000
+"""Of a YAML file; a device may have no end."""
 MOST_VALUES = 1_000_000
 """Of a YAML text, aliases counted as what they stand for."""
 MOST_BITS = 1024
@@ -69,9 +71,12 @@ class OpenSection(Section):
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; a missing, damaged or otherwise shaped file is a `ConfigError`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration file {path}: {error}.") from None
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigError(f"the configuration file {path} has more than {MOST_CHARACTERS:,} characters: give another.")
     try:
         values = _from_yaml(text)
     except ValueError as error:

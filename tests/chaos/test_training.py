@@ -14,7 +14,7 @@ from chaos.fuzz import Broken, Fuzzer, fuzz_training
 from chaos.growth import Meter, objects_grown
 from chaos.leftovers import listing
 from chaos.limits import JUMPING_CLOCK, PARALLEL, at_most, clear, one_core, train
-from chaos.mutations import BOMB, MAP_BOMB
+from chaos.damage import BOMB, MAP_BOMB
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 

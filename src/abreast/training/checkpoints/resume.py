@@ -12,6 +12,7 @@ from abreast import __version__
 from abreast.errors import CheckpointError, short
 from abreast.state import State, part_of
 from abreast.training.actors.base import models_of
+from abreast.training.checkpoints.facts import check_manifest, check_run
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, open_checkpoint
 from abreast.training.config import ScheduleName
 from abreast.training.run.metrics import end_of_line
@@ -45,7 +46,7 @@ class Resumed(NamedTuple):
     @property
     def rounds(self) -> int:
         """Rounds of training it has behind it."""
-        return int(self.checkpoint.facts["rounds"])
+        return self.checkpoint.facts["rounds"]  # type: ignore[no-any-return]
 
     @property
     def record(self) -> State:
@@ -53,10 +54,7 @@ class Resumed(NamedTuple):
 
     def restore_loop(self, loop: "Loop") -> None:
         """Let the loop go on: rounds that were under way are ordered again."""
-        try:
-            loop.set_state(part_of(self.run, "loop"))
-        except (KeyError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{self.checkpoint.path} does not fit this run: {error!r}.") from None
+        loop.set_state(part_of(self.run, "loop"))
 
     def set_aside_damaged(self) -> None:
         """From now on, the run's newest checkpoint is the one that it goes on from."""
@@ -89,6 +87,13 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
         f"actor_{number}" for number in range(len([part for part in checkpoint.parts if part.startswith("actor_")]))
     ]
     resumed = Resumed(checkpoint, checkpoint.part("run"), [checkpoint.part(name) for name in parts], damaged)
+    settings, agents = experiment.config, len(models_of(experiment.game))
+    where = str(checkpoint.path / "run.safetensors")
+    check_run(resumed.run, checkpoint.facts, agents, settings.experiment.train_interval, where)
+    if len(parts) != settings.multiprocessing.num_actors:
+        raise CheckpointError(
+            f"{checkpoint.path} has {len(parts)} actors, expected {settings.multiprocessing.num_actors}: it was changed."
+        )
     end_of_line(run / "metrics.jsonl", resumed.record.facts["count"])
     return resumed
 
@@ -159,6 +164,7 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
             f"{where} was written by abreast {checkpoint.version}, this is {__version__}, which may compute otherwise:"
             f" {INSTEAD}."
         )
+    check_manifest(facts, str(where / "manifest.json"))
     if not facts["resumable"]:
         raise CheckpointError(f"{where} cannot be resumed: {facts['reason']} Or {INSTEAD}.")
     if facts["experiment"] != experiment.name:
@@ -172,7 +178,7 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
             f"{where} is of a run with the schedule {facts['schedule']}, this would be {schedule}, with other results:"
             f" resume it with {how}."
         )
-    played, wanted = checkpoint.epochs - int(facts["first_epoch"]), experiment.config.experiment.epochs
+    played, wanted = checkpoint.epochs - facts["first_epoch"], experiment.config.experiment.epochs
     if wanted < played:
         raise CheckpointError(
             f"experiment.epochs is {wanted}, but {played} are played already: give more, or leave it out."
