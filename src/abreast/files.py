@@ -31,8 +31,9 @@ _HELD: set[tuple[int, int]] = set()
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file beside its place, flush it to disk and rename it: a crash leaves the old file or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside.unlink(missing_ok=True)
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:  # never through a link that somebody put there
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -91,7 +92,8 @@ def make_run_folder(name: str, wanted: Path | str | None) -> RunFolder:
         before = frozenset(path.name for path in folder.iterdir())
         _check_own(folder)
         probe = folder / ".writable"
-        probe.touch()
+        probe.unlink(missing_ok=True)
+        probe.touch(exist_ok=False)  # not through a link
         probe.unlink()
     except OSError as error:
         raise RunFolderError(f"cannot write the run folder {wanted or 'runs'}: {error.strerror or error}.") from None

@@ -22,7 +22,9 @@ from abreast.state_file import dumps, loads
 from abreast.training.checkpoints.manifest import seal
 from chaos import damage
 
-OWN_FILES = ("config.yaml", "metrics.jsonl", "log.txt", ".lock", "evaluation.json", "rollout.yaml")
+OWN_FILES = (
+    "config.yaml", "metrics.jsonl", "log.txt", ".lock", "evaluation.json", "rollout.yaml", ".evaluation.json.probe",
+)  # fmt: skip
 OWN_FOLDERS = ("checkpoints", "replays", "checkpoints/final", "checkpoints/epoch_000001")
 SPLIT = 6
 """One in so many mutations of a fact takes a number of the same kind: what has the right type may still be impossible."""

@@ -13,7 +13,18 @@ from chaos.faults import faults_in_one_run
 from chaos.fuzz import Broken, Fuzzer, fuzz_training
 from chaos.growth import Meter, objects_grown
 from chaos.leftovers import listing
-from chaos.limits import JUMPING_CLOCK, PARALLEL, at_most, clear, one_core, train
+from chaos.limits import (
+    JUMPING_CLOCK,
+    LARGE_REPLAY,
+    LITTLE_SHM,
+    PARALLEL,
+    at_most,
+    clear,
+    full_in_a_checkpoint,
+    may_mount,
+    one_core,
+    train,
+)
 from chaos.damage import BOMB, MAP_BOMB
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
@@ -48,7 +59,6 @@ def test_the_fuzzer_notices_a_traceback_and_a_write_outside(tmp_path, monkeypatc
         fuzzer.case("1:1")
 
 
-@pytest.mark.xfail(strict=False, reason="until RunRecord no longer keeps the record of every epoch")
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "pipelined"])
 def test_no_epoch_leaves_objects_behind(parallel, tmp_path):
     grown = objects_grown(tmp_path, 60, 160, parallel)
@@ -70,7 +80,7 @@ def test_a_process_that_grows_is_noticed():
 @pytest.mark.parametrize(
     ("arguments", "given", "code", "says"),
     [
-        ((), {"limit": at_most(resource.RLIMIT_FSIZE, 4000)}, 2, "File too large"),
+        ((), {"limit": at_most(resource.RLIMIT_FSIZE, 4000)}, 2, "what was learned until then is in run."),
         (PARALLEL, {"limit": at_most(resource.RLIMIT_NOFILE, 24)}, 1, "Too many open files"),
     ],
     ids=["a full disk", "too few descriptors"],
@@ -79,6 +89,18 @@ def test_a_process_that_grows_is_noticed():
 def test_too_little_of_something_is_a_sentence(arguments, given, code, says, tmp_path):
     ended = clear(train(tmp_path, *arguments, **given))
     assert ended.code == code and says in ended.said, ended.said
+
+
+@pytest.mark.xdist_group("system")
+def test_a_disk_that_is_full_in_a_checkpoint_leaves_the_one_before_and_the_run_goes_on(tmp_path):
+    full_in_a_checkpoint(tmp_path)
+
+
+@pytest.mark.xdist_group("system")
+@pytest.mark.skipif(not may_mount(), reason="may not mount a small /dev/shm")
+def test_a_little_shared_memory_is_enough(tmp_path):
+    ended = clear(train(tmp_path, *PARALLEL, *LARGE_REPLAY, "experiment.epochs=3", inside=LITTLE_SHM))
+    assert ended.code == 0, ended.said
 
 
 @pytest.mark.xdist_group("system")

@@ -169,7 +169,8 @@ def _check_writable(run: Path) -> None:
     """Refuse now what could not be written after all the playing."""
     probe = run / f".{FILE}.probe"
     try:
-        probe.touch()
+        probe.unlink(missing_ok=True)
+        probe.touch(exist_ok=False)  # not through a link
         probe.unlink()
     except OSError as error:
         raise RunFolderError(f"cannot write {run / FILE}: {error.strerror or error}.") from None

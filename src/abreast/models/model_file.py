@@ -15,6 +15,8 @@ from abreast.state import State, join
 from abreast.state_file import loads
 
 FORMAT = 2
+MOST = 2**62
+"""A count of updates is less."""
 
 
 def whole_state(algorithm: str, learning: State, acting: State, own: State) -> State:
@@ -84,8 +86,9 @@ def _read_1(about: dict[str, Any]) -> State:
 
 
 def _read_2(about: dict[str, Any]) -> State:
-    if not 0 <= about["acting"]["epsilon"] <= 1 or about["learning"]["updates"] < 0:
-        raise ValueError(f"epsilon is {about['acting']['epsilon']} after {about['learning']['updates']} updates")
+    epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]
+    if not 0 <= epsilon <= 1 or not 0 <= updates < MOST:
+        raise ValueError(f"epsilon is {short(epsilon)} after {short(updates)} updates")
     return join(learning=State(about["learning"]), acting=State(about["acting"]))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 from abreast import __version__
-from abreast.errors import CheckpointError, short
+from abreast.errors import AbreastError, CheckpointError, short
 from abreast.state import State, part_of
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.facts import check_manifest, check_run
@@ -227,8 +227,14 @@ def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
     """Let the models go on from a checkpoint: what they learned, where their random streams are, what they remember."""
     for number, model in enumerate(models_of(experiment.game)):
         try:
-            model.memory.set_state(checkpoint.part(f"replay_{number}"))
+            rows = checkpoint.part(f"replay_{number}")
+            model.memory.set_state(rows)
+            actions = rows.arrays["actions"]
+            if actions.size and not 0 <= actions.min() <= actions.max() < model.n_actions:
+                raise ValueError(f"actions from {actions.min()} to {actions.max()}, expected 0 to {model.n_actions - 1}")
             state, path = checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors"
             model.take_file_state(state, path, is_whole=True)
-        except (KeyError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{checkpoint.path} does not fit agent {number}: {error!r}.") from None
+        except AbreastError:
+            raise
+        except Exception as error:  # a file may hold anything, and a user's model may be particular
+            raise CheckpointError(f"{checkpoint.path} does not fit agent {number}: {short(error)}.") from error
