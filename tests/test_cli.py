@@ -858,8 +858,14 @@ def test_ctrl_c_in_a_command_that_keeps_nothing_is_no_traceback(monkeypatch):
 
 def test_what_a_run_says_of_its_end_is_printed_with_a_full_disk_and_used_up_memory(monkeypatch, capsys):
     for error, told in (
-        (OSError(errno.ENOSPC, "No space left on device"), "No space left on device: what was written until now is kept."),
-        (MemoryError(), "the memory is used up: what was written until now is kept. Raise its limit, or run less at a time."),
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "No space left on device: what was written until now is kept.",
+        ),
+        (
+            MemoryError(),
+            "the memory is used up: what was written until now is kept. Raise its limit, or run less at a time.",
+        ),
     ):
         error.add_note("Stopped after 3 epochs. To go on: abreast train --resume run")
 
@@ -868,7 +874,9 @@ def test_what_a_run_says_of_its_end_is_printed_with_a_full_disk_and_used_up_memo
 
         monkeypatch.setattr(cli_rollouts, "list_kinds", fails)
         assert run(["envs"]) == 2
-        assert capsys.readouterr().err == f"abreast: {told} Stopped after 3 epochs. To go on: abreast train --resume run\n"
+        assert (
+            capsys.readouterr().err == f"abreast: {told} Stopped after 3 epochs. To go on: abreast train --resume run\n"
+        )
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

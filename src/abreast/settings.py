@@ -78,7 +78,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
     if len(text) > MOST_CHARACTERS:
         raise ConfigError(f"the configuration file {path} has more than {MOST_CHARACTERS:,} characters: give another.")
     try:
-        values = _from_yaml(text)
+        values = parse_yaml(text)
     except ValueError as error:
         reason = " ".join(str(error).split())[:300]
         raise ConfigError(f"the configuration file {path} is not valid YAML: {reason}.") from None
@@ -105,7 +105,7 @@ def apply_overrides(
             hint = f": did you mean {f'{meant}={text}'!r}?" if meant else "."
             raise ConfigError(f"the override {override!r} is not of the form section.key=value{hint}")
         try:
-            value = _from_yaml(text)
+            value = parse_yaml(text)
         except ValueError:
             raise ConfigError(f"the value of the override {override!r} is not valid YAML.") from None
         *sections, key = keys
@@ -143,7 +143,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _from_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """What a text in YAML says; ValueError if it says nothing sensible. (The parser lets many kinds of error out.)"""
     try:
         values = yaml.load(text, _Loader)

@@ -1,5 +1,5 @@
-"""Valid inputs made invalid, at random: bytes that are flipped, cut, doubled; values of another type, too deep, too large, not
-finite; settings that YAML reads otherwise than one thinks."""
+"""Valid inputs made invalid, at random: bytes that are flipped, cut, doubled; values of another type, too deep, too large,
+not finite; settings that YAML reads otherwise than one thinks."""
 
 import json
 import random
@@ -105,7 +105,9 @@ def _replaced(value: Any, path: tuple[Any, ...], rng: random.Random) -> Any:
         how = rng.randrange(8) if not rest else 7
         if how == 0:
             return {name: each for name, each in value.items() if name != key}
-        name = rng.choice([rng.choice(ODD_TEXTS), rng.choice(ODD_KEYS), f"{key}x", str(key).upper()]) if how == 1 else key
+        name = (
+            rng.choice([rng.choice(ODD_TEXTS), rng.choice(ODD_KEYS), f"{key}x", str(key).upper()]) if how == 1 else key
+        )
         return {**{each: value[each] for each in value if each != key}, name: inner}
     if isinstance(value, list) and isinstance(key, int) and key < len(value):
         how = rng.randrange(8) if not rest else 7

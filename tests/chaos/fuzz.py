@@ -33,7 +33,11 @@ CAPS = [
 KEPT = ["experiment.epochs=2", "experiment.checkpoint_interval=1", "experiment.record_period=1"]
 RUNS = {
     "run": [],
-    "pipelined": ["multiprocessing.enabled=true", "multiprocessing.schedule=pipelined", "multiprocessing.workers=inline"],
+    "pipelined": [
+        "multiprocessing.enabled=true",
+        "multiprocessing.schedule=pipelined",
+        "multiprocessing.workers=inline",
+    ],
 }
 """Runs that the folders to be damaged are copies of. The second has a round under way in each checkpoint."""
 GAMES = ["treasurehunt", "cleanup", "tag", "staghunt"]

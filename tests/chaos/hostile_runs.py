@@ -73,7 +73,9 @@ def damaged_manifest(run: Path, chance: random.Random) -> None:
     del content["sha256"]
     name = chance.choice(sorted(content["facts"]))
     if chance.random() < 0.1:
-        sealed = seal(content | {chance.choice(["abreast", "kind", "format", "files"]): chance.choice([0, "x", [], {}])})
+        sealed = seal(
+            content | {chance.choice(["abreast", "kind", "format", "files"]): chance.choice([0, "x", [], {}])}
+        )
         path.write_bytes(sealed)
         return
     for _ in range(20):  # until it is one that JSON has
@@ -130,7 +132,7 @@ def damaged_settings(run: Path, chance: random.Random) -> None:
     """Other settings, in config.yaml and perhaps in all checkpoints alike."""
     path = run / "config.yaml"
     values = damage.damaged_value(yaml.safe_load(path.read_text()), chance)
-    data = damage.dump_yaml(values, chance)
+    data = damage.dump_yaml(values, chance) if chance.random() < 0.9 else damage.MAP_BOMB.encode()
     path.write_bytes(data)
     if chance.random() < 0.7:
         for folder in (run / "checkpoints").iterdir():

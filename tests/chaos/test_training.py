@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from chaos import driver
+from chaos.damage import BOMB, MAP_BOMB
 from chaos.faults import faults_in_one_run
 from chaos.fuzz import Broken, Fuzzer, fuzz_training
 from chaos.growth import Meter, objects_grown
@@ -25,7 +26,6 @@ from chaos.limits import (
     one_core,
     train,
 )
-from chaos.damage import BOMB, MAP_BOMB
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 

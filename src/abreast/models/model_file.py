@@ -49,8 +49,8 @@ def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, N
     found = about.get("algorithm"), about.get("format")
     if found[0] != algorithm or type(found[1]) is not int or found[1] not in READERS:
         raise ModelFileError(
-            f"{path} holds a model of algorithm {short(found[0])} in format {short(found[1])}, expected {algorithm!r} in format"
-            f" {' or '.join(map(str, READERS))}: set model.algorithm to match."
+            f"{path} holds a model of algorithm {short(found[0])} in format {short(found[1])}, expected {algorithm!r} in"
+            f" format {' or '.join(map(str, READERS))}: set model.algorithm to match."
         )
     try:
         facts, own_facts = READERS[found[1]](about), dict(about.get("own", {}))

@@ -146,5 +146,7 @@ class Loop:
             for model, rows in zip(self._models, each.written, strict=True):
                 there = model.memory.written.tolist()
                 if len(rows) != len(there) or any(end > last for end, last in zip(rows, there, strict=True)):
-                    raise StateError(f"pass {each.number} has written {short(rows)} rows, but there are {short(there)}.")
+                    raise StateError(
+                        f"pass {each.number} has written {short(rows)} rows, but there are {short(there)}."
+                    )
             self.learners.submit(each.number, each.updates, each.written)

@@ -145,4 +145,6 @@ def _check(facts: Mapping[str, Any], expected: Mapping[str, Kind], where: str) -
         if name not in facts:
             raise CheckpointError(f"{where} cannot be used: its fact {name} is missing.")
         if not kind.fits(facts[name]):
-            raise CheckpointError(f"{where} cannot be used: its fact {name} is {short(facts[name])}, expected {kind.told}.")
+            raise CheckpointError(
+                f"{where} cannot be used: its fact {name} is {short(facts[name])}, expected {kind.told}."
+            )

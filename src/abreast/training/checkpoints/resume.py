@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from abreast import __version__
 from abreast.errors import AbreastError, CheckpointError, short
+from abreast.settings import parse_yaml
 from abreast.state import State, part_of
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.facts import check_manifest, check_run
@@ -199,11 +198,12 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
 def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
     """Refuse settings that differ from those that a run was begun with, if that makes a difference."""
     try:
-        before = dict(_flat(yaml.safe_load(text)))
-    except (yaml.YAMLError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"the configuration in {where} is damaged: {error}.") from None
+        before = dict(_flat(parse_yaml(text)))
+    except (ValueError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"the configuration in {where} is damaged: {reason}.") from None
     hint = " (It follows from experiment.epochs where it is not given: give it.)"
-    now = dict(_flat(yaml.safe_load(config_as_yaml(experiment, False))))
+    now = dict(_flat(parse_yaml(config_as_yaml(experiment, False).decode())))
     for key in [*before, *(now.keys() - before.keys())]:
         if before.get(key) != now.get(key) and key not in MAY_CHANGE:
             raise CheckpointError(
@@ -231,7 +231,9 @@ def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
             model.memory.set_state(rows)
             actions = rows.arrays["actions"]
             if actions.size and not 0 <= actions.min() <= actions.max() < model.n_actions:
-                raise ValueError(f"actions from {actions.min()} to {actions.max()}, expected 0 to {model.n_actions - 1}")
+                raise ValueError(
+                    f"actions from {actions.min()} to {actions.max()}, expected 0 to {model.n_actions - 1}"
+                )
             state, path = checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors"
             model.take_file_state(state, path, is_whole=True)
         except AbreastError:
