@@ -89,7 +89,7 @@ PASS = {
 def reward_of(facts: Mapping[str, Any]) -> float | None:
     """The reward that a checkpoint had in training, if it says so."""
     reward = facts.get("reward")
-    return float(reward) if _is_number(reward) else None
+    return float(reward) if reward is not None and _is_number(reward) else None
 
 
 def check_manifest(facts: Mapping[str, Any], where: str) -> None:
