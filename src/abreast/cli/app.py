@@ -126,7 +126,7 @@ def run(arguments: list[str]) -> int:
         complain(" ".join([told, *getattr(error, "__notes__", ())]))
         return 2
     except MemoryError as error:  # there is memory for a sentence when the stack, and what it held, is gone
-        notes = [*getattr(error, "__notes__", ())]
+        notes = getattr(error, "__notes__", ())
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
             if not error.format_message():  # nothing was typed: the help is shown already
