@@ -1,5 +1,6 @@
 """The command line: what it prints, what it leaves behind, and one clear sentence for every mistake."""
 
+import errno
 import json
 import os
 import re
@@ -28,7 +29,7 @@ from abreast.rollouts import find_kind
 from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.registry import KINDS
 from abreast.settings import explain
-from chaos.mutations import BOMB
+from chaos.damage import BOMB
 
 SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=8", "--agents", "2"]
 COMMAND = [sys.executable, "-c", "from abreast.cli import main; main()"]
@@ -851,6 +852,29 @@ def test_ctrl_c_in_a_command_that_keeps_nothing_is_no_traceback(monkeypatch):
 
     monkeypatch.setattr(cli_rollouts, "list_kinds", interrupted)
     assert run(["envs"]) == 130
+
+
+def test_what_a_run_says_of_its_end_is_printed_with_a_full_disk_and_used_up_memory(monkeypatch, capsys):
+    for error, told in (
+        (
+            OSError(errno.ENOSPC, "No space left on device"),
+            "No space left on device: what was written until now is kept.",
+        ),
+        (
+            MemoryError(),
+            "the memory is used up: what was written until now is kept. Raise its limit, or run less at a time.",
+        ),
+    ):
+        error.add_note("Stopped after 3 epochs. To go on: abreast train --resume run")
+
+        def fails(error=error):
+            raise error
+
+        monkeypatch.setattr(cli_rollouts, "list_kinds", fails)
+        assert run(["envs"]) == 2
+        assert (
+            capsys.readouterr().err == f"abreast: {told} Stopped after 3 epochs. To go on: abreast train --resume run\n"
+        )
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from abreast.errors import RunFolderError
-from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, locked, make_run_folder, seen_from_here, write_whole
+from abreast.files import (
+    LEFT_BEHIND,
+    LOCK,
+    WRITTEN,
+    locked,
+    make_run_folder,
+    open_run_folder,
+    seen_from_here,
+    write_whole,
+)
 
 
 def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monkeypatch):
@@ -25,6 +34,40 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(tmp_path, monke
     with pytest.raises(OSError, match="disk full"):
         write_whole(path, b"new")
     assert path.read_bytes() == b"old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("beside", ["link", "file"])
+def test_a_file_is_not_written_through_what_lies_beside_it(tmp_path, beside):
+    part, elsewhere = tmp_path / f".file.{os.getpid()}.part", tmp_path / "elsewhere"
+    part.symlink_to(elsewhere) if beside == "link" else part.write_text("of a crash")
+    write_whole(tmp_path / "file", b"new")
+    assert (tmp_path / "file").read_bytes() == b"new" and not elsewhere.exists() and not os.path.lexists(part)
+
+
+@pytest.mark.parametrize("name", ["config.yaml", "metrics.jsonl", "log.txt", "replays", "checkpoints"])
+@pytest.mark.parametrize("harm", ["link", "pipe", "other name", "other kind"])
+def test_something_else_in_the_place_of_what_a_run_writes_is_refused(tmp_path, name, harm):
+    folder, outside = tmp_path / "run", tmp_path / "outside"
+    folder.mkdir()
+    outside.write_text("as it was")
+    (folder / "config.yaml").touch()
+    path, is_folder = folder / name, name in ("replays", "checkpoints")
+    path.unlink(missing_ok=True)
+    if harm == "link":
+        path.symlink_to(tmp_path if is_folder else outside)
+    elif harm == "pipe":
+        os.mkfifo(path)
+    elif harm == "other kind":
+        path.touch() if is_folder else path.mkdir()
+    else:
+        os.link(outside, path)
+    if harm == "other name" and name == "config.yaml":  # is written anew, so what has the other name stays as it is
+        open_run_folder(folder)
+        return
+    told = "name elsewhere" if harm == "other name" and not is_folder else "of the run's own"
+    with pytest.raises(RunFolderError, match=f"{name} (is|has) .*{told}"):
+        open_run_folder(folder)
+    assert outside.read_text() == "as it was"
 
 
 @pytest.mark.parametrize("name", LEFT_BEHIND)

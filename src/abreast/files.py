@@ -21,6 +21,9 @@ LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jso
 LOCK = ".lock"
 WRITTEN = (*LEFT_BEHIND, "images", "log.txt", LOCK)
 """All that a run writes."""
+FOLDERS = frozenset({"replays", "checkpoints", "images"})
+APPENDED = frozenset({"metrics.jsonl", "log.txt"})
+"""Files that are written where they are; others are written anew and renamed."""
 _HELD: set[tuple[int, int]] = set()
 """Lock files that runs of this process hold (device, inode): a file system may have no locks."""
 
@@ -28,8 +31,9 @@ _HELD: set[tuple[int, int]] = set()
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file beside its place, flush it to disk and rename it: a crash leaves the old file or the new one."""
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+    beside.unlink(missing_ok=True)
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:  # never through a link that somebody put there
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
@@ -86,8 +90,10 @@ def make_run_folder(name: str, wanted: Path | str | None) -> RunFolder:
         made = tuple(path for path in (folder, *folder.parents) if not path.exists())
         folder.mkdir(parents=True, exist_ok=True)
         before = frozenset(path.name for path in folder.iterdir())
+        _check_own(folder)
         probe = folder / ".writable"
-        probe.touch()
+        probe.unlink(missing_ok=True)
+        probe.touch(exist_ok=False)  # not through a link
         probe.unlink()
     except OSError as error:
         raise RunFolderError(f"cannot write the run folder {wanted or 'runs'}: {error.strerror or error}.") from None
@@ -105,7 +111,28 @@ def open_run_folder(folder: Path) -> RunFolder:
         raise RunFolderError(
             f"{folder} is not a run folder of `abreast train`: it {has}. `abreast train` prints its own."
         )
+    _check_own(folder)
     return RunFolder(folder, (), before)
+
+
+def _check_own(folder: Path) -> None:
+    """Refuse a folder in which something else is in the place of a file that a run writes: what is written through a link
+    is outside of the folder, and a pipe is waited for."""
+    for name in WRITTEN:
+        path, is_folder = folder / name, name in FOLDERS
+        try:
+            found = path.lstat()
+        except FileNotFoundError:
+            continue
+        if name != LOCK and not (stat.S_ISDIR(found.st_mode) if is_folder else stat.S_ISREG(found.st_mode)):
+            what = "a link" if stat.S_ISLNK(found.st_mode) else "something else"
+            raise RunFolderError(
+                f"{path} is {what}, expected a {'folder' if is_folder else 'file'} of the run's own: put that in its place."
+            )
+        if name in APPENDED and found.st_nlink > 1:
+            raise RunFolderError(
+                f"{path} has another name elsewhere (a hard link), where lines would be added too: put a copy in its place."
+            )
 
 
 @contextmanager

@@ -19,6 +19,8 @@ from abreast.errors import ConfigError, nearest, short
 
 ANY = "NAME"
 """Stands for names that users give to sections."""
+MOST_CHARACTERS = 20_000_000
+"""Of a YAML file; a device may have no end."""
 MOST_VALUES = 1_000_000
 """Of a YAML text, aliases counted as what they stand for."""
 MOST_BITS = 1024
@@ -69,11 +71,14 @@ class OpenSection(Section):
 def read_yaml(path: Path) -> dict[str, Any]:
     """The mapping in a YAML file; a missing, damaged or otherwise shaped file is a `ConfigError`."""
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open(encoding="utf-8") as file:
+            text = file.read(MOST_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"cannot read the configuration file {path}: {error}.") from None
+    if len(text) > MOST_CHARACTERS:
+        raise ConfigError(f"the configuration file {path} has more than {MOST_CHARACTERS:,} characters: give another.")
     try:
-        values = _from_yaml(text)
+        values = parse_yaml(text)
     except ValueError as error:
         reason = " ".join(str(error).split())[:300]
         raise ConfigError(f"the configuration file {path} is not valid YAML: {reason}.") from None
@@ -100,7 +105,7 @@ def apply_overrides(
             hint = f": did you mean {f'{meant}={text}'!r}?" if meant else "."
             raise ConfigError(f"the override {override!r} is not of the form section.key=value{hint}")
         try:
-            value = _from_yaml(text)
+            value = parse_yaml(text)
         except ValueError:
             raise ConfigError(f"the value of the override {override!r} is not valid YAML.") from None
         *sections, key = keys
@@ -138,7 +143,7 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _from_yaml(text: str) -> Any:
+def parse_yaml(text: str) -> Any:
     """What a text in YAML says; ValueError if it says nothing sensible. (The parser lets many kinds of error out.)"""
     try:
         values = yaml.load(text, _Loader)

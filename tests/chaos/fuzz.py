@@ -16,7 +16,8 @@ from pathlib import Path
 import yaml
 
 from abreast.cli import run
-from chaos import mutations
+from chaos import damage
+from chaos.hostile_runs import commands, damage_run
 from chaos.leftovers import listing
 
 LIMIT_S = 20
@@ -29,6 +30,16 @@ CAPS = [
     "multiprocessing.batch_size=null", "multiprocessing.buffer_capacity=null", "model.per_agent=null", "parallel=null",
 ]  # fmt: skip
 """What keeps a run of mutated settings short."""
+KEPT = ["experiment.epochs=2", "experiment.checkpoint_interval=1", "experiment.record_period=1"]
+RUNS = {
+    "run": [],
+    "pipelined": [
+        "multiprocessing.enabled=true",
+        "multiprocessing.schedule=pipelined",
+        "multiprocessing.workers=inline",
+    ],
+}
+"""Runs that the folders to be damaged are copies of. The second has a round under way in each checkpoint."""
 GAMES = ["treasurehunt", "cleanup", "tag", "staghunt"]
 TESTS = Path(__file__).parent.parent
 
@@ -51,10 +62,11 @@ class Fuzzer:
         self.work.mkdir(exist_ok=True)
         self.outside = folder / "outside"
         self.outside.mkdir(exist_ok=True)
-        (self.outside / "precious").write_text("as it was")
         with _inside(folder):
-            code, said = _call(["train", "treasurehunt", *CAPS[:-2], "--output", "run", "--no-animate"])
-            assert code == 0, said
+            for name, more in RUNS.items():
+                settings = [*CAPS[1:-2], *KEPT, *more]
+                code, said = _call(["train", "treasurehunt", *settings, "--output", name, "--no-animate"])
+                assert code == 0, said
         self.run = folder / "run"
         self.config = (self.run / "config.yaml").read_text()
         self.count = 0
@@ -65,14 +77,14 @@ class Fuzzer:
         """A configuration file with other bytes, values or lines."""
         how = chance.randrange(4)
         if how == 0:
-            data = mutations.flip(self.config.encode(), chance)
+            data = damage.damaged_bytes(self.config.encode(), chance)
         elif how == 1:
-            data = mutations.replace_scalar(self.config, chance).encode("utf-8", "surrogatepass")
+            data = damage.damaged_setting(self.config, chance).encode("utf-8", "surrogatepass")
         elif how == 2:
-            data = _dump(mutations.graft(yaml.safe_load(self.config), chance))
+            data = damage.dump_yaml(damage.damaged_value(yaml.safe_load(self.config), chance), chance)
         else:
             section = chance.choice(["experiment", "model", "world", "multiprocessing", "game", "parallel", "x"])
-            inside = chance.choice([mutations.BOMB, mutations.MAP_BOMB]).replace("\n", "\n  ")
+            inside = chance.choice([damage.BOMB, damage.MAP_BOMB]).replace("\n", "\n  ")
             data = f"{section}:\n  {inside}\n{chance.choice(['', 'experiment: *a11', 'x: *a11'])}".encode()
         (self.work / "config.yaml").write_bytes(data)
         return self._command(chance, ["--config", "config.yaml"])
@@ -92,10 +104,10 @@ class Fuzzer:
         ]
         given = []
         for _ in range(chance.choice([1, 1, 2, 4])):
-            text = f"{chance.choice(keys)}={chance.choice(mutations.SCALARS)}".replace("\x00", "\\0")
+            text = f"{chance.choice(keys)}={chance.choice(damage.SCALARS)}".replace("\x00", "\\0")
             if chance.random() < 0.2:
                 text = (
-                    mutations.flip(text.encode("utf-8", "surrogatepass"), chance)
+                    damage.damaged_bytes(text.encode("utf-8", "surrogatepass"), chance)
                     .decode("utf-8", "surrogateescape")
                     .replace("\x00", "")
                 )
@@ -124,20 +136,27 @@ class Fuzzer:
                 )
                 chance.choice([path.mkdir, lambda: path.symlink_to(path), *links])()
         elif how == 1 and path.name == "config.yaml":
-            path.write_bytes(_dump(mutations.graft(yaml.safe_load(self.config), chance)))
+            path.write_bytes(damage.dump_yaml(damage.damaged_value(yaml.safe_load(self.config), chance), chance))
         elif how == 2 and path.suffix == ".safetensors":
             path.write_bytes(_with_header(path.read_bytes(), chance))
         else:
-            path.write_bytes(mutations.flip(path.read_bytes(), chance))
+            path.write_bytes(damage.damaged_bytes(path.read_bytes(), chance))
         caps = ["--", "experiment.max_turns=2", *([] if chance.random() < 0.5 else CAPS[2:9])]
         return (
             ["play", "damaged", *caps] if chance.random() < 0.7 else ["play", "treasurehunt", "--run", "damaged", *caps]
         )
 
+    def hostile_run(self, chance: random.Random) -> list[str]:
+        """A run whose checksums are right, and what is inside is not; or with something else in a file's place."""
+        name = chance.choice([*RUNS, "run"])
+        shutil.copytree(self.folder / name, self.work / "hostile", symlinks=True)
+        damage_run(self.work / "hostile", chance, self.outside)
+        return commands("hostile", chance, CAPS)
+
     def game_file(self, chance: random.Random) -> list[str]:
         """A game of a user, with faults in its source."""
         name = f"fuzzed_game_{os.getpid()}_{self.count}.py"
-        (self.work / name).write_bytes(mutations.flip((TESTS / "own_game.py").read_bytes(), chance))
+        (self.work / name).write_bytes(damage.damaged_bytes((TESTS / "own_game.py").read_bytes(), chance))
         suffix = chance.choice(["", ":Garden", ":Garden", ":Bush", ":", ":Gardn"])
         return ["settings", f"{name}{suffix}"]
 
@@ -159,6 +178,7 @@ class Fuzzer:
         (8, "config_file"),
         (6, "overrides"),
         (4, "run_folder"),
+        (8, "hostile_run"),
         (3, "game_file"),
         (2, "arguments"),
     )
@@ -169,9 +189,12 @@ class Fuzzer:
         self.count += 1
         shutil.rmtree(self.work)
         self.work.mkdir()
+        shutil.rmtree(self.outside)
+        self.outside.mkdir()
+        (self.outside / "precious").write_text("as it was")
         kind = chance.choices([name for _, name in self.KINDS], [weight for weight, _ in self.KINDS])[0]
         command = getattr(self, kind)(chance)
-        before = listing(self.outside, self.run)
+        before = listing(self.outside, *(self.folder / name for name in RUNS))
         (self.folder / "last.json").write_text(json.dumps({"seed": seed, "command": command}))  # if it hangs in C
         with _inside(self.work):
             code, said = _call(command)
@@ -185,8 +208,8 @@ class Fuzzer:
             raise Broken(f"{what}\n{said[-2000:]}")
         if code and not said.strip():
             raise Broken(f"{what}\nexit code {code} without a word")
-        if _changed(before, listing(self.outside, self.run)):
-            raise Broken(f"{what}\nwrote outside its folder")
+        if changed := _changed(before, listing(self.outside, *(self.folder / name for name in RUNS))):
+            raise Broken(f"{what}\nwrote outside its folder: {changed[:3]}")
         return f"{kind} {code}"
 
 
@@ -210,13 +233,6 @@ def _changed(before: dict[str, tuple[int, int]], after: dict[str, tuple[int, int
     return [path for path in {**before, **after} if "__pycache__" not in path and before.get(path) != after.get(path)]
 
 
-def _dump(tree: object) -> bytes:
-    try:
-        return yaml.safe_dump(tree, allow_unicode=True).encode("utf-8", "surrogatepass")
-    except yaml.YAMLError:
-        return repr(tree).encode("utf-8", "surrogatepass")
-
-
 def _with_header(data: bytes, chance: random.Random) -> bytes:
     """A safetensors file with another header: sizes that lie, metadata that is none, deep or huge JSON."""
     size = int.from_bytes(data[:8], "little")
@@ -225,11 +241,11 @@ def _with_header(data: bytes, chance: random.Random) -> bytes:
     if how == 0:
         return chance.choice([0, 1, size - 1, 2**40, 2**63, 2**64 - 1]).to_bytes(8, "little") + data[8:]
     if how == 1:
-        new = json.dumps(mutations.graft(json.loads(header), chance), default=str).encode("utf-8", "surrogatepass")
+        new = damage.dump_json(damage.damaged_value(json.loads(header), chance), chance)
     elif how == 2:
         new = b"[" * 100_000
     else:
-        new = mutations.flip(header, chance)
+        new = damage.damaged_bytes(header, chance)
     return len(new).to_bytes(8, "little") + new + data[8 + size :]
 
 

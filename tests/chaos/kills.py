@@ -255,7 +255,7 @@ MOMENTS: dict[str, Callable[[_Life, Path, random.Random], bool]] = {
 
 def corrupt_newest(run: Path, chance: random.Random) -> None:
     """Damage a file of the newest checkpoint, if another whole one is there to go on from."""
-    from chaos.mutations import flip
+    from chaos.damage import damaged_bytes
 
     if len(_whole(run)) < 2:
         return
@@ -269,4 +269,4 @@ def corrupt_newest(run: Path, chance: random.Random) -> None:
     elif how == 2:
         path.rename(path.with_name("other.safetensors"))
     else:
-        path.write_bytes(flip(path.read_bytes(), chance))
+        path.write_bytes(damaged_bytes(path.read_bytes(), chance))

@@ -6,7 +6,7 @@ import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,12 +26,18 @@ class Ended(NamedTuple):
 
 
 def train(
-    folder: Path, *arguments: str, limit: Callable[[], None] | None = None, before: str = "", **environment: str
+    folder: Path,
+    *arguments: str,
+    limit: Callable[[], None] | None = None,
+    before: str = "",
+    inside: Sequence[str] = (),
+    **environment: str,
 ) -> Ended:
-    """Train in `folder`/run under a limit; `before` is code that runs first in the process. A hang raises."""
+    """Train in `folder`/run under a limit; `before` is code that runs first in the process, `inside` a command that runs
+    another. A hang raises."""
     command = [sys.executable, "-c", f"{before}\nfrom abreast.cli import main; main()"] if before else COMMAND
     process = subprocess.Popen(
-        [*command, "train", "treasurehunt", *SMALL, "--output", "run", *arguments],
+        [*inside, *command, "train", "treasurehunt", *SMALL, "--output", "run", *arguments],
         cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
         preexec_fn=limit,  # noqa: PLW1509 (sets a limit, and nothing else)
         env={**os.environ, **environment},
@@ -68,7 +74,45 @@ import time, random
 _time, _chance = time.time, random.Random(1)
 time.time = lambda: _time() + _chance.choice([0, 1e9, -1e9, -3600, 3600])
 """
+LITTLE_SHM = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /dev/shm && exec "$@"', "sh"]
+"""Runs a command where /dev/shm has 64 MB."""
+LARGE_REPLAY = ("model.buffer_capacity=500000",)
+"""Two of these take more than that."""
+GROWING = (
+    "experiment.epochs=8", "experiment.max_turns=30", "experiment.checkpoint_interval=4", "model.hidden_size=8",
+    "model.buffer_capacity=1024",
+)  # fmt: skip
+"""The first checkpoint has no file of more than `BETWEEN` bytes; in the second, the replay has grown, and does not fit."""
+BETWEEN = 40_000
 PARALLEL = ("--parallel", "multiprocessing.num_actors=2", "multiprocessing.num_workers=2")
+
+
+def may_mount() -> bool:
+    """Whether this user may have a /dev/shm of its own."""
+    try:
+        return subprocess.run([*LITTLE_SHM, "true"], capture_output=True, check=False).returncode == 0
+    except OSError:
+        return False
+
+
+def full_in_a_checkpoint(folder: Path, *arguments: str) -> Ended:
+    """A disk that has room for metrics and agents, and for the first checkpoint, but not for the second.
+
+    Fails unless the run goes on and says so, and the first checkpoint is whole.
+    """
+    from abreast.training.checkpoints.folder import list_checkpoints
+
+    ended = clear(train(folder, *GROWING, *arguments, limit=at_most(resource.RLIMIT_FSIZE, BETWEEN)))
+    assert ended.code == 0, ended.said
+    told = "cannot write the checkpoint run/checkpoints/epoch_000008: File too large. The run goes on without it."
+    assert told in " ".join(ended.said.split()), ended.said
+    found = list_checkpoints(folder / "run")
+    assert [each.path.name for each in found] == ["epoch_000004", "final"], found
+    for each in found:
+        each.check()
+    assert not list((folder / "run/checkpoints").glob(".*")), "a part of a checkpoint is left"
+    assert (folder / "run/metrics.jsonl").read_text().count("\n") == 8
+    return ended
 
 
 def any_limit(folder: Path, chance: random.Random) -> str:
@@ -81,11 +125,17 @@ def any_limit(folder: Path, chance: random.Random) -> str:
             ("AS", int(chance.uniform(0.8, 4) * 2**30)),
             ("one core", 0),
             ("clock", 0),
+            ("checkpoint", BETWEEN),
+            *([("little /dev/shm", 0)] if may_mount() else []),
         ]
     )
     arguments = PARALLEL if parallel else ()
     if name == "clock":
         ended = train(folder, *arguments, before=JUMPING_CLOCK)
+    elif name == "checkpoint":
+        ended = full_in_a_checkpoint(folder, *arguments)
+    elif name == "little /dev/shm":
+        ended = train(folder, *arguments, *LARGE_REPLAY, inside=LITTLE_SHM)
     else:
         limit = one_core if name == "one core" else at_most(getattr(resource, f"RLIMIT_{name}"), value)
         ended = train(folder, *arguments, limit=limit)

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.xdist_group("system")
 
 @pytest.mark.parametrize("kind", KINDS if FULL else ("main", "single", "killed"))
 def test_memory_and_descriptors_stay_as_they_are(kind):
-    samples = grow(kind, turns=100_000 if FULL else 5_000)
+    samples = grow(kind, turns=100_000 if FULL else 3_000)
     assert len(samples["turns"]) >= 5
 
 

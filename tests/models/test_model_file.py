@@ -1,6 +1,7 @@
 """Model files: everything is in them, and files of before are still read."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -86,6 +87,13 @@ def test_a_file_with_damaged_facts_changes_nothing(damage, tmp_path):
     with pytest.raises(ModelFileError, match="damaged or not one of abreast's"):
         model.load(path)
     assert torch.equal(model.online_block.values, weights) and model.acting_state().facts == streams
+
+
+@pytest.mark.parametrize("harm", ["pipe", "folder"])
+def test_what_is_no_file_is_refused_and_not_waited_for(harm, tmp_path):
+    os.mkfifo(tmp_path / "m") if harm == "pipe" else (tmp_path / "m").mkdir()
+    with pytest.raises(ModelFileError, match="m is damaged or not one of abreast's: it is not a file"):
+        make_model("dqn").load(tmp_path / "m")
 
 
 def test_weights_of_another_type_are_refused(tmp_path):

@@ -122,10 +122,11 @@ def run(arguments: list[str]) -> int:
     except OSError as error:  # a full disk, a folder that may not be written to
         where = f" ({error.filename})" if error.filename else ""
         _close_if_full()
-        complain(f"{error.strerror or error}{where}: what was written until now is kept.")
+        told = f"{error.strerror or error}{where}: what was written until now is kept."
+        complain(" ".join([told, *getattr(error, "__notes__", ())]))
         return 2
-    except MemoryError:
-        pass  # there is memory for a sentence when the stack, and what it held, is gone
+    except MemoryError as error:  # there is memory for a sentence when the stack, and what it held, is gone
+        notes = getattr(error, "__notes__", ())
     except Exception as error:
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
             if not error.format_message():  # nothing was typed: the help is shown already
@@ -137,7 +138,8 @@ def run(arguments: list[str]) -> int:
         for note in getattr(error, "__notes__", ()):  # the error is one of the user's own code: its stack follows
             complain(note)
         raise
-    complain("the memory is used up: what was written until now is kept. Raise its limit, or run less at a time.")
+    told = "the memory is used up: what was written until now is kept. Raise its limit, or run less at a time."
+    complain(" ".join([told, *notes]))
     return 2
 
 

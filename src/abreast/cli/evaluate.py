@@ -120,6 +120,7 @@ def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[Chec
 
 
 def _among(run: Path, which: str) -> "list[Checkpoint]":
+    from abreast.training.checkpoints.facts import reward_of
     from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, newest_agents
 
     listed = list_checkpoints(run)
@@ -132,8 +133,8 @@ def _among(run: Path, which: str) -> "list[Checkpoint]":
                 complain(f"left out: {fault}")
         return usable
     if which == "best":
-        rewards = [each.facts.get("reward") for each in usable]
-        known = [reward for reward in rewards if isinstance(reward, int | float)]
+        rewards = [reward_of(each.facts) for each in usable]
+        known = [reward for reward in rewards if reward is not None]
         if not known:
             raise CheckpointError(
                 f"no checkpoint of {run} says what reward it had in training: give --checkpoints all."
@@ -168,7 +169,8 @@ def _check_writable(run: Path) -> None:
     """Refuse now what could not be written after all the playing."""
     probe = run / f".{FILE}.probe"
     try:
-        probe.touch()
+        probe.unlink(missing_ok=True)
+        probe.touch(exist_ok=False)  # not through a link
         probe.unlink()
     except OSError as error:
         raise RunFolderError(f"cannot write {run / FILE}: {error.strerror or error}.") from None

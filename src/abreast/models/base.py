@@ -1,6 +1,8 @@
 """The contract between an agent and the model that chooses and learns for it."""
 
 import inspect
+import math
+import numbers
 import operator
 from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
@@ -18,7 +20,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from abreast.attributes import IMMUTABLE, pack, unpack
-from abreast.errors import ModelError, ModelFileError, short
+from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
 from abreast.models.frames import FrameStack
 from abreast.models.model_file import read_model_file, split_state, whole_state
@@ -382,8 +384,11 @@ class BaseModel:
 
     def set_acting_state(self, state: State) -> None:
         """Choose on from where `acting_state` or `acting_file_state` was."""
+        epsilon = state.facts["epsilon"]
+        if not isinstance(epsilon, numbers.Real) or not math.isfinite(epsilon):
+            raise StateError(f"epsilon is {short(epsilon)}, expected a number.")
         self.choosing_rng.bit_generator.state = state.facts["choosing"]
-        self.epsilon = state.facts["epsilon"]
+        self.epsilon = epsilon  # type: ignore[assignment]
         self.own_attributes.take_chosen(state)
 
     def _sampling(self) -> dict[str, Any]:
@@ -448,7 +453,7 @@ class BaseModel:
             raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error!r}.") from None
         written = self.memory.written  # rows that the file counted, in perhaps other lanes, are not in this memory
         fits = self.rows_learned_from.shape == written.shape
-        self.rows_learned_from = np.minimum(self.rows_learned_from, written) if fits else written.copy()
+        self.rows_learned_from = np.clip(self.rows_learned_from, 0, written) if fits else written.copy()
 
     def load_learned(self, state: State, path: Path) -> None:
         """Take what an agent of another run has learned from its `file_state`, which comes from `path`: network, target,

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.errors import ModelFileError, StateFileError
+from abreast.errors import ModelFileError, StateFileError, short
 from abreast.state import State, join
 from abreast.state_file import loads
 
 FORMAT = 2
+MOST = 2**62
+"""A count of updates is less."""
 
 
 def whole_state(algorithm: str, learning: State, acting: State, own: State) -> State:
@@ -27,6 +29,8 @@ def whole_state(algorithm: str, learning: State, acting: State, own: State) -> S
 def read_model_file(path: Path) -> State:
     """The whole state of a model that was written to a file."""
     try:
+        if path.exists() and not path.is_file():  # a pipe would be waited for
+            raise StateFileError("it is not a file")
         return loads(path.read_bytes())
     except FileNotFoundError:
         raise ModelFileError(f"there is no model file {path}: give the folder of a finished run.") from None
@@ -43,10 +47,10 @@ def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, N
     """
     about, arrays = state.facts, state.arrays
     found = about.get("algorithm"), about.get("format")
-    if found[0] != algorithm or found[1] not in READERS:
+    if found[0] != algorithm or type(found[1]) is not int or found[1] not in READERS:
         raise ModelFileError(
-            f"{path} holds a model of algorithm {found[0]!r} in format {found[1]!r}, expected {algorithm!r} in format"
-            f" {' or '.join(map(str, READERS))}: set model.algorithm to match."
+            f"{path} holds a model of algorithm {short(found[0])} in format {short(found[1])}, expected {algorithm!r} in"
+            f" format {' or '.join(map(str, READERS))}: set model.algorithm to match."
         )
     try:
         facts, own_facts = READERS[found[1]](about), dict(about.get("own", {}))
@@ -82,8 +86,9 @@ def _read_1(about: dict[str, Any]) -> State:
 
 
 def _read_2(about: dict[str, Any]) -> State:
-    if not 0 <= about["acting"]["epsilon"] <= 1 or about["learning"]["updates"] < 0:
-        raise ValueError(f"epsilon is {about['acting']['epsilon']} after {about['learning']['updates']} updates")
+    epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]
+    if not 0 <= epsilon <= 1 or not 0 <= updates < MOST:
+        raise ValueError(f"epsilon is {short(epsilon)} after {short(updates)} updates")
     return join(learning=State(about["learning"]), acting=State(about["acting"]))
 
 

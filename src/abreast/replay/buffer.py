@@ -29,6 +29,8 @@ from abreast.replay.batch import Batch, Trajectory
 from abreast.state import State, check_arrays, fit
 
 Rows = NDArray[np.int64]
+MOST = 2**62
+"""Rows ever written to a lane: more can still be counted."""
 
 
 class Buffer:
@@ -354,7 +356,7 @@ class Buffer:
         """Hold what another buffer of the same shape held, and go on as it would."""
         written, age = np.empty_like(self._age), np.empty_like(self._age)
         fit({"written": written, "open": age}, state, "the replay")
-        if (written < 0).any() or (age < 0).any():
+        if (written < 0).any() or (age < 0).any() or (age > written).any() or (written > MOST).any():
             raise StateError(f"the replay does not fit: written is {written} and open {age}, expected counts.")
         if state.facts.get("rows_per_lane") != self.rows_per_lane:
             raise StateError(
@@ -364,6 +366,8 @@ class Buffer:
         count = sum(min(end, self.rows_per_lane) for end in written.tolist())
         layout = self.row_layout().items()
         check_arrays({name: ((count, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout}, state, "the replay")
+        if (state.arrays["age"] < 0).any():
+            raise StateError("the replay does not fit: the age of some rows in their episodes is negative.")
         self.rng.bit_generator.state = state.facts.get("sampling", self.rng.bit_generator.state)
         lanes, numbers = self._rows_there(written)
         for name, field in self.ring.fields.items():

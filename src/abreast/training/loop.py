@@ -14,6 +14,7 @@ from collections import deque
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from abreast.errors import StateError, short
 from abreast.state import State
 from abreast.training.actors.base import Actors, Play, models_of
 from abreast.training.config import ScheduleName
@@ -142,4 +143,10 @@ class Loop:
         )
         self.unfinished = deque(passes)
         for each in self.unfinished:
+            for model, rows in zip(self._models, each.written, strict=True):
+                there = model.memory.written.tolist()
+                if len(rows) != len(there) or any(end > last for end, last in zip(rows, there, strict=True)):
+                    raise StateError(
+                        f"pass {each.number} has written {short(rows)} rows, but there are {short(there)}."
+                    )
             self.learners.submit(each.number, each.updates, each.written)

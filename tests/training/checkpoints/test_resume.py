@@ -7,11 +7,15 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from abreast.errors import CheckpointError, ConfigError, RunFolderError
+from abreast.errors import AbreastError, CheckpointError, ConfigError, RunFolderError, StateError
+from abreast.state_file import loads
 from abreast.training.checkpoints.folder import open_checkpoint
 from abreast.training.run.record import RunRecord
+from chaos.damage import MAP_BOMB
+from chaos.hostile_runs import replace_facts, replace_part
 from fakes import small_game, timeless
 
 SMALL = ("experiment.epochs=12", "experiment.max_turns=6", "model.hidden_size=8", "model.buffer_capacity=64")
@@ -309,3 +313,77 @@ def test_the_newest_and_the_best_are_kept(tmp_path, monkeypatch):
     env.run_experiment(animate=False, logger=Silent(), output_dir=tmp_path / "run")
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept == ["epoch_000004", "epoch_000007", "epoch_000008", "final"]
+
+
+# ---- checkpoints whose checksums are right, and what is inside is not
+
+
+def other_part(folder, name, change):
+    """Change a part of the newest checkpoint; `change` is given its facts and arrays."""
+    path = max((folder / "checkpoints").glob("epoch_*")) / f"{name}.safetensors"
+    state = loads(path.read_bytes())
+    change(state.facts, state.arrays)
+    replace_part(path, state)
+
+
+HOSTILE = {
+    "a count of lines that is a text": ("run", lambda facts, _: facts.update({"record.count": "6"})),
+    "more passes than rounds": ("run", lambda facts, _: facts.update({"loop.passes": 99})),
+    "no world": ("actor_0", lambda facts, _: [facts.pop(name) for name in list(facts) if "world" in name]),
+    "kinds that are none": ("actor_0", lambda facts, _: facts.update({"game.lane0.world.kinds": 7})),
+    "pools that are none": ("actor_0", lambda facts, _: facts.update({"game.lane0.world.pools": [[1]]})),
+    "a stream that is none": ("actor_0", lambda facts, _: facts.update({"player0.choosing": []})),
+    "an epsilon that is a text": ("actor_0", lambda facts, _: facts.update({"player1.epsilon": "0.5"})),
+    "an epsilon beyond all numbers": ("actor_0", lambda facts, _: facts.update({"player1.epsilon": 10**400})),
+    "no generator": ("actor_0", lambda _, arrays: arrays.pop("player0.choosing_generator")),
+    "a generator of text": (
+        "actor_0",
+        lambda _, arrays: arrays.update({"player0.choosing_generator": np.array(["a"])}),
+    ),
+    "a format that is a list": ("agent_0", lambda facts, _: facts.update(format=[2])),
+    "updates beyond all numbers": ("agent_0", lambda facts, _: facts["learning"].update(updates=10**400)),
+    "an action that is none": ("replay_0", lambda _, arrays: arrays["actions"].fill(99)),
+    "rows of a negative age": ("replay_0", lambda _, arrays: arrays["age"].fill(-1)),
+    "rows beyond all counting": ("replay_0", lambda _, arrays: arrays["written"].fill(2**63 - 1)),
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_a_checkpoint_that_somebody_made_to_do_harm_is_refused(what, folder):
+    other_part(folder, *HOSTILE[what])
+    before = (folder / "metrics.jsonl").read_bytes().splitlines()[:6]
+    with pytest.raises(AbreastError) as refused:
+        run(None, resume=folder)
+    assert "\n" not in str(refused.value) and len(str(refused.value)) < 500
+    assert (folder / "metrics.jsonl").read_bytes().splitlines()[:6] == before
+
+
+def test_rows_under_way_that_were_never_written_are_refused(tmp_path):
+    settings = ("multiprocessing.workers=inline", "experiment.epochs=6", "model.epsilon_decay=0.1")
+    run(tmp_path / "run", *settings, parallel=True)
+    other_part(tmp_path / "run", "run", lambda facts, _: facts["loop.unfinished"][0].update(written=[[10**6], [10**6]]))
+    with pytest.raises(StateError, match=r"has written \[1000000\] rows, but there are"):
+        run(None, *settings, "experiment.epochs=7", parallel=True, resume=tmp_path / "run")
+
+
+def test_a_manifest_that_contradicts_its_parts_or_lacks_an_actor_is_refused(folder):
+    newest = max((folder / "checkpoints").glob("epoch_*"))
+    replace_facts(newest, recorded=5)
+    with pytest.raises(CheckpointError, match=r"contradicts itself: record.count is 6, expected 5"):
+        run(None, resume=folder)
+    replace_facts(newest, devices=7)
+    with pytest.raises(CheckpointError, match="its fact devices is 7, expected a list of devices"):
+        run(None, resume=folder)
+
+
+@pytest.mark.parametrize("text", [MAP_BOMB, "2020-13-45", "a: " + "9" * 5000, "[" * 400, "7", ""])
+def test_settings_in_a_checkpoint_that_are_none_are_refused_at_once(text, folder):
+    replace_facts(max((folder / "checkpoints").glob("epoch_*")), config=text)
+    with pytest.raises(CheckpointError, match=r"the configuration in .* is damaged: "):
+        run(None, resume=folder)
+
+
+def test_what_is_found_of_a_reward_in_a_manifest_does_not_end_a_run(folder):
+    replace_facts(max((folder / "checkpoints").glob("epoch_*")), reward="much")
+    run(None, resume=folder)
+    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 12

@@ -99,6 +99,19 @@ class Trajectories:
             self._open = until.pop_all()
 
     def __enter__(self) -> "Trajectories":
+        with ExitStack() as until:
+            until.push(self._open)  # the lock: without it, what was made is taken back
+            self._begin()
+            until.pop_all()
+        log.info(self._remark)
+        if self.before.lines:
+            log.info("resumed with %d episodes", len(self.before.lines))
+        for fault in self.before.faults:
+            log.warning("%s It is played again.", fault)
+        return self
+
+    def _begin(self) -> None:
+        """Write the settings, and open what is written to meanwhile."""
         with _writing_to(self._folder), ExitStack() as opened:
             write_whole(self._folder / "config.yaml", self._config.encode())
             write_whole(self._folder / "rollout.yaml", self._play.encode())
@@ -107,12 +120,6 @@ class Trajectories:
             # which would write the rest of a line that did not fit on the disk at some later time.
             self._file = opened.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
             self._open.push(opened.pop_all())
-        log.info(self._remark)
-        if self.before.lines:
-            log.info("resumed with %d episodes", len(self.before.lines))
-        for fault in self.before.faults:
-            log.warning("%s It is played again.", fault)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

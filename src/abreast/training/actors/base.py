@@ -11,7 +11,7 @@ Every actor has worlds, bodies and random streams of its own, so it does not mat
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from abreast.errors import ConfigError
+from abreast.errors import AbreastError, ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
 from abreast.worlds.playable import Playable, Played
@@ -100,7 +100,12 @@ def actor_file_state(game: Playable) -> State:
 
 
 def set_actor_state(game: Playable, state: State) -> None:
-    """Play on from where another actor was, told in either form."""
-    game.set_state(part_of(state, "game"))
-    for number, model in enumerate(models_of(game)):
-        model.set_acting_state(part_of(state, f"player{number}"))
+    """Play on from where another actor was, told in either form. What does not fit is a `StateError`."""
+    try:
+        game.set_state(part_of(state, "game"))
+        for number, model in enumerate(models_of(game)):
+            model.set_acting_state(part_of(state, f"player{number}"))
+    except AbreastError:
+        raise
+    except Exception as error:  # a state of a file may hold anything
+        raise StateError(f"the state of an actor does not fit this game: {short(error)}.") from error

@@ -18,6 +18,7 @@ from abreast.errors import CheckpointError, StateError
 from abreast.models import BaseModel
 from abreast.state import State, join
 from abreast.training.actors.base import models_of
+from abreast.training.checkpoints.facts import reward_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, remove_old, write_checkpoint
 from abreast.training.config import ScheduleName
 from abreast.training.resumable import Resumability
@@ -51,7 +52,7 @@ class Checkpoints:
             self._look_for_reasons()
             for found in list_checkpoints(self._record.folder):
                 if isinstance(found, Checkpoint) and found.kind == "run":
-                    self._note_reward(found.facts["reward"], found.path.name)
+                    self._note_reward(reward_of(found.facts), found.path.name)
             self._stopping.__enter__()
         return self
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import yaml
-
 from abreast import __version__
-from abreast.errors import CheckpointError, short
+from abreast.errors import AbreastError, CheckpointError, short
+from abreast.settings import parse_yaml
 from abreast.state import State, part_of
 from abreast.training.actors.base import models_of
+from abreast.training.checkpoints.facts import check_manifest, check_run
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, open_checkpoint
 from abreast.training.config import ScheduleName
 from abreast.training.run.metrics import end_of_line
@@ -45,7 +45,7 @@ class Resumed(NamedTuple):
     @property
     def rounds(self) -> int:
         """Rounds of training it has behind it."""
-        return int(self.checkpoint.facts["rounds"])
+        return self.checkpoint.facts["rounds"]  # type: ignore[no-any-return]
 
     @property
     def record(self) -> State:
@@ -53,10 +53,7 @@ class Resumed(NamedTuple):
 
     def restore_loop(self, loop: "Loop") -> None:
         """Let the loop go on: rounds that were under way are ordered again."""
-        try:
-            loop.set_state(part_of(self.run, "loop"))
-        except (KeyError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{self.checkpoint.path} does not fit this run: {error!r}.") from None
+        loop.set_state(part_of(self.run, "loop"))
 
     def set_aside_damaged(self) -> None:
         """From now on, the run's newest checkpoint is the one that it goes on from."""
@@ -89,6 +86,13 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
         f"actor_{number}" for number in range(len([part for part in checkpoint.parts if part.startswith("actor_")]))
     ]
     resumed = Resumed(checkpoint, checkpoint.part("run"), [checkpoint.part(name) for name in parts], damaged)
+    settings, agents = experiment.config, len(models_of(experiment.game))
+    where = str(checkpoint.path / "run.safetensors")
+    check_run(resumed.run, checkpoint.facts, agents, settings.experiment.train_interval, where)
+    if len(parts) != settings.multiprocessing.num_actors:
+        raise CheckpointError(
+            f"{checkpoint.path} has {len(parts)} actors, expected {settings.multiprocessing.num_actors}: it was changed."
+        )
     end_of_line(run / "metrics.jsonl", resumed.record.facts["count"])
     return resumed
 
@@ -159,6 +163,7 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
             f"{where} was written by abreast {checkpoint.version}, this is {__version__}, which may compute otherwise:"
             f" {INSTEAD}."
         )
+    check_manifest(facts, str(where / "manifest.json"))
     if not facts["resumable"]:
         raise CheckpointError(f"{where} cannot be resumed: {facts['reason']} Or {INSTEAD}.")
     if facts["experiment"] != experiment.name:
@@ -172,7 +177,7 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
             f"{where} is of a run with the schedule {facts['schedule']}, this would be {schedule}, with other results:"
             f" resume it with {how}."
         )
-    played, wanted = checkpoint.epochs - int(facts["first_epoch"]), experiment.config.experiment.epochs
+    played, wanted = checkpoint.epochs - facts["first_epoch"], experiment.config.experiment.epochs
     if wanted < played:
         raise CheckpointError(
             f"experiment.epochs is {wanted}, but {played} are played already: give more, or leave it out."
@@ -193,11 +198,12 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
 def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
     """Refuse settings that differ from those that a run was begun with, if that makes a difference."""
     try:
-        before = dict(_flat(yaml.safe_load(text)))
-    except (yaml.YAMLError, AttributeError, RecursionError) as error:
-        raise CheckpointError(f"the configuration in {where} is damaged: {error}.") from None
+        before = dict(_flat(parse_yaml(text)))
+    except (ValueError, AttributeError, RecursionError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise CheckpointError(f"the configuration in {where} is damaged: {reason}.") from None
     hint = " (It follows from experiment.epochs where it is not given: give it.)"
-    now = dict(_flat(yaml.safe_load(config_as_yaml(experiment, False))))
+    now = dict(_flat(parse_yaml(config_as_yaml(experiment, False).decode())))
     for key in [*before, *(now.keys() - before.keys())]:
         if before.get(key) != now.get(key) and key not in MAY_CHANGE:
             raise CheckpointError(
@@ -221,8 +227,16 @@ def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
     """Let the models go on from a checkpoint: what they learned, where their random streams are, what they remember."""
     for number, model in enumerate(models_of(experiment.game)):
         try:
-            model.memory.set_state(checkpoint.part(f"replay_{number}"))
+            rows = checkpoint.part(f"replay_{number}")
+            model.memory.set_state(rows)
+            actions = rows.arrays["actions"]
+            if actions.size and not 0 <= actions.min() <= actions.max() < model.n_actions:
+                raise ValueError(
+                    f"actions from {actions.min()} to {actions.max()}, expected 0 to {model.n_actions - 1}"
+                )
             state, path = checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors"
             model.take_file_state(state, path, is_whole=True)
-        except (KeyError, ValueError, TypeError) as error:
-            raise CheckpointError(f"{checkpoint.path} does not fit agent {number}: {error!r}.") from None
+        except AbreastError:
+            raise
+        except Exception as error:  # a file may hold anything, and a user's model may be particular
+            raise CheckpointError(f"{checkpoint.path} does not fit agent {number}: {short(error)}.") from error

@@ -212,9 +212,13 @@ class RunRecord:
         self._screen.close()
         checkpoints = self.folder / "checkpoints" if self.folder is not None else None
         came_to_nothing = not self.count and not (checkpoints is not None and any(checkpoints.glob("*")))
-        with self._files:
-            if self.has_begun:
-                self._log_end(error)
+        try:
+            with self._files:
+                if self.has_begun:
+                    self._log_end(error)
+        except OSError:  # a full disk is met again when files are closed, and was told already
+            if error is None:
+                raise
         if self._made is not None and error is not None and came_to_nothing:
             self._made.take_back()
         if error is not None and self.has_begun and self.folder is not None:
