@@ -38,7 +38,7 @@ class Checkpoints:
         self._experiment, self._record, self._schedule = experiment, record, schedule
         self._settings = experiment.config.experiment
         self._stopping = Stopping()
-        self._resumability = Resumability(experiment.game)
+        self._resumability = Resumability(experiment.game, experiment, record.logger)
         self._reason: str | None = None
         """Why the run cannot be resumed, if it cannot."""
         self._is_first = True
