@@ -309,3 +309,9 @@ def test_the_newest_and_the_best_are_kept(tmp_path, monkeypatch):
     env.run_experiment(animate=False, logger=Silent(), output_dir=tmp_path / "run")
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept == ["epoch_000004", "epoch_000007", "epoch_000008", "final"]
+
+
+def test_a_run_whose_metrics_are_gone_is_refused_in_a_sentence(folder):
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(RunFolderError, match=r"metrics\.jsonl is missing, but the checkpoint counts 6 lines"):
+        run(None, resume=folder)
