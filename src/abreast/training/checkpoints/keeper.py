@@ -106,6 +106,7 @@ class Checkpoints:
         self._note_reward(facts["reward"], name)
         spare = [self._best[1]] if self._best is not None else []
         remove_old(self._record.folder, self._settings.keep_checkpoints, spare)
+        self._record.how_to_go_on = ""
         if self._reason is None:
             again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
             self._record.how_to_go_on = f" To go on: {again}"
