@@ -185,25 +185,36 @@ class AddedAttributes:
         values = decode_all(state, now, self._places(), self._modules) if state.facts else {}
         for path in {**now, **values}:
             key, _, name = path.partition(".")
-            if key not in owners or (name in owners[key].KNOWN and path not in now):
+            if key not in owners or (name in owners[key].KNOWN - LEFT_BY_RESET and path not in now):
                 raise StateError(f"{path} is in the file, but there is no such attribute of a user's here.")
             if path in values:
                 vars(owners[key])[name] = values[path]
-            else:
+            elif name not in owners[key].KNOWN:
                 del vars(owners[key])[name]
 
     @property
     def _owners(self) -> dict[str, Any]:
-        return {key: owner for key, owner in self._all_owners().items() if is_foreign(owner) or _lists_its_own(owner)}
+        owners = self._all_owners()
+        if not any(map(is_foreign, owners.values())):
+            return {key: owner for key, owner in owners.items() if _lists_its_own(owner)}
+        return dict(owners)
 
     @property
     def _modules(self) -> frozenset[str]:
         return user_modules([*self._owners.values(), *self._places().values()])
 
     def _items(self) -> Iterator[tuple[str, Any]]:
-        for key, owner in self._owners.items():
+        owners = self._owners
+        has_foreign = any(map(is_foreign, owners.values()))
+        for key, owner in owners.items():
+            is_users = is_foreign(owner) or _lists_its_own(owner)
             for name, value in vars(owner).items():
-                if name not in owner.KNOWN or (name in KEPT_IF_FOREIGN and is_foreign(value)):
+                if name not in owner.KNOWN:
+                    is_kept = is_users
+                else:
+                    is_kept = has_foreign and name in LEFT_BY_RESET
+                    is_kept |= is_users and name in KEPT_IF_FOREIGN and is_foreign(value)
+                if is_kept:
                     yield f"{key}.{name}", value
 
 
@@ -212,6 +223,11 @@ REMEDY = (
 )
 KEPT_IF_FOREIGN = frozenset({"default_entity", "observation_spec", "action_spec"})
 """Attributes of ours that may hold an object of a user's class, which may change."""
+LEFT_BY_RESET = frozenset(
+    {"turn", "total_reward", "is_done", "height", "width", "layers", "default_entity"}
+    | {"score", "_pending_reward", "location", "facing", "action_spec"}
+)
+"""Attributes of ours that a `reset` of a user's may leave as they were, or change for good."""
 
 
 def _lists_its_own(owner: Any) -> bool:

@@ -6,11 +6,10 @@ checkpoint is taken would be lost, so the run says so instead.
 """
 
 import json
-import random
 import sys
-from collections import deque
-from collections.abc import Collection, Iterator
-from types import CodeType, FunctionType, ModuleType
+from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
+from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -18,35 +17,51 @@ import numpy as np
 from abreast.attributes import ClassAttributes, digest, is_foreign
 from abreast.errors import StateError
 from abreast.models import BaseModel
-from abreast.plain_values import user_modules
-from abreast.state import State
+from abreast.plain_values import Places, user_modules
+from abreast.plain_values.encoding import slots_of
+from abreast.plain_values.needed import needed as needed_by
+from abreast.state import State, part_of
 from abreast.worlds.playable import Playable
-
-WATCHED = (bool, int, float, str, list, dict, set, tuple, deque, bytearray, np.ndarray)
-GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 
 
 class Resumability:
     """Made before a run begins: what changes from then on, outside of what a checkpoint holds, is a reason."""
 
-    def __init__(self, game: Playable) -> None:
-        self._game = game
+    def __init__(self, game: Playable, *others: object) -> None:
+        """`others`: what else a script may hold of the run, and what is not part of the game."""
+        self._game, self._others = game, others
         objects = self._objects()
+        for env in self._environments:
+            objects += {type(entity): entity for entity in env.world.map.flat}.values()
         foreign = [each for each in objects if is_foreign(each)]
         self._classes = ClassAttributes(foreign) if foreign else None
-        self._variables = ModuleVariables(user_modules(foreign)) if foreign else None
+        self._bodies, self._configs = self._kinds(), self._all_configs()
+        self._there: dict[str, str] | None = None
+        """What was there when the run began, of that which has to be there when it goes on."""
+        with suppress(StateError):  # which will be told as a reason
+            self._there = self._write()
+        self._variables = ModuleVariables(user_modules(foreign), self._places) if foreign else None
 
     def reason(self) -> str | None:
         """Why a run of this game could not be resumed from a checkpoint of now; None if it could."""
         try:
-            self._write()
+            needed = self._write()
         except StateError as error:
             return str(error)
+        there = needed if self._there is None else self._there
+        for path, told in needed.items():
+            if path not in there and ("." not in told or told not in there.values()):
+                return (
+                    f"{path} ({told}) was made after the run began, and is not made from a file: make it in __init__,"
+                    " setup_agents or setup, so that it is there when the run goes on."
+                )
         if getattr(self._game, "keeps_map", False):
             return (
                 f"{type(self._environments[0]).__name__}.reset leaves the map as it was, which is part of no checkpoint:"
                 " call self.world.create_world and put everything on the map again."
             )
+        if self._classes is not None and (reason := self._of_bodies()) is not None:
+            return reason
         if self._classes is not None and (name := self._classes.changed()) is not None:
             return (
                 f"{name} belongs to a class and has changed since the run began, but a checkpoint holds attributes of"
@@ -54,18 +69,74 @@ class Resumability:
             )
         if self._variables is not None and (name := self._variables.changed()) is not None:
             return (
-                f"the variable {name} of a module has changed since the run began, but a checkpoint holds attributes of"
-                " objects: make it an attribute of the environment, the world, an agent or a model."
+                f"{name} has changed since the run began, but a checkpoint holds attributes of objects: make it an attribute"
+                " of the environment, the world, an agent or a model."
             )
         return None
 
-    def _write(self) -> None:
-        """Write all that a checkpoint needs of users' objects; raises `StateError`."""
+    def _of_bodies(self) -> str | None:
+        """What is wrong with the classes of worlds, agents and models, if anything is."""
+        for each in self._objects():
+            if is_foreign(each) and (slots := _own_slots(type(each))):
+                return (
+                    f"{type(each).__name__} keeps {slots[0]} in a slot, but a checkpoint holds attributes: leave out"
+                    " __slots__."
+                )
+        for (name, was), now in zip(self._bodies.items(), self._kinds().values(), strict=False):
+            if now is not was:
+                return (
+                    f"the {name} is a {now.__name__} now and was a {was.__name__} when the run began, but a checkpoint"
+                    " holds the attributes of an object, not its class: let one class do both."
+                )
+        for (name, before), config in zip(self._configs.items(), self._all_configs().values(), strict=False):
+            if config != before:
+                return (
+                    f"the configuration of {name} has changed since the run began, but a checkpoint holds the one it was"
+                    " begun with: keep what changes in an attribute."
+                )
+        return None
+
+    def _kinds(self) -> dict[str, type]:
+        """The classes of all worlds and agents."""
+        found: dict[str, type] = {}
+        for lane, env in enumerate(self._environments):
+            of_lane = f" of lane {lane}" if lane else ""
+            found[f"world{of_lane}"] = type(env.world)
+            found |= {f"agent {number}{of_lane}": type(agent) for number, agent in enumerate(env.agents)}
+        return found
+
+    def _all_configs(self) -> dict[str, Any]:
+        """The settings of environments and models."""
+        found = {f"{type(env).__name__}, lane {lane},": env.config for lane, env in enumerate(self._environments)}
+        return found | {f"agent {number}'s model": model.config for number, model in enumerate(self._models)}
+
+    def _write(self) -> dict[str, str]:
+        """Write all that a checkpoint needs of users' objects; raises `StateError`. Returns what has to be there already
+        when it is read.
+        """
         if self._classes is None:  # all of it is ours
-            return
-        check_state(getattr(self._game, "file_state", self._game.state)(), type(self._game).__name__)
-        for model in self._models:
-            model.own_attributes.kept_whole()
+            return {}
+        state = getattr(self._game, "file_state", self._game.state)()
+        check_state(state, type(self._game).__name__)
+        found: dict[str, str] = {}
+        modules = user_modules(self._objects())
+        for lane in range(len(self._environments)):
+            of_lane = f" of lane {lane}" if lane else ""
+            added = needed_by(part_of(state, f"lane{lane}.added"), modules)
+            found |= {f"{path}{of_lane}": told for path, told in added.items()}
+        for number, model in enumerate(self._models):
+            own = needed_by(model.own_attributes.kept_whole(), modules)
+            found |= {f"{type(model).__name__}.{path} of agent {number}": told for path, told in own.items()}
+        return found
+
+    def _places(self) -> dict[str, object]:
+        """What checkpoints hold anyway: a script's own variables usually refer to it."""
+        found: dict[str, object] = {"game": self._game, **{f"other {i}": each for i, each in enumerate(self._others)}}
+        for number, env in enumerate(self._environments):
+            found |= {f"{number}.{name}": place for name, place in env._places().items()}
+        for number, model in enumerate(self._models):
+            found |= {f"model {number}.{name}": place for name, place in model.places().items()}
+        return found
 
     @property
     def _environments(self) -> list[Any]:
@@ -80,7 +151,6 @@ class Resumability:
         found: list[object] = [self._game, *self._models]
         for env in self._environments:
             found += [env, env.world, *env.agents]
-            found += {type(entity): entity for entity in env.world.map.flat}.values()
         return found
 
 
@@ -105,33 +175,89 @@ def check_state(state: State, owner: str) -> None:
 
 
 class ModuleVariables:
-    """Variables of users' modules that their functions refer to: have they changed?"""
+    """What users' modules hold, and their classes and functions with them: has any of it changed?
 
-    def __init__(self, modules: Collection[str]) -> None:
-        self._modules = sorted(modules)
+    Variables count if a function of the module refers to them. Of a function: its defaults, what it encloses,
+    its attributes.
+    (What `functools.cache` remembers is taken for what would be computed again.)
+    """
+
+    def __init__(self, modules: Collection[str], places: Callable[[], Places]) -> None:
+        self._modules, self._places = sorted(modules), places
         self._digests = self._look()
 
     def changed(self) -> str | None:
-        """The name of one that has changed."""
+        """One that has changed, in words."""
         now = self._look()
         names = {**self._digests, **now}
         return next((name for name in names if now.get(name, b"") != self._digests.get(name, b"")), None)
 
     def _look(self) -> dict[str, bytes | None]:
-        found = {}
+        found: dict[str, bytes | None] = {}
+        self._seen: set[int] = set()
+        self._now = self._places()
         for name in self._modules:
             variables = vars(sys.modules[name]) if name in sys.modules else {}
             used = set(_names_used(name, variables))
             for key, value in list(variables.items()):
-                if key in used and not key.startswith("__") and self._is_watched(value):
-                    found[f"{name}.{key}"] = digest(value, {})
+                if isinstance(value, FunctionType | type) and value.__module__ == name:
+                    self._look_inside(f"{name}.{key}", value, found)
+                elif key in used and not key.startswith("__") and self._is_watched(value):
+                    found[f"the variable {name}.{key} of a module"] = self._digest(value)
         return found
 
+    def _look_inside(self, path: str, thing: Any, found: dict[str, bytes | None]) -> None:
+        """What a class or a function holds."""
+        if id(thing) in self._seen:
+            return
+        self._seen.add(id(thing))
+        if isinstance(thing, FunctionType):
+            cells = thing.__closure__ or ()
+            enclosed = dict(zip(thing.__code__.co_freevars, (_held_by(cell) for cell in cells), strict=False))
+            for about, held in (
+                ("a default of", {**dict(enumerate(thing.__defaults__ or ())), **(thing.__kwdefaults__ or {})}),
+                ("an attribute of", {key: each for key, each in vars(thing).items() if key != "__wrapped__"}),
+                ("what is enclosed in", enclosed),
+            ):
+                for key, value in held.items():
+                    if self._is_watched(value):
+                        found[f"{about} the function {path} ({key})"] = self._digest(value)
+            for value in (*enclosed.values(), getattr(thing, "__wrapped__", None)):
+                if isinstance(value, FunctionType) and value.__module__ in self._modules:
+                    self._look_inside(path, value, found)
+            return
+        for key, value in list(vars(thing).items()):
+            if isinstance(value, property):
+                functions = [each for each in (value.fget, value.fset) if isinstance(each, FunctionType)]
+            else:
+                functions = [getattr(value, "__func__", value)]
+            for each in functions:
+                if isinstance(each, FunctionType | type):
+                    if each.__module__ == thing.__module__:
+                        self._look_inside(f"{path}.{key}", each, found)
+                elif not key.startswith(("__", "_abc_")) and self._is_watched(each):
+                    found[f"the attribute {path}.{key} of a class"] = self._digest(each)
+
     def _is_watched(self, value: object) -> bool:
-        if isinstance(value, WATCHED + GENERATORS):
-            return True
-        own = type(value).__module__ in self._modules
-        return own and not isinstance(value, type | FunctionType | ModuleType) and hasattr(value, "__dict__")
+        return not isinstance(value, type | ModuleType | FunctionType | BuiltinFunctionType)
+
+    def _digest(self, value: Any) -> bytes | None:
+        if isinstance(value, GeneratorType):
+            frame = value.gi_frame
+            about = (frame.f_lasti, digest(dict(frame.f_locals), self._now)) if frame is not None else ()
+            return repr(about).encode()
+        return digest(value, self._now)
+
+
+def _own_slots(kind: type) -> list[str]:
+    return [name for name, slot in slots_of(kind).items() if not slot.__objclass__.__module__.startswith("abreast.")]
+
+
+def _held_by(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # nothing yet
+        return None
 
 
 def _names_used(module: str, variables: dict[str, Any]) -> Iterator[str]:

@@ -387,3 +387,9 @@ def test_what_is_found_of_a_reward_in_a_manifest_does_not_end_a_run(folder):
     replace_facts(max((folder / "checkpoints").glob("epoch_*")), reward="much")
     run(None, resume=folder)
     assert len((folder / "metrics.jsonl").read_text().splitlines()) == 12
+
+
+def test_a_run_whose_metrics_are_gone_is_refused_in_a_sentence(folder):
+    (folder / "metrics.jsonl").unlink()
+    with pytest.raises(RunFolderError, match=r"metrics\.jsonl is missing, but the checkpoint counts 6 lines"):
+        run(None, resume=folder)

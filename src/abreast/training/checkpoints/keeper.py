@@ -39,7 +39,7 @@ class Checkpoints:
         self._experiment, self._record, self._schedule = experiment, record, schedule
         self._settings = experiment.config.experiment
         self._stopping = Stopping()
-        self._resumability = Resumability(experiment.game)
+        self._resumability = Resumability(experiment.game, experiment, record.logger)
         self._reason: str | None = None
         """Why the run cannot be resumed, if it cannot."""
         self._is_first = True
@@ -107,6 +107,7 @@ class Checkpoints:
         self._note_reward(facts["reward"], name)
         spare = [self._best[1]] if self._best is not None else []
         remove_old(self._record.folder, self._settings.keep_checkpoints, spare)
+        self._record.how_to_go_on = ""
         if self._reason is None:
             again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
             self._record.how_to_go_on = f" To go on: {again}"

@@ -78,6 +78,10 @@ def end_of_line(path: Path, lines: int) -> int:
     """The position after so many lines of a metrics file, which must be whole."""
     found = 0
     if lines:
+        if not path.exists():
+            raise RunFolderError(
+                f"{path} is missing, but the checkpoint counts {lines} lines: its metrics cannot go on without a gap."
+            )
         with path.open("rb") as file:
             for number in range(lines):
                 line = file.readline()

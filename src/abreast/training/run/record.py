@@ -61,7 +61,7 @@ class RunRecord:
         self._experiment, self._animate, self._logging = experiment, animate, logging
         self._output_dir, self._resume = output_dir, resume
         self._models = [player.model for player in experiment.game.players]
-        self._logger = logger if logging else None
+        self.logger = logger if logging else None
         self._display: ProgressDisplay | None = None
         self._screen, self._files = ExitStack(), ExitStack()
         self._warned: set[tuple[int, str]] = set()
@@ -112,7 +112,7 @@ class RunRecord:
             log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
             if self._resume is not None:
                 log.info("goes on with %d epochs recorded", self.count)
-        if self._logging and self._logger is None:
+        if self._logging and self.logger is None:
             self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
             self._screen.enter_context(self._display)
         if self._logging:
@@ -195,9 +195,9 @@ class RunRecord:
             self._metrics.add(record)
         if self._display is not None:
             self._display.show(record)
-        if self._logger is not None:
+        if self.logger is not None:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
-            self._logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
+            self.logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
 
     def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
         """Name each silent fault of each agent once."""
