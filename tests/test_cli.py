@@ -540,7 +540,7 @@ def test_a_signal_ends_the_run_with_a_checkpoint_and_says_how_to_go_on(number, c
     said, err = child.communicate(timeout=60)
     assert child.returncode == code, err
     assert "Traceback" not in err
-    told = r"Stopped after (\d+) epochs; what was .* is in run\. To go on: abreast train --resume run\n"
+    told = r"Stopped after (\d+) epochs?; what was .* is in run\. To go on: abreast train --resume run\n"
     stopped = re.fullmatch(told, said)
     assert stopped, said
     epochs = int(stopped[1])

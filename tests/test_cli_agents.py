@@ -15,6 +15,20 @@ from abreast.settings import explain
 SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=4", "--no-animate"]
 OTHERS = [*SMALL, "model.hidden_size=32", "model.n_frames=3", "--agents", "3"]
 
+ORCHARD = """
+from abreast import ActionSpec, Environment, MovingAgent, OneHotObservationSpec
+
+
+class Orchard(Environment):
+    def setup_agents(self):
+        view = OneHotObservationSpec(["EmptyEntity", "MovingAgent"], vision_radius=1)
+        actions = ActionSpec(["up", "down"])
+        self.agents = [MovingAgent(view, actions, self.make_model(view, 2, agent)) for agent in range(3)]
+
+    def populate_environment(self):
+        self.world.scatter(self.agents, onto="EmptyEntity")
+"""
+
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
@@ -96,6 +110,15 @@ def test_play_puts_agents_into_a_game_of_random_ones(capsys):
     assert "episode 1:" in capsys.readouterr().out
     env = _some_trained(find_game("treasurehunt"), ["experiment.num_agents=3"], {2: "x:1"})
     assert [type(agent.model) for agent in env.agents] == [RandomModel, RandomModel, PPO]
+
+
+def test_play_in_a_game_that_makes_as_many_agents_as_it_likes(tmp_path, capsys):
+    game = tmp_path / "orchard.py"
+    game.write_text(ORCHARD)
+    assert run(["train", str(game), *SMALL, "--output", str(tmp_path / "run")]) == 0
+    for agent in ([], ["--agent", f"1={tmp_path / 'run'}:2"]):
+        assert run(["play", str(game), "experiment.max_turns=5", *agent]) == 0
+    assert capsys.readouterr().out.count("agent 2") == 2
 
 
 def test_settings_show_who_is_loaded_and_frozen():

@@ -138,6 +138,9 @@ def test_a_checkpoint_is_found_from_within_its_folder(folder, monkeypatch):
     monkeypatch.chdir(folder / "checkpoints")
     assert run(["eval", "epoch_000008", "--episodes", "1"]) == 0
     assert names(folder) == ["epoch_000008"]
+    monkeypatch.chdir("epoch_000004")
+    assert run(["eval", ".", "--episodes", "1"]) == 0
+    assert names(folder) == ["epoch_000004"]
 
 
 def test_a_run_from_before_there_were_checkpoints(folder):
@@ -155,6 +158,29 @@ def test_a_damaged_checkpoint_is_left_out_of_all(folder, capsys):
     assert run(["eval", "run", "--episodes", "1", "--checkpoints", "all"]) == 0
     assert names(folder) == ["epoch_000008", "final"]
     assert "left out:" in capsys.readouterr().err
+
+
+def test_an_agent_that_cannot_be_read_leaves_its_checkpoint_out_of_all(folder, capsys):
+    for name in ("final", "epoch_000004"):
+        file = folder / "checkpoints" / name / "agent_1.safetensors"
+        content = file.read_bytes()
+        file.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    assert run(["eval", str(folder), "--checkpoints", "all", "--episodes", "1"]) == 0
+    assert names(folder) == ["epoch_000008"]
+    assert capsys.readouterr().err.count("abreast: left out: ") == 2
+    assert run(["eval", str(folder), "--checkpoints", "final,8"]) == 2
+    assert "final/agent_1.safetensors" in capsys.readouterr().err
+
+
+def test_a_checkpoint_that_is_removed_meanwhile_is_evaluated(folder, monkeypatch):
+    def play_and_train(*arguments, **options):
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)  # as a run does that goes on
+        return plain(*arguments, **options)
+
+    plain = evaluation.evaluate
+    monkeypatch.setattr(evaluation, "evaluate", play_and_train)
+    assert run(["eval", str(folder), "--checkpoints", "all", "--episodes", "1"]) == 0
+    assert len(names(folder)) == 3
 
 
 def test_agents_of_several_actors_and_of_a_gpu_are_evaluated_here(folder):

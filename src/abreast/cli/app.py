@@ -133,7 +133,7 @@ def run(arguments: list[str]) -> int:
                 return 2
             context = getattr(error, "ctx", None)
             command = "abreast" if context is None else context.command_path
-            complain(f"{error.format_message()} `{command} --help` shows what there is.")
+            complain(f"{error.format_message().rstrip('.')}. `{command} --help` shows what there is.")
             return 2
         for note in getattr(error, "__notes__", ()):  # the error is one of the user's own code: its stack follows
             complain(note)

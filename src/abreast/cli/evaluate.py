@@ -5,6 +5,7 @@ Whatever needs torch is imported by the command: `--help` need not wait for it.
 
 import json
 import shlex
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -20,6 +21,7 @@ from abreast.plugins import is_target
 
 if TYPE_CHECKING:
     from abreast.games import Game
+    from abreast.state import State
     from abreast.training import Config, Environment
     from abreast.training.checkpoints.folder import Checkpoint
     from abreast.training.evaluate import Evaluation
@@ -41,7 +43,7 @@ def evaluate_run(
         typer.Option(
             metavar="all|best|last|500,1000",
             help="Which checkpoints of the run: all; the one with the highest reward in training; the newest; or those"
-            " after so many epochs.  [default: last]",
+            " after so many epochs.  \\[default: last]",
             show_default=False,
         ),
     ] = None,
@@ -62,8 +64,8 @@ def evaluate_run(
     config = source.configure(folder / "config.yaml", ONE_ACTOR)
     _check_writable(folder)
     found: list[tuple[Checkpoint, Evaluation]] = []
-    for number, each in enumerate(chosen):
-        env = _trained(source, config, each)
+    for number, (each, agents) in enumerate(chosen):
+        env = _trained(source, config, each, agents)
         told = f"{_name(each)} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
         with out.status(told) if out.is_terminal else nullcontext():
             found.append((each, evaluate(env, episodes, seed, greedy=not sample)))
@@ -95,15 +97,16 @@ def _located(path: Path) -> tuple[Path, Path | None]:
         if (path / "config.yaml").is_file():
             return path, None
         if path.is_dir() and above.name == "checkpoints" and (above.parent / "config.yaml").is_file():
-            return path.parent.parent if len(path.parts) > 2 else above.parent, path
+            run = path.parent.parent if len(path.parts) > 2 else above.parent
+            return run, path if path.name else path.absolute()  # ".": the folder one is in
         reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
     except (OSError, ValueError):  # a name no file can have
         reason = "there is no such folder"
     raise RunFolderError(f"{path} is not a run folder: {reason}. `abreast train` prints where it writes.")
 
 
-def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[Checkpoint]":
-    """The checkpoints to evaluate, whose agents can be read."""
+def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[tuple[Checkpoint, dict[str, State]]]":
+    """The checkpoints to evaluate, and their agents: a run that is still training may remove some meanwhile."""
     from abreast.training.checkpoints.folder import newest_agents
 
     if checkpoint is not None and which is not None:
@@ -111,11 +114,18 @@ def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[Chec
             f"{checkpoint} is one checkpoint, and --checkpoints {which} chooses among those of a run: give one of the two."
         )
     if checkpoint is not None or which in (None, "last"):
-        return [newest_agents(run if checkpoint is None else checkpoint)]
-    chosen = _among(run, str(which))
-    for each in chosen:  # before the first is played, which takes time
-        for agent in each.agents:
-            each.part(agent)
+        newest = newest_agents(run if checkpoint is None else checkpoint)
+        return [(newest, {agent: newest.part(agent) for agent in newest.agents})]
+    chosen, faults = [], []
+    for each in _among(run, str(which)):  # before the first is played, which takes time
+        try:
+            chosen.append((each, {agent: each.part(agent) for agent in each.agents}))
+        except CheckpointError as error:
+            faults.append(error)
+    if faults and (which != "all" or not chosen):
+        raise faults[0]
+    for fault in faults:
+        complain(f"left out: {fault}")
     return chosen
 
 
@@ -178,7 +188,9 @@ def _check_writable(run: Path) -> None:
         raise RunFolderError(f"cannot write {run / FILE}: a folder is in its place.")
 
 
-def _trained(game: "Game", config: "Config[Any, Any]", checkpoint: "Checkpoint") -> "Environment":
+def _trained(
+    game: "Game", config: "Config[Any, Any]", checkpoint: "Checkpoint", agents: "Mapping[str, State]"
+) -> "Environment":
     """The environment, with agents that are as they were at a checkpoint."""
     env = game.build(config)
     env.make_lanes()
@@ -189,7 +201,9 @@ def _trained(game: "Game", config: "Config[Any, Any]", checkpoint: "Checkpoint")
         )
     for number, agent in enumerate(env.agents):
         name = f"agent_{number}"
-        agent.model.take_file_state(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
+        if name not in agents:
+            raise CheckpointError(f"{checkpoint.path} has no {name}.")
+        agent.model.take_file_state(agents[name], checkpoint.path / f"{name}.safetensors")
     env.epochs_played = checkpoint.epochs
     return env
 

@@ -71,9 +71,17 @@ def test_a_learner_says_which_agent_it_is_at_and_that_it_is_at_none_when_it_answ
 def test_a_free_learner_trains_while_it_is_idle_and_publishes_now_and_then(make_work):
     context, work = make_work(freely=True)
     assert work.idle() is None
-    work.obey("free", TrainFreely(publish_interval=2, max_updates_per_step=0.1))
+    work.obey("free", TrainFreely(publish_interval=2, max_updates_per_step=0.1, head_start={}))
     waits = [work.idle() for _ in range(8)]
     assert waits == [0.0] * 4 + [pytest.approx(0.005)] * 4  # 4 updates for 40 steps
     assert [answer[2] for answer in context.answers] == [False, False] and make_work.place.version == 2
     work.close()
     assert make_work.place.version == 3
+
+
+def test_a_free_learner_does_not_count_updates_that_its_agent_brought_from_another_run(make_work):
+    _, work = make_work(freely=True)
+    work.obey("free", TrainFreely(publish_interval=2, max_updates_per_step=0.1, head_start={0: -2.0}))
+    assert [work.idle() for _ in range(4)].count(0.0) == 2  # as if it had 2 already
+    work.obey("free", TrainFreely(publish_interval=2, max_updates_per_step=0.1, head_start={0: 2.0}))
+    assert [work.idle() for _ in range(8)].count(0.0) == 4

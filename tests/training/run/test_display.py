@@ -1,5 +1,8 @@
 """The live display."""
 
+import io
+import sys
+
 from rich.console import Console
 
 from abreast.games import Game
@@ -33,3 +36,16 @@ def test_the_display_shows_a_games_own_figures_in_the_mean_of_the_epochs_that_ha
     with console.capture() as shown:
         console.print(display._table(records[-1]))
     assert ["rate", "[of", "it]", "0.5"] in [line.split()[:4] for line in shown.get().splitlines()]
+
+
+def test_what_is_said_when_a_run_is_stopped_stays_below_the_figures(monkeypatch):
+    record = small_game().run_experiment(animate=False, logging=False).epochs[-1]
+    assert not ProgressDisplay(3).show_note("Stopping.")  # no terminal: it has to be printed
+    terminal = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    with ProgressDisplay(3) as display:
+        assert display.show_note("Stopping.")
+        display.show(record)
+    *_, figures, note = terminal.getvalue().replace("\x1b[?25h", "").strip().splitlines()
+    assert "all" in figures and "reward of the epoch" in figures and note == "Stopping."

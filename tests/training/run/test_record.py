@@ -173,7 +173,7 @@ def test_a_run_that_fails_later_keeps_what_it_has_with_the_stack_in_its_log(tmp_
     assert caught.value.__notes__ == ["Stopped after 2 epochs; what was learned until then is in run."]
     log = (tmp_path / "run" / "log.txt").read_text()
     assert "stopped after 2 epochs by ZeroDivisionError" in log and "in metrics" in log
-    assert len(metrics_in(tmp_path / "run")) == 2 and len(list((tmp_path / "run" / "checkpoints").iterdir())) == 2
+    assert len(metrics_in(tmp_path / "run")) == 2 and (tmp_path / "run" / "checkpoints" / "final").is_dir()
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])

@@ -38,7 +38,7 @@ class Checkpoints:
     def __init__(self, experiment: "Experiment", record: "RunRecord", schedule: ScheduleName) -> None:
         self._experiment, self._record, self._schedule = experiment, record, schedule
         self._settings = experiment.config.experiment
-        self._stopping = Stopping()
+        self._stopping = Stopping(record.show_note)
         self._resumability = Resumability(experiment.game, experiment, record.logger)
         self._reason: str | None = None
         """Why the run cannot be resumed, if it cannot."""

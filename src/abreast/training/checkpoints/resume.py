@@ -30,6 +30,8 @@ MAY_CHANGE = frozenset(
     | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
 )
 """Settings that change neither what was learned nor what will be. (The schedule that is used is compared by itself.)"""
+MAPPINGS = frozenset({"experiment.load_agents"})
+"""Settings whose value is a mapping."""
 INSTEAD = "begin a new run, with its agents if you like (--load-agent)"
 
 
@@ -65,8 +67,9 @@ class Resumed(NamedTuple):
 def split_run(given: Path | str) -> tuple[Path, Path | None]:
     """The run folder, and one of its checkpoints, if that is what was given."""
     path = Path(given)
-    if path.parent.name == "checkpoints" and (path / "manifest.json").exists():
-        return path.parent.parent, path
+    whole = path if path.name else path.absolute()  # ".": the folder one is in
+    if whole.parent.name == "checkpoints" and (whole / "manifest.json").exists():
+        return whole.parent.parent, whole
     return path, None
 
 
@@ -213,8 +216,9 @@ def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """All settings by their dotted names; one that is a mapping itself (of agents to runs) is a single value."""
     for key, value in values.items():
-        if isinstance(value, Mapping) and value:
+        if isinstance(value, Mapping) and value and f"{path}{key}" not in MAPPINGS:
             yield from _flat(value, f"{path}{key}.")
         else:
             yield f"{path}{key}", value

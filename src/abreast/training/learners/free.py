@@ -26,11 +26,15 @@ class FreeLearners(HostedLearners):
         super().__init__(*arguments)
         self._versions = [self.rounds] * len(self._models)
         self._moved = [time.monotonic()] * len(self._models)
+        per_step = self._config.max_updates_per_step or 0.0
+        allowed = [per_step * int(model.memory.written.sum()) for model in self._models]
+        ahead = [model.updates - most for model, most in zip(self._models, allowed, strict=True)]
+        self._head_start = {agent: updates for agent, updates in enumerate(ahead) if updates > 0}
         for worker in range(len(self._agents_of)):
             self._order(worker)
 
     def _order(self, worker: int) -> None:
-        order = TrainFreely(self._config.publish_interval, self._config.max_updates_per_step)
+        order = TrainFreely(self._config.publish_interval, self._config.max_updates_per_step, self._head_start)
         self._team.submit(worker, ORDER, order)
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:

@@ -121,6 +121,8 @@ class TrainFreely(NamedTuple):
 
     publish_interval: int
     max_updates_per_step: float | None
+    head_start: Mapping[int, float]
+    """Updates that agents of other runs brought with them: they do not count."""
 
 
 class Acting(NamedTuple):
@@ -162,7 +164,8 @@ class FreeWork:
         steps = int(model.memory.written.sum())
         if not steps:
             return False
-        if rule.max_updates_per_step is not None and model.updates >= rule.max_updates_per_step * steps:
+        updates = model.updates - rule.head_start.get(agent, 0.0)
+        if rule.max_updates_per_step is not None and updates >= rule.max_updates_per_step * steps:
             return False
         self._context.beat(agent)
         loss = update(model)

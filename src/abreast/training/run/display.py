@@ -9,7 +9,7 @@ from textwrap import shorten
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
@@ -36,7 +36,10 @@ class ProgressDisplay:
         self._recent: deque[Sequence[float]] = deque(maxlen=SMOOTHED)
         self._figures: deque[Mapping[str, float | None]] = deque(maxlen=SMOOTHED)
         self.console = Console(file=sys.stderr)
-        self._live = Live(console=self.console, refresh_per_second=8) if self.console.is_terminal else None
+        self._shown: Table | Text = Text("")
+        self._note: Text | None = None
+        is_live = self.console.is_terminal
+        self._live = Live(console=self.console, refresh_per_second=8, get_renderable=self._all) if is_live else None
 
     def __enter__(self) -> "ProgressDisplay":
         if self._live is not None:
@@ -49,9 +52,17 @@ class ProgressDisplay:
         self._recent.append(record["reward_per_agent"])
         self._figures.append(record.get("metrics", {}))
         if self._live is not None:
-            self._live.update(self._table(record))
+            self._shown = self._table(record)
         elif self._done % max(1, self._epochs // PLAIN_LINES) == 0 or self._done == self._epochs:
             self.console.print(self._line(record), highlight=False, markup=False, soft_wrap=True)
+
+    def show_note(self, text: str) -> bool:
+        """Show a sentence below the figures, from now on, if they are live (printed past them, it would be overwritten)."""
+        self._note = Text(text)
+        return self._live is not None
+
+    def _all(self) -> Table | Text | Group:
+        return self._shown if self._note is None else Group(self._shown, self._note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -93,7 +104,8 @@ class ProgressDisplay:
         for agent, reward in enumerate(rewards):
             bar = ProgressBar(highest, max(reward, 0.0), width=30, complete_style="green", finished_style="green")
             table.add_row(f"agent {agent}", f"{reward:.1f}", bar)
-        table.add_row("all", f"[bold]{sum(rewards):.1f}", f"mean reward of {len(self._recent)} epochs", loss,
+        recent = "reward of the epoch" if len(self._recent) == 1 else f"mean reward of {len(self._recent)} epochs"
+        table.add_row("all", f"[bold]{sum(rewards):.1f}", recent, loss,
                       f"epsilon {record['epsilon']:.3f}")  # fmt: skip
         for name, value in self._metrics().items():
             table.add_row(Text(name), f"{value:.3g}", "mean")

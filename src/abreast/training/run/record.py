@@ -119,6 +119,10 @@ class RunRecord:
             self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
         self._started, self.has_begun = time.perf_counter(), True
 
+    def show_note(self, text: str) -> bool:
+        """Show a sentence in the live display; False where there is none."""
+        return self._display is not None and self._display.show_note(text)
+
     def state(self) -> State:
         """What the record has counted. The lines counted are on the disk from now on."""
         if self._metrics is not None:
@@ -223,7 +227,8 @@ class RunRecord:
             self._made.take_back()
         if error is not None and self.has_begun and self.folder is not None:
             kept = "nothing is left of it" if came_to_nothing else f"what was learned until then is in {self.folder}"
-            error.add_note(f"Stopped after {self.count} epochs; {kept}.{self.how_to_go_on}")
+            epochs = "1 epoch" if self.count == 1 else f"{self.count} epochs"
+            error.add_note(f"Stopped after {epochs}; {kept}.{self.how_to_go_on}")
 
     def _log_end(self, error: BaseException | None) -> None:
         if error is None:

@@ -8,17 +8,20 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 from typing import Any
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-SAID = b"\nStopping after this pass, with a checkpoint; Ctrl-C once more stops at once.\n"
+SAID = "Stopping after this pass, with a checkpoint; Ctrl-C once more stops at once."
 
 
 class Stopping:
     """Used as a context. Where signals cannot be handled (other threads) or are ignored, nothing changes."""
 
-    def __init__(self) -> None:
+    def __init__(self, show: Callable[[str], bool] = lambda text: False) -> None:
+        """`show`: shows a sentence in the live display, if there is one; called in a signal handler."""
+        self._show = show
         self._before: dict[signal.Signals, Any] = {}
         self.noted: signal.Signals | None = None
         """The signal that asks the run to end, if there was one."""
@@ -38,8 +41,8 @@ class Stopping:
             signal.raise_signal(number)
             return
         self.noted = signal.Signals(number)
-        if number == signal.SIGINT and sys.stderr is not None and sys.stderr.isatty():
-            os.write(2, SAID)  # not by print, which the signal may have interrupted
+        if number == signal.SIGINT and sys.stderr is not None and sys.stderr.isatty() and not self._show(SAID):
+            os.write(2, f"\n{SAID}\n".encode())  # not by print, which the signal may have interrupted
 
     def let_through(self) -> None:
         """Have the signal that was noted handled now: by KeyboardInterrupt, usually."""
