@@ -214,8 +214,9 @@ class ModuleVariables:
         if isinstance(thing, FunctionType):
             cells = thing.__closure__ or ()
             enclosed = dict(zip(thing.__code__.co_freevars, (_held_by(cell) for cell in cells), strict=False))
+            defaults: dict[Any, Any] = {**dict(enumerate(thing.__defaults__ or ())), **(thing.__kwdefaults__ or {})}
             for about, held in (
-                ("a default of", {**dict(enumerate(thing.__defaults__ or ())), **(thing.__kwdefaults__ or {})}),
+                ("a default of", defaults),
                 ("an attribute of", {key: each for key, each in vars(thing).items() if key != "__wrapped__"}),
                 ("what is enclosed in", enclosed),
             ):
