@@ -57,11 +57,15 @@ class Starter:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd=TESTS,
             env={**os.environ, "PYTHONPATH": os.pathsep.join(more), "PYTHONDONTWRITEBYTECODE": "1"},
         )  # fmt: skip
+        self._running = None
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_):
+        if self._running is not None:  # a test has failed: nothing may go on behind it
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._running, signal.SIGKILL)
         self._process.stdin.close()
         self._process.wait(10)
         self._process.stdout.close()
@@ -69,11 +73,13 @@ class Starter:
     def start(self, arguments, folder, point=None, times=1):
         """Begin `abreast rollout` in a folder; returns its process id, which is that of its process group, too."""
         print(json.dumps([arguments, str(folder), point, times]), file=self._process.stdin, flush=True)
-        return int(self._process.stdout.readline())
+        self._running = int(self._process.stdout.readline())
+        return self._running
 
     def wait(self):
         """The exit code of the run, or minus its signal; and what it printed to both outputs."""
         status, said = json.loads(self._process.stdout.readline())
+        self._running = None
         return os.waitstatus_to_exitcode(status), said
 
 

@@ -80,7 +80,7 @@ def test_a_process_that_grows_is_noticed():
 @pytest.mark.parametrize(
     ("arguments", "given", "code", "says"),
     [
-        ((), {"limit": at_most(resource.RLIMIT_FSIZE, 4000)}, 2, "what was learned until then is in run."),
+        ((), {"limit": at_most(resource.RLIMIT_FSIZE, 4000)}, 2, "its metrics are in run."),
         (PARALLEL, {"limit": at_most(resource.RLIMIT_NOFILE, 24)}, 1, "Too many open files"),
     ],
     ids=["a full disk", "too few descriptors"],
@@ -97,10 +97,10 @@ def test_a_disk_that_is_full_in_a_checkpoint_leaves_the_one_before_and_the_run_g
 
 
 @pytest.mark.xdist_group("system")
-def test_one_core_little_shared_memory_a_jumping_clock_and_a_read_only_home_do_not_matter(tmp_path):
+def test_one_core_little_shared_memory_a_jumping_clock_and_a_read_only_home_do_not_matter(tmp_path, short_path):
     """(/dev/shm is as it is where this user may not mount another.)"""
-    home, scratch, work = (tmp_path / name for name in ("home", "tmp", "work"))
-    for folder in (home, scratch, work):
+    home, work, scratch = tmp_path / "home", tmp_path / "work", short_path
+    for folder in (home, work):
         folder.mkdir()
     home.chmod(0o500)
     settings = {"HOME": str(home), "TMPDIR": str(scratch)}

@@ -44,6 +44,8 @@ class Checkpoints:
         """Why the run cannot be resumed, if it cannot."""
         self._is_first = True
         self._at_epoch, self._at_time = 0, time.monotonic()
+        """When a checkpoint was last tried."""
+        self._kept_epoch = -1
         self._best: tuple[float, str] | None = None
         """Reward and name of the best checkpoint."""
 
@@ -97,16 +99,17 @@ class Checkpoints:
         started, epochs = time.perf_counter(), self._experiment.epochs_played
         assert self._record.folder is not None
         name = f"epoch_{epochs:06d}"
+        self._at_epoch, self._at_time = epochs, time.monotonic()
         parts, facts = self._gather(loop)
         try:
             size = write_checkpoint(self._record.folder / "checkpoints" / name, "run", facts, parts)
+            self._note_reward(facts["reward"], name)
+            spare = [self._best[1]] if self._best is not None else []
+            remove_old(self._record.folder, self._settings.keep_checkpoints, spare)
         except CheckpointError as error:
             log.error("%s The run goes on without it.", error)
             return
-        self._at_epoch, self._at_time = epochs, time.monotonic()
-        self._note_reward(facts["reward"], name)
-        spare = [self._best[1]] if self._best is not None else []
-        remove_old(self._record.folder, self._settings.keep_checkpoints, spare)
+        self._kept_epoch = epochs
         self._record.how_to_go_on = ""
         if self._reason is None:
             again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
@@ -164,7 +167,7 @@ class Checkpoints:
     ) -> None:
         if self._record.folder is None or not self._record.writes:
             return
-        was_stopped = self._at_epoch == self._experiment.epochs_played and error is not None
+        was_stopped = self._kept_epoch == self._experiment.epochs_played and error is not None
         try:
             if self._record.count and not was_stopped:  # else the newest checkpoint has all there is
                 self._write_agents(is_complete=error is None)

@@ -215,7 +215,8 @@ class RunRecord:
     ) -> None:
         self._screen.close()
         checkpoints = self.folder / "checkpoints" if self.folder is not None else None
-        came_to_nothing = not self.count and not (checkpoints is not None and any(checkpoints.glob("*")))
+        has_agents = checkpoints is not None and any(checkpoints.glob("[!.]*"))
+        came_to_nothing = not self.count and not has_agents
         try:
             with self._files:
                 if self.has_begun:
@@ -226,7 +227,14 @@ class RunRecord:
         if self._made is not None and error is not None and came_to_nothing:
             self._made.take_back()
         if error is not None and self.has_begun and self.folder is not None:
-            kept = "nothing is left of it" if came_to_nothing else f"what was learned until then is in {self.folder}"
+            what = (
+                "what was learned until then is"
+                if has_agents
+                else "its metrics are"
+                if self.writes
+                else "its films are"
+            )
+            kept = "nothing is left of it" if came_to_nothing else f"{what} in {self.folder}"
             epochs = "1 epoch" if self.count == 1 else f"{self.count} epochs"
             error.add_note(f"Stopped after {epochs}; {kept}.{self.how_to_go_on}")
 
