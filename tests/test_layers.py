@@ -54,7 +54,7 @@ MAY_IMPORT = {
     },
     "rollouts": {"checking", "processes", "plugins", "settings", "files", "errors"},
     "games": {"training", "agents", "models", "worlds", "plugins", "settings", "files", "errors"},
-    "cli": {"checking", "games", "rollouts", "training", "models", "plugins", "settings", "files", "errors"},
+    "cli": {"checking", "games", "rollouts", "training", "models", "plugins", "state", "settings", "files", "errors"},
     "__main__": {"cli"},
     "__init__": {"agents", "models", "replay", "rollouts", "training", "worlds"},
 }

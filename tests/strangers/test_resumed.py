@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
@@ -56,9 +57,11 @@ WAYS = {
 FIT = [name for name in (*GAMES, *MODELS) if name != "a Gymnasium environment"]
 
 
-@pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("name", FIT)
-@pytest.mark.xdist_group("system")
+CASES = [(name, "sequential") for name in FIT] + [(name, "pipelined inline, 2 lanes") for name in MODELS]
+CASES += [(name, "pipelined, 2 actors") for name in ("own generators", "Noisy", "SharedDice", "Rhythmic")]
+
+
+@pytest.mark.parametrize(("name", "way"), CASES)
 def test_a_stranger_goes_on_as_if_it_had_not_been_stopped(name, way, tmp_path, caplog):
     make, how = {**GAMES, **MODELS}[name], WAYS[way]
     whole = kept(tmp_path / "whole", play(make, how, output_dir=tmp_path / "whole"))
@@ -307,5 +310,6 @@ report()
 def test_what_a_script_holds_of_its_run_is_no_reason_against_it(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, tmp_path / "script.py", tmp_path / "run"]
-    told = subprocess.run(command, capture_output=True, text=True, check=True)
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    told = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     assert "cannot be resumed" not in told.stderr + (tmp_path / "run" / "log.txt").read_text()

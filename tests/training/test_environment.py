@@ -90,9 +90,11 @@ def test_the_run_folder_holds_what_a_run_leaves_behind(tmp_path):
     env = small_game("experiment.record_period=2")
     env.run_experiment(output_dir=tmp_path)
     found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    parts = [f"{name}.safetensors" for name in ("actor_0", "agent_0", "agent_1", "replay_0", "replay_1", "run")]
     assert found == [
-        "checkpoints/agent_0.safetensors",
-        "checkpoints/agent_1.safetensors",
+        ".lock",
+        *sorted(f"checkpoints/epoch_000003/{name}" for name in (*parts, "manifest.json")),
+        *(f"checkpoints/final/{name}" for name in ("agent_0.safetensors", "agent_1.safetensors", "manifest.json")),
         "config.yaml",
         "log.txt",
         "metrics.jsonl",
@@ -133,7 +135,7 @@ def test_what_was_learned_survives_an_error_in_the_world(tmp_path):
     with pytest.raises(ZeroDivisionError):
         env.run_experiment(animate=False, output_dir=tmp_path)
     assert len(metrics(tmp_path)) == 2
-    assert len(list((tmp_path / "checkpoints").iterdir())) == 2
+    assert len(list((tmp_path / "checkpoints" / "final").glob("agent_*"))) == 2
     assert "stopped after 2 epochs by ZeroDivisionError" in (tmp_path / "log.txt").read_text()
 
 

@@ -51,7 +51,7 @@ def test_it_learns_to_defect():
 def test_a_game_without_pictures_leaves_no_film(tmp_path):
     matrix_game.build().run_experiment(output_dir=tmp_path / "run")
     assert not (tmp_path / "run" / "replays").exists()
-    assert (tmp_path / "run" / "checkpoints" / "agent_1.safetensors").exists()
+    assert (tmp_path / "run" / "checkpoints" / "final" / "agent_1.safetensors").exists()
 
 
 def test_several_actors_without_a_factory_are_refused():

@@ -77,12 +77,14 @@ def test_the_state_of_a_loop_holds_the_figures_of_unfinished_passes():
     def fresh(record):
         env = Game(Garden).build(Game(Garden).configure())
         learners = InlineLearners(models_of(env.game), 0, slack=20)
-        return Loop(env, env.inline_actors(), learners, LAGS["pipelined"], record)
+        return env, Loop(env, env.inline_actors(), learners, LAGS["pipelined"], record)
 
     with RunRecord(Game(Garden).build(Game(Garden).configure()), animate=False, logging=False) as record:
-        loop, other = fresh(record), fresh(record)
+        (env, loop), (other_env, other) = fresh(record), fresh(record)
         loop.play_pass(1)
         state = loop.state()
+        for model, theirs in zip(models_of(env.game), models_of(other_env.game), strict=True):
+            theirs.memory.set_state(model.memory.state())
         other.set_state(State(json.loads(json.dumps(state.facts))))
         assert other.unfinished == loop.unfinished and set(other.unfinished[0].played[0].metrics) == {"eaten", "turns"}
 

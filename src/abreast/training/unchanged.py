@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
-from abreast.attributes import IMMUTABLE, digest, is_foreign
+from abreast.attributes import IMMUTABLE, LEFT_BY_RESET, digest, is_foreign
 from abreast.models import BaseModel
 from abreast.plain_values import Places
 from abreast.state import copied
@@ -49,6 +49,10 @@ class _KeptLane:
         self._states = [copied(agent.state()) for agent in self._agents]
         owners = {lane.name: lane, type(lane.world).__name__: lane.world}
         owners |= {f"agent {number}": agent for number, agent in enumerate(self._agents)}
+        self._ours = [
+            (owner, {name: value for name, value in vars(owner).items() if name in LEFT_BY_RESET})
+            for owner in owners.values()
+        ]
         self._attributes = _KeptAttributes(owners, self._places)
 
     def _places(self) -> dict[str, object]:
@@ -58,6 +62,8 @@ class _KeptLane:
         self._lane.agents[:] = self._agents
         self._lane.world.rng = self._rng  # the object too: others may draw from it
         self._attributes.put_back()
+        for owner, values in self._ours:
+            vars(owner).update(values)
         self._lane.world.set_state(self._world)
         for agent, state in zip(self._agents, self._states, strict=True):
             agent.set_state(state)

@@ -29,7 +29,7 @@ def with_villain(kind, *overrides, number=1):
 def test_a_villain_is_given_up_and_the_others_finish(kind, schedule, caplog):
     env = with_villain(
         kind, "multiprocessing.max_restarts=2", "multiprocessing.num_workers=3", f"multiprocessing.schedule={schedule}",
-        "experiment.epochs=400" if schedule == "free" else "experiment.epochs=8", "multiprocessing.publish_interval=1",
+        "experiment.epochs=200" if schedule == "free" else "experiment.epochs=8", "multiprocessing.publish_interval=1",
     )  # fmt: skip
     result = env.run_experiment_mp(animate=False, logging=False)
     assert list(result.given_up) == [1]

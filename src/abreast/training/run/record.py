@@ -77,6 +77,7 @@ class RunRecord:
         self._agent_steps = 0
         self._updates_before = sum(model.updates for model in self._models)
         self._seconds, self._elapsed_before = 0.0, 0.0
+        self._started = time.perf_counter()
 
     def __enter__(self) -> "RunRecord":
         self._made = None
