@@ -63,6 +63,8 @@ class _KeptLane:
         self._lane.world.rng = self._rng  # the object too: others may draw from it
         self._attributes.put_back()
         for owner, values in self._ours:
+            for name in LEFT_BY_RESET & vars(owner).keys() - values.keys():
+                del vars(owner)[name]
             vars(owner).update(values)
         self._lane.world.set_state(self._world)
         for agent, state in zip(self._agents, self._states, strict=True):
