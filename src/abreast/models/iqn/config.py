@@ -10,9 +10,9 @@ class IQNConfig(ValueConfig):
 
     algorithm: str = "iqn"
     """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
-    n_quantiles: int = Field(12, ge=1)
+    n_quantiles: int = Field(12, ge=1, le=2**16)
     """Quantiles per state, both in the loss and when choosing."""
-    n_cosines: int = Field(64, ge=1)
+    n_cosines: int = Field(64, ge=1, le=2**16)
     """Cosines that describe a quantile fraction to the network."""
     kappa: float = Field(1.0, gt=0)
     """Where the Huber loss turns from a parabola into a line."""
