@@ -119,6 +119,7 @@ MISTAKES = [
      "model.per_agent has a key"),
     ("too many threads", ["train", "treasurehunt", "experiment.compute_threads=3000000000"], "compute_threads is 3"),
     ("too large a network", ["train", "treasurehunt", "model.hidden_size=10000000"], "model.hidden_size is 10000000"),
+    ("too many quantiles", ["train", "treasurehunt", "model.n_quantiles=10000000"], "model.n_quantiles is 10000000"),
     ("too large a world", ["train", "treasurehunt", "world.height=1000000"], "world.height is 1000000"),
     ("more memory than there is", ["train", "treasurehunt", "model.buffer_capacity=1000000000",
       "model.agent_vision_radius=200"], "there is not enough memory for this configuration"),
