@@ -78,6 +78,7 @@ CASES: dict[str, Case] = {each.__name__: each for each in (faults, kills, growth
 STRESS = [
     "tests/processes",
     "tests/rollouts/test_equal.py",
+    "tests/training/test_learning.py",
     "tests/rollouts/episodes/test_guard.py",
     "tests/rollouts/episodes/test_leases.py",
 ]

@@ -86,14 +86,14 @@ class Heuristic(RandomModel):
 
 
 @pytest.mark.parametrize("kind", [LowersEpsilonByStep, SwitchesModes, LowersItsLearningRate, Heuristic, Forgets])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_identical_in_lockstep(kind):
     make, two = with_model(kind), {"num_envs": 2, "num_actors": 2}
     assert result(make, "run_experiment_mp", **two) == result(make, "run_experiment", **two)
 
 
 @pytest.mark.parametrize("kind", [MakesAttributesLater, Forgets])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_identical_when_pipelined_wherever_learners_live(kind):
     make, settings = with_model(kind), {"num_envs": 2, "schedule": "pipelined", "epochs": 12}
     there = result(make, "run_experiment_mp", **settings)
@@ -107,7 +107,7 @@ def test_a_heuristic_is_asked_in_every_lane():
     assert all((each.states[:, -1].sum((1, 2, 3)) % 4 == each.actions).all() for each in rows)
 
 
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_weights_set_before_the_run_reach_all_actors():
     for run in ("run_experiment", "run_experiment_mp"):
         env = with_model(Plain)(num_envs=1, num_actors=2, epochs=2)
@@ -187,7 +187,7 @@ class SharesACritic(Plain):
         (SharesACritic, "SharesACritic.shared changes, and is one and the same as that of agent"),
     ],
 )
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_refused_by_name(kind, said):
     with pytest.raises((ConfigError, ModelError), match=said):
         with_model(kind)().run_experiment_mp(animate=False, logging=False)
@@ -249,7 +249,7 @@ def test_a_payoff_that_is_no_list_of_numbers_is_refused(payoff):
 
 
 @pytest.mark.parametrize("run", ["run_experiment", "run_experiment_mp"])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_models_that_the_factory_does_not_make_are_refused_where_there_are_several_actors(run):
     env = with_model(Plain)(num_envs=1, num_actors=2)
     for number, agent in enumerate(env.agents):

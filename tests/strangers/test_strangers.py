@@ -102,14 +102,14 @@ SHAPES = [{"num_envs": 4}, {"num_envs": 2, "num_actors": 2}]
 
 @pytest.mark.parametrize("shape", SHAPES, ids=["4 lanes", "2 actors"])
 @pytest.mark.parametrize("name", [*GAMES, *MODELS])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_identical_in_lockstep(name, shape):
     make = {**GAMES, **MODELS}[name]
     assert result(make, "run_experiment_mp", **shape) == result(make, "run_experiment", **shape)
 
 
 @pytest.mark.parametrize("name", ["own generators", *MODELS])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_identical_when_pipelined_wherever_learners_live(name):
     make = {**GAMES, **MODELS}[name]
     settings = {"num_envs": 2, "schedule": "pipelined", "epochs": 12}
@@ -119,7 +119,7 @@ def test_identical_when_pipelined_wherever_learners_live(name):
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_what_choosing_changes_is_each_actors_own_from_the_first_pass_on(schedule):
     settings = {"num_actors": 2, "schedule": schedule, "epochs": 12}
     inline, elsewhere = (
@@ -130,7 +130,7 @@ def test_what_choosing_changes_is_each_actors_own_from_the_first_pass_on(schedul
 
 
 @pytest.mark.parametrize("name", ["own generators", "Reinforce", "Noisy"])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_killed_learners_and_actors_change_nothing(name):
     make = {**GAMES, **MODELS}[name]
     settings = {"num_envs": 2, "num_actors": 2, "epochs": 60, "max_restarts": 50}
@@ -237,7 +237,7 @@ def test_numbers_of_any_kind_are_rewards(value):
     ],
 )
 @pytest.mark.parametrize("shape", SHAPES, ids=["4 lanes", "2 actors"])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_a_model_that_changes_an_attribute_on_both_sides_is_refused(kind, said, shape, tmp_path):
     with pytest.raises(ModelError, match=said):
         with_model(kind)(**shape).run_experiment_mp(animate=False, output_dir=tmp_path / "run")
@@ -249,7 +249,7 @@ def test_the_same_model_learns_sequentially():
     assert env.run_experiment(animate=False, logging=False).epochs[-1]["updates"] == 16
 
 
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_tensors_with_a_graph_are_refused():
     with pytest.raises(
         ConfigError, match=r"agent 0 \(KeepsGraphs\) .* its attribute logs .* the graph of its gradient"
@@ -282,7 +282,7 @@ def test_a_world_that_cannot_be_copied_is_refused_by_the_name_of_the_attribute(w
     games.Walkers(world(), config()).run_experiment(animate=False, logging=False)  # one lane needs no copy
 
 
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_what_cannot_be_copied_can_be_built_by_a_factory():
     told = []
     for run in ("run_experiment", "run_experiment_mp"):
@@ -304,7 +304,7 @@ def test_what_is_set_after_building_is_refused_where_lanes_would_not_have_it():
         env.run_experiment(animate=False, logging=False)
 
 
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_a_list_of_the_class_is_refused_where_lanes_share_it():
     with pytest.raises(WorldError, match=r"CountsOnTheClass.steps"):
         games.Walkers(games.CountsOnTheClass(), config(num_envs=2)).run_experiment(animate=False, logging=False)
@@ -363,7 +363,7 @@ NOTEBOOK = """
 
 
 @pytest.mark.parametrize("how", ["a notebook", "a script"])
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("strangers")
 def test_models_and_games_of_a_notebook_or_script_learn_in_processes(how, tmp_path):
     code, tests = textwrap.dedent(NOTEBOOK), Path(__file__).parent.parent
     (tmp_path / "script.py").write_text(code)
