@@ -17,13 +17,14 @@ import sys
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from types import BuiltinFunctionType, CellType, FunctionType, MappingProxyType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from abreast.errors import AttributeStateError, StateError, short
 from abreast.plain_values import Places, Unwritable, decode_all, encode_all, user_modules
+from abreast.plain_values.encoding import enclosed_by
 from abreast.processes.pickling import Pickler
 from abreast.state import Opaque, State
 
@@ -240,6 +241,11 @@ def is_foreign(thing: object) -> bool:
     return not type(thing).__module__.startswith("abreast.")
 
 
+def first_change(before: Mapping[str, bytes | None], now: Mapping[str, bytes | None]) -> str | None:
+    """The first name whose digest has changed, or that is new or gone; None if there is none."""
+    return next((name for name in {**before, **now} if now.get(name, b"") != before.get(name, b"")), None)
+
+
 class ClassAttributes:
     """Lists, arrays and the like of users' classes, which all objects of a class share: have they changed?"""
 
@@ -251,9 +257,7 @@ class ClassAttributes:
 
     def changed(self) -> str | None:
         """The name of one that has changed."""
-        now = self._look()
-        names = {**self._digests, **now}
-        return next((name for name in names if now.get(name, b"") != self._digests.get(name, b"")), None)
+        return first_change(self._digests, self._look())
 
     def _look(self) -> dict[str, bytes | None]:
         return {
@@ -290,7 +294,7 @@ def reachable(start: object, places: Places = MappingProxyType({})) -> Iterator[
             continue
         seen.add(id(value))
         if isinstance(value, FunctionType):  # its globals are the module's own business
-            left += [cell.cell_contents for cell in value.__closure__ or () if not _is_empty(cell)]
+            left += enclosed_by(value).values()
             left += [*(value.__defaults__ or ()), *(value.__kwdefaults__ or {}).values()]
         elif isinstance(value, MethodType | BuiltinFunctionType):  # of a list, say
             left.append(value.__self__)
@@ -302,14 +306,6 @@ def reachable(start: object, places: Places = MappingProxyType({})) -> Iterator[
         else:
             left += gc.get_referents(value)
             yield value
-
-
-def _is_empty(cell: CellType) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 (reading it is the test)
-    except ValueError:
-        return True
-    return False
 
 
 def _described(value: object) -> str:

@@ -11,6 +11,7 @@ import struct
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from pathlib import PurePath
 from types import BuiltinFunctionType, FunctionType, MappingProxyType, MemberDescriptorType, MethodType, ModuleType
@@ -250,7 +251,7 @@ class _Encoder:
         if not isinstance(value, FunctionType) or is_found(value, self._modules):
             return node
         node |= {"kind": "function", "line": value.__code__.co_firstlineno}
-        cells = [cell.cell_contents for cell in value.__closure__ or () if not _is_empty(cell)]
+        cells = list(enclosed_by(value).values())
         if len(cells) < len(value.__closure__ or ()):
             raise self._refused(value, "it encloses a name that has no value yet")
         inside = {"cells": cells, "defaults": value.__defaults__, "keywords": value.__kwdefaults__, "own": vars(value)}
@@ -376,12 +377,13 @@ def _is_set(slot: Any, value: object) -> bool:
     return True
 
 
-def _is_empty(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018 (reading it is the test)
-    except ValueError:
-        return True
-    return False
+def enclosed_by(function: FunctionType) -> dict[str, Any]:
+    """The variables of the functions around it that a function uses, by name; those that are not set yet are left out."""
+    found = {}
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        with suppress(ValueError):  # not set yet
+            found[name] = cell.cell_contents
+    return found
 
 
 def _plain(state: Any) -> Any:

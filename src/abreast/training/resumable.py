@@ -9,16 +9,16 @@ import json
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
-from types import BuiltinFunctionType, CellType, CodeType, FunctionType, GeneratorType, ModuleType
+from types import BuiltinFunctionType, CodeType, FunctionType, GeneratorType, ModuleType
 from typing import Any
 
 import numpy as np
 
-from abreast.attributes import ClassAttributes, digest, is_foreign
+from abreast.attributes import ClassAttributes, digest, first_change, is_foreign
 from abreast.errors import StateError
 from abreast.models import BaseModel
 from abreast.plain_values import Places, user_modules
-from abreast.plain_values.encoding import slots_of
+from abreast.plain_values.encoding import enclosed_by, slots_of
 from abreast.plain_values.needed import needed as needed_by
 from abreast.state import State, part_of
 from abreast.worlds.playable import Playable
@@ -188,9 +188,7 @@ class ModuleVariables:
 
     def changed(self) -> str | None:
         """One that has changed, in words."""
-        now = self._look()
-        names = {**self._digests, **now}
-        return next((name for name in names if now.get(name, b"") != self._digests.get(name, b"")), None)
+        return first_change(self._digests, self._look())
 
     def _look(self) -> dict[str, bytes | None]:
         found: dict[str, bytes | None] = {}
@@ -212,8 +210,7 @@ class ModuleVariables:
             return
         self._seen.add(id(thing))
         if isinstance(thing, FunctionType):
-            cells = thing.__closure__ or ()
-            enclosed = dict(zip(thing.__code__.co_freevars, (_held_by(cell) for cell in cells), strict=False))
+            enclosed = enclosed_by(thing)
             defaults: dict[Any, Any] = {**dict(enumerate(thing.__defaults__ or ())), **(thing.__kwdefaults__ or {})}
             for about, held in (
                 ("a default of", defaults),
@@ -252,13 +249,6 @@ class ModuleVariables:
 
 def _own_slots(kind: type) -> list[str]:
     return [name for name, slot in slots_of(kind).items() if not slot.__objclass__.__module__.startswith("abreast.")]
-
-
-def _held_by(cell: CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # nothing yet
-        return None
 
 
 def _names_used(module: str, variables: dict[str, Any]) -> Iterator[str]:

@@ -12,7 +12,7 @@ import pytest
 
 from abreast.errors import AbreastError, CheckpointError, ConfigError, RunFolderError, StateError
 from abreast.state_file import loads
-from abreast.training.checkpoints.folder import open_checkpoint
+from abreast.training.checkpoints.folder import open_checkpoint, write_checkpoint
 from abreast.training.run.record import RunRecord
 from chaos.damage import MAP_BOMB
 from chaos.hostile_runs import replace_facts, replace_part
@@ -313,6 +313,21 @@ def test_the_newest_and_the_best_are_kept(tmp_path, monkeypatch):
     env.run_experiment(animate=False, logger=Silent(), output_dir=tmp_path / "run")
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept == ["epoch_000004", "epoch_000007", "epoch_000008", "final"]
+
+
+def test_a_checkpoint_that_fails_is_tried_again_at_the_next_interval_and_not_before(tmp_path, monkeypatch):
+    tried = []
+
+    def write(folder, *rest):
+        tried.append(folder.name)
+        if len(tried) == 1:
+            raise CheckpointError("there is no room.")
+        return write_checkpoint(folder, *rest)
+
+    monkeypatch.setattr("abreast.training.checkpoints.keeper.write_checkpoint", write)
+    run(tmp_path / "run")
+    assert tried == ["epoch_000003", "epoch_000006", "epoch_000009", "epoch_000012", "final"]
+    assert not (tmp_path / "run" / "checkpoints" / "epoch_000003").exists()
 
 
 # ---- checkpoints whose checksums are right, and what is inside is not
