@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from abreast.attributes import IMMUTABLE, pack, unpack
 from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
+from abreast.models.crew import ALONE, Crew
 from abreast.models.frames import FrameStack
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import read_model_file, split_state, whole_state
@@ -144,9 +145,11 @@ class BaseModel:
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
         {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
-        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams"}
+        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "crew"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
+    crew: Crew = ALONE
+    """Threads that may share the arithmetic of an update: `crew.run` carries out tasks that do not depend on each other."""
     is_greedy: bool = False
     """Whether to choose what seems best and explore nothing, in whatever way the model explores (`act_greedily`)."""
 

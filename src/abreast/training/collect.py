@@ -27,8 +27,8 @@ def collect_pass(
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
-    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them, `first_epoch` that of the first of
-    the whole pass, if other actors play the epochs before it.
+    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them,
+    `first_epoch` that of the first of the whole pass, if other actors play the epochs before it.
 
     `seed` is the experiment's: users' code may draw from generators that the process shares. `beat` is called at every
     decision, in any lane. `on_turn` is called before each turn of the first lane and once

@@ -95,6 +95,8 @@ class MPConfig(Section):
     """Most updates per agent-step in the schedule free; none: as many as there is time for."""
     num_workers: int | None = Field(None, ge=1)
     """Processes that host the learners; none: one per agent, not more than cores, nor than two for each GPU."""
+    learner_threads: int | None = Field(None, ge=1, le=64)
+    """Threads that share each update of a learner in a worker, as far as its algorithm can (IQN); results are the same."""
     num_envs: int = Field(1, ge=1)
     """Lanes: copies of the environment an actor plays side by side, also in the sequential run; agents choose for all."""
     num_actors: int = Field(1, ge=1)
