@@ -267,6 +267,30 @@ class BaseModel:
         if done:
             self._forget_frames(lane)  # what comes next is another episode, for the replay's stacks too
 
+    def remember_all(
+        self,
+        states: Sequence[NDArray[Any]],
+        actions: Sequence[int],
+        rewards: Sequence[float],
+        dones: Sequence[bool],
+        lanes: Sequence[int],
+    ) -> None:
+        """`remember` for several lanes."""
+        kind = type(self)
+        is_ours = kind.remember is BaseModel.remember and kind.row_extras is BaseModel.row_extras
+        if len(lanes) > 1 and is_ours and "remember" not in vars(self) and type(self.memory).add is Buffer.add:
+            self.memory.add_all(states, actions, rewards, dones, lanes)
+            if any(dones):
+                for lane, done in zip(lanes, dones, strict=True):
+                    if done:
+                        self._forget_frames(lane)
+            return
+        for state, action, reward, done, lane in zip(states, actions, rewards, dones, lanes, strict=True):
+            if lane:
+                self.remember(state, action, reward, done, lane)
+            else:  # a model for one lane need not know of lanes
+                self.remember(state, action, reward, done)
+
     def amend(self, reward: float, lane: int = 0) -> None:
         """A reward that came after the step it belongs to, the newest of its lane, was remembered."""
         self.memory.amend(lane, reward)
