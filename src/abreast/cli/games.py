@@ -299,7 +299,7 @@ def _at_random(game: "Game", config: "Config[Any, Any]", but: Collection[int] = 
     values["experiment"].update(experiment, load_agents={}, freeze=[])
     if "num_agents" not in config.experiment.model_fields_set:  # the game makes as many as it likes
         del values["experiment"]["num_agents"]
-    values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu")
+    values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu", priority={})
     env = game.build(parse_config(values, type(config.world)))
     for index, agent in enumerate(env.agents):
         if index in but:

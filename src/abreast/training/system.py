@@ -50,6 +50,7 @@ class MARLMultiprocessingSystem:
             for index, model in enumerate(self._models):
                 recipe_of(index, model)  # refused before anything starts
         note_shared(self._models)
+        self.config.check_agents(len(agents))
         workers = self.config.num_workers
         if workers is not None and workers > len(agents):
             raise ConfigError(

@@ -23,6 +23,10 @@ def test_learners_killed_at_random_change_nothing(schedule, caplog):
         "experiment.epochs=150",
         "experiment.num_agents=3",
         "multiprocessing.num_workers=3",
+        "multiprocessing.num_envs=2",
+        "experiment.train_interval=3",
+        "model.adaptive_batch=[8, 64]",
+        "model.gradient_steps=2",
     )
     calm_env = small_game(*settings, f"multiprocessing.schedule={schedule}", "multiprocessing.workers=inline")
     calm = outcome(calm_env, calm_env.run_experiment_mp)

@@ -1,8 +1,9 @@
 """What learners in workers have in common: shared memory, the team of workers, agents that are given up."""
 
+import heapq
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,7 +65,8 @@ class HostedLearners:
         self._deaths = [0] * len(models)
         workers = config.num_workers or sensible_workers([models[agent] for agent in learning])
         workers = min(workers, len(learning))  # where all are frozen, there is none
-        self._agents_of = [learning[worker::workers] for worker in range(workers)]
+        first = sorted(learning, key=config.weight, reverse=True)
+        self._agents_of = dealt(first, workers, config.weight if self.trains_freely else lambda agent: 1.0)
         self._team = Team(
             make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
         )
@@ -230,6 +232,17 @@ def named(agent: int, model: BaseModel) -> Iterator[None]:
 def make_backend(config: MPConfig) -> Backend:
     """Where workers live."""
     return ThreadBackend() if config.workers == "threads" else ProcessBackend(preload=["abreast.training"])
+
+
+def dealt(agents: Sequence[int], workers: int, load: Callable[[int], float]) -> list[list[int]]:
+    """The agents of each worker: one after the other goes to the worker with the least to do so far."""
+    hands: list[list[int]] = [[] for _ in range(workers)]
+    loads = [(0.0, worker) for worker in range(workers)]
+    for agent in agents:
+        least, worker = loads[0]
+        hands[worker].append(agent)
+        heapq.heapreplace(loads, (least + load(agent), worker))
+    return hands
 
 
 def sensible_workers(models: Sequence[BaseModel]) -> int:
