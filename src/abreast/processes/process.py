@@ -1,14 +1,17 @@
 """Children as processes of this machine, which share memory with their parent.
 
 parent                                         child
-  start ───── forkserver, imports done ───────▶ own the signals, die with the parent
+  start ───── fork server, imports done ──────▶ own the signals, die with the parent
   ─ what to make, as the first message ───────▶ serve (child.py)
   ◀─ shared memory: signs of life ─────────────
+
+Nothing here waits for the fork server, whose imports take seconds: it is asked for a process, and makes it when it can.
 """
 
 import faulthandler
 import gc
 import io
+import json
 import multiprocessing
 import os
 import pickle
@@ -22,7 +25,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from multiprocessing import connection as connections
-from multiprocessing import forkserver, reduction
+from multiprocessing import context, forkserver, popen_forkserver, reduction, spawn, util
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -48,6 +52,8 @@ DESCRIPTORS = 16
 """What is opened to start a process, most of it only until it has started; more the first time, for the fork server."""
 MILLI = 1000
 """Seconds are shared as whole milliseconds."""
+PRELOADING = Path(__file__).parent / "preloading"
+"""A folder with the module that the fork server imports first, and nothing else."""
 
 
 class ProcessBackend:
@@ -59,6 +65,11 @@ class ProcessBackend:
     def __init__(self, start_method: StartMethod = "forkserver", preload: Sequence[str] = ()) -> None:
         self._start_method = start_method
         preload_modules(preload)
+
+    def warm_up(self) -> None:
+        """Start what children are forked from, without waiting for it: it then imports while others do something else."""
+        if self._start_method == "forkserver":
+            _ensure_fork_server()
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> "ProcessChild":
         hint = SCRIPT_HINT if spec.needs_main else ""
@@ -75,7 +86,92 @@ _preload: list[str] = []
 def preload_modules(names: Sequence[str]) -> None:
     """Have the fork server import these modules, beside those named before."""
     _preload.extend(name for name in names if name not in _preload)
-    multiprocessing.get_context("forkserver").set_forkserver_preload(_preload)
+    multiprocessing.get_context("forkserver").set_forkserver_preload(["abreast_preloading", *_preload])
+
+
+def _ensure_fork_server() -> None:
+    """Start the fork server if there is none, and tell it where this program finds its modules.
+
+    (It would look only where a fresh interpreter does: what the program has added to `sys.path` it would not find, so that
+    each child imports everything by itself, or it would find another version.)
+    """
+    told = {"PYTHONPATH": os.environ.get("PYTHONPATH"), "modules": _preload}
+    path = [each or os.getcwd() for each in sys.path if isinstance(each, str)]
+    with _starting, _environment(
+        PYTHONPATH=os.pathsep.join([str(PRELOADING), *filter(None, [told["PYTHONPATH"]])]),  # type: ignore[list-item]
+        ABREAST_PRELOADING=json.dumps({**told, "path": path}),
+    ):
+        forkserver.ensure_running()
+    _continue_fork_server()
+
+
+_starting = threading.Lock()
+
+
+@contextmanager
+def _environment(**variables: str) -> Iterator[None]:
+    before = {name: os.environ.get(name) for name in variables}
+    os.environ.update(variables)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+class _Asked(popen_forkserver.Popen):
+    """A process that the fork server was asked for. Its number comes when there is one, through the same pipe as its exit
+    code later: the parent's class waits for it, and with it for all that the server imports.
+    """
+
+    _pid: int | None = None
+
+    def _launch(self, process_obj: Any) -> None:
+        data = io.BytesIO()
+        context.set_spawning_popen(self)
+        try:
+            for part in (spawn.get_preparation_data(process_obj._name), process_obj):
+                reduction.dump(part, data)
+        finally:
+            context.set_spawning_popen(None)
+        self.sentinel, writer = forkserver.connect_to_new_process(self._fds)
+        ends_with_us = os.dup(writer)  # by which the child knows that its parent is there
+        self.finalizer = util.Finalize(self, util.close_fds, (ends_with_us, self.sentinel))
+        with open(writer, "wb", closefd=True) as pipe:
+            pipe.write(data.getbuffer())
+
+    @property
+    def pid(self) -> int | None:
+        self._hear(0.0)
+        return self._pid
+
+    def _hear(self, wait_s: float | None) -> bool:
+        """Whether its number is known, or that there will be none."""
+        if self._pid is None and self.returncode is None and connections.wait([self.sentinel], wait_s):
+            try:
+                self._pid = forkserver.read_signed(self.sentinel)
+            except (OSError, EOFError):
+                self.returncode = UNKNOWN_CODE
+        return self._pid is not None or self.returncode is not None
+
+    def poll(self, flag: int = os.WNOHANG) -> int | None:
+        return super().poll(flag) if self._hear(0.0 if flag == os.WNOHANG else None) else None
+
+    def wait(self, timeout: float | None = None) -> int | None:
+        return super().wait(timeout) if self._hear(timeout) else None
+
+    def _send_signal(self, sig: int) -> None:
+        self._hear(None)
+        super()._send_signal(sig)
+
+
+class _Process(context.ForkServerProcess):
+    @staticmethod
+    def _Popen(process_obj: Any) -> Any:
+        return _Asked(process_obj)
 
 
 class ProcessChild:
@@ -90,12 +186,13 @@ class ProcessChild:
         ours, theirs = multiprocessing.Pipe()
         self._channel = PipeChannel(ours)
         try:
-            context: Any = multiprocessing.get_context(start_method)
-            self._process = context.Process(
+            is_forked = start_method == "forkserver"
+            kind: Any = _Process if is_forked else multiprocessing.get_context(start_method).Process  # type: ignore[attr-defined]
+            self._process = kind(
                 target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
             )
-            if start_method == "forkserver":
-                _continue_fork_server()
+            if is_forked:
+                _ensure_fork_server()
             with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
                 self._process.start()
         except BaseException:
@@ -120,6 +217,11 @@ class ProcessChild:
     def sign_of_life(self) -> SignOfLife:
         return self._life.read()
 
+    @property
+    def was_killed(self) -> bool:
+        code = self._process.exitcode
+        return code is not None and (code < 0 or code == UNKNOWN_CODE)
+
     def cause_of_death(self) -> str:
         self._process.join(0.5)
         code = self._process.exitcode
@@ -142,7 +244,9 @@ class ProcessChild:
         return self._dump.read()
 
     def kill(self) -> None:
-        if self._process.is_alive():
+        if self.pid is None:
+            pass  # it is not there yet: when it is, it finds that nobody listens, and ends
+        elif self._process.is_alive():
             self._process.kill()
             self._process.join(5)
         elif self._process.exitcode == UNKNOWN_CODE:

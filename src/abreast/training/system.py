@@ -65,7 +65,8 @@ class MARLMultiprocessingSystem:
             )
 
     def start(self, session: Session | None = None) -> None:
-        """Make the shared memory and start learners and actors; returns when all are ready.
+        """Make the shared memory and start learners and actors, without waiting for processes: their orders do, and what
+        keeps one from starting is raised by the first round or pass that needs it.
 
         `session` says where they go on, if the run does.
         """

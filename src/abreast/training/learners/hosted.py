@@ -71,7 +71,8 @@ class HostedLearners:
             make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
         )
         try:
-            self._team.start()
+            # Threads share random generators with the pass that would be played beside their start.
+            self._team.start(wait=config.workers == "threads")
         except BaseException:
             self._restore_rings()
             raise
@@ -231,7 +232,12 @@ def named(agent: int, model: BaseModel) -> Iterator[None]:
 
 def make_backend(config: MPConfig) -> Backend:
     """Where workers live."""
-    return ThreadBackend() if config.workers == "threads" else ProcessBackend(preload=["abreast.training"])
+    return ThreadBackend() if config.workers == "threads" else process_backend()
+
+
+def process_backend() -> ProcessBackend:
+    """Processes that find imported what they need."""
+    return ProcessBackend(preload=["abreast.training"])
 
 
 def dealt(agents: Sequence[int], workers: int, load: Callable[[int], float]) -> list[list[int]]:
