@@ -11,7 +11,6 @@ Nothing here waits for the fork server, whose imports take seconds: it is asked 
 import faulthandler
 import gc
 import io
-import json
 import multiprocessing
 import os
 import pickle
@@ -25,8 +24,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from multiprocessing import connection as connections
-from multiprocessing import context, forkserver, popen_forkserver, reduction, spawn, util
-from pathlib import Path
+from multiprocessing import reduction
 from typing import Any, Literal
 
 import numpy as np
@@ -36,6 +34,7 @@ from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
 from abreast.processes.channel import PipeChannel
 from abreast.processes.child import NO_ORDER, Replaced, serve
 from abreast.processes.cores import LOOK_OUT_S, look_out
+from abreast.processes.fork_server import UNKNOWN_CODE, ForkServerProcess, ensure_fork_server, preload_modules
 from abreast.processes.memory import SharedBlock
 from abreast.processes.pickling import Pickler, main_can_be_imported
 
@@ -46,14 +45,10 @@ SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
-UNKNOWN_CODE = 255
-"""The exit code that `multiprocessing` makes up for a child whose fork server has died."""
 DESCRIPTORS = 16
 """What is opened to start a process, most of it only until it has started; more the first time, for the fork server."""
 MILLI = 1000
 """Seconds are shared as whole milliseconds."""
-PRELOADING = Path(__file__).parent / "preloading"
-"""A folder with the module that the fork server imports first, and nothing else."""
 
 
 class ProcessBackend:
@@ -67,9 +62,13 @@ class ProcessBackend:
         preload_modules(preload)
 
     def warm_up(self) -> None:
-        """Start what children are forked from, without waiting for it: it then imports while others do something else."""
+        """Start what children are forked from, and do not wait for it: it imports while this process does something else.
+
+        If that fails, the first child that is started says why.
+        """
         if self._start_method == "forkserver":
-            _ensure_fork_server()
+            with suppress(OSError):
+                ensure_fork_server()
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> "ProcessChild":
         hint = SCRIPT_HINT if spec.needs_main else ""
@@ -78,100 +77,6 @@ class ProcessBackend:
         except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
             why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
             raise WorkerError(f"{spec.name} could not start: {why}{hint}.") from error
-
-
-_preload: list[str] = []
-
-
-def preload_modules(names: Sequence[str]) -> None:
-    """Have the fork server import these modules, beside those named before."""
-    _preload.extend(name for name in names if name not in _preload)
-    multiprocessing.get_context("forkserver").set_forkserver_preload(["abreast_preloading", *_preload])
-
-
-def _ensure_fork_server() -> None:
-    """Start the fork server if there is none, and tell it where this program finds its modules.
-
-    (It would look only where a fresh interpreter does: what the program has added to `sys.path` it would not find, so that
-    each child imports everything by itself, or it would find another version.)
-    """
-    told = {"PYTHONPATH": os.environ.get("PYTHONPATH"), "modules": _preload}
-    path = [each or os.getcwd() for each in sys.path if isinstance(each, str)]
-    with _starting, _environment(
-        PYTHONPATH=os.pathsep.join([str(PRELOADING), *filter(None, [told["PYTHONPATH"]])]),  # type: ignore[list-item]
-        ABREAST_PRELOADING=json.dumps({**told, "path": path}),
-    ):
-        forkserver.ensure_running()
-    _continue_fork_server()
-
-
-_starting = threading.Lock()
-
-
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-class _Asked(popen_forkserver.Popen):
-    """A process that the fork server was asked for. Its number comes when there is one, through the same pipe as its exit
-    code later: the parent's class waits for it, and with it for all that the server imports.
-    """
-
-    _pid: int | None = None
-
-    def _launch(self, process_obj: Any) -> None:
-        data = io.BytesIO()
-        context.set_spawning_popen(self)
-        try:
-            for part in (spawn.get_preparation_data(process_obj._name), process_obj):
-                reduction.dump(part, data)
-        finally:
-            context.set_spawning_popen(None)
-        self.sentinel, writer = forkserver.connect_to_new_process(self._fds)
-        ends_with_us = os.dup(writer)  # by which the child knows that its parent is there
-        self.finalizer = util.Finalize(self, util.close_fds, (ends_with_us, self.sentinel))
-        with open(writer, "wb", closefd=True) as pipe:
-            pipe.write(data.getbuffer())
-
-    @property
-    def pid(self) -> int | None:
-        self._hear(0.0)
-        return self._pid
-
-    def _hear(self, wait_s: float | None) -> bool:
-        """Whether its number is known, or that there will be none."""
-        if self._pid is None and self.returncode is None and connections.wait([self.sentinel], wait_s):
-            try:
-                self._pid = forkserver.read_signed(self.sentinel)
-            except (OSError, EOFError):
-                self.returncode = UNKNOWN_CODE
-        return self._pid is not None or self.returncode is not None
-
-    def poll(self, flag: int = os.WNOHANG) -> int | None:
-        return super().poll(flag) if self._hear(0.0 if flag == os.WNOHANG else None) else None
-
-    def wait(self, timeout: float | None = None) -> int | None:
-        return super().wait(timeout) if self._hear(timeout) else None
-
-    def _send_signal(self, sig: int) -> None:
-        self._hear(None)
-        super()._send_signal(sig)
-
-
-class _Process(context.ForkServerProcess):
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        return _Asked(process_obj)
 
 
 class ProcessChild:
@@ -187,12 +92,12 @@ class ProcessChild:
         self._channel = PipeChannel(ours)
         try:
             is_forked = start_method == "forkserver"
-            kind: Any = _Process if is_forked else multiprocessing.get_context(start_method).Process  # type: ignore[attr-defined]
+            kind: Any = ForkServerProcess if is_forked else multiprocessing.get_context(start_method).Process  # type: ignore[attr-defined]
             self._process = kind(
                 target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
             )
             if is_forked:
-                _ensure_fork_server()
+                ensure_fork_server()
             with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
                 self._process.start()
         except BaseException:
@@ -264,14 +169,6 @@ class ProcessChild:
         pipe = select.poll()
         pipe.register(self._channel.fileno(), 0)  # hung up as soon as no process has the other end
         pipe.poll(5 * MILLI)
-
-
-def _continue_fork_server() -> None:
-    """If the fork server was stopped, let it go on: to start a process waits for it, for any time."""
-    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
-    if pid is not None:
-        with suppress(ProcessLookupError):  # it is our own child: until it is waited for, its number is no other's
-            os.kill(pid, signal.SIGCONT)
 
 
 def _check_descriptors() -> None:

@@ -101,7 +101,7 @@ class Team:
         """Start workers together, those that are there already aside; returns when each is ready. Default: all.
 
         If one cannot start, raises its error, and there are none of these numbers. Without `wait`, returns at once, and
-        `events` raises the error; one that was killed at its start is then replaced like any other.
+        `events` or `wait_started` raises the error; one that was killed at its start is then replaced like any other.
         """
         new = [number for number in (self._workers if numbers is None else numbers) if self._is_new(number)]
         try:
@@ -124,12 +124,11 @@ class Team:
                     self._workers.pop(number, None)
             raise
 
-    def wait_for_first(self) -> None:
-        """Wait for workers that `start` did not wait for: until one was ready, or all are lost."""
-        workers = self._workers.values()
-        while all(worker.has_to_start for worker in workers) and any(worker.condition is not LOST for worker in workers):
+    def wait_started(self) -> None:
+        """Wait for workers that `start` did not wait for: until each was ready once, or is lost."""
+        while any(worker.has_to_start and worker.condition is not LOST for worker in self._workers.values()):
             self.wait(LOOK_S)
-            self._early += self.events()
+            self._early = self.events()
 
     def _is_new(self, number: int) -> bool:
         return number not in self._workers or not self._workers[number].incarnation

@@ -47,7 +47,7 @@ class FreeLearners(HostedLearners):
                 self._team.submit(worker, number, Acting(told))
 
     def finish(self, number: int) -> list[RoundResult]:
-        self._team.wait_for_first()  # or a short run would be over before it has learned anything
+        self._team.wait_started()  # or a short run would be over before it has learned anything
         for event in self._team.events():
             if isinstance(event, Answered):
                 if event.key == ORDER:

@@ -137,6 +137,7 @@ class HostedLearners:
         return int(state.facts["learner.updates"])
 
     def learning_states(self) -> list[State]:
+        self._team.wait_started()  # of a run that cannot begin, no checkpoint is left
         versions = self.acting_versions()
         wholes = [place.read_whole(version) for place, version in zip(self.published, versions, strict=True)]
         return [part_of(state, "model") for _, state in wholes]
