@@ -25,6 +25,7 @@ from abreast.cli import run
 from abreast.cli.games import _at_random, _compared, _trained
 from abreast.games import find_game, list_games
 from abreast.models import ALGORITHMS, RandomModel
+from abreast.processes.process import ProcessBackend
 from abreast.rollouts import find_kind
 from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.registry import KINDS
@@ -283,6 +284,27 @@ def test_an_empty_heading_in_a_file_changes_nothing():
     Path("empty.yaml").write_text("experiment:\nmodel:\n  hidden_size: 16\n")
     assert run(["train", "treasurehunt", *SMALL, "--config", "empty.yaml", "--output", "run"]) == 0
     assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["record_period"] == 100
+
+
+@pytest.mark.parametrize(
+    ("given", "is_early"),
+    [
+        (["--parallel"], True),
+        (["multiprocessing.enabled=true"], True),
+        (["--config", "parallel.yaml"], True),
+        ([], False),
+        (["--config", "parallel.yaml", "multiprocessing.enabled=false"], False),
+        (["--parallel", "multiprocessing.workers=threads"], False),
+        (["--parallel", "--config", "none.yaml"], False),
+    ],
+)
+def test_the_fork_server_imports_while_the_command_does(given, is_early, monkeypatch, capsys):
+    Path("parallel.yaml").write_text("multiprocessing: {enabled: true}")
+    warm = []
+    monkeypatch.setattr("abreast.cli.games.has_free_core", lambda: True)
+    monkeypatch.setattr(ProcessBackend, "warm_up", lambda backend: warm.append(True))
+    assert run(["train", "treasurehunt", "experiment.epochs=0", *given]) == 2  # nothing is run
+    assert bool(warm) == is_early and capsys.readouterr().err.count("\n") == 1
 
 
 def test_folder_names_are_taken_as_they_are(capsys):
