@@ -115,7 +115,7 @@ def test_a_frozen_actor_is_killed_and_replaced(caplog):
     settings = ("experiment.epochs=60", "multiprocessing.schedule=lockstep")
     calm = inline(*settings)
     env = small_game(*ACTORS, *settings, "multiprocessing.actor_timeout=1.0")
-    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
+    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1, when_up=True):
         assert outcome(env, env.run_experiment_mp) == calm
     assert "did nothing for 1 s" in caplog.text
 
