@@ -1,0 +1,132 @@
+"""What a plan costs: seconds of a pass, predicted from what was measured.
+
+    sequential, inline    play + train
+    lockstep              play on all actors, then train on all workers
+    pipelined, free       the longer of both, beside each other
+
+and never less than all computing together takes on the cores there are. The start is spread over the passes of the run.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from abreast.training.config import ScheduleName
+from abreast.training.planning.measuring import Measured
+
+Place = Literal["inline", "threads", "processes"]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What is not measured before a run, in seconds unless said otherwise. (Two and 16 cores, 5 and 16 agents.)"""
+
+    start_hosted: float = 0.1
+    """To make shared memory and the models of workers."""
+    start_process: float = 0.04
+    """For each process."""
+    start_actor: float = 0.1
+    """For each actor beside the first, which builds the whole game."""
+    start_fork_server: float = 1.5
+    """The first time in a program: the process that others are forked from imports torch. What is left of it after planning."""
+    order: float = 0.3e-3
+    """An order to a worker and its answers, beside the message itself."""
+    crowding: float = 0.03
+    """Share by which each busy core slows down the others: caches, memory, clock. (16 learners are 10.9 times as fast as 1.)"""
+    interpreter: float = 0.4
+    """Share of an update for which a thread holds the interpreter, which no other thread then has."""
+
+
+COSTS = Costs()
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to run: where learners live, and how many of each there are."""
+
+    workers: Place
+    num_actors: int = 1
+    num_workers: int = 0
+
+
+@dataclass(frozen=True)
+class Shape:
+    """What the cost of a run depends on, beside what was measured."""
+
+    schedule: ScheduleName
+    lanes: int
+    """Of all actors."""
+    updates: int
+    """Of each agent in a round."""
+    passes: int
+    frozen: frozenset[int] = frozenset()
+    has_fork_server: bool = False
+
+    def with_lanes(self, lanes: int) -> "Shape":
+        """The same run with more lanes: fewer passes, longer rounds."""
+        times = lanes / self.lanes
+        passes = max(1, round(self.passes / times))
+        return Shape(self.schedule, lanes, round(self.updates * times), passes, self.frozen, self.has_fork_server)
+
+
+class Prediction:
+    """Predicts the seconds of a pass."""
+
+    def __init__(self, measured: Measured, shape: Shape, costs: Costs = COSTS) -> None:
+        self._measured, self._shape, self._costs = measured, shape, costs
+        self._rounds = [
+            each.round(shape.updates) for agent, each in enumerate(measured.models) if agent not in shape.frozen
+        ]
+        self._publish = [each.publish for agent, each in enumerate(measured.models) if agent not in shape.frozen]
+
+    @property
+    def sequential(self) -> float:
+        """Of the run without workers."""
+        return self._play(self._shape.lanes, waits=True) + sum(self._rounds)
+
+    def of_pass(self, plan: Candidate) -> float:
+        """Of a plan, the start aside."""
+        if plan.workers == "inline":
+            return self.sequential  # actors too play one after the other
+        play_one = self._play(self._shape.lanes // plan.num_actors, waits=True)
+        playing = plan.num_actors * self._play(self._shape.lanes // plan.num_actors, waits=False)
+        work = [round_ + publish for round_, publish in zip(self._rounds, self._publish, strict=True)]
+        longest = max((sum(work[worker :: plan.num_workers]) for worker in range(plan.num_workers)), default=0.0)
+        ordering = (plan.num_workers + plan.num_actors - 1) * (self._measured.message + self._costs.order)
+        ordering += (plan.num_actors - 1) * self._measured.game.tell
+        if self._shape.schedule == "lockstep":
+            play = self._beside(play_one, playing, plan.num_actors)
+            train = self._beside(longest, sum(work), plan.num_workers)
+            seconds = play + train + ordering
+        else:
+            busy = plan.num_actors + plan.num_workers
+            seconds = self._beside(max(play_one + ordering, longest), playing + ordering + sum(work), busy)
+        if plan.workers == "threads":
+            held = self._costs.interpreter * sum(self._rounds) + sum(self._publish)
+            seconds = max(seconds, self._play(self._shape.lanes, waits=False) + held)
+        return seconds
+
+    def of_run(self, plan: Candidate) -> float:
+        """Of a plan, with its share of the start."""
+        return self.of_pass(plan) + self._start(plan) / self._shape.passes
+
+    def _start(self, plan: Candidate) -> float:
+        if plan.workers == "inline":
+            return 0.0
+        seconds, others = self._costs.start_hosted, plan.num_actors - 1
+        if plan.workers == "processes":
+            seconds += self._costs.start_process * (plan.num_workers + others) + self._costs.start_actor * others
+            seconds += 0.0 if self._shape.has_fork_server else self._costs.start_fork_server
+        return seconds
+
+    def _play(self, lanes: int, waits: bool) -> float:
+        """A pass of one actor with so many lanes; `waits`: with the time in which it uses no core."""
+        game = self._measured.game
+        here, there = (sum(each.choosing(number) for each in self._measured.models) for number in (lanes, game.lanes))
+        turn = (game.world + game.remember + (game.wait if waits else 0.0)) * lanes / game.lanes
+        return game.turns * (turn + game.choose * here / there)
+
+    def _beside(self, longest: float, together: float, busy: int) -> float:
+        """Work that several do beside each other: the longest part, or what all of it takes on the cores there are."""
+        capacity = self._measured.capacity
+        crowded = 1 + self._costs.crowding * (min(busy, capacity) - 1) if min(busy, capacity) > 1 else 1.0
+        return max(longest, together / capacity) * crowded
