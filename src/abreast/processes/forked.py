@@ -6,8 +6,10 @@ parent                                    copy (fork)
   SIGKILL ──────────────────────────────▶
 """
 
+import faulthandler
 import gc
 import json
+import logging
 import os
 import select
 import signal
@@ -48,7 +50,7 @@ def try_apart(work: Callable[[Tell], None], limit_s: float) -> Told:
     ours, theirs = socket.socketpair()
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # threads are not copied; should one be missed: the limit
+            warnings.simplefilter("ignore", DeprecationWarning)  # threads are not copied: that is what the limit is for
             pid = os.fork()
     except OSError as error:
         ours.close()
@@ -73,9 +75,7 @@ def _be_the_copy(pipe: socket.socket, work: Callable[[Tell], None], limit_s: flo
         gc.freeze()  # to look at what is there already would copy its pages
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, limit_s + SPARE_S)
-        nowhere = os.open(os.devnull, os.O_RDWR)
-        for descriptor in (0, 1, 2):
-            os.dup2(nowhere, descriptor)
+        _be_silent()
 
         def tell(value: Any) -> None:
             pipe.sendall(json.dumps(value).encode() + b"\n")
@@ -90,6 +90,16 @@ def _be_the_copy(pipe: socket.socket, work: Callable[[Tell], None], limit_s: flo
             pipe.sendall(b"!" + json.dumps(text).encode() + b"\n")
     finally:
         os._exit(0)
+
+
+def _be_silent() -> None:
+    """Print nothing, wherever this process prints: descriptors, streams that are others (notebooks), logs, stacks."""
+    faulthandler.disable()
+    logging.disable()
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(nowhere, descriptor)
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = os.fdopen(nowhere, "w")
 
 
 def _listen(pipe: socket.socket, pid: int, limit_s: float) -> Told:

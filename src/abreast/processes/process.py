@@ -78,6 +78,18 @@ def preload_modules(names: Sequence[str]) -> None:
     multiprocessing.get_context("forkserver").set_forkserver_preload(_preload)
 
 
+def start_fork_server(preload: Sequence[str] = ()) -> None:
+    """Let the fork server begin with its imports, which nobody waits for before the first child starts."""
+    preload_modules(preload)
+    with _main_module_hidden(), suppress(OSError):  # told when a child starts
+        forkserver.ensure_running()
+
+
+def has_fork_server() -> bool:
+    """Whether this program has a fork server already."""
+    return getattr(forkserver._forkserver, "_forkserver_pid", None) is not None
+
+
 class ProcessChild:
     """A process."""
 

@@ -79,8 +79,8 @@ class MPConfig(Section):
     """How the actor reads published weights: by a copy checked afterwards, or in place, from a slot it holds."""
     schedule: ScheduleName = "pipelined"
     """lockstep: identical to the sequential run; pipelined: full overlap, identical from run to run; free: no waiting."""
-    workers: Literal["processes", "threads", "inline"] = "processes"
-    """Where learners live; inline: one after the other in this thread, with the same results, for debugging."""
+    workers: Literal["auto", "processes", "threads", "inline"] = "auto"
+    """Where learners live; inline: one after the other in this thread; auto: where it is fastest here, by measurement."""
     buffer_capacity: int | None = Field(None, ge=1)
     """Overrides model.buffer_capacity, for agents whose own entry in model.per_agent says nothing of it."""
     batch_size: int | None = Field(None, ge=1)
@@ -94,11 +94,11 @@ class MPConfig(Section):
     max_updates_per_step: float | None = Field(None, gt=0)
     """Most updates per agent-step in the schedule free; none: as many as there is time for."""
     num_workers: int | None = Field(None, ge=1)
-    """Processes that host the learners; none: one per agent, not more than cores, nor than two for each GPU."""
+    """Workers that host the learners; none: as many as are fastest here, not more than agents, nor than two for each GPU."""
     num_envs: int = Field(1, ge=1)
-    """Lanes: copies of the environment an actor plays side by side, also in the sequential run; agents choose for all."""
-    num_actors: int = Field(1, ge=1)
-    """Actors, each with lanes of its own: the first plays here, the others in processes; the sequential run, one by one."""
+    """Lanes: copies of the environment played side by side, also in the sequential run; with num_actors, those of each."""
+    num_actors: int | None = Field(None, ge=1)
+    """Actors, each with num_envs lanes: the first plays here, others in processes; none: num_envs lanes, dealt out."""
     device: str = "auto"
     """Where learners compute: auto (a GPU if there is one), cpu, cuda, cuda:1 … Also in the sequential run."""
     device_per_agent: bool = False
@@ -111,9 +111,14 @@ class MPConfig(Section):
     """Restarts of a learner or an actor without progress in between before it is given up."""
 
     @property
+    def actors(self) -> int:
+        """How many actors there are; one, unless it is said or planned."""
+        return self.num_actors or 1
+
+    @property
     def lanes(self) -> int:
         """Lanes of all actors together: how many epochs are played in a pass."""
-        return self.num_envs * self.num_actors
+        return self.num_envs * self.actors
 
     @classmethod
     def from_experiment_config(cls, config: object) -> "MPConfig":

@@ -240,10 +240,10 @@ class Environment(Experiment):
 
     @property
     def lanes(self) -> "list[Environment]":
-        """This environment and the copies of it that its actor plays beside it, `multiprocessing.num_envs` in all."""
+        """This environment and the copies of it that its actor plays beside it, `multiprocessing.num_envs` of them."""
         while len(self._lanes) < self.config.multiprocessing.num_envs:
             self._lanes.append(self._make_lane(self._first_lane + len(self._lanes)))
-        return self._lanes
+        return self._lanes[: self.config.multiprocessing.num_envs]  # a plan may have dealt the others out
 
     def make_lanes(self) -> None:
         assert self.lanes

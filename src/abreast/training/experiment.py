@@ -23,6 +23,7 @@ from abreast.training.config import Config, parse_config
 from abreast.training.devices import compute_threads
 from abreast.training.learners.hosted import check_lanes, named
 from abreast.training.learners.inline import InlineLearners
+from abreast.training.planning.plan import Plan
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import Logger
 from abreast.training.run.session import Keeping, session
@@ -104,18 +105,28 @@ class Experiment:
         output_dir: Path | str | None = None,
         resume: Path | str | None = None,
     ) -> RunResult:
-        """Play here and learn in worker processes, as `config.multiprocessing` says; the arguments of `run_experiment`.
+        """Play here and learn in workers, as `config.multiprocessing` says; the arguments of `run_experiment`. What is not
+        said there is planned (`plan`).
 
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
-        check_factory(self, in_processes=self.config.multiprocessing.workers == "processes")
-        self.make_lanes()
-        system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
+        system = self._system()
         schedule = self.config.multiprocessing.schedule
         with session(self, Keeping(schedule, True, animate, logging, logger, output_dir, resume)) as run:
+            run.record.keep_plan(system.plan)
             with system.started(run):
                 system.run(run)
             return RunResult(run.record.epochs, run.record.folder, system.given_up)
+
+    def plan(self) -> Plan:
+        """How `run_experiment_mp` would be run here and now. Nothing is started, and nothing changed."""
+        return self._system().plan
+
+    def _system(self) -> MARLMultiprocessingSystem:
+        """Plans, and refuses what cannot work, before all."""
+        check_factory(self, in_processes=self.config.multiprocessing.workers in ("processes", "auto"))
+        self.make_lanes()
+        return MARLMultiprocessingSystem(self, self.game.players, self.config)
 
     def make_lanes(self) -> None:
         """Make all lanes of the game now, so that what cannot work is refused before anything starts."""
@@ -123,8 +134,8 @@ class Experiment:
     def inline_actors(self, states: Sequence[State] = ()) -> InlineActors:
         """All actors in this thread. `states`: where each goes on, if the run does."""
         parallel = self.config.multiprocessing
-        factory = self.factory if parallel.num_actors > 1 else None
-        return InlineActors(self.game, factory, parallel.num_envs, parallel.num_actors, states)
+        factory = self.factory if parallel.actors > 1 else None
+        return InlineActors(self.game, factory, parallel.num_envs, parallel.actors, states)
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.

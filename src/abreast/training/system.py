@@ -20,14 +20,17 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.errors import ConfigError, WorkerError
 from abreast.models.own import note_shared
-from abreast.training.actors.base import Actors, models_of
+from abreast.state import State
+from abreast.training.actors.base import Actors, actor_state, models_of, set_actor_state
+from abreast.training.actors.dealt import DealtActors, deal
 from abreast.training.actors.process import ProcessActors
-from abreast.training.config import MPConfig
+from abreast.training.config import Config, MPConfig
 from abreast.training.learners.base import Learners
 from abreast.training.learners.free import FreeLearners
 from abreast.training.learners.hosted import HostedLearners, recipe_of
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.learners.rounds import RoundLearners
+from abreast.training.planning.plan import make_plan
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import RunRecord
 from abreast.training.run.session import Session
@@ -44,49 +47,67 @@ class MARLMultiprocessingSystem:
 
     def __init__(self, env: "Experiment", agents: Sequence[Any], config: object) -> None:
         self.env, self.agents = env, agents
-        self.config = MPConfig.from_experiment_config(config)
+        given = MPConfig.from_experiment_config(config)
         self._models = models_of(env.game)
-        if self.config.workers != "inline":
+        if given.workers != "inline":
             for index, model in enumerate(self._models):
                 recipe_of(index, model)  # refused before anything starts
         note_shared(self._models)
-        workers = self.config.num_workers
+        workers = given.num_workers
         if workers is not None and workers > len(agents):
             raise ConfigError(
                 f"multiprocessing.num_workers is {workers}, but there are {len(agents)} agents: each learner lives in one"
                 f" worker, so the others would idle. Lower num_workers to {len(agents)} or less."
             )
         own = env.config.multiprocessing
-        if (self.config.num_envs, self.config.num_actors) != (own.num_envs, own.num_actors):
+        if (given.num_envs, given.num_actors) != (own.num_envs, own.num_actors):
             raise ConfigError(
-                f"the system is given {self.config.num_actors} actors with {self.config.num_envs} lanes each, but the"
-                f" environment was made for {own.num_actors} with {own.num_envs}: give both the same configuration."
+                f"the system is given {given.actors} actors with {given.num_envs} lanes each, but the environment was made"
+                f" for {own.actors} with {own.num_envs}: give both the same configuration."
             )
+        self.plan = make_plan(env, given)
+        self.config = self.plan.applied(given)
+        self._deals = given.num_actors is None and self.plan.num_actors > 1
+        self._given: Config[Any, Any] | None = None
+        """The configuration of the environment, while it is run by that of the plan."""
 
     def start(self, session: Session | None = None) -> None:
         """Make the shared memory and start learners and actors; returns when all are ready.
 
         `session` says where they go on, if the run does.
         """
-        rounds, states = (0, ()) if session is None else (session.rounds, session.actor_states)
-        experiment = self.env.config.experiment
+        rounds, states = (0, ()) if session is None else (session.rounds, list(session.actor_states))
+        experiment, others = self.env.config.experiment, states[1:]
+        if self._deals:  # an actor that begins anew has the lanes it needs; one that goes on is told where they are
+            whole = states or ([actor_state(self.env.game)] if self.env.epochs_played else [])
+            dealt = [deal(each, self.config.actors, self.config.num_envs, len(self._models)) for each in whole]
+            states, others = [each[0] for each in dealt if states], [other for each in dealt for other in each[1:]]
+        self._given = self.env.config
+        self.env.config = self._given.model_copy(update={"multiprocessing": self.config})
         slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
-        if self.config.workers == "inline":
-            for model in self._models:
-                model.own_attributes.track()
-            self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
-            self.actors = self.env.inline_actors(states)
-            return
-        kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners
-        learners = kind(self._models, self.config, slack, self.env.config.experiment, rounds)
-        self.learners = learners  # type: ignore[assignment]
         try:
-            single = self.config.num_actors == 1
-            self.actors = self.env.inline_actors(states) if single else ProcessActors(self.env, learners, states)
+            if self.config.workers == "inline":
+                for model in self._models:
+                    model.own_attributes.track()
+                self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
+                self.actors = self.env.inline_actors(states)
+                return
+            kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners
+            learners = kind(self._models, self.config, slack, experiment, rounds)
+            self.learners = learners  # type: ignore[assignment]
+            self.actors = self._hosted_actors(learners, states, others)
         except BaseException:
-            learners.close()
+            self.stop()
             self.learners = None
             raise
+
+    def _hosted_actors(self, learners: HostedLearners, states: Sequence[State], others: Sequence[State]) -> Actors:
+        if self.config.actors == 1:
+            return self.env.inline_actors(states)
+        actors = ProcessActors(self.env, learners, others)
+        if states:
+            set_actor_state(self.env.game, states[0])
+        return DealtActors(actors, self.config.num_envs, len(self._models)) if self._deals else actors
 
     def run(self, session: Session | None = None) -> list[EpochRecord]:
         """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `session`, writes nothing."""
@@ -108,6 +129,14 @@ class MARLMultiprocessingSystem:
                 self.learners.close()
             for model in self._models:
                 model.own_attributes.untrack()
+            self._return_lanes()
+
+    def _return_lanes(self) -> None:
+        """The environment is what it was before the plan, with its lanes where other actors have left them."""
+        if self._given is not None:
+            self.env.config, self._given = self._given, None
+            if isinstance(self.actors, DealtActors):
+                self.env.game.set_lanes(self.actors.elsewhere)  # type: ignore[attr-defined]
 
     @property
     def given_up(self) -> Mapping[int, WorkerError]:

@@ -10,7 +10,6 @@ from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError
 from abreast.models import BaseModel
 from abreast.models.base import Recipe
 from abreast.processes.backend import Backend, ChildSpec
-from abreast.processes.cores import cores
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import ProcessBackend, comes_from_main
 from abreast.processes.ring import Ring
@@ -51,7 +50,7 @@ class HostedLearners:
         self._frozen = frozenset(experiment.freeze)
         learning = [agent for agent in range(len(models)) if agent not in self._frozen]
         self._slack = slack
-        self.published = create_shared_models(models, config.mode, readers=config.num_actors)
+        self.published = create_shared_models(models, config.mode, readers=config.actors)
         self.block = self._make_block()
         self._own_rings: list[Ring] = []
         for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
@@ -62,8 +61,7 @@ class HostedLearners:
         self._results = [RoundResult(None, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)
-        workers = config.num_workers or sensible_workers([models[agent] for agent in learning])
-        workers = min(workers, len(learning))  # where all are frozen, there is none
+        workers = min(config.num_workers or 1, len(learning))  # where all are frozen, there is none
         self._agents_of = [learning[worker::workers] for worker in range(workers)]
         self._team = Team(
             make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
@@ -230,12 +228,3 @@ def named(agent: int, model: BaseModel) -> Iterator[None]:
 def make_backend(config: MPConfig) -> Backend:
     """Where workers live."""
     return ThreadBackend() if config.workers == "threads" else ProcessBackend(preload=["abreast.training"])
-
-
-def sensible_workers(models: Sequence[BaseModel]) -> int:
-    """One for each agent, but not more than there are cores, nor than two for each GPU: more get in each other's way.
-
-    (One H200, 5 agents, times the sequential run: 1 worker 1.1, 2 workers 1.4, 5 workers 0.9.)
-    """
-    gpus = {model.device for model in models if model.device != "cpu"}
-    return min(len(models), cores(), 2 * len(gpus) or len(models))

@@ -27,11 +27,11 @@ class Costs:
     start_actor: float = 0.1
     """For each actor beside the first, which builds the whole game."""
     start_fork_server: float = 1.5
-    """The first time in a program: the process that others are forked from imports torch. What is left of it after planning."""
+    """The first time in a program: the process that others are forked from imports torch; what is left after planning."""
     order: float = 0.3e-3
     """An order to a worker and its answers, beside the message itself."""
     crowding: float = 0.03
-    """Share by which each busy core slows down the others: caches, memory, clock. (16 learners are 10.9 times as fast as 1.)"""
+    """Share by which each busy core slows down the others: caches, memory, clock. (16 learners are 10.9 times one.)"""
     interpreter: float = 0.4
     """Share of an update for which a thread holds the interpreter, which no other thread then has."""
 
@@ -81,10 +81,12 @@ class Prediction:
     @property
     def sequential(self) -> float:
         """Of the run without workers."""
-        return self._play(self._shape.lanes, waits=True) + sum(self._rounds)
+        share = min(1.0, self._measured.capacity)
+        play, waits = (self._play(self._shape.lanes, waits) for waits in (False, True))
+        return (play + sum(self._rounds)) / share + waits - play
 
-    def of_pass(self, plan: Candidate) -> float:
-        """Of a plan, the start aside."""
+    def of_pass(self, plan: Candidate, is_alone: bool = False) -> float:
+        """Of a plan, the start aside. `is_alone`: of a pass with no other before or after it."""
         if plan.workers == "inline":
             return self.sequential  # actors too play one after the other
         play_one = self._play(self._shape.lanes // plan.num_actors, waits=True)
@@ -93,7 +95,7 @@ class Prediction:
         longest = max((sum(work[worker :: plan.num_workers]) for worker in range(plan.num_workers)), default=0.0)
         ordering = (plan.num_workers + plan.num_actors - 1) * (self._measured.message + self._costs.order)
         ordering += (plan.num_actors - 1) * self._measured.game.tell
-        if self._shape.schedule == "lockstep":
+        if self._shape.schedule == "lockstep" or is_alone:
             play = self._beside(play_one, playing, plan.num_actors)
             train = self._beside(longest, sum(work), plan.num_workers)
             seconds = play + train + ordering
@@ -106,8 +108,9 @@ class Prediction:
         return seconds
 
     def of_run(self, plan: Candidate) -> float:
-        """Of a plan, with its share of the start."""
-        return self.of_pass(plan) + self._start(plan) / self._shape.passes
+        """Of a plan, with its share of the start, and of the end: the last pass has no other beside its round."""
+        seconds, passes = self.of_pass(plan), self._shape.passes
+        return seconds + (self._start(plan) + self.of_pass(plan, is_alone=True) - seconds) / passes
 
     def _start(self, plan: Candidate) -> float:
         if plan.workers == "inline":

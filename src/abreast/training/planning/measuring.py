@@ -157,7 +157,7 @@ def measure(experiment: "Experiment") -> Measured:
 
 def _kind_of(model: BaseModel) -> Hashable:
     """Models of one kind take the same time."""
-    return type(model) if model.own_attributes.is_foreign else (type(model), model.stack_key, model.device)
+    return type(model), *(() if model.own_attributes.is_foreign else (model.stack_key, model.device))
 
 
 def _mean(times: Any, fault: str | None) -> ModelTimes:
@@ -346,7 +346,7 @@ class _Trial:
                     break
             draws = _shared_streams() != before
         started = time.perf_counter()
-        pickle.loads(pickle.dumps(actor_state(experiment.game)))  # noqa: S301 (made here)
+        pickle.loads(pickle.dumps(actor_state(experiment.game)))
         told = time.perf_counter() - started
         why = DRAWS if draws else resumability.reason()
         tell({"game": asdict(replace(found, tell=told, why_one_actor=why))})
@@ -358,7 +358,8 @@ class _Trial:
             turns = max(1.0, sum(each.turns for each in played) / len(played))
         except _Enough:
             pass
-        return GameTimes(lanes, *timed.times(), turns)
+        world, choose, remember, wait = timed.times()
+        return GameTimes(lanes, world, choose, remember, wait, turns)
 
     def _learn(self, tell: Tell) -> None:
         kinds = {_kind_of(model): model for model in self._foreign}
@@ -407,7 +408,7 @@ class _TimedGame:
             self._turns.append(self._times)
             self._begin_turn(self._game.turns)
             now = time.perf_counter()
-            self._second = self._second or now  # when the second turn began: the first touches everything for the first time
+            self._second = self._second or now  # began now: in the first, everything is touched for the first time
             is_slow = now - self._second > self._enough_s and len(self._turns) > FEWEST_TURNS
             if is_slow or not self._enough_s or len(self._turns) >= MOST_TURNS or sum(self._turns[0]) > PLAY_S:
                 raise _Enough
