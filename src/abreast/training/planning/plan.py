@@ -126,6 +126,9 @@ class _Planner:
             self._leave_out("learners: all agents are frozen")
         elif given is not None and given > most:
             self._leave_out(f"{given - most} of {given} workers: the other agents are frozen")
+        if self._config.actors > self._settings.epochs:
+            idle = self._config.actors - self._settings.epochs
+            self._leave_out(f"{idle} of {self._config.actors} actors: there are {self._settings.epochs} epochs to play")
         if given is not None and {each.workers for each in found} == {"inline"}:
             self._leave_out(f"num_workers {given}: learners live in this thread")
         return found
