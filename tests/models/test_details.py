@@ -99,7 +99,7 @@ def test_agents_begin_different():
     one, two = (agent.model for agent in env.agents)
     assert not torch.equal(one.online_block.values, two.online_block.values)
     assert one.choosing_rng.random() != two.choosing_rng.random()
-    assert one.choosing_generator.initial_seed() != two.choosing_generator.initial_seed()
+    assert one.streams.draw([0]) != two.streams.draw([0])
 
 
 def test_ppo_stores_chance_of_the_action_taken():

@@ -23,6 +23,7 @@ from abreast.attributes import IMMUTABLE, pack, unpack
 from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
 from abreast.models.frames import FrameStack
+from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import read_model_file, split_state, whole_state
 from abreast.models.own import ModelAttributes, reseed, set_stream, stream_of
 from abreast.replay import Buffer, Trajectory
@@ -125,6 +126,7 @@ class BaseModel:
 
         memory             the replay: `memory.sample(batch_size)`, or `new_episodes()` for rows to learn from once
         choosing_rng       draws choices, and nothing else
+        streams            draws them too, by lane, so that it does not matter which actor plays a lane
         with_history       a state and those before it in its lane, as a row for a network; `as_input` does it for batches
         epsilon, is_greedy how much to explore; in an evaluation, 0 and True
         observation, n_actions, config, device
@@ -142,7 +144,7 @@ class BaseModel:
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
         {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
-        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy"}
+        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
     is_greedy: bool = False
@@ -159,7 +161,7 @@ class BaseModel:
     ) -> None:
         self.observation, self.n_actions, self.config, self.device = observation, n_actions, config, device
         choosing, remembering, learning = seed.spawn(3)
-        self.choosing_rng = np.random.default_rng(choosing)
+        self.choosing_rng, self.streams = np.random.default_rng(choosing), LaneStreams(choosing)
         self.epsilon = config.epsilon
         self.updates = 0
         self.rows_learned_from = np.zeros(lanes, dtype=np.int64)
@@ -208,11 +210,8 @@ class BaseModel:
     # ---- choosing
 
     def choose_from(self, seed: np.random.SeedSequence) -> None:
-        """Draw choices from another random stream: this model plays for another actor.
-
-        Generators that a subclass has added are seeded too, else all actors would draw the same numbers.
-        """
-        self.choosing_rng = np.random.default_rng(seed)
+        """Draw choices from other random streams; generators that a subclass has added are seeded too."""
+        self.choosing_rng, self.streams = np.random.default_rng(seed), LaneStreams(seed)
         for generator, own in zip(
             self.own_attributes.generators(), seed.spawn(len(self.own_attributes.generators())), strict=True
         ):
@@ -274,7 +273,10 @@ class BaseModel:
         return {}
 
     def start_epoch_action(self, *, epoch: int) -> None:
-        """Called before the first turn of an epoch; whatever an interrupted one left behind ends here."""
+        """Called before the first turn of an epoch (in several lanes: of a pass, with the number of its first epoch, for all
+        actors the same); whatever an interrupted one left behind ends here.
+        """
+        self.streams.begin(epoch)
         self._end_episodes()
 
     def end_epoch_action(self, *, epoch: int) -> None:
@@ -375,7 +377,13 @@ class BaseModel:
     def acting_state(self) -> State:
         """Everything that choosing changes, between two epochs."""
         return self.own_attributes.with_chosen(
-            State({"choosing": self.choosing_rng.bit_generator.state, "epsilon": self.epsilon})
+            State(
+                {
+                    "choosing": self.choosing_rng.bit_generator.state,
+                    "streams": self.streams.key,
+                    "epsilon": self.epsilon,
+                }
+            )
         )
 
     def acting_file_state(self) -> State:
@@ -388,6 +396,7 @@ class BaseModel:
         if not isinstance(epsilon, numbers.Real) or not math.isfinite(epsilon):
             raise StateError(f"epsilon is {short(epsilon)}, expected a number.")
         self.choosing_rng.bit_generator.state = state.facts["choosing"]
+        self.streams.key = state.facts["streams"]
         self.epsilon = epsilon  # type: ignore[assignment]
         self.own_attributes.take_chosen(state)
 
@@ -566,7 +575,10 @@ class RandomModel(BaseModel):
         self.epsilon = 1.0
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
-        return int(self.choosing_rng.integers(self.n_actions))
+        return self.take_actions([state], [lane])[0]
+
+    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
+        return [int(die * self.n_actions) for _, die in self.streams.draw(lanes)]
 
     def train_step(self) -> None:
         return None

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from abreast.errors import ConfigError
 from abreast.models.base import BaseModel, Recipe, spec_of
 from abreast.models.flat import Adam, FlatParameters
+from abreast.models.lane_streams import together
 from abreast.state import State
 
 
@@ -67,7 +68,8 @@ class NetworkModel(BaseModel):
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of stacked frames."""
         with torch.inference_mode():
-            return self.decide(self.evaluate(frames), lanes)
+            groups = together(range(len(lanes)), lanes)
+            return self.decide(torch.cat([self.evaluate(frames[group[0] : group[-1] + 1]) for group in groups]), lanes)
 
     def stacked(self, network: nn.Module, models: Sequence[Any]) -> Self:
         """A model whose `evaluate` does that of several models at once, given their networks stacked into one."""

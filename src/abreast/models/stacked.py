@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from abreast.models.base import BaseModel
+from abreast.models.lane_streams import together
 from abreast.models.layers import Linear, NoisyLinear
 from abreast.models.network_model import NetworkModel
 
@@ -28,7 +29,11 @@ class StackedChoice:
         """Per model, the actions chosen in the states of these lanes."""
         with torch.inference_mode():
             frames = [model.frame_stack.push(seen, lanes) for model, seen in zip(self._models, states, strict=True)]
-            evaluated_NBA = self._all.evaluate(torch.stack(frames))
+            frames_NBD = torch.stack(frames)
+            groups = together(range(len(lanes)), lanes)
+            evaluated_NBA = torch.cat(
+                [self._all.evaluate(frames_NBD[:, group[0] : group[-1] + 1]) for group in groups], dim=1
+            )
         return [
             model.decide(evaluated_BA, lanes) for model, evaluated_BA in zip(self._models, evaluated_NBA, strict=True)
         ]

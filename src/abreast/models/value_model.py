@@ -11,6 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from abreast.models.base import ModelConfig
+from abreast.models.lane_streams import together
 from abreast.models.network_model import NetworkModel
 from abreast.replay import Batch
 
@@ -57,22 +58,24 @@ class ValueModel(NetworkModel):
         return {"n_step": self.config.n_step}
 
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
-        random = self._random_choices(len(lanes))
-        if None not in random:  # the network is not needed
-            return random  # type: ignore[return-value]
+        actions = self._random_choices(lanes)
+        greedy = [row for row, action in enumerate(actions) if action is None]  # others need no network
         with torch.inference_mode():
-            return _filled(random, self.evaluate(frames))
+            for rows in together(greedy, lanes):
+                evaluated = self.evaluate(frames if len(rows) == len(frames) else frames[rows])
+                for row, best in zip(rows, evaluated.argmax(dim=1).tolist(), strict=True):
+                    actions[row] = best
+        return actions  # type: ignore[return-value]
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
-        return _filled(self._random_choices(len(lanes)), evaluated)
+        best: list[int] = evaluated.argmax(dim=1).tolist()
+        chosen = zip(self._random_choices(lanes), best, strict=True)
+        return [action if random is None else random for random, action in chosen]
 
-    def _random_choices(self, rows: int) -> list[int | None]:
-        """A random action, with chance epsilon, for each row; None where the best one is to be taken."""
-        chances, dice = self.choosing_rng.random((2, rows)).tolist()
-        return [
-            int(die * self.n_actions) if chance < self.epsilon else None
-            for chance, die in zip(chances, dice, strict=True)
-        ]
+    def _random_choices(self, lanes: Sequence[int]) -> list[int | None]:
+        """A random action, with chance epsilon, for each lane; None where the best one is to be taken."""
+        epsilon, count = self.epsilon, self.n_actions
+        return [int(die * count) if chance < epsilon else None for chance, die in self.streams.draw(lanes)]
 
     def train_step(self) -> float | None:
         if len(self.memory) < self.config.batch_size:
@@ -111,9 +114,3 @@ class ValueModel(NetworkModel):
 
     def _there(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
-
-
-def _filled(actions: list[int | None], evaluated: Tensor) -> list[int]:
-    """The actions, with the highest evaluated one where there is none yet."""
-    best: list[int] = evaluated.argmax(dim=1).tolist()
-    return [best[row] if action is None else action for row, action in enumerate(actions)]

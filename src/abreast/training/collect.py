@@ -23,17 +23,19 @@ def collect_pass(
     lanes: int = 1,
     seed: int = 0,
     *,
+    first_epoch: int | None = None,
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
-    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them.
+    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them, `first_epoch` that of the first of
+    the whole pass, if other actors play the epochs before it.
 
     `seed` is the experiment's: users' code may draw from generators that the process shares. `beat` is called at every
     decision, in any lane. `on_turn` is called before each turn of the first lane and once
     more at its end (to record it, say).
     """
     with seeded_globals(np.random.SeedSequence(seed), PLAYING, epoch):
-        played = play_lanes(game, epoch, lanes, beat, on_turn)
+        played = play_lanes(game, epoch if first_epoch is None else first_epoch, lanes, beat, on_turn)
     for player in game.players:
         player.model.own_attributes.note_choosing()
     return played
@@ -46,7 +48,7 @@ def play_lanes(
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
-    """As `collect_pass`, with the generators that the process shares as they are."""
+    """As `collect_pass`, with the generators that the process shares as they are; `epoch` is the first of the whole pass."""
     models: list[BaseModel] = [player.model for player in game.players]
     game.reset(lanes)
     if [id(player.model) for player in game.players] != [id(model) for model in models]:

@@ -269,8 +269,9 @@ class Environment(Experiment):
         self._first_lane = number * self.config.multiprocessing.num_envs
         self.world.reseed(self._seed(0, self._first_lane))
         for index, agent in enumerate(self.agents):
-            agent.lane = self._first_lane
+            agent.lane, streams = self._first_lane, agent.model.streams
             agent.model.choose_from(self._seed(1, index, number))
+            agent.model.streams = streams  # by lane, and this actor has other lanes
 
     def _make_lane(self, lane: int) -> "Environment":
         """A copy with a world and bodies of its own, whose agents choose with the models of this one."""

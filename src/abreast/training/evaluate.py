@@ -94,6 +94,7 @@ def evaluate(env: Environment, episodes: int, seed: int = 0, greedy: bool = True
                 _draw_from(lane, _seed(seed, first + number, WORLD))
             for agent, model in enumerate(models):
                 model.choose_from(_seed(seed, first, CHOICES, agent))
+                model.streams.is_of_one_pass = True
             with ExitStack() as stack, seeded_globals(np.random.SeedSequence(seed), EVALUATING, first):
                 for model in models if greedy else ():
                     stack.enter_context(model.act_greedily())

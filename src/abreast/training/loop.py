@@ -85,7 +85,7 @@ class Loop:
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         epsilons = [model.epsilon for model in self._models]
         seed = settings.experiment.seed
-        order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, seed)
+        order = Play(self.passes, epoch, epoch, lanes, self.learners.acting_versions(), epsilons, seed)
         started = time.perf_counter()
         camera = self._record.camera(epoch)
         played = self.actors.play(order, camera)

@@ -350,11 +350,8 @@ HOSTILE = {
     "a stream that is none": ("actor_0", lambda facts, _: facts.update({"player0.choosing": []})),
     "an epsilon that is a text": ("actor_0", lambda facts, _: facts.update({"player1.epsilon": "0.5"})),
     "an epsilon beyond all numbers": ("actor_0", lambda facts, _: facts.update({"player1.epsilon": 10**400})),
-    "no generator": ("actor_0", lambda _, arrays: arrays.pop("player0.choosing_generator")),
-    "a generator of text": (
-        "actor_0",
-        lambda _, arrays: arrays.update({"player0.choosing_generator": np.array(["a"])}),
-    ),
+    "streams that are none": ("actor_0", lambda facts, _: facts.update({"player0.streams": ["a", 1]})),
+    "no streams": ("actor_0", lambda facts, _: facts.pop("player0.streams")),
     "a format that is a list": ("agent_0", lambda facts, _: facts.update(format=[2])),
     "updates beyond all numbers": ("agent_0", lambda facts, _: facts["learning"].update(updates=10**400)),
     "an action that is none": ("replay_0", lambda _, arrays: arrays["actions"].fill(99)),

@@ -10,10 +10,8 @@ from torch import Tensor, nn
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
-from abreast.models.network_model import generator_from
 from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
-from abreast.state import State
 
 
 class IQN(ValueModel):
@@ -30,11 +28,10 @@ class IQN(ValueModel):
     online: IQNNetwork
     target: IQNNetwork
     policy: IQNNetwork
-    KNOWN = ValueModel.KNOWN | {"choosing_generator", "midpoints", "_midpoints_there", "_embedded_midpoints"}
+    KNOWN = ValueModel.KNOWN | {"midpoints", "_midpoints_there", "_embedded_midpoints"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
-        self.choosing_generator = generator_from(more.spawn(1)[0])
         self.midpoints = (torch.arange(self.config.n_quantiles) + 0.5) / self.config.n_quantiles
         self._midpoints_there = self.midpoints.to(self.device)
         self._embedded_midpoints: Tensor | None = None
@@ -46,26 +43,13 @@ class IQN(ValueModel):
         for layer in (network.state, network.fraction, network.trunk, network.dueling):
             layer.initialise(self.learning_generator)
 
-    def choose_from(self, seed: np.random.SeedSequence) -> None:
-        super().choose_from(seed)
-        self.choosing_generator = generator_from(seed.spawn(1)[0])
-
-    def acting_state(self) -> State:
-        return (
-            super().acting_state()._replace(arrays={"choosing_generator": self.choosing_generator.get_state().numpy()})
-        )
-
-    def set_acting_state(self, state: State) -> None:
-        super().set_acting_state(state)
-        self.choosing_generator.set_state(torch.from_numpy(state.arrays["choosing_generator"].copy()))
-
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
         with torch.inference_mode():
             if self.is_greedy:
                 self.policy.leave_out_noise()
             else:
-                self.policy.draw_noise(self.choosing_generator)
+                self.policy.draw_noise(torch.Generator().manual_seed(self.streams.seed_of_pass()))
             self._embedded_midpoints = self.policy.embed(self.midpoints)
 
     def evaluate(self, frames: Tensor) -> Tensor:

@@ -58,13 +58,13 @@ class PPO(NetworkModel):
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
         log_chances_LA = evaluated.numpy()
-        actions_L = log_chances_LA.argmax(axis=1) if self.is_greedy else self._drawn(log_chances_LA)
+        actions_L = log_chances_LA.argmax(axis=1) if self.is_greedy else self._drawn(log_chances_LA, lanes)
         self._log_chances[list(lanes)] = np.take_along_axis(log_chances_LA, actions_L[:, None], axis=1)[:, 0]
         return actions_L.tolist()  # type: ignore[no-any-return]
 
-    def _drawn(self, log_chances_LA: NDArray[np.float32]) -> NDArray[np.int64]:
+    def _drawn(self, log_chances_LA: NDArray[np.float32], lanes: Sequence[int]) -> NDArray[np.int64]:
         reached_LA = np.cumsum(np.exp(log_chances_LA, dtype=np.float64), axis=1)
-        drawn_L = self.choosing_rng.random(len(reached_LA)) * reached_LA[:, -1]
+        drawn_L = np.array([number for number, _ in self.streams.draw(lanes)]) * reached_LA[:, -1]
         actions_L: NDArray[np.int64] = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), self.n_actions - 1)
         return actions_L
 

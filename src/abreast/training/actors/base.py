@@ -30,6 +30,8 @@ class Play(NamedTuple):
     number: int
     epoch: int
     """The first of its epochs."""
+    first_epoch: int
+    """The first of all actors' epochs in this pass."""
     lanes: int
     """How many of them, each in a lane of its own."""
     versions: list[int | None]

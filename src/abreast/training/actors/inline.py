@@ -61,7 +61,9 @@ class InlineActors:
                 for agent, (own, model) in enumerate(zip(models_of(first), models_of(game), strict=True)):
                     _follow(model, own, order.epsilons[agent])
             try:
-                played += collect_pass(game, order.epoch + len(played), lanes, order.seed, on_turn=on_turn)
+                played += collect_pass(
+                    game, order.epoch + len(played), lanes, order.seed, first_epoch=order.first_epoch, on_turn=on_turn
+                )
             except BaseException:
                 _cut_episodes(game)
                 raise

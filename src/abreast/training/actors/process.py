@@ -89,7 +89,9 @@ class ActorProcess:
         for agent, model in enumerate(self._models):
             adopt_published(model, self._published[agent], order.versions[agent])
             model.epsilon = order.epsilons[agent]
-        played = collect_pass(self._game, order.epoch, order.lanes, order.seed, beat=self._context.beat)
+        played = collect_pass(
+            self._game, order.epoch, order.lanes, order.seed, first_epoch=order.first_epoch, beat=self._context.beat
+        )
         self._context.answer(key, Passed(played, actor_state(self._game)))
 
     def idle(self) -> float | None:
