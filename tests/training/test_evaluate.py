@@ -27,7 +27,9 @@ MIXED = "model.per_agent={0: {algorithm: ppo}, 1: {algorithm: iqn}}"
 
 
 def trained(*overrides):
-    env = small_game("experiment.epochs=4", "experiment.max_turns=20", "model.epsilon=0.5", "model.epsilon_decay=0", *overrides)
+    env = small_game(
+        "experiment.epochs=4", "experiment.max_turns=20", "model.epsilon=0.5", "model.epsilon_decay=0", *overrides
+    )
     env.run_experiment(animate=False, logging=False)
     return env
 

@@ -51,7 +51,12 @@ def test_several_actors_play_the_same_wherever_they_are(algorithm, workers, mode
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "random"])
 def test_how_many_actors_share_the_lanes_does_not_matter(algorithm, order):
     """As long as each plays whole groups of lanes. (Agents that choose at once do so in stacked products.)"""
-    short = ["experiment.epochs=64", "experiment.max_turns=6", f"experiment.turn_order={order}", "model.gradient_steps=1"]
+    short = [
+        "experiment.epochs=64",
+        "experiment.max_turns=6",
+        f"experiment.turn_order={order}",
+        "model.gradient_steps=1",
+    ]
     short += [f"model.algorithm={algorithm}", "model.epsilon=0.3", "model.learning_rate=0.1"]
     results = []
     for lanes, actors in ((32, 1), (16, 2), (8, 4)):

@@ -315,15 +315,23 @@ class _Trial:
         for model in self._models:
             if id(model) in self._learned:
                 model.adopt(self._learned[id(model)])
-        try:
-            pickle.dumps(actor_state(self._experiment.game))
-        except Exception as error:  # it may hold a connection or a file, which is not a copy's to use
-            why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
-            tell({"fault": f"the game has what cannot be copied ({why}), so it was not played"})
+        held = self._held()
+        if held is not None:
+            tell({"fault": f"the game has what cannot be copied ({held}), so it was not played"})
             return
         self._halfway()
         self._play(tell)
         self._learn(tell)
+
+    def _held(self) -> str | None:
+        """What the game has that no other process can have: a connection or a file, say, which is not a copy's to use."""
+        try:
+            state = actor_state(self._experiment.game)
+            pickle.dumps(state)
+        except Exception as error:
+            return " ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")
+        lost = [name for key, names in state.facts.items() if key.endswith(".not_sent") for name in names]
+        return ", ".join(dict.fromkeys(lost)) or None
 
     def _halfway(self) -> None:
         """Explore as much as in the middle of the run."""
