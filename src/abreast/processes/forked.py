@@ -99,7 +99,7 @@ def _be_silent() -> None:
     nowhere = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(nowhere, descriptor)
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = os.fdopen(nowhere, "w")
+    sys.stdout = sys.stderr = os.fdopen(nowhere, "w")
 
 
 def _listen(pipe: socket.socket, pid: int, limit_s: float) -> Told:

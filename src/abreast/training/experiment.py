@@ -19,7 +19,7 @@ from abreast.training.actors.base import Factory, models_of
 from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
-from abreast.training.config import Config, parse_config
+from abreast.training.config import Config, MPConfig, parse_config
 from abreast.training.devices import compute_threads
 from abreast.training.learners.hosted import check_lanes, named
 from abreast.training.learners.inline import InlineLearners
@@ -51,11 +51,18 @@ class Experiment:
     config: Config[Any, Any]
     factory: Factory | None = None
     epochs_played = 0
+    planned: MPConfig | None = None
+    """How it is run at the moment, if a plan says so."""
 
     def __init__(
         self, game: Playable, config: Mapping[str, Any] | Config[Any, Any], factory: Factory | None = None
     ) -> None:
         self.game, self.config, self.factory = game, parse_config(config), factory
+
+    @property
+    def parallel(self) -> MPConfig:
+        """By which settings actors and learners live: those of a plan, while it is run by one."""
+        return self.planned or self.config.multiprocessing
 
     @property
     def target(self) -> str | None:
@@ -133,9 +140,8 @@ class Experiment:
 
     def inline_actors(self, states: Sequence[State] = ()) -> InlineActors:
         """All actors in this thread. `states`: where each goes on, if the run does."""
-        parallel = self.config.multiprocessing
-        factory = self.factory if parallel.actors > 1 else None
-        return InlineActors(self.game, factory, parallel.num_envs, parallel.actors, states)
+        factory = self.factory if self.parallel.actors > 1 else None
+        return InlineActors(self.game, factory, self.parallel.num_envs, self.parallel.actors, states)
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.

@@ -24,7 +24,7 @@ from abreast.state import State
 from abreast.training.actors.base import Actors, actor_state, models_of, set_actor_state
 from abreast.training.actors.dealt import DealtActors, deal
 from abreast.training.actors.process import ProcessActors
-from abreast.training.config import Config, MPConfig
+from abreast.training.config import MPConfig
 from abreast.training.learners.base import Learners
 from abreast.training.learners.free import FreeLearners
 from abreast.training.learners.hosted import HostedLearners, recipe_of
@@ -68,8 +68,6 @@ class MARLMultiprocessingSystem:
         self.plan = make_plan(env, given)
         self.config = self.plan.applied(given)
         self._deals = given.num_actors is None and self.plan.num_actors > 1
-        self._given: Config[Any, Any] | None = None
-        """The configuration of the environment, while it is run by that of the plan."""
 
     def start(self, session: Session | None = None) -> None:
         """Make the shared memory and start learners and actors; returns when all are ready.
@@ -82,8 +80,8 @@ class MARLMultiprocessingSystem:
             whole = states or ([actor_state(self.env.game)] if self.env.epochs_played else [])
             dealt = [deal(each, self.config.actors, self.config.num_envs, len(self._models)) for each in whole]
             states, others = [each[0] for each in dealt if states], [other for each in dealt for other in each[1:]]
-        self._given = self.env.config
-        self.env.config = self._given.model_copy(update={"multiprocessing": self.config})
+        self.learners = self.actors = None
+        self.env.planned = self.config
         slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
         try:
             if self.config.workers == "inline":
@@ -132,11 +130,10 @@ class MARLMultiprocessingSystem:
             self._return_lanes()
 
     def _return_lanes(self) -> None:
-        """The environment is what it was before the plan, with its lanes where other actors have left them."""
-        if self._given is not None:
-            self.env.config, self._given = self._given, None
-            if isinstance(self.actors, DealtActors):
-                self.env.game.set_lanes(self.actors.elsewhere)  # type: ignore[attr-defined]
+        """From now on all lanes are here again, where other actors have left them."""
+        self.env.planned = None
+        if isinstance(self.actors, DealtActors):
+            self.env.game.set_lanes(self.actors.elsewhere)  # type: ignore[attr-defined]
 
     @property
     def given_up(self) -> Mapping[int, WorkerError]:

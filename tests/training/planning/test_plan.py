@@ -270,9 +270,8 @@ def sequential():
 def test_a_planned_run_is_the_sequential_run_and_that_with_the_numbers_set(plan, sequential, monkeypatch):
     as_planned(monkeypatch, *plan)
     env = small_game(*RUN, "multiprocessing.schedule=lockstep")
-    given = env.config
     assert outcome(env, env.run_experiment_mp) == sequential
-    assert env.config is given
+    assert env.planned is None and len(env.lanes) == 16
     workers, actors, number = plan
     by_hand = [f"workers={workers}", f"num_actors={actors}", f"num_envs={16 // actors}", "schedule=lockstep"]
     by_hand += [f"num_workers={number}"] if number else []

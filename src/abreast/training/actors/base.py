@@ -63,8 +63,7 @@ class Actors(Protocol):
 def build_game(factory: Factory, number: int, parallel: MPConfig | None = None) -> Playable:
     """The game of another actor; `parallel`: how the lanes are dealt out, if a plan says so."""
     experiment = factory()
-    if parallel is not None:
-        experiment.config = experiment.config.model_copy(update={"multiprocessing": parallel})
+    experiment.planned = parallel
     experiment.factory = factory  # its lanes are built by it too
     experiment.game.become_actor(number)
     return experiment.game

@@ -107,7 +107,7 @@ class ProcessActors:
     def __init__(self, experiment: "Experiment", learners: HostedLearners, states: Sequence[State] = ()) -> None:
         """`states`: where each of the other actors goes on, if the run does."""
         self._experiment, self._learners = experiment, learners
-        self._config = experiment.config.multiprocessing
+        self._config = experiment.parallel
         self._memories = [model.memory for model in models_of(experiment.game)]
         self.states: dict[int, State] = dict(enumerate(states))
         """Where each of the other actors was after its last pass, by worker."""
