@@ -46,10 +46,15 @@ def reference():
 # ---- identical
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
 @pytest.mark.parametrize(
-    ("workers", "count"),
-    [("inline", 1), ("threads", 1), ("threads", 5), ("processes", 1), ("processes", 2), ("processes", 5)],
+    ("workers", "count", "mode"),
+    [
+        ("inline", 1, "snapshot"),
+        ("threads", 5, "double_buffer"),
+        ("processes", 1, "snapshot"),
+        ("processes", 2, "double_buffer"),
+        ("processes", 5, "snapshot"),
+    ],
 )
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
 @pytest.mark.xdist_group("system")
@@ -179,10 +184,7 @@ env = small_game("model.algorithm=dqn", "experiment.epochs=100000", "multiproces
 ENDS = {
     "normal end": ("lockstep", 5, "", None, 0),
     "exception in the environment": ("pipelined", 50, EXPLODE, None, 1),
-    "ctrl-c": ("pipelined", 100_000, "", signal.SIGINT, -signal.SIGINT),
     "terminated": ("free", 100_000, "", signal.SIGTERM, -signal.SIGTERM),
-    "killed": ("pipelined", 100_000, "", signal.SIGKILL, -signal.SIGKILL),
-    "killed in free": ("free", 100_000, "", signal.SIGKILL, -signal.SIGKILL),
     "killed with several actors": ("pipelined", 100_000, ACTORS, signal.SIGKILL, -signal.SIGKILL),
     "ctrl-c with several actors": ("pipelined", 100_000, ACTORS, signal.SIGINT, -signal.SIGINT),
 }

@@ -209,10 +209,11 @@ def _print_plan(plan: "Plan") -> None:
 
     for line in plan.reasons:
         out.print(line, soft_wrap=True, highlight=False, markup=False)
-    table = Table("workers", "number", "actors", "a pass", "with start", "times sequential", box=None)
+    table = Table("workers", "number", "threads", "actors", "a pass", "with start", "times sequential", box=None)
     for each, seconds, whole in plan.considered:
         ratio = f"{(plan.sequential_s or 0.0) / whole:.2f}"
-        table.add_row(each.workers, str(each.num_workers), str(each.num_actors), *map(told, (seconds, whole)), ratio)
+        numbers = map(str, (each.num_workers, each.learner_threads, each.num_actors))
+        table.add_row(each.workers, *numbers, *map(told, (seconds, whole)), ratio)
     if plan.considered:
         out.print(table)
 

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from abreast.attributes import IMMUTABLE, pack, unpack
 from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
+from abreast.models.crew import ALONE, Crew
 from abreast.models.frames import FrameStack
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import read_model_file, split_state, whole_state
@@ -144,9 +145,11 @@ class BaseModel:
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
         {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
-        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams"}
+        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "crew"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
+    crew: Crew = ALONE
+    """Threads that may share the arithmetic of an update: `crew.run` carries out tasks that do not depend on each other."""
     is_greedy: bool = False
     """Whether to choose what seems best and explore nothing, in whatever way the model explores (`act_greedily`)."""
 
@@ -263,6 +266,30 @@ class BaseModel:
         self.memory.add(state, action, reward, done, lane, **self.row_extras(lane))
         if done:
             self._forget_frames(lane)  # what comes next is another episode, for the replay's stacks too
+
+    def remember_all(
+        self,
+        states: Sequence[NDArray[Any]],
+        actions: Sequence[int],
+        rewards: Sequence[float],
+        dones: Sequence[bool],
+        lanes: Sequence[int],
+    ) -> None:
+        """`remember` for several lanes."""
+        kind = type(self)
+        is_ours = kind.remember is BaseModel.remember and kind.row_extras is BaseModel.row_extras
+        if len(lanes) > 1 and is_ours and "remember" not in vars(self) and type(self.memory).add is Buffer.add:
+            self.memory.add_all(states, actions, rewards, dones, lanes)
+            if any(dones):
+                for lane, done in zip(lanes, dones, strict=True):
+                    if done:
+                        self._forget_frames(lane)
+            return
+        for state, action, reward, done, lane in zip(states, actions, rewards, dones, lanes, strict=True):
+            if lane:
+                self.remember(state, action, reward, done, lane)
+            else:  # a model for one lane need not know of lanes
+                self.remember(state, action, reward, done)
 
     def amend(self, reward: float, lane: int = 0) -> None:
         """A reward that came after the step it belongs to, the newest of its lane, was remembered."""

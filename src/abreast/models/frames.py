@@ -19,13 +19,15 @@ class FrameStack:
 
     def push(self, frames: Sequence[NDArray[Any]], lanes: Sequence[int]) -> torch.Tensor:
         """Add the newest frame of some lanes; returns their windows as rows for a network, valid until the next push."""
-        for frame, lane in zip(frames, lanes, strict=True):
-            window = self._window_LTD[lane]
-            window[:-1] = window[1:]
-            window[-1] = frame.reshape(-1)
-            if self._scale != 1.0:
-                window[-1] *= self._scale
-        return self._rows_LI if len(lanes) == len(self._rows_LI) else self._rows_LI[list(lanes)]
+        all_lanes = len(lanes) == len(self._rows_LI)
+        index: Any = slice(None) if all_lanes else list(lanes)
+        newest = np.array(frames).reshape(len(frames), -1)
+        if self._scale != 1.0:
+            newest = newest * np.float32(self._scale)
+        window_LTD = self._window_LTD[index]
+        self._window_LTD[index, :-1] = window_LTD[:, 1:].copy()
+        self._window_LTD[index, -1] = newest
+        return self._rows_LI if all_lanes else self._rows_LI[index]
 
     def clear(self, lane: int | None = None) -> None:
         """A new episode begins, in one lane or in all."""

@@ -49,6 +49,8 @@ class NoisyLinear(nn.Module):
         self.bias_noise = nn.Parameter(torch.empty(outputs))
         self.noisy: tuple[Tensor, Tensor] | None = None
         """Weight and bias with the noise of the last draw."""
+        self.weight_draw, self.bias_draw = torch.empty(0), torch.empty(0)
+        """That noise, before it is scaled."""
 
     def initialise(self, generator: torch.Generator) -> None:
         bound = math.sqrt(3.0 / self.weight.shape[1])
@@ -60,9 +62,11 @@ class NoisyLinear(nn.Module):
 
     def draw_noise(self, generator: torch.Generator) -> None:
         """New noise, used by every forward pass until the next draw."""
+        self.weight_draw = torch.empty_like(self.weight).normal_(generator=generator)
+        self.bias_draw = torch.empty_like(self.bias).normal_(generator=generator)
         self.noisy = (
-            torch.addcmul(self.weight, self.weight_noise, torch.empty_like(self.weight).normal_(generator=generator)),
-            torch.addcmul(self.bias, self.bias_noise, torch.empty_like(self.bias).normal_(generator=generator)),
+            torch.addcmul(self.weight, self.weight_noise, self.weight_draw),
+            torch.addcmul(self.bias, self.bias_noise, self.bias_draw),
         )
 
     def leave_out_noise(self) -> None:

@@ -27,8 +27,8 @@ def collect_pass(
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
-    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them, `first_epoch` that of the first of
-    the whole pass, if other actors play the epochs before it.
+    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them,
+    `first_epoch` that of the first of the whole pass, if other actors play the epochs before it.
 
     `seed` is the experiment's: users' code may draw from generators that the process shares. `beat` is called at every
     decision, in any lane. `on_turn` is called before each turn of the first lane and once
@@ -79,18 +79,13 @@ def play_lanes(
         if beat is not None:
             beat()  # before anything is remembered: an actor that was replaced ends here
         for (agent, numbers, states), chosen, (rewards, terminated) in zip(decisions, actions, outcomes, strict=True):
-            remember = models[agent].remember
             if not isfinite(sum(rewards)):
                 wrong = next(index for index, reward in enumerate(rewards) if not isfinite(reward))
                 raise RewardError(
                     f"agent {agent}, turn {game.turns}, action {chosen[wrong]}: the reward is {rewards[wrong]!r}, expected a"
                     " finite number."
                 )
-            for index, lane in enumerate(numbers):
-                if lane:
-                    remember(states[index], chosen[index], rewards[index], terminated[index], lane)
-                else:  # a model for one lane need not know of lanes
-                    remember(states[index], chosen[index], rewards[index], terminated[index])
+            models[agent].remember_all(states, chosen, rewards, terminated, numbers)
         for each in late:
             _amend(models[each.agent], each, before[each.agent])
     played, late = game.finish()

@@ -32,8 +32,9 @@ def inline(*overrides):
     return outcome(env, env.run_experiment_mp)
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
-@pytest.mark.parametrize("workers", ["inline", "threads", "processes"])
+@pytest.mark.parametrize(
+    ("workers", "mode"), [("inline", "snapshot"), ("threads", "double_buffer"), ("processes", "snapshot")]
+)
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
 @pytest.mark.xdist_group("system")
 def test_several_actors_play_the_same_wherever_they_are(algorithm, workers, mode):
@@ -47,8 +48,16 @@ def test_several_actors_play_the_same_wherever_they_are(algorithm, workers, mode
     assert outcome(env, env.run_experiment_mp) == inline(f"model.algorithm={algorithm}")
 
 
-@pytest.mark.parametrize("order", ["sequential", "simultaneous"])
-@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "random"])
+@pytest.mark.parametrize(
+    ("algorithm", "order"),
+    [
+        ("iqn", "sequential"),
+        ("iqn", "simultaneous"),
+        ("dqn", "sequential"),
+        ("ppo", "simultaneous"),
+        ("random", "sequential"),
+    ],
+)
 def test_how_many_actors_share_the_lanes_does_not_matter(algorithm, order):
     """As long as each plays whole groups of lanes. (Agents that choose at once do so in stacked products.)"""
     short = [

@@ -7,7 +7,6 @@ import shutil
 import signal
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from abreast.errors import AbreastError, CheckpointError, ConfigError, RunFolderError, StateError

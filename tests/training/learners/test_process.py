@@ -40,7 +40,7 @@ def make_work():
     def make(freely=False):
         memory = SharedReplayBuffer.like(model.memory, 20, block, "replay0.")
         context = Context()
-        return context, learner_process(context, [Job(0, model.recipe(), memory, place.for_reader(0), 0)], 1, freely)
+        return context, learner_process(context, [Job(0, model.recipe(), memory, place.for_reader(0), 0)], 1, 1, freely)
 
     make.place = place
     return make

@@ -11,8 +11,10 @@ PLAY = 10 * (0.02 + 0.01 + 0.005)
 ROUND = 8 * 0.05
 
 
-def predict(schedule="pipelined", cores=64, agents=4, lanes=8, passes=10**9, costs=FREE, frozen=(), quota=None):
-    models = [ModelTimes(0.05, 0.05, 0.0, (0.0, 1.0))] * agents
+def predict(
+    schedule="pipelined", cores=64, agents=4, lanes=8, passes=10**9, costs=FREE, frozen=(), quota=None, gain=1.0
+):
+    models = [ModelTimes(0.05, 0.05, 0.0, gain, (0.0, 1.0))] * agents
     measured = Measured(models, GameTimes(8, 0.02, 0.01, 0.005, 0.0, 10.0), 0.0, cores, quota, 0.1)
     return Prediction(measured, Shape(schedule, 8, 8, passes, frozenset(frozen)).with_lanes(lanes), costs)
 
@@ -41,6 +43,13 @@ def test_cores_are_the_limit():
     assert predict(cores=2).of_pass(processes(4)) == pytest.approx((PLAY + 4 * ROUND) / 2)
     assert predict("lockstep", cores=2).of_pass(processes(4)) == pytest.approx(PLAY + 2 * ROUND)
     assert predict(cores=4, quota=2.0).of_pass(processes(4)) == pytest.approx((PLAY + 4 * ROUND) / 2)
+
+
+def test_threads_that_share_updates_compute_longer_together():
+    four = Candidate("processes", 1, 4, 2)
+    assert predict(gain=1.6).of_pass(four) == pytest.approx(max(PLAY, ROUND / 1.6))
+    assert predict(gain=1.6, cores=2).of_pass(four) == pytest.approx((PLAY + 4 * ROUND * 2 / 1.6) / 2)
+    assert predict(gain=1.0, cores=2).of_pass(four) == predict(cores=2).of_pass(processes(4))
 
 
 def test_threads_wait_for_the_interpreter():

@@ -24,7 +24,7 @@ LONG = ("experiment.epochs=4000", "multiprocessing.workers=auto")
 
 def measured(agents=2, cores=2, update=10e-3, world=1e-3, choose=1e-3, lanes=8, turns=10, quota=None, **game):
     """A calibration."""
-    model = ModelTimes(update, update, 0.1e-3, (0.1e-3, 0.01e-3))
+    model = ModelTimes(update, update, 0.1e-3, 1.0, (0.1e-3, 0.01e-3))
     times = GameTimes(lanes, world, choose, 0.1e-3, game.pop("wait", 0.0), turns, **game)
     return Measured([model] * agents, times, 20e-6, cores, quota, 0.3)
 
@@ -112,6 +112,14 @@ def test_waiting_worlds_are_spread_over_actors_though_there_are_few_cores(found)
 def test_learners_that_take_longest_get_a_worker_each_as_far_as_cores_go(cores, agents, workers, found):
     found(measured(agents, cores, update=0.2), cores)
     assert plan_of("multiprocessing.num_envs=8", f"experiment.num_agents={agents}").num_workers == workers
+
+
+@pytest.mark.parametrize(("gain", "threads"), [(1.0, 1), (1.6, 3)])
+def test_threads_share_updates_where_cores_are_left(gain, threads, found):
+    found(replace(measured(2, 8), models=[ModelTimes(50e-3, 50e-3, 0.0, gain, (0.0, 1.0))] * 2), cores=8)
+    plan = plan_of("multiprocessing.num_envs=8")
+    assert (plan.num_workers, plan.learner_threads) == (2, threads)
+    assert plan_of("multiprocessing.num_envs=8", "multiprocessing.learner_threads=2").learner_threads == 2
 
 
 def test_no_more_workers_than_help():

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
+from abreast.models.iqn.passes import Estimate, Passes, Question
 from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
 
@@ -19,7 +20,7 @@ class IQN(ValueModel):
 
     Two decisions about noise and fractions keep an action cheap. Noise for choosing is drawn once an epoch, not once an
     action: exploration is then consistent within an episode. And the value of an action is its mean over the midpoints of
-    `n_quantiles` equal slices instead of random fractions: less variance, and their embedding is computed once an epoch.
+    `choosing_quantiles` equal slices, not over random fractions: less variance, and they are embedded once an epoch.
     """
 
     Config = IQNConfig
@@ -32,7 +33,7 @@ class IQN(ValueModel):
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
-        self.midpoints = (torch.arange(self.config.n_quantiles) + 0.5) / self.config.n_quantiles
+        self.midpoints = (torch.arange(self.config.choosing_quantiles) + 0.5) / self.config.choosing_quantiles
         self._midpoints_there = self.midpoints.to(self.device)
         self._embedded_midpoints: Tensor | None = None
 
@@ -67,15 +68,28 @@ class IQN(ValueModel):
         shape = (len(actions), self.config.n_quantiles)
         fractions_BK = torch.rand(shape, generator=self.learning_generator, device=self.device)
         next_fractions_BJ = torch.rand(shape, generator=self.learning_generator, device=self.device)
+        now, then = Question(states, fractions_BK), Question(next_states, next_fractions_BJ)
+        estimate_BK, next_BJ = self._quantiles(now, actions, then)
+        target_BJ = rewards[:, None] + discounts[:, None] * next_BJ
+        return quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, weights, self.config.kappa)
+
+    def _quantiles(self, now: Question, actions_B: Tensor, then: Question) -> tuple[Tensor, Tensor]:
+        """Quantiles of the actions taken, through which gradients flow; and those of the best actions after them."""
         self.online.draw_noise(self.learning_generator)
         with torch.no_grad():
             self.target.draw_noise(self.learning_generator)
-            best_B = self.online.preferences(next_states, self.online.embed(self._midpoints_there)).argmax(dim=1)
-            next_BJA = self.target(next_states, self.target.embed(next_fractions_BJ))
-            next_BJ = _of_action(next_BJA, best_B)
-            target_BJ = rewards[:, None] + discounts[:, None] * next_BJ
-        estimate_BK = _of_action(self.online(states, self.online.embed(fractions_BK)), actions)
-        return quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, weights, self.config.kappa)
+            midpoints_MH = self.online.embed(self._midpoints_there)
+        if self.online.is_plain and self.target.is_plain:
+            dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
+            passes, block = Passes(self.online, self.target, dtype, self.crew), self.online_block
+            estimate_BK, next_BJ = passes.forward(now, actions_B, then, midpoints_MH)
+            return Estimate.apply(  # type: ignore[no-untyped-call]
+                block.values, estimate_BK, lambda slope: passes.backward(slope, block)
+            ), next_BJ
+        with torch.no_grad():  # a network of the user's
+            best_B = self.online.preferences(then.states_BD, midpoints_MH).argmax(dim=1)
+            next_BJ = _of_action(self.target(then.states_BD, self.target.embed(then.fractions_BK)), best_B)
+        return _of_action(self.online(now.states_BD, self.online.embed(now.fractions_BK)), actions_B), next_BJ
 
 
 def _of_action(quantiles_BKA: Tensor, actions_B: Tensor) -> Tensor:

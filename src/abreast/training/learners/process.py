@@ -13,6 +13,7 @@ import torch
 
 from abreast.models import BaseModel
 from abreast.models.base import Recipe
+from abreast.models.crew import ALONE, Crew
 from abreast.processes.backend import ChildContext
 from abreast.replay import SharedReplayBuffer
 from abreast.state import State
@@ -41,9 +42,10 @@ class Job:
     version: int = 0
     """What was published last, by this worker or the one before it."""
 
-    def build(self) -> BaseModel:
+    def build(self, crew: Crew = ALONE) -> BaseModel:
         """The model, as it was last published, with the agent's shared replay as its memory."""
         model = self.recipe.build(self.memory)
+        model.crew = crew
         model.own_attributes.track()
         self.version, facts = restore_published(model, self.published)
         self.results = results_in(facts)
@@ -83,10 +85,9 @@ class Trained(NamedTuple):
 class RoundWork:
     """Trains a round when it is ordered; the number of the round is the key of the order."""
 
-    def __init__(self, context: ChildContext, jobs: list[Job], compute_threads: int) -> None:
-        torch.set_num_threads(compute_threads)
-        self._context, self._jobs = context, jobs
-        self._models = {job.agent: job.build() for job in jobs}
+    def __init__(self, context: ChildContext, jobs: list[Job], crew: Crew) -> None:
+        self._context, self._jobs, self._crew = context, jobs, crew
+        self._models = {job.agent: job.build(crew) for job in jobs}
         self._idle_since = time.perf_counter()
 
     def obey(self, number: Hashable, order: Train) -> None:
@@ -113,7 +114,7 @@ class RoundWork:
         return None
 
     def close(self) -> None:
-        pass
+        self._crew.close()
 
 
 class TrainFreely(NamedTuple):
@@ -134,11 +135,10 @@ class Acting(NamedTuple):
 class FreeWork:
     """Trains whenever there is something to learn from. Its one order stays outstanding; every publish answers it."""
 
-    def __init__(self, context: ChildContext, jobs: list[Job], compute_threads: int) -> None:
-        torch.set_num_threads(compute_threads)
-        self._context = context
+    def __init__(self, context: ChildContext, jobs: list[Job], crew: Crew) -> None:
+        self._context, self._crew = context, crew
         self._jobs = {job.agent: job for job in jobs}
-        self._models = {job.agent: job.build() for job in jobs}
+        self._models = {job.agent: job.build(crew) for job in jobs}
         self._losses: dict[int, list[float]] = {agent: [] for agent in self._jobs}
         self._key: Hashable = None
         self._rule: TrainFreely | None = None
@@ -189,8 +189,12 @@ class FreeWork:
     def close(self) -> None:
         for agent in self._models:
             self._publish(agent)
+        self._crew.close()
 
 
-def learner_process(context: ChildContext, jobs: list[Job], compute_threads: int, freely: bool = False) -> Any:
+def learner_process(
+    context: ChildContext, jobs: list[Job], compute_threads: int, learner_threads: int, freely: bool
+) -> Any:
     """The work of a learner process (or thread)."""
-    return (FreeWork if freely else RoundWork)(context, jobs, compute_threads)
+    torch.set_num_threads(compute_threads)
+    return (FreeWork if freely else RoundWork)(context, jobs, Crew(learner_threads, compute_threads))

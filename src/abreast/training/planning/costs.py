@@ -48,6 +48,13 @@ class Candidate:
     workers: Place
     num_actors: int = 1
     num_workers: int = 0
+    learner_threads: int = 1
+    """That share each update."""
+
+    @property
+    def busy(self) -> int:
+        """How many processes and threads compute beside each other."""
+        return self.num_actors + self.num_workers * self.learner_threads
 
 
 @dataclass(frozen=True)
@@ -78,6 +85,7 @@ class Prediction:
         self._rounds = [
             each.round(shape.updates) for agent, each in enumerate(measured.models) if agent not in shape.frozen
         ]
+        self._gains = [each.two_threads for agent, each in enumerate(measured.models) if agent not in shape.frozen]
         self._publish = [each.publish for agent, each in enumerate(measured.models) if agent not in shape.frozen]
 
     @property
@@ -93,17 +101,21 @@ class Prediction:
             return self.sequential  # actors too play one after the other
         play_one = self._play(self._shape.lanes // plan.num_actors, waits=True)
         playing = plan.num_actors * self._play(self._shape.lanes // plan.num_actors, waits=False)
-        work = [round_ + publish for round_, publish in zip(self._rounds, self._publish, strict=True)]
+        threads = plan.learner_threads
+        gains = [1 + (gain - 1) * (threads - 1) for gain in self._gains]
+        work = [each / gain + publish for each, gain, publish in zip(self._rounds, gains, self._publish, strict=True)]
+        computing = sum(work) + sum(
+            (threads / gain - 1 / gain) * each for each, gain in zip(self._rounds, gains, strict=True) if gain > 1
+        )
         longest = max((sum(work[worker :: plan.num_workers]) for worker in range(plan.num_workers)), default=0.0)
         ordering = (plan.num_workers + plan.num_actors - 1) * (self._measured.message + self._costs.order)
         ordering += (plan.num_actors - 1) * self._measured.game.tell
         if self._shape.schedule == "lockstep" or is_alone:
             play = self._beside(play_one, playing, plan.num_actors)
-            train = self._beside(longest, sum(work), plan.num_workers)
+            train = self._beside(longest, computing, plan.num_workers * threads)
             seconds = play + train + ordering
         else:
-            busy = plan.num_actors + plan.num_workers
-            seconds = self._beside(max(play_one + ordering, longest), playing + ordering + sum(work), busy)
+            seconds = self._beside(max(play_one + ordering, longest), playing + ordering + computing, plan.busy)
         if plan.workers == "threads":
             seconds = max(seconds, self._play(self._shape.lanes, waits=False) + self._held() + sum(self._publish))
         return seconds

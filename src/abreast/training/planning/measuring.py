@@ -23,7 +23,8 @@ import torch
 
 from abreast.models import BaseModel
 from abreast.models.base import ModelSpec
-from abreast.processes.cores import allowed_cores, quota
+from abreast.models.crew import Crew
+from abreast.processes.cores import allowed_cores, cores, quota
 from abreast.processes.forked import CAN_FORK, Tell, try_apart
 from abreast.processes.memory import SharedBlock
 from abreast.replay import Buffer
@@ -65,6 +66,8 @@ class ModelTimes:
     """Each further one. (PPO learns all there is in the first.)"""
     publish: float
     """To publish what was learned and to read it again."""
+    two_threads: float = 1.0
+    """How many times as fast an update is if two threads share it."""
     choose: tuple[float, float] | None = None
     """Of a choice for no lane, and for each: what was measured for two numbers of lanes, as a line; None: users' models."""
 
@@ -192,7 +195,10 @@ def _measure_ours(models: Sequence[BaseModel], config: Config[Any, Any]) -> dict
             small, large = (_time_choice(twin, lanes) for lanes in sizes)
             each = max(0.0, (large - small) / (sizes[1] - sizes[0]))
             line = (max(0.0, large - each * sizes[1]), each)
-            times[kind] = replace(_time_learning(twin, config), choose=line)
+            found = _time_learning(twin, config)
+            if len(models) < cores():
+                found = replace(found, two_threads=_gain_of_threads(twin, config))
+            times[kind] = replace(found, choose=line)
     return times
 
 
@@ -229,6 +235,21 @@ def _time_learning(model: BaseModel, config: Config[Any, Any]) -> ModelTimes:
     return ModelTimes(first, further, _time_publishing(model))
 
 
+def _gain_of_threads(twin: BaseModel, config: Config[Any, Any]) -> float:
+    """How many times as fast an update is if two threads share it. (By the clock: they compute beside each other.)"""
+    crews, times = [Crew(), Crew(2, config.experiment.compute_threads)], [[0.0], [0.0]]
+    for _ in range(3):
+        for crew, seconds in zip(crews, times, strict=True):
+            twin.crew = crew
+            _make_up_rows(twin, _rows_needed(twin, config) if twin.config.on_policy else 0)
+            started = time.perf_counter()
+            update(twin)
+            seconds.append(time.perf_counter() - started)
+    crews[1].close()
+    alone, shared = (min(seconds[2:]) for seconds in times)  # without the first, which touches everything
+    return max(1.0, alone / max(shared, 1e-9))
+
+
 def _make_up_rows(model: BaseModel, rows: int) -> None:
     rng = np.random.default_rng(0)
     model.start_epoch_action(epoch=0)
@@ -236,11 +257,7 @@ def _make_up_rows(model: BaseModel, rows: int) -> None:
     for _ in range(rows):
         seen = rng.integers(0, 2, (len(lanes), *model.memory.obs_shape)).astype(model.memory.dtype)
         actions = model.take_actions(list(seen), lanes)
-        for lane, (state, action) in enumerate(zip(seen, actions, strict=True)):
-            if lane:
-                model.remember(state, action, float(rng.normal()), False, lane)
-            else:
-                model.remember(state, action, float(rng.normal()), False)
+        model.remember_all(list(seen), actions, rng.normal(size=len(lanes)).tolist(), [False] * len(lanes), lanes)
     model.end_epoch_action(epoch=0)
 
 

@@ -33,8 +33,8 @@ WORTH_TELLING = 1.1
 MOST_LANES = 32
 SHORT_STEPS = 10_000
 """Agent-steps of a run that is over before workers have started, where nothing was measured."""
-LEARNER_THREADS = 2
-"""Threads of each learner where there are twice as many cores as learners; else one."""
+MOST_THREADS = 4
+"""Threads that share an update; more were not tried."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,7 @@ class Plan:
                 "num_workers": self.num_workers or None,
                 "num_actors": self.num_actors,
                 "num_envs": self.lanes,
+                "learner_threads": self.learner_threads,
             }
         )
 
@@ -156,13 +157,26 @@ class _Planner:
             yield Candidate("inline", self._config.actors)
             return
         actors = self._actor_counts() if place == "processes" else [self._config.actors]
-        workers = self._worker_counts(is_planned=len(actors) > 1 or self._config.workers == "auto")
+        workers = self._worker_counts(is_planned=len(actors) > 1 or self._is_auto)
         for count in actors:
             for number in workers:
-                if count > 1 or number:
-                    yield Candidate(place, count, number)
+                for threads in self._thread_counts(place, number, is_planned=len(actors) > 1 or self._is_auto):
+                    if count > 1 or number:
+                        yield Candidate(place, count, number, threads)
         if not workers[0] and 1 in actors and place == self._config.workers:
             yield Candidate(place, 1, 0)
+
+    @property
+    def _is_auto(self) -> bool:
+        return self._config.workers == "auto"
+
+    def _thread_counts(self, place: Place, workers: int, is_planned: bool) -> list[int]:
+        """How many threads may share an update: several where each learner has a worker, and cores are left."""
+        if self._config.learner_threads is not None:
+            return [self._config.learner_threads]
+        if not is_planned or place == "threads" or not workers or workers < len(self._learning):
+            return [1]
+        return list(range(1, max(1, min(MOST_THREADS, self._cores // workers)) + 1))
 
     def _worker_counts(self, is_planned: bool) -> list[int]:
         """How many workers may host the learners: not more than there are cores, nor than two for each GPU: more get in
@@ -264,8 +278,6 @@ class _Planner:
 
     def _finished(self, chosen: Candidate, pace: str, why: str) -> Plan:
         each = self._config.lanes // chosen.num_actors
-        learners = len(self._learning)
-        threads = LEARNER_THREADS if learners and self._cores >= LEARNER_THREADS * learners else 1
         devices = ", ".join(dict.fromkeys(model.device for model in self._models))
         left_out = f"; left out: {', '.join(self._left_out)}" if self._left_out else ""
         return Plan(
@@ -273,7 +285,7 @@ class _Planner:
             chosen.num_actors,
             chosen.num_workers,
             each,
-            1 if chosen.workers == "inline" else threads,
+            chosen.learner_threads,
             devices,
             None,
             None,
@@ -293,7 +305,7 @@ def choose(candidates: Sequence[Candidate], prediction: Prediction) -> Candidate
         fastest = min(seconds[each] for each in by_place[place])
         few = min(
             (each for each in by_place[place] if seconds[each] <= AS_FAST * fastest),
-            key=lambda each: (each.num_actors + each.num_workers, seconds[each]),
+            key=lambda each: (each.busy, seconds[each]),
         )
         if best is None or seconds[few] <= limit * seconds[best]:
             best = few
@@ -331,7 +343,8 @@ def _told_choice(plan: Candidate, lanes: int) -> str:
         return f"inline, learners in the thread of {playing}"
     kind = {"processes": "process", "threads": "thread"}[plan.workers]
     count = f"{plan.num_workers} learner {kind}{'' if plan.num_workers == 1 else 'es' if kind == 'process' else 's'}"
-    return f"{count} and {playing}"
+    shared = f" of {plan.learner_threads} threads" if plan.learner_threads > 1 else ""
+    return f"{count}{shared} and {playing}"
 
 
 def _told_figures(measured: Measured, agents: int) -> str:
