@@ -114,7 +114,7 @@ def test_learners_that_take_longest_get_a_worker_each_as_far_as_cores_go(cores, 
     assert plan_of("multiprocessing.num_envs=8", f"experiment.num_agents={agents}").num_workers == workers
 
 
-@pytest.mark.parametrize(("gain", "threads"), [(1.0, 1), (1.6, 3)])
+@pytest.mark.parametrize(("gain", "threads"), [(1.0, 1), (1.6, 4)])
 def test_threads_share_updates_where_cores_are_left(gain, threads, found):
     found(replace(measured(2, 8), models=[ModelTimes(50e-3, 50e-3, 0.0, gain, (0.0, 1.0))] * 2), cores=8)
     plan = plan_of("multiprocessing.num_envs=8")
