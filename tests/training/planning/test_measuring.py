@@ -172,6 +172,15 @@ def test_a_users_model_that_fails_says_why():
         measure(with_models(Fails))
 
 
+def test_a_calibration_that_fails_says_why(monkeypatch):
+    def fail(model, config):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(measuring, "_time_learning", fail)
+    with pytest.raises(NotMeasured, match="MemoryError: no room"):
+        measure(ready())
+
+
 def test_where_processes_cannot_be_copied_nothing_is_measured(monkeypatch):
     monkeypatch.setattr(measuring, "CAN_FORK", False)
     with pytest.raises(NotMeasured, match="cannot be copied"):

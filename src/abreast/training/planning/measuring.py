@@ -137,8 +137,11 @@ def measure(experiment: "Experiment") -> Measured:
         raise NotMeasured(f"a process cannot be copied on {sys.platform}")
     models, frozen = models_of(experiment.game), set(config.experiment.freeze)
     learning = [model for agent, model in enumerate(models) if agent not in frozen]
-    with compute_threads(config.experiment.compute_threads):
-        times = _measure_ours(models, config)
+    try:
+        with compute_threads(config.experiment.compute_threads):
+            times = _measure_ours(models, config)
+    except Exception as error:  # no memory for another model, say: the run itself may still find some
+        raise NotMeasured(" ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")) from error
     told = try_apart(_Trial(experiment, [each for each in learning if each.own_attributes.is_foreign]), PLAY_LIMIT_S)
     for value in told.values:
         times |= {_kind_of(models[agent]): ModelTimes(**found) for agent, found in value.get("models", ())}
@@ -196,7 +199,7 @@ def _measure_ours(models: Sequence[BaseModel], config: Config[Any, Any]) -> dict
             each = max(0.0, (large - small) / (sizes[1] - sizes[0]))
             line = (max(0.0, large - each * sizes[1]), each)
             found = _time_learning(twin, config)
-            if len(models) < cores():
+            if len(models) < cores() and model.device == "cpu":
                 found = replace(found, two_threads=_gain_of_threads(twin, config))
             times[kind] = replace(found, choose=line)
     return times
