@@ -104,7 +104,9 @@ def play(hidden: int, rounds: int) -> None:
                     agent.model.epsilon = epsilon
                 times = [seconds(lambda: collect_pass(env.game, 0, lanes)) for _ in range(max(4, rounds // lanes))]
                 step = median(times) / (lanes * AGENTS * TURNS)
-                print(f"  {lanes:2} lanes, {quantiles:2} choosing quantiles, epsilon {epsilon:<4g}: {step * 1e6:6.1f} us")
+                print(
+                    f"  {lanes:2} lanes, {quantiles:2} choosing quantiles, epsilon {epsilon:<4g}: {step * 1e6:6.1f} us"
+                )
 
 
 def main() -> None:

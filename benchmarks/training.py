@@ -56,10 +56,11 @@ def main() -> None:
     each = {"num_envs": lanes // arguments.actors, "num_actors": arguments.actors}
     variants: dict[str, dict[str, Any] | None] = {
         "sequential": None,
-        "lockstep": {"schedule": "lockstep", **each},
-        "pipelined": {"schedule": "pipelined", **each},
-        "pipelined, double_buffer": {"schedule": "pipelined", "mode": "double_buffer", **each},
+        "lockstep": {"schedule": "lockstep", "workers": "processes", **each},
+        "pipelined": {"schedule": "pipelined", "workers": "processes", **each},
+        "pipelined, double_buffer": {"schedule": "pipelined", "mode": "double_buffer", "workers": "processes", **each},
         "pipelined, threads": {"schedule": "pipelined", "workers": "threads", **each},
+        "pipelined, as planned": {"schedule": "pipelined", "num_envs": lanes, "num_workers": None},
     }
     envs = {
         name: build(lanes, epochs, arguments.agents, **{**settings, **(what or {})}) for name, what in variants.items()
