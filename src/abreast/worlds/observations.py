@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from abreast.errors import ConfigError, WorldError, nearest
+from abreast.worlds.basics import EmptyEntity
 from abreast.worlds.entity import Location
 from abreast.worlds.gridworld import Gridworld
 from abreast.worlds.sprites import Painter
@@ -59,7 +60,12 @@ class ObservationSpec(ABC):
 
 
 class OneHotObservationSpec(ObservationSpec):
-    """One plane per kind, layers summed; shape (rows, columns, kinds) of bytes. Beyond the edge of the map is `outside`."""
+    """One plane per kind, layers summed; shape (rows, columns, kinds) of bytes. Beyond the edge of the map is `outside`.
+
+    Kinds in `blank` need no plane: a cell that holds nothing else is all zero. Leave the ground and empty cells out of
+    `entity_list`: planes that are set nearly everywhere drown the few cells that matter, and learning takes twice as long
+    (benchmarks/README.md).
+    """
 
     def __init__(
         self,
@@ -68,10 +74,11 @@ class OneHotObservationSpec(ObservationSpec):
         vision_radius: int | None = None,
         env_dims: tuple[int, int] | None = None,
         outside: str = "Wall",
+        blank: Sequence[str] = (EmptyEntity.kind,),
     ) -> None:
         super().__init__(vision_radius=vision_radius, env_dims=env_dims)
         self.entity_list = list(entity_list)
-        self.outside = outside
+        self.outside, self.blank = outside, frozenset(blank)
         self._planes: dict[tuple[str, ...], NDArray[np.uint8]] = {}
 
     @property
@@ -95,7 +102,7 @@ class OneHotObservationSpec(ObservationSpec):
             for number, kind in enumerate(names):
                 if kind in self.entity_list:
                     planes[number, self.entity_list.index(kind)] = 1
-                elif number != 0:
+                elif number != 0 and kind not in self.blank:
                     raise ConfigError(
                         f"the world holds {kind!r}, which the observation's entity_list leaves out:"
                         f" {nearest(kind, self.entity_list)}"
