@@ -60,7 +60,7 @@ class ObservationSpec(ABC):
 
 
 class OneHotObservationSpec(ObservationSpec):
-    """One plane per kind, layers summed; shape (rows, columns, kinds) of bytes. Beyond the edge of the map is `outside`.
+    """One plane per kind, layers summed; shape (rows, columns, kinds) of bytes. Beyond the edge is one `outside` per cell.
 
     Kinds in `blank` need no plane: a cell that holds nothing else is all zero. Leave the ground and empty cells out of
     `entity_list`: planes that are set nearly everywhere drown the few cells that matter, and learning takes twice as long
@@ -79,7 +79,7 @@ class OneHotObservationSpec(ObservationSpec):
         super().__init__(vision_radius=vision_radius, env_dims=env_dims)
         self.entity_list = list(entity_list)
         self.outside, self.blank = outside, frozenset(blank)
-        self._planes: dict[tuple[str, ...], NDArray[np.uint8]] = {}
+        self._planes: dict[tuple[str, ...], tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
     @property
     def input_size(self) -> tuple[int, ...]:
@@ -87,17 +87,19 @@ class OneHotObservationSpec(ObservationSpec):
 
     def observe(self, world: Gridworld, location: Location) -> NDArray[np.uint8]:
         kinds = self._kinds(world, location)
-        planes = self._planes_for(world)
-        seen = planes[kinds[:, :, 0]]
+        bottom, above = self._planes_for(world)
+        seen = bottom[kinds[:, :, 0]]
         for layer in range(1, world.layers):
-            seen += planes[kinds[:, :, layer]]
+            seen += above[kinds[:, :, layer]]
         return seen
 
-    def _planes_for(self, world: Gridworld) -> NDArray[np.uint8]:
-        """The one-hot row of each kind number: row 0 is beyond the edge, row i + 1 the world's i-th kind."""
+    def _planes_for(self, world: Gridworld) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The one-hot row of each kind number, on the bottom layer and on those above it: row 0 is beyond the edge, which is
+        seen on the bottom only; row i + 1 the world's i-th kind.
+        """
         names = (self.outside, *world.kind_names)
-        planes = self._planes.get(names)
-        if planes is None:
+        found = self._planes.get(names)
+        if found is None:
             planes = np.zeros((len(names), len(self.entity_list)), dtype=np.uint8)
             for number, kind in enumerate(names):
                 if kind in self.entity_list:
@@ -107,8 +109,10 @@ class OneHotObservationSpec(ObservationSpec):
                         f"the world holds {kind!r}, which the observation's entity_list leaves out:"
                         f" {nearest(kind, self.entity_list)}"
                     )
-            self._planes[names] = planes
-        return planes
+            above = planes.copy()
+            above[0] = 0
+            self._planes[names] = found = planes, above
+        return found
 
 
 class RGBObservationSpec(ObservationSpec):
