@@ -5,6 +5,7 @@ import os
 from dataclasses import replace
 from functools import partial
 from threading import Lock
+from types import SimpleNamespace
 
 import pytest
 
