@@ -56,4 +56,12 @@ def measure(size: Size) -> Iterator[Row]:
 
 def row(what: str, steps: list[float], floors: list[float]) -> Row:
     """The row of an agent-step and its products."""
-    return Row(what, "µs an agent-step", [each * 1e6 for each in steps], quotients(steps, floors), "its products", [1.0], "less")
+    return Row(
+        what,
+        "µs an agent-step",
+        [each * 1e6 for each in steps],
+        quotients(steps, floors),
+        "its products",
+        [1.0],
+        "less",
+    )

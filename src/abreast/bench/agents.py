@@ -24,13 +24,13 @@ class Size:
     repeats: int
     few: int = 5
     many: int = 200
-    lanes: int = 8
+    lanes: int = 2
     turns: int = 10
     passes: int = 4
     """Passes of the run with many agents."""
 
 
-SMALL, FULL = Size(2), Size(5, turns=20, passes=6)
+SMALL, FULL = Size(2), Size(5, turns=50, passes=6)
 
 
 def measure(size: Size) -> Iterator[Row]:

@@ -43,7 +43,9 @@ class BareProcesses:
         def spec(number: int) -> ChildSpec:
             return ChildSpec(f"bare process {number}", Computing, (make, arguments[number]))
 
-        backend = ProcessBackend(preload=["abreast.training"])  # as learners have it: the first to start decides for all
+        backend = ProcessBackend(
+            preload=["abreast.training"]
+        )  # as learners have it: the first to start decides for all
         self._team = Team(backend, spec, len(arguments), RestartPolicy(0, MOST_S))
         self._count = len(arguments)
         self._team.start()

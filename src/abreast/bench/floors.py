@@ -48,9 +48,7 @@ def measure(size: Size) -> Iterator[Row]:
     yield Row("start of a worker process", "ms", [seconds_to_start() * 1e3 for _ in range(size.repeats)])
 
 
-def _scaling(
-    what: str, unit: str, processes: BareProcesses, each: float, count: int, size: Size
-) -> Iterator[Row]:
+def _scaling(what: str, unit: str, processes: BareProcesses, each: float, count: int, size: Size) -> Iterator[Row]:
     """One core alone, and all at once; a call does `each` of the unit."""
     variants = {"one": partial(processes.rate, size.seconds, 1), "all": partial(processes.rate, size.seconds)}
     in_turns(variants, 1)  # caches, the clock of the cores

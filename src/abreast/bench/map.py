@@ -50,9 +50,14 @@ def seconds_a_turn(env: Environment, turns: int) -> float:
 def measure(size: Size) -> Iterator[Row]:
     """Two games, each on two maps in turns."""
     for game in ("treasurehunt", "staghunt"):
-        maps = {f"{each}x{each}": partial(seconds_a_turn, build(game, each), size.turns) for each in (size.small, size.large)}
+        maps = {
+            f"{each}x{each}": partial(seconds_a_turn, build(game, each), size.turns)
+            for each in (size.small, size.large)
+        }
         seconds = in_turns(maps, size.repeats)
         small, large = seconds
         yield Row(f"{game}, {small}", "µs a turn", [each * 1e6 for each in seconds[small]])
         ratios = quotients(seconds[large], seconds[small])
-        yield Row(f"{game}, {large}", "µs a turn", [each * 1e6 for each in seconds[large]], ratios, small, (), "less", BAR)
+        yield Row(
+            f"{game}, {large}", "µs a turn", [each * 1e6 for each in seconds[large]], ratios, small, (), "less", BAR
+        )

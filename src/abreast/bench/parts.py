@@ -72,4 +72,6 @@ def rows(seconds: dict[str, list[float]]) -> Iterator[Row]:
     world = [each - choosing - update for each, choosing, update in parts]
     yield Row("the whole", "µs an agent-step", [each * 1e6 for each in whole])
     for name, values in {"world": world, "choosing": seconds["choosing"], "update": seconds["update"]}.items():
-        yield Row(name, "µs an agent-step", [each * 1e6 for each in values], quotients(values, whole), "the whole", (), "less")
+        yield Row(
+            name, "µs an agent-step", [each * 1e6 for each in values], quotients(values, whole), "the whole", (), "less"
+        )

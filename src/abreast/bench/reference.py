@@ -1,5 +1,5 @@
-"""The reference configuration: 5 agents, 10x10 treasure hunt with gems, 50 turns an epoch, five stacked views; IQN, 250 wide,
-64 rows, 12 quantiles, one update per agent per epoch, one compute thread, on the CPU.
+"""The reference configuration: 5 agents, 10x10 treasure hunt with gems, 50 turns an epoch, five stacked views; IQN,
+250 wide, 64 rows, 12 quantiles, one update per agent per epoch, one compute thread, on the CPU.
 """
 
 from collections.abc import Mapping

@@ -43,7 +43,7 @@ class Size:
     """For which all cores compute products at once."""
 
 
-SMALL, FULL = Size((5,), 4, 3), Size((5, 16), 8, 5)
+SMALL, FULL = Size((5,), 4, 2), Size((5, 16), 8, 5)
 
 
 def measure(size: Size) -> Iterator[Row]:
@@ -70,7 +70,8 @@ def _measure(agents: int, size: Size) -> Iterator[Row]:
     }
     variants: dict[str, Callable[[], float]] = {}
     for name, (width, parallel) in kinds.items():
-        env = build(width, size.passes * lanes, agents, model=model, parallel=parallel or {})
+        epochs = size.passes * lanes if width > 1 else size.passes * LANES_TOGETHER // 2
+        env = build(width, epochs, agents, model=model, parallel=parallel or {})
         variants[name] = partial(speed, env, parallel is not None)
     reference = learner(model)
     update, choice = products_of_update(reference), products_of_choice(reference, together)
@@ -106,14 +107,25 @@ def rows(
         bar, bar_of = bar_for(name, agents, lanes, count)
         ratios, of_limit = quotients(values, speeds[base]), quotients(limits, speeds[base])
         is_base = name == base
-        what = f"{agents} agents, {name}" if name.startswith("sequential") else f"{agents} agents, {name}, {lanes} lanes"
+        what = (
+            f"{agents} agents, {name}" if name.startswith("sequential") else f"{agents} agents, {name}, {lanes} lanes"
+        )
         yield Row(what, unit, values, ratios, "itself" if is_base else base, of_limit, "more", bar, bar_of)
     yield Row(
-        f"{agents} agents, limit of the products, one core times {count}", unit, limits, quotients(limits, speeds[base]), base
+        f"{agents} agents, limit of the products, one core times {count}",
+        unit,
+        limits,
+        quotients(limits, speeds[base]),
+        base,
     )
     reached = [limit * ratio / count for limit, ratio in zip(limits, at_once, strict=True)]
     yield Row(
-        f"{agents} agents, the same with all cores at once", unit, reached, quotients(reached, limits), "the limit", [1.0]
+        f"{agents} agents, the same with all cores at once",
+        unit,
+        reached,
+        quotients(reached, limits),
+        "the limit",
+        [1.0],
     )
 
 

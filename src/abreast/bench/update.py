@@ -1,7 +1,7 @@
 """How near to its products is an update? Everything else it does is overhead.
 
-The floor is every matrix product of an update of the reference learner, with the same shapes, one after the other into memory
-that is there, by one thread. All take turns, and the medians are compared.
+The floor is every matrix product of an update of the reference learner, with the same shapes, one after the other into
+memory that is there, by one thread. All take turns, and the medians are compared.
 """
 
 from collections.abc import Callable, Iterator
@@ -46,7 +46,9 @@ def measure(size: Size) -> Iterator[Row]:
     kinds |= {name: model.train_step for name, model in models.items()}
     with compute_threads(1):
         try:
-            seconds = in_turns({name: partial(median_seconds, run, size.calls) for name, run in kinds.items()}, size.repeats)
+            seconds = in_turns(
+                {name: partial(median_seconds, run, size.calls) for name, run in kinds.items()}, size.repeats
+            )
         finally:
             for model in models.values():
                 model.crew.close()
