@@ -11,6 +11,8 @@ from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Team
 
 Task = Callable[[], object]
+OF_LEARNERS = ("abreast.training",)
+"""What learners have preloaded."""
 MOST_S = 120.0
 """Seconds after which a process is taken for stuck."""
 
@@ -37,16 +39,18 @@ class Computing:
 
 
 class BareProcesses:
-    """So many of them; `arguments` are those of each."""
+    """So many of them; `arguments` are those of each.
 
-    def __init__(self, make: Callable[..., Task], arguments: Sequence[tuple[Any, ...]]) -> None:
+    `preload`: modules for the process that all others are forked from, if this is the first to start one in the program.
+    """
+
+    def __init__(
+        self, make: Callable[..., Task], arguments: Sequence[tuple[Any, ...]], preload: Sequence[str] = ()
+    ) -> None:
         def spec(number: int) -> ChildSpec:
             return ChildSpec(f"bare process {number}", Computing, (make, arguments[number]))
 
-        backend = ProcessBackend(
-            preload=["abreast.training"]
-        )  # as learners have it: the first to start decides for all
-        self._team = Team(backend, spec, len(arguments), RestartPolicy(0, MOST_S))
+        self._team = Team(ProcessBackend(preload=preload), spec, len(arguments), RestartPolicy(0, MOST_S))
         self._count = len(arguments)
         self._team.start()
 

@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from abreast.bench.bare import BareProcesses, Task, nothing, seconds_to_start
+from abreast.bench.bare import OF_LEARNERS, BareProcesses, Task, nothing, seconds_to_start
 from abreast.bench.products import LARGEST, computing, flop
 from abreast.bench.rows import Row, quotients
 from abreast.bench.turns import in_turns, seconds_of
@@ -37,7 +37,7 @@ SMALL, FULL = Size(3, 0.1), Size(9, 0.5)
 def measure(size: Size) -> Iterator[Row]:
     """Products, copies, a message, the start of a worker."""
     count = size.processes or cores()
-    with BareProcesses(computing, [([LARGEST],)] * count) as processes:
+    with BareProcesses(computing, [([LARGEST],)] * count, OF_LEARNERS) as processes:
         yield from _scaling("matrix products", "GFLOP/s", processes, flop([LARGEST]) / 1e9, count, size)
     with BareProcesses(copying, [(COPIED_MB,)] * count) as processes:
         yield from _scaling("memory copied", "GB/s", processes, COPIED_MB / 1e3, count, size)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 FILE = "bench.png"
 COLOURS = {"reached": "#4c956c", "missed": "#c8553d", None: "#7d9bb5"}
 ROW_INCHES, HEAD_INCHES, WIDE_INCHES = 0.3, 0.75, 11.0
-BEYOND = 1.6
+BEYOND = 2.5
 """A limit further to the right than this multiple of the longest bar is told beside it, not drawn: bars stay readable."""
 
 
@@ -60,7 +60,8 @@ def with_ratios(subjects: Mapping[str, Sequence[Row]]) -> dict[str, list[Row]]:
 
 def _draw_subject(axis: Any, name: str, rows: Sequence[Row]) -> None:
     ratios = [row.ratio or 0.0 for row in rows]
-    right = BEYOND * max([*ratios, *(_bar_as_ratio(row) or 0.0 for row in rows)])
+    longest = max([*ratios, *(_bar_as_ratio(row) or 0.0 for row in rows)])
+    right = max([longest, *(row.limit for row in rows if row.limit is not None and row.limit <= BEYOND * longest)])
     axis.barh(range(len(rows)), ratios, color=[COLOURS[row.verdict] for row in rows], height=0.62)
     for place, row in enumerate(rows):
         edges = place - 0.42, place + 0.42
@@ -74,7 +75,7 @@ def _draw_subject(axis: Any, name: str, rows: Sequence[Row]) -> None:
     axis.set_yticks(range(len(rows)), [row.what for row in rows], fontsize=8)
     axis.tick_params(axis="x", labelsize=7)
     axis.set_ylim(len(rows) - 0.4, -0.6)
-    axis.set_xlim(0, right * 1.02)
+    axis.set_xlim(0, right * 1.03)
     axis.set_title(f"{name}: {SUBJECTS.get(name, '')}", fontsize=9, loc="left")
     for side in ("top", "right"):
         axis.spines[side].set_visible(False)

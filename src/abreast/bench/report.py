@@ -15,6 +15,8 @@ from abreast.files import write_whole
 
 FORMAT = 1
 FILE = "bench.json"
+PADDING = 2
+"""Characters between two columns."""
 
 
 @dataclass
@@ -63,11 +65,10 @@ def table(name: str, rows: Sequence[Row], may_fold: bool) -> Table:
         is_text = heading in (name, "of", "verdict")
         made.add_column(heading, justify="left" if is_text else "right", no_wrap=not (may_fold and is_text))
     for row in rows:
-        cells = _cells(row)
-        made.add_row(*cells, style="bold red" if row.verdict == "missed" else None)
-        if not may_fold:
-            for column, cell in zip(made.columns, cells, strict=True):
-                column.min_width = max(column.min_width or 0, len(cell))
+        made.add_row(*_cells(row), style="bold red" if row.verdict == "missed" else None)
+    if not may_fold:  # a pipe has no width: every column is as wide as it needs to be
+        widths = [max(len(str(cell)) for cell in (column.header, *column.cells)) for column in made.columns]
+        made.width = sum(widths) + PADDING * len(widths)
     return made
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from abreast.bench.bare import BareProcesses
+from abreast.bench.bare import OF_LEARNERS, BareProcesses
 from abreast.bench.products import computing, products_of_choice, products_of_update
 from abreast.bench.reference import TURNS, build, learner, speed
 from abreast.bench.rows import Row, quotients
@@ -75,7 +75,7 @@ def _measure(agents: int, size: Size) -> Iterator[Row]:
         variants[name] = partial(speed, env, parallel is not None)
     reference = learner(model)
     update, choice = products_of_update(reference), products_of_choice(reference, together)
-    with compute_threads(1), BareProcesses(computing, [(update,)] * cores()) as processes:
+    with compute_threads(1), BareProcesses(computing, [(update,)] * cores(), OF_LEARNERS) as processes:
         variants |= {
             "update": partial(median_seconds, computing(update), size.product_calls),
             "choice": partial(median_seconds, computing(choice), size.product_calls),
@@ -106,17 +106,16 @@ def rows(
     for name, values in speeds.items():
         bar, bar_of = bar_for(name, agents, lanes, count)
         ratios, of_limit = quotients(values, speeds[base]), quotients(limits, speeds[base])
-        is_base = name == base
         what = (
             f"{agents} agents, {name}" if name.startswith("sequential") else f"{agents} agents, {name}, {lanes} lanes"
         )
-        yield Row(what, unit, values, ratios, "itself" if is_base else base, of_limit, "more", bar, bar_of)
+        yield Row(what, unit, values, ratios, "itself" if name == base else "sequential", of_limit, "more", bar, bar_of)
     yield Row(
         f"{agents} agents, limit of the products, one core times {count}",
         unit,
         limits,
         quotients(limits, speeds[base]),
-        base,
+        "sequential",
     )
     reached = [limit * ratio / count for limit, ratio in zip(limits, at_once, strict=True)]
     yield Row(
