@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 from hypothesis import settings
 
-from abreast.processes.process import preload_modules
+from abreast.processes.fork_server import preload_modules
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 

@@ -25,6 +25,7 @@ from abreast.cli import run
 from abreast.cli.games import _at_random, _compared, _trained
 from abreast.games import find_game, list_games
 from abreast.models import ALGORITHMS, RandomModel
+from abreast.processes.process import ProcessBackend
 from abreast.rollouts import find_kind
 from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.registry import KINDS
@@ -137,6 +138,17 @@ MISTAKES = [
     ("more workers than agents", ["train", "treasurehunt", "--parallel", "multiprocessing.num_workers=9"],
      "multiprocessing.num_workers is 9, but there are 5 agents"),
     ("older spelling misspelt", ["train", "treasurehunt", "parallel.use_thread=true"], "did you mean 'use_threads'?"),
+    ("priority of an agent that is not there", ["train", "treasurehunt", "multiprocessing.priority.5=2"],
+     "multiprocessing.priority names agent 5, but the last agent is 4"),
+    ("no priority at all", ["train", "treasurehunt", "multiprocessing.priority={0: 0}"],
+     "multiprocessing.priority.0 is 0: expected greater than 0."),
+    ("priority that is no number", ["train", "treasurehunt", "multiprocessing.priority.0=.nan"],
+     "multiprocessing.priority.0 is nan"),
+    ("bounds the wrong way round", ["train", "treasurehunt", "model.adaptive_batch=[256, 32]"],
+     "model: adaptive_batch is [256, 32]: expected two numbers of rows"),
+    ("one bound", ["train", "treasurehunt", "model.adaptive_batch=32"], "model.adaptive_batch: expected the least and"),
+    ("bounds for an algorithm without batches", ["train", "treasurehunt", "model.algorithm=ppo",
+      "model.adaptive_batch=[32, 256]"], "unknown key model.adaptive_batch"),
     ("no run folder", ["play", "treasurehunt", "--run", "nowhere"], "nowhere is not a run folder"),
     ("unknown tag", ["rollout", "SimpelSokoban"],
      "there is no tag or environment type 'SimpelSokoban': did you mean 'SimpleSokoban'?"),
@@ -272,6 +284,27 @@ def test_an_empty_heading_in_a_file_changes_nothing():
     Path("empty.yaml").write_text("experiment:\nmodel:\n  hidden_size: 16\n")
     assert run(["train", "treasurehunt", *SMALL, "--config", "empty.yaml", "--output", "run"]) == 0
     assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["record_period"] == 100
+
+
+@pytest.mark.parametrize(
+    ("given", "is_early"),
+    [
+        (["--parallel"], True),
+        (["multiprocessing.enabled=true"], True),
+        (["--config", "parallel.yaml"], True),
+        ([], False),
+        (["--config", "parallel.yaml", "multiprocessing.enabled=false"], False),
+        (["--parallel", "multiprocessing.workers=threads"], False),
+        (["--parallel", "--config", "none.yaml"], False),
+    ],
+)
+def test_the_fork_server_imports_while_the_command_does(given, is_early, monkeypatch, capsys):
+    Path("parallel.yaml").write_text("multiprocessing: {enabled: true}")
+    warm = []
+    monkeypatch.setattr("abreast.cli.games.has_free_core", lambda: True)
+    monkeypatch.setattr(ProcessBackend, "warm_up", lambda backend: warm.append(True))
+    assert run(["train", "treasurehunt", "experiment.epochs=0", *given]) == 2  # nothing is run
+    assert bool(warm) == is_early and capsys.readouterr().err.count("\n") == 1
 
 
 def test_folder_names_are_taken_as_they_are(capsys):

@@ -6,8 +6,10 @@ import random
 import signal
 import threading
 import time
+from unittest import mock
 
 from abreast.models import DQN
+from abreast.processes.team import Team
 
 
 class KillsItself(DQN):
@@ -46,13 +48,18 @@ class Unpicklable(DQN):
 
 
 @contextlib.contextmanager
-def harm(host, how, every_s, times):
-    """Do harm to the workers (`pids`) of the newest instance of a class, one after the other, while something runs."""
+def harm(host, how, every_s, times, when_up=False):
+    """Do harm to the workers (`pids`) of the newest instance of a class, one after the other, while something runs.
+
+    `when_up`: not before all are ready. (That one is silent at its start is noticed much later.)
+    """
     hosts, stop = [], threading.Event()
-    original = host.__init__
+    original, start = host.__init__, Team.start
 
     def noticed(self, *args, **kwargs):
-        original(self, *args, **kwargs)
+        ready = mock.patch.object(Team, "start", lambda team, **_: start(team))
+        with ready if when_up else contextlib.nullcontext():
+            original(self, *args, **kwargs)
         hosts.append(self)
 
     def strike():

@@ -64,6 +64,52 @@ def test_value_models_pass_their_n_step_and_report_a_mean():
     assert model.train_step() == 3.0
 
 
+def drawn(model, updates):
+    """Rows of each batch of so many updates."""
+    sizes, sample = [], model.memory.sample
+    model.memory.sample = lambda rows: sizes.append(rows) or sample(rows)
+    for _ in range(updates):
+        model.train_step()
+    del model.memory.sample
+    return sizes
+
+
+def test_an_adaptive_batch_follows_the_rows_that_wait_within_its_bounds():
+    model = make_model("dqn", adaptive_batch=[16, 40], gradient_steps=2, buffer_capacity=256)
+    live(model, turns=15)
+    assert not model.can_learn and drawn(model, 1) == []
+    live(model, turns=45)
+    assert drawn(model, 3) == [32, 32, 16, 16, 16, 16]  # 60 rows for 2 steps: 30, and none are left
+    live(model, turns=130)
+    assert drawn(model, 3) == [40, 40, 32, 32, 16, 16]  # 80 of 130 rows; 25 for each step; none
+    live(model, turns=60)
+    live(model, turns=1000)
+    assert model.rows_learned_from.tolist() == [190]
+    assert drawn(model, 4) == [40] * 6 + [16] * 2  # the replay holds 256 of 1,060, and 240 are drawn
+    assert model.rows_learned_from.tolist() == [1250]
+
+
+def test_an_adaptive_batch_goes_on_from_a_saved_model(tmp_path):
+    models = [make_model("dqn", adaptive_batch=[8, 40], gradient_steps=1) for _ in range(2)]
+    for model in models:
+        live(model, turns=50)
+    drawn(models[0], 1)
+    models[0].save(tmp_path / "model")
+    models[1].load(tmp_path / "model")
+    assert drawn(models[1], 2) == drawn(models[0], 2) == [16, 8]
+
+
+def test_the_rows_of_several_lanes_wait_together():
+    kind = algorithm("dqn")
+    config = kind.Config.parse({"adaptive_batch": [8, 24], "gradient_steps": 1, "n_frames": 1, "hidden_size": 4})
+    model = kind(TinyObservation(1), 2, config, np.random.SeedSequence(0), lanes=3)
+    for lane, rows in enumerate((10, 0, 30)):
+        for _ in range(rows):
+            model.memory.add(np.zeros(1), 0, 0.0, False, lane)
+    assert drawn(model, 1) == [24] and model.rows_learned_from.tolist() == [10, 0, 14]
+    assert drawn(model, 2) == [16, 8] and model.rows_learned_from.tolist() == [10, 0, 30]
+
+
 def test_quantile_loss_by_hand():
     loss = quantile_huber_loss(
         torch.tensor([[0.0, 0.0]]), torch.tensor([[0.25, 0.75]]), torch.tensor([[4.0]]), torch.ones(1), 2.0

@@ -3,18 +3,23 @@
 import gc
 import os
 import signal
+import subprocess
+import sys
 import time
 from contextlib import suppress
 from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
+import pytest
 
+import abreast
+from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.team import Answered, Died
 from processes.teams import collect, descriptors
-from processes.workers import Obedient
+from processes.workers import Obedient, Slow
 
 
 def _runs(pid):
@@ -40,6 +45,24 @@ class TestProcesses:
             team.submit(0, "k", ("die at", 5))
             (died,) = collect(team)
             assert type(died) is Died and died.at == 5 and "SIGKILL, often out of memory" in died.cause
+
+    def test_one_that_is_killed_at_its_start_is_replaced_if_it_is_not_waited_for(self, make_team):
+        team = make_team(spec=lambda number: ChildSpec("slow", Slow), start=False)
+        team.start(wait=False)
+        team.submit(0, "k", ("echo", 1))
+        while 0 not in team.pids:
+            time.sleep(0.01)
+        os.kill(team.pids[0], signal.SIGKILL)
+        (died,) = collect(team)
+        assert "could not start: SIGKILL" in died.cause and died.keys == ("k",)
+        team.submit(0, "k", ("echo", 2))
+        assert collect(team) == [Answered(0, "k", 2, True)]
+
+    def test_one_that_ends_by_itself_at_its_start_is_an_error(self, make_team):
+        team = make_team(spec=lambda number: ChildSpec("leaver", Leaver), start=False)
+        team.start(wait=False)
+        with pytest.raises(WorkerError, match="leaver could not start: exit code 3"):
+            collect(team)
 
     def test_a_stopped_process_is_killed(self, make_team):
         team = make_team(silence_s=0.5)
@@ -137,6 +160,96 @@ class TestProcesses:
                     for key in event.keys:
                         team.submit(event.worker, key, ("echo", key))
         assert all(value == number for (_, number), value in answers.items())
+
+
+class TestTheForkServer:
+    """What children are forked from, in programs of their own."""
+
+    def test_it_imports_where_its_program_does_while_nobody_waits(self, tmp_path):
+        printed = program(tmp_path, FORKING)
+        assert float(printed["started after"]) < 1 and printed["imported by the fork server"] == "True"
+
+    def test_its_program_may_end_before_it_is_ready(self, tmp_path):
+        began = time.monotonic()
+        assert program(tmp_path, FORKING.partition("team.submit")[0]) == {}
+        assert time.monotonic() - began < 20
+
+    def test_its_environment_is_that_of_its_program(self, tmp_path):
+        printed = program(tmp_path, FORKING)
+        assert printed["environment"] == "[]" and printed["path"] == "True"
+
+
+def program(folder, text):
+    """What a program prints, by name. It finds a module that takes long to import through `sys.path` alone."""
+    (folder / "inside").mkdir(exist_ok=True)
+    (folder / "inside" / "slow_import.py").write_text("import os, time\ntime.sleep(2)\nIMPORTED_BY = os.getpid()\n")
+    (folder / "inside" / "work.py").write_text(WORK)
+    tests = str(Path(__file__).parent.parent)
+    (folder / "program.py").write_text(
+        text.format(tests=tests, inside=str(folder / "inside"), path=[str(Path(abreast.__file__).parent.parent)])
+    )
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return dict(line.split(": ") for line in done.stdout.splitlines())
+
+
+WORK = """
+import os, sys
+
+class Work:
+    def __init__(self, context):
+        self.context = context
+
+    def obey(self, key, order):
+        import slow_import
+        names = [name for name in os.environ if name in ("PYTHONPATH", "ABREAST_PRELOADING")]
+        self.context.answer(key, (slow_import.IMPORTED_BY != os.getpid(), names, sys.path))
+
+    def idle(self):
+        return None
+
+    def close(self):
+        pass
+"""
+FORKING = """
+import sys, time
+sys.path[:0] = [{inside!r}, {tests!r}, *{path!r}]
+from abreast.processes.backend import ChildSpec
+from abreast.processes.process import ProcessBackend
+from abreast.processes.team import RestartPolicy, Team
+from work import Work
+
+backend = ProcessBackend(preload=["slow_import"])
+began = time.perf_counter()
+backend.warm_up()
+team = Team(backend, lambda number: ChildSpec("work", Work), 1, RestartPolicy(0, 30.0))
+team.start(wait=False)
+team.submit(0, "k", None)
+print("started after:", time.perf_counter() - began)
+while not (events := team.events()):
+    team.wait()
+there, names, path = events[0].value
+print("imported by the fork server:", there)
+print("environment:", names)
+print("path:", path == sys.path)
+team.stop()
+"""
+
+
+class Leaver(Obedient):
+    """Ends its process while it starts."""
+
+    def __init__(self, context):
+        os._exit(3)
 
 
 class Writer:

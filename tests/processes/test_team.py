@@ -8,7 +8,7 @@ from abreast.errors import WorkerError
 from abreast.processes.backend import ChildSpec
 from abreast.processes.team import Answered, Died, Lost
 from processes.teams import BACKENDS, collect
-from processes.workers import Obedient, Restless
+from processes.workers import Obedient, Restless, Slow
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -92,6 +92,40 @@ class TestEveryBackend:
         with pytest.raises(WorkerError, match=r"worker 0 could not start: ValueError: nothing works here") as caught:
             make_team(backend, spec=lambda number: ChildSpec("worker 0", Obedient, ("cannot start",)))
         assert "Obedient" in str(caught.value.__cause__) or "__init__" in str(caught.value.__cause__)
+
+    def test_a_start_that_is_not_waited_for(self, make_team, backend):
+        team = make_team(backend, size=2, spec=lambda number: ChildSpec(f"worker {number}", Slow), start=False)
+        began = time.perf_counter()
+        team.start(wait=False)
+        for worker in range(2):
+            team.submit(worker, "k", ("echo", worker))
+        assert time.perf_counter() - began < 0.4
+        assert sorted(event.value for event in collect(team, 2)) == [0, 1]
+
+    def test_one_that_cannot_start_and_is_not_waited_for_is_an_error_of_the_next_events(self, make_team, backend):
+        def spec(number):
+            return ChildSpec(f"worker {number}", Obedient, ("cannot start",) if number else ())
+
+        team = make_team(backend, size=2, spec=spec, limit=1000, start=False)
+        team.start(wait=False)
+        team.submit(1, "k", ("echo", 1))
+        with pytest.raises(WorkerError, match=r"worker 1 could not start: ValueError: nothing works here") as caught:
+            collect(team)
+        assert "__init__" in str(caught.value.__cause__)
+        team.stop()
+
+    def test_a_start_can_be_waited_for_later_and_no_answer_is_lost(self, make_team, backend):
+        def spec(number):
+            return ChildSpec(f"worker {number}", Slow if number else Obedient)
+
+        team = make_team(backend, size=2, spec=spec, start=False)
+        team.start(wait=False)
+        team.submit(0, "k", ("echo", 1))
+        began = time.perf_counter()
+        team.wait_started()
+        assert time.perf_counter() - began > 0.3
+        assert [event.value for event in team.events()] == [1]
+        team.wait_started()
 
     def test_one_that_can_never_be_replaced_is_lost(self, make_team, backend):
         arguments = []

@@ -72,6 +72,14 @@ class Obedient:
         pass
 
 
+class Slow(Obedient):
+    """Takes a while to start."""
+
+    def __init__(self, context):
+        time.sleep(0.5)
+        super().__init__(context)
+
+
 class Restless(Obedient):
     """Answers an order that stays outstanding, whenever it is idle."""
 
@@ -151,6 +159,8 @@ class RemoteChild:
 
     def sign_of_life(self):
         return self._sign
+
+    was_killed = False
 
     def cause_of_death(self):
         return "the other machine is gone"

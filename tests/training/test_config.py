@@ -73,10 +73,13 @@ def test_without_settings_of_single_agents_all_have_those_of_the_section():
         {"algorithm": "ppo", "gradient_steps": 3, "per_agent": {0: {"algorithm": "iqn"}, 2: {"epsilon": 1.0}}},
         {"algorithm": "dqn", "epsilon_decay": 0.1, "per_agent": {4: {"algorithm": "random"}}},
         {"per_agent": {1: {"algorithm": f"{__name__}:Curious", "curiosity": 2.0}}},
+        {"adaptive_batch": [32, 256], "per_agent": {1: {"algorithm": "ppo"}, 2: {"adaptive_batch": None}}},
     ],
 )
 def test_a_configuration_that_was_written_is_read_as_the_same(model):
-    config = parse_config({"experiment": {"epochs": 30}, "model": model, "multiprocessing": {"batch_size": 16}})
+    config = parse_config(
+        {"experiment": {"epochs": 30}, "model": model, "multiprocessing": {"batch_size": 16, "priority": {3: 2}}}
+    )
     assert parse_config(config.model_dump()) == config
     assert parse_config(yaml.safe_load(yaml.safe_dump(config.model_dump()))) == config
     there = pickle.loads(pickle.dumps(config))
@@ -197,6 +200,54 @@ def test_usual_names_lead_to_settings_that_exist_and_are_none_themselves():
     assert set(USUAL_NAMES) <= keys
     names = [name for names in USUAL_NAMES.values() for name in names.split()]
     assert len(names) == len(set(names)) and not set(names) & {key.rpartition(".")[2] for key in keys}
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({5: 2}, "multiprocessing.priority names agent 5, but the last agent is 4 "),
+        ({-1: 2}, "multiprocessing.priority names agent -1, but"),
+        ({"x": 2}, "multiprocessing.priority has a key 'x': expected a valid integer"),
+        ({0: 0}, "multiprocessing.priority.0 is 0: expected greater than 0."),
+        ({"1": -0.5}, "multiprocessing.priority.1 is -0.5: expected greater than 0."),
+        ({0: float("nan")}, "multiprocessing.priority.0 is nan: expected a finite number."),
+        ({0: float("inf")}, "multiprocessing.priority.0 is inf: expected a finite number."),
+        ({0: "much"}, "multiprocessing.priority.0 is 'much': expected a valid number."),
+        ([0, 1], "multiprocessing.priority is [0, 1]: expected a valid dictionary."),
+    ],
+)
+def test_priorities_that_are_none_are_refused_in_a_sentence(given, says):
+    with pytest.raises(ConfigError) as refused:
+        parse_config({"multiprocessing": {"priority": given}})
+    assert says in str(refused.value) and "\n" not in str(refused.value)
+
+
+def test_priorities_come_from_a_file_or_the_command_line():
+    values = apply_overrides({"multiprocessing": {"priority": {0: 2}}}, ["multiprocessing.priority.3=0.5"])
+    settings = parse_config(values).multiprocessing
+    assert [settings.weight(agent) for agent in range(5)] == [2.0, 1.0, 1.0, 0.5, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ([32], "model.adaptive_batch: expected the least and the most rows of a batch, say [32, 256], not [32]."),
+        (64, "not 64."),
+        ({"least": 32}, "not {'least': 32}."),
+        ([32, 256.5], "not [32, 256.5]."),
+        ([False, True], "not [False, True]."),
+        (
+            [256, 32],
+            "model: adaptive_batch is [256, 32]: expected two numbers of rows from 1 to buffer_capacity 1024, the",
+        ),
+        ([0, 32], "model: adaptive_batch is [0, 32]"),
+        ([32, 1025], "model: adaptive_batch is [32, 1025]"),
+    ],
+)
+def test_bounds_of_a_batch_that_are_none_are_refused_in_a_sentence(given, says):
+    with pytest.raises(ConfigError) as refused:
+        parse_config({"model": {"adaptive_batch": given}})
+    assert says in str(refused.value) and "\n" not in str(refused.value)
 
 
 @pytest.mark.parametrize(

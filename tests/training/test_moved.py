@@ -1,5 +1,6 @@
 """Single agents: moved between runs, and frozen. Whatever the schedule, what does not learn stays as it is, to the bit."""
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -328,6 +329,8 @@ def test_frozen_agents_have_no_learner(schedule, monkeypatch):
 
     def spying(learners, *arguments, **more):
         start(learners, *arguments, **more)
+        while len(learners.pids) < len(learners._agents_of):
+            time.sleep(0.01)  # the fork server is not waited for
         seen.append((len(learners.pids), learners._agents_of))
 
     monkeypatch.setattr(HostedLearners, "__init__", spying)

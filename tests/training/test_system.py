@@ -12,6 +12,8 @@ import torch
 
 from abreast.errors import ConfigError
 from abreast.training.config import MPConfig
+from abreast.training.learners import process
+from abreast.training.learners.hosted import dealt
 from abreast.training.system import MARLMultiprocessingSystem
 from fakes import outcome, small_game, timeless
 
@@ -46,10 +48,15 @@ def reference():
 # ---- identical
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
 @pytest.mark.parametrize(
-    ("workers", "count"),
-    [("inline", 1), ("threads", 1), ("threads", 5), ("processes", 1), ("processes", 2), ("processes", 5)],
+    ("workers", "count", "mode"),
+    [
+        ("inline", 1, "snapshot"),
+        ("threads", 5, "double_buffer"),
+        ("processes", 1, "snapshot"),
+        ("processes", 2, "double_buffer"),
+        ("processes", 5, "snapshot"),
+    ],
 )
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
 @pytest.mark.xdist_group("system")
@@ -83,6 +90,35 @@ def test_different_models_in_one_world_do_not_change_that(workers, reference):
     assert parallel(*mixed, schedule="lockstep", workers=workers) == reference("sequential", *mixed)
     inline = reference("parallel", *mixed, schedule="pipelined", workers="inline")
     assert parallel(*mixed, schedule="pipelined", workers=workers) == inline
+
+
+FIRST = ("multiprocessing.priority={3: 4, 0: 0.5}", "model.adaptive_batch=[8, 64]", "model.gradient_steps=1")
+
+
+@pytest.mark.parametrize(("workers", "count"), [("threads", 2), ("processes", 1), ("processes", 3)])
+@pytest.mark.xdist_group("system")
+def test_who_is_trained_first_and_batches_that_follow_the_backlog_do_not_change_that(workers, count, reference):
+    given = ("model.algorithm=dqn", "multiprocessing.num_envs=2", "experiment.train_interval=3")
+    assert parallel(*given, *FIRST, schedule="lockstep", workers=workers, num_workers=count) == reference(
+        "sequential", *given, *FIRST
+    )
+    pipelined = reference("parallel", *given, *FIRST, schedule="pipelined", workers="inline")
+    assert parallel(*given, *FIRST, schedule="pipelined", workers=workers, num_workers=count) == pipelined
+    fixed = reference("parallel", *given, *FIRST[2:], schedule="pipelined", workers="inline")
+    assert pipelined != fixed, "or the comparison would be empty"
+    assert pipelined == reference("parallel", *given, *FIRST[1:], schedule="pipelined", workers="inline")
+
+
+def test_the_agent_with_the_highest_priority_is_trained_first_in_a_round(monkeypatch):
+    order, train = [], process.train_round
+    monkeypatch.setattr(process, "train_round", lambda models, *rest: order.extend(models) or train(models, *rest))
+    parallel("model.algorithm=dqn", *FIRST[:1], schedule="lockstep", workers="threads", num_workers=1)
+    assert order == [3, 1, 2, 4, 0] * EPOCHS
+
+
+def test_agents_are_dealt_to_workers_by_what_they_will_ask_for():
+    assert dealt([0, 1, 2, 3, 4], 2, lambda agent: 1.0) == [[0, 2, 4], [1, 3]]
+    assert dealt([3, 0, 1, 2, 4], 2, lambda agent: 4.0 if agent == 3 else 1.0) == [[3], [0, 1, 2, 4]]
 
 
 def test_pipelined_differs_from_lockstep_or_the_comparison_would_be_empty(reference):
@@ -179,10 +215,7 @@ env = small_game("model.algorithm=dqn", "experiment.epochs=100000", "multiproces
 ENDS = {
     "normal end": ("lockstep", 5, "", None, 0),
     "exception in the environment": ("pipelined", 50, EXPLODE, None, 1),
-    "ctrl-c": ("pipelined", 100_000, "", signal.SIGINT, -signal.SIGINT),
     "terminated": ("free", 100_000, "", signal.SIGTERM, -signal.SIGTERM),
-    "killed": ("pipelined", 100_000, "", signal.SIGKILL, -signal.SIGKILL),
-    "killed in free": ("free", 100_000, "", signal.SIGKILL, -signal.SIGKILL),
     "killed with several actors": ("pipelined", 100_000, ACTORS, signal.SIGKILL, -signal.SIGKILL),
     "ctrl-c with several actors": ("pipelined", 100_000, ACTORS, signal.SIGINT, -signal.SIGINT),
 }
@@ -250,6 +283,8 @@ def test_a_configuration_with_other_lanes_than_the_environment_was_made_for_is_r
         ConfigError, match="given 2 actors with 1 lanes each, but the environment was made for 1 with 1"
     ):
         MARLMultiprocessingSystem(env, env.agents, MPConfig(num_actors=2))
+    with pytest.raises(ConfigError, match=r"multiprocessing\.priority names agent 2, but the last agent is 1"):
+        MARLMultiprocessingSystem(env, env.agents, MPConfig(priority={2: 1.0}))
 
 
 MAIN_SCRIPT = """

@@ -20,6 +20,8 @@ from rich.table import Table
 from abreast.cli.app import ConfigFile, Output, app, complain, look_here, out, settings_table
 from abreast.errors import ConfigError, GameError, RunFolderError
 from abreast.plugins import is_target
+from abreast.processes.cores import has_free_core
+from abreast.processes.process import ProcessBackend
 from abreast.settings import apply_overrides, explain, merge, read_yaml
 
 if TYPE_CHECKING:
@@ -82,6 +84,9 @@ def train(
     ] = None,
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
+    settings = config if resume is None else resume / "config.yaml"
+    if has_free_core() and _needs_processes(parallel, overrides or [], settings):
+        ProcessBackend(preload=["abreast.training"]).warm_up()  # it imports torch while this process does
     from abreast.training.moved import check_algorithms, parse_agents, parse_numbers, with_agents
 
     changes = overrides or []
@@ -204,6 +209,17 @@ def _find(game: str) -> "Game":
     return find_game(game)
 
 
+def _needs_processes(parallel: bool, overrides: list[str], config: Path | None) -> bool:
+    """Whether the run will start processes, as far as can be told before the game is known."""
+    try:
+        values = apply_overrides(read_yaml(config) if config else {}, overrides)
+    except ConfigError:  # which is told when its turn comes
+        return False
+    given = values.get("multiprocessing")
+    settings = given if isinstance(given, Mapping) else {}
+    return (parallel or settings.get("enabled") is True) and settings.get("workers") not in ("threads", "inline")
+
+
 def _game_of(given: Path, game: str | None) -> "tuple[Game, Path]":
     """The game of a run that goes on, unless it is given too, and the file with the settings of the run."""
     from abreast.files import open_run_folder
@@ -299,7 +315,7 @@ def _at_random(game: "Game", config: "Config[Any, Any]", but: Collection[int] = 
     values["experiment"].update(experiment, load_agents={}, freeze=[])
     if "num_agents" not in config.experiment.model_fields_set:  # the game makes as many as it likes
         del values["experiment"]["num_agents"]
-    values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu")
+    values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu", priority={})
     env = game.build(parse_config(values, type(config.world)))
     for index, agent in enumerate(env.agents):
         if index in but:

@@ -168,7 +168,7 @@ class BaseModel:
         self.epsilon = config.epsilon
         self.updates = 0
         self.rows_learned_from = np.zeros(lanes, dtype=np.int64)
-        """Per lane, rows that `new_trajectories` has returned, counted from the first ever written."""
+        """Per lane, rows that `new_trajectories` has returned (or, with `adaptive_batch`, that updates were counted for)."""
         self.memory = Buffer(
             config.buffer_capacity,
             observation.input_size,

@@ -151,6 +151,7 @@ class NetworkModel(BaseModel):
             "updates": self.updates,
             "gradient_steps": self.optimiser.steps,
             "learning_rate": self.optimiser.learning_rate,
+            "rows_learned_from": self.rows_learned_from.tolist(),
         }
 
     def set_counters(self, counters: dict[str, Any]) -> None:
@@ -158,6 +159,7 @@ class NetworkModel(BaseModel):
         self.updates = int(counters["updates"])
         self.optimiser.steps = int(counters["gradient_steps"])
         self.optimiser.learning_rate = float(counters["learning_rate"])
+        self.rows_learned_from = np.array(counters["rows_learned_from"], dtype=np.int64)
 
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Views of the same arrays, with each block split into its parameters."""

@@ -2,14 +2,16 @@
 
 from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
+import pydantic
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from abreast.errors import short
 from abreast.models.base import ModelConfig
 from abreast.models.lane_streams import together
 from abreast.models.network_model import NetworkModel
@@ -25,6 +27,28 @@ class ValueConfig(ModelConfig):
     """Share of the online weights blended into the target at each gradient step (Polyak averaging)."""
     target_interval: int = Field(200, ge=1)
     """Gradient steps between hard copies of the online weights into the target."""
+    adaptive_batch: tuple[int, int] | None = None
+    """Least and most rows per gradient step, say [32, 256], instead of batch_size: within these, as many as have been
+    written for each gradient step since the updates before had their share; none: always batch_size."""
+
+    @pydantic.field_validator("adaptive_batch", mode="before")
+    @classmethod
+    def _pair(cls, given: object) -> object:
+        if given is None:
+            return None
+        if not isinstance(given, list | tuple) or [type(each) for each in given] != [int, int]:
+            raise ValueError(f"expected the least and the most rows of a batch, say [32, 256], not {short(given)}.")
+        return tuple(given)
+
+    @pydantic.model_validator(mode="after")
+    def _adapts(self) -> Self:
+        least, most = self.adaptive_batch or (1, 1)
+        if not 1 <= least <= most <= self.buffer_capacity:
+            raise ValueError(
+                f"adaptive_batch is {[least, most]}: expected two numbers of rows from 1 to buffer_capacity"
+                f" {self.buffer_capacity}, the least first."
+            )
+        return self
 
 
 class Tensors(NamedTuple):
@@ -77,16 +101,46 @@ class ValueModel(NetworkModel):
         epsilon, count = self.epsilon, self.n_actions
         return [int(die * count) if chance < epsilon else None for chance, die in self.streams.draw(lanes)]
 
+    @property
+    def can_learn(self) -> bool:
+        least, _ = self.config.adaptive_batch or (self.config.batch_size, 0)
+        return len(self.memory) >= least
+
+    def rows_per_batch(self) -> int:
+        """Of the next update: as set, or such that its batches together have as many rows as wait (`adaptive_batch`)."""
+        if self.config.adaptive_batch is None:
+            return self.config.batch_size
+        least, most = self.config.adaptive_batch
+        _, waiting_L = self._backlog()
+        eights = -(-int(waiting_L.sum()) // (8 * self.config.gradient_steps))
+        return min(max(least, 8 * eights), most)
+
+    def _backlog(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Per lane, the first row that waits, and how many do: those written that no update was counted for, as far as
+        they are still there.
+        """
+        written_L = self.memory.written  # one look: in the schedule free it grows
+        first_L = np.clip(self.rows_learned_from, written_L - self.memory.rows_per_lane, written_L)
+        return first_L, written_L - first_L
+
+    def _count_rows(self, rows: int) -> None:
+        """An update has drawn so many: as many of those that wait do not wait any more."""
+        if self.config.adaptive_batch is not None:
+            first_L, waiting_L = self._backlog()
+            others_L = np.cumsum(waiting_L) - waiting_L  # in the lanes before
+            self.rows_learned_from = first_L + np.clip(rows - others_L, 0, waiting_L)
+
     def train_step(self) -> float | None:
-        if len(self.memory) < self.config.batch_size:
+        if not self.can_learn:
             return None
-        total = 0.0
+        total, rows = 0.0, self.rows_per_batch()
         for _ in range(self.config.gradient_steps):
-            loss = self.loss(self.memory.sample(self.config.batch_size))
+            loss = self.loss(self.memory.sample(rows))
             self.descend(loss)
             self._follow()
             total += loss.item()
         self.updates += 1
+        self._count_rows(rows * self.config.gradient_steps)
         return total / self.config.gradient_steps
 
     def _follow(self) -> None:

@@ -108,6 +108,10 @@ class Child(Protocol):
 
     def sign_of_life(self) -> SignOfLife: ...
 
+    @property
+    def was_killed(self) -> bool:
+        """Whether it did not end by itself: another may fare better."""
+
     def cause_of_death(self) -> str:
         """Why the child ended, as part of a sentence."""
 

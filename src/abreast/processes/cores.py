@@ -68,3 +68,10 @@ def look_out(is_there: Callable[[], Any]) -> bool:
             return False
         os.sched_yield()
     return True
+
+
+def has_free_core() -> bool:
+    """Whether there seems to be a core for another process beside this one. (Two that import at once on one core both take
+    twice as long.)
+    """
+    return os.getloadavg()[0] + 1 < cores()

@@ -1,9 +1,11 @@
 """Children as processes of this machine, which share memory with their parent.
 
 parent                                         child
-  start ───── forkserver, imports done ───────▶ own the signals, die with the parent
+  start ───── fork server, imports done ──────▶ own the signals, die with the parent
   ─ what to make, as the first message ───────▶ serve (child.py)
   ◀─ shared memory: signs of life ─────────────
+
+Nothing here waits for the fork server, whose imports take seconds: it is asked for a process, and makes it when it can.
 """
 
 import faulthandler
@@ -22,7 +24,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
 from multiprocessing import connection as connections
-from multiprocessing import forkserver, reduction
+from multiprocessing import reduction
 from typing import Any, Literal
 
 import numpy as np
@@ -32,6 +34,7 @@ from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
 from abreast.processes.channel import PipeChannel
 from abreast.processes.child import NO_ORDER, Replaced, serve
 from abreast.processes.cores import LOOK_OUT_S, look_out
+from abreast.processes.fork_server import UNKNOWN_CODE, ForkServerProcess, ensure_fork_server, preload_modules
 from abreast.processes.memory import SharedBlock
 from abreast.processes.pickling import Pickler, main_can_be_imported
 
@@ -42,8 +45,6 @@ SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
-UNKNOWN_CODE = 255
-"""The exit code that `multiprocessing` makes up for a child whose fork server has died."""
 DESCRIPTORS = 16
 """What is opened to start a process, most of it only until it has started; more the first time, for the fork server."""
 MILLI = 1000
@@ -60,6 +61,15 @@ class ProcessBackend:
         self._start_method = start_method
         preload_modules(preload)
 
+    def warm_up(self) -> None:
+        """Start what children are forked from, and do not wait for it: it imports while this process does something else.
+
+        If that fails, the first child that is started says why.
+        """
+        if self._start_method == "forkserver":
+            with suppress(OSError):
+                ensure_fork_server()
+
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> "ProcessChild":
         hint = SCRIPT_HINT if spec.needs_main else ""
         try:
@@ -67,15 +77,6 @@ class ProcessBackend:
         except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
             why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
             raise WorkerError(f"{spec.name} could not start: {why}{hint}.") from error
-
-
-_preload: list[str] = []
-
-
-def preload_modules(names: Sequence[str]) -> None:
-    """Have the fork server import these modules, beside those named before."""
-    _preload.extend(name for name in names if name not in _preload)
-    multiprocessing.get_context("forkserver").set_forkserver_preload(_preload)
 
 
 class ProcessChild:
@@ -90,12 +91,13 @@ class ProcessChild:
         ours, theirs = multiprocessing.Pipe()
         self._channel = PipeChannel(ours)
         try:
-            context: Any = multiprocessing.get_context(start_method)
-            self._process = context.Process(
+            is_forked = start_method == "forkserver"
+            kind: Any = ForkServerProcess if is_forked else multiprocessing.get_context(start_method).Process  # type: ignore[attr-defined]
+            self._process = kind(
                 target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
             )
-            if start_method == "forkserver":
-                _continue_fork_server()
+            if is_forked:
+                ensure_fork_server()
             with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
                 self._process.start()
         except BaseException:
@@ -120,6 +122,11 @@ class ProcessChild:
     def sign_of_life(self) -> SignOfLife:
         return self._life.read()
 
+    @property
+    def was_killed(self) -> bool:
+        code = self._process.exitcode
+        return code is not None and (code < 0 or code == UNKNOWN_CODE)
+
     def cause_of_death(self) -> str:
         self._process.join(0.5)
         code = self._process.exitcode
@@ -142,7 +149,9 @@ class ProcessChild:
         return self._dump.read()
 
     def kill(self) -> None:
-        if self._process.is_alive():
+        if self.pid is None:
+            pass  # it is not there yet: when it is, it finds that nobody listens, and ends
+        elif self._process.is_alive():
             self._process.kill()
             self._process.join(5)
         elif self._process.exitcode == UNKNOWN_CODE:
@@ -160,14 +169,6 @@ class ProcessChild:
         pipe = select.poll()
         pipe.register(self._channel.fileno(), 0)  # hung up as soon as no process has the other end
         pipe.poll(5 * MILLI)
-
-
-def _continue_fork_server() -> None:
-    """If the fork server was stopped, let it go on: to start a process waits for it, for any time."""
-    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
-    if pid is not None:
-        with suppress(ProcessLookupError):  # it is our own child: until it is waited for, its number is no other's
-            os.kill(pid, signal.SIGCONT)
 
 
 def _check_descriptors() -> None:

@@ -19,7 +19,7 @@ Invariants:
 4. A worker is silent if it has outstanding orders and has shown no new sign of life for the time allowed.
 5. The successor starts in the next call of `events`, so it is made from what its owner knows by then.
 6. Deaths at an item (`Died.at`) are counted by the owner, who knows when the item made progress; the others here.
-7. After an exception inside `submit` or `events` (an interrupt, say), only `kill` may be called.
+7. After an exception inside `submit` or `events` (an interrupt, say), only `stop` and `kill` may be called.
 """
 
 import logging
@@ -71,6 +71,8 @@ class _Worker:
     since: float = 0.0
     """When it last showed a sign of life, or became busy; while paused: when it may start."""
     beats: int = 0
+    has_to_start: bool = False
+    """Whether it was started with `start`, and was never ready."""
 
 
 class Team:
@@ -95,17 +97,18 @@ class Team:
 
     # ---- start and stop
 
-    def start(self, numbers: Iterable[int] | None = None) -> None:
+    def start(self, numbers: Iterable[int] | None = None, wait: bool = True) -> None:
         """Start workers together, those that are there already aside; returns when each is ready. Default: all.
 
-        If one cannot start, raises its error, and there are none of these numbers.
+        If one cannot start, raises its error, and there are none of these numbers. Without `wait`, returns at once, and
+        `events` or `wait_started` raises the error; one that was killed at its start is then replaced like any other.
         """
         new = [number for number in (self._workers if numbers is None else numbers) if self._is_new(number)]
         try:
             for number in new:
-                self._workers[number] = _Worker()
+                self._workers[number] = _Worker(has_to_start=not wait)
                 self._start(number)
-            while any(self._workers[number].condition is STARTING for number in new):
+            while wait and any(self._workers[number].condition is STARTING for number in new):
                 self.wait(LOOK_S)
                 for event in self.events():
                     if isinstance(event, Died) and event.worker in new:
@@ -120,6 +123,12 @@ class Team:
                     self._paused.discard(number)
                     self._workers.pop(number, None)
             raise
+
+    def wait_started(self) -> None:
+        """Wait for workers that `start` did not wait for: until each was ready once, or is lost."""
+        while any(worker.has_to_start and worker.condition is not LOST for worker in self._workers.values()):
+            self.wait(LOOK_S)
+            self._early = self.events()
 
     def _is_new(self, number: int) -> bool:
         return number not in self._workers or not self._workers[number].incarnation
@@ -324,7 +333,7 @@ class Team:
                 events.append(self._child_died(number, f"failed: {message.error}", failure=message))
                 return
             else:
-                worker.condition = UP
+                worker.condition, worker.has_to_start = UP, False
         if messages and not child.fds and not child.is_alive:
             self._wake(number)  # its end was announced once, perhaps before its last message was read
 
@@ -355,6 +364,8 @@ class Team:
         error = WorkerError(f"{who} {cause.rstrip('.')}.")
         if failure is not None:
             error.__cause__ = RemoteTraceback(failure.traceback)
+        if worker.has_to_start and (failure is not None or not (silent or child.was_killed)):
+            raise error
         return self._replace_later(Died(number, cause, at, silent, (), error), was_starting)
 
     def _replace_later(self, died: Died, was_starting: bool) -> Died:

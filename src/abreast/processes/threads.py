@@ -24,6 +24,7 @@ class ThreadChild:
 
     pid = None
     hint = ""
+    was_killed = False
     fds: tuple[int, ...] = ()
 
     def __init__(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> None:

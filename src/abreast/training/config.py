@@ -1,8 +1,8 @@
 """The configuration of an experiment: what is run (`experiment`), who learns (`model`), where (`world`)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import pydantic
 from pydantic import Field
@@ -49,10 +49,7 @@ class ExperimentConfig(Section):
     @pydantic.field_validator("load_agents", mode="before")
     @classmethod
     def _numbered(cls, given: object) -> object:
-        """Keys from the command line are text."""
-        if not isinstance(given, Mapping):
-            return given
-        return {key if (number := agent_number(key)) is None else number: value for key, value in given.items()}
+        return numbered(given)
 
     @pydantic.field_validator("freeze")
     @classmethod
@@ -61,13 +58,8 @@ class ExperimentConfig(Section):
 
     def check_agents(self, count: int) -> None:
         """Refuse numbers of agents that are not there."""
-        for key, agents in {"load_agents": self.load_agents, "freeze": self.freeze}.items():
-            for agent in agents:
-                if not 0 <= agent < count:
-                    raise ConfigError(
-                        f"experiment.{key} names agent {agent}, but the last agent is {count - 1} (the first is 0): raise"
-                        f" experiment.num_agents, which is {count}, or leave it out."
-                    )
+        check_agents("experiment.load_agents", self.load_agents, count)
+        check_agents("experiment.freeze", self.freeze, count)
 
 
 class MPConfig(Section):
@@ -92,7 +84,9 @@ class MPConfig(Section):
     publish_interval: int = Field(10, ge=1)
     """Updates between two publishes in the schedule free; the others publish after every round."""
     max_updates_per_step: float | None = Field(None, gt=0)
-    """Most updates per agent-step in the schedule free; none: as many as there is time for."""
+    """Most updates per agent-step in the schedule free, times the agent's priority; none: as many as there is time for."""
+    priority: dict[int, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Weights of single agents, say {0: 2}; others have 1. free: updates per agent-step; else only who is trained first."""
     num_workers: int | None = Field(None, ge=1)
     """Processes that host the learners; none: one per agent, not more than cores, nor than two for each GPU."""
     learner_threads: int | None = Field(None, ge=1, le=64)
@@ -112,6 +106,19 @@ class MPConfig(Section):
     max_restarts: int = Field(3, ge=0)
     """Restarts of a learner or an actor without progress in between before it is given up."""
 
+    @pydantic.field_validator("priority", mode="before")
+    @classmethod
+    def _numbered(cls, given: object) -> object:
+        return numbered(given)
+
+    def weight(self, agent: int) -> float:
+        """The priority of an agent."""
+        return self.priority.get(agent, 1.0)
+
+    def check_agents(self, count: int) -> None:
+        """Refuse numbers of agents that are not there."""
+        check_agents("multiprocessing.priority", self.priority, count)
+
     @property
     def lanes(self) -> int:
         """Lanes of all actors together: how many epochs are played in a pass."""
@@ -123,6 +130,23 @@ class MPConfig(Section):
         if isinstance(config, MPConfig):
             return config
         return parse_config(config).multiprocessing
+
+
+def numbered(given: object) -> object:
+    """A mapping by the numbers of agents: keys from the command line are text."""
+    if not isinstance(given, Mapping):
+        return given
+    return {key if (number := agent_number(key)) is None else number: value for key, value in given.items()}
+
+
+def check_agents(key: str, agents: Iterable[int], count: int) -> None:
+    """Refuse a setting that names agents which are not there."""
+    for agent in agents:
+        if not 0 <= agent < count:
+            raise ConfigError(
+                f"{key} names agent {agent}, but the last agent is {count - 1} (the first is 0): raise"
+                f" experiment.num_agents, which is {count}, or leave it out."
+            )
 
 
 class GridSection(OpenSection):
@@ -269,6 +293,7 @@ def parse_config(values: object, world_section: type[Section] = OpenSection) -> 
     whole = Config[algorithm(name).Config, world_section]  # type: ignore[valid-type,misc]
     parsed: Config[Any, Any] = whole.parse(sections if isinstance(values, Mapping) else values)
     parsed.experiment.check_agents(parsed.experiment.num_agents)
+    parsed.multiprocessing.check_agents(parsed.experiment.num_agents)
     agents = _parse_agents(per_agent, parsed) if per_agent else {}
     complete = parsed.complete(parsed.model)
     if len(agents.keys() | set(parsed.experiment.freeze)) < parsed.experiment.num_agents:

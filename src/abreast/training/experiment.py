@@ -21,7 +21,7 @@ from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, parse_config
 from abreast.training.devices import compute_threads
-from abreast.training.learners.hosted import check_lanes, named
+from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import Logger
@@ -108,7 +108,10 @@ class Experiment:
 
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
-        check_factory(self, in_processes=self.config.multiprocessing.workers == "processes")
+        in_processes = self.config.multiprocessing.workers == "processes"
+        if in_processes:
+            process_backend().warm_up()  # it imports while this process gets ready
+        check_factory(self, in_processes)
         self.make_lanes()
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
         schedule = self.config.multiprocessing.schedule

@@ -50,6 +50,7 @@ class MARLMultiprocessingSystem:
             for index, model in enumerate(self._models):
                 recipe_of(index, model)  # refused before anything starts
         note_shared(self._models)
+        self.config.check_agents(len(agents))
         workers = self.config.num_workers
         if workers is not None and workers > len(agents):
             raise ConfigError(
@@ -64,7 +65,8 @@ class MARLMultiprocessingSystem:
             )
 
     def start(self, session: Session | None = None) -> None:
-        """Make the shared memory and start learners and actors; returns when all are ready.
+        """Make the shared memory and start learners and actors, without waiting for processes: their orders do, and what
+        keeps one from starting is raised by the first round or pass that needs it.
 
         `session` says where they go on, if the run does.
         """

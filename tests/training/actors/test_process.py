@@ -32,8 +32,9 @@ def inline(*overrides):
     return outcome(env, env.run_experiment_mp)
 
 
-@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
-@pytest.mark.parametrize("workers", ["inline", "threads", "processes"])
+@pytest.mark.parametrize(
+    ("workers", "mode"), [("inline", "snapshot"), ("threads", "double_buffer"), ("processes", "snapshot")]
+)
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
 @pytest.mark.xdist_group("system")
 def test_several_actors_play_the_same_wherever_they_are(algorithm, workers, mode):
@@ -47,8 +48,16 @@ def test_several_actors_play_the_same_wherever_they_are(algorithm, workers, mode
     assert outcome(env, env.run_experiment_mp) == inline(f"model.algorithm={algorithm}")
 
 
-@pytest.mark.parametrize("order", ["sequential", "simultaneous"])
-@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "random"])
+@pytest.mark.parametrize(
+    ("algorithm", "order"),
+    [
+        ("iqn", "sequential"),
+        ("iqn", "simultaneous"),
+        ("dqn", "sequential"),
+        ("ppo", "simultaneous"),
+        ("random", "sequential"),
+    ],
+)
 def test_how_many_actors_share_the_lanes_does_not_matter(algorithm, order):
     """As long as each plays whole groups of lanes. (Agents that choose at once do so in stacked products.)"""
     short = [
@@ -106,7 +115,7 @@ def test_a_frozen_actor_is_killed_and_replaced(caplog):
     settings = ("experiment.epochs=60", "multiprocessing.schedule=lockstep")
     calm = inline(*settings)
     env = small_game(*ACTORS, *settings, "multiprocessing.actor_timeout=1.0")
-    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
+    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1, when_up=True):
         assert outcome(env, env.run_experiment_mp) == calm
     assert "did nothing for 1 s" in caplog.text
 

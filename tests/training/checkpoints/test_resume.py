@@ -76,6 +76,10 @@ WAYS = {
     "pipelined": (True, ("multiprocessing.num_envs=2",)),
     "pipelined, 2 actors": (True, ("multiprocessing.num_actors=2",)),
     "pipelined, inline": (True, ("multiprocessing.workers=inline", "multiprocessing.num_envs=2")),
+    "pipelined, batches that follow the backlog": (
+        True,
+        ("multiprocessing.num_envs=2", "experiment.train_interval=3", "model.adaptive_batch=[8, 64]"),
+    ),
     "pipelined, threads": (True, ("multiprocessing.workers=threads", "multiprocessing.num_actors=2")),
 }
 CASES = [(way, "iqn") for way in WAYS] + [

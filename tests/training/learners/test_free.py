@@ -33,7 +33,7 @@ def test_a_frozen_learner_does_not_hold_up_the_others_in_free():
         "model.algorithm=dqn", "experiment.epochs=100", "experiment.num_agents=5", "multiprocessing.num_workers=5",
         "multiprocessing.schedule=free", "multiprocessing.learner_timeout=60", "multiprocessing.publish_interval=1",
     )  # fmt: skip
-    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.02, times=1):
+    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.02, times=1, when_up=True):
         started = time.monotonic()
         env.run_experiment_mp(animate=False, logging=False)
         assert time.monotonic() - started < 50  # not the timeout
@@ -49,7 +49,7 @@ def test_weights_that_never_move_are_named(monkeypatch, caplog):
         "multiprocessing.publish_interval=1", "multiprocessing.learner_timeout=60",
     )  # fmt: skip
     env.world.transition = lambda: time.sleep(0.0005)  # the run lasts a few seconds
-    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.3, times=1):
+    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.3, times=1, when_up=True):
         env.run_experiment_mp(animate=False, logging=False)
     named = [line for line in caplog.messages if "its weights have stayed at version" in line]
     assert len(named) == 1

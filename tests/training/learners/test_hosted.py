@@ -1,5 +1,6 @@
 """Learners in workers: villains are given up alone, users' own models learn the same."""
 
+import multiprocessing
 import os
 import re
 import threading
@@ -101,6 +102,28 @@ def test_when_every_learner_is_given_up_the_run_says_so():
     )
     with pytest.raises(WorkerError, match="every learner has been given up"):
         env.run_experiment_mp(animate=False, logging=False)
+
+
+class CannotMove(villains.DQN):
+    """Can be made in the main process only."""
+
+    def setup(self, learning, more):
+        if multiprocessing.parent_process() is not None:
+            raise FileNotFoundError("the weights are not here")
+        super().setup(learning, more)
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
+@pytest.mark.xdist_group("system")
+def test_a_learner_that_cannot_start_ends_the_run_with_its_error_before_anything_is_recorded(schedule, tmp_path):
+    env = with_villain(CannotMove, f"multiprocessing.schedule={schedule}", "experiment.checkpoint_interval=1")
+    says = r"learner of agent .*1.* could not start: FileNotFoundError: the weights are not here\."
+    with pytest.raises(WorkerError, match=says) as caught:
+        env.run_experiment_mp(animate=False, output_dir=tmp_path / "run")
+    assert "setup" in str(caught.value.__cause__)
+    assert not (tmp_path / "run").exists(), list((tmp_path / "run").rglob("*"))
+    assert type(env.agents[1].model.memory).__name__ == "Buffer"
+    assert multiprocessing.active_children() == []
 
 
 # ---- what cannot be pickled

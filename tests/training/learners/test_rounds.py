@@ -23,6 +23,10 @@ def test_learners_killed_at_random_change_nothing(schedule, caplog):
         "experiment.epochs=150",
         "experiment.num_agents=3",
         "multiprocessing.num_workers=3",
+        "multiprocessing.num_envs=2",
+        "experiment.train_interval=3",
+        "model.adaptive_batch=[8, 64]",
+        "model.gradient_steps=2",
     )
     calm_env = small_game(*settings, f"multiprocessing.schedule={schedule}", "multiprocessing.workers=inline")
     calm = outcome(calm_env, calm_env.run_experiment_mp)
@@ -44,7 +48,7 @@ def test_a_frozen_learner_is_killed_and_restarted_and_the_result_is_unchanged(ca
     calm_env = small_game(*settings)
     calm = outcome(calm_env, calm_env.run_experiment)
     env = small_game(*settings, "multiprocessing.learner_timeout=1.0")
-    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1):
+    with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGSTOP), every_s=0.05, times=1, when_up=True):
         assert outcome(env, env.run_experiment_mp) == calm
     assert "did nothing for 1 s" in caplog.text
 

@@ -14,7 +14,7 @@ class IQNConfig(ValueConfig):
     """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
     n_quantiles: int = Field(12, ge=1, le=2**16)
     """Quantiles per state in the loss."""
-    choosing_quantiles: int = Field(12, ge=1, le=2**16)
+    choosing_quantiles: int = Field(4, ge=1, le=2**16)
     """Quantiles whose mean ranks the actions, when choosing and in double-Q targets."""
     n_cosines: int = Field(64, ge=1, le=2**16)
     """Cosines that describe a quantile fraction to the network."""

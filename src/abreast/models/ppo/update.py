@@ -74,13 +74,6 @@ class PPO(NetworkModel):
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
 
-    def counters(self) -> dict[str, Any]:
-        return {**super().counters(), "rows_learned_from": self.rows_learned_from.tolist()}
-
-    def set_counters(self, counters: dict[str, Any]) -> None:
-        super().set_counters(counters)
-        self.rows_learned_from = np.array(counters["rows_learned_from"], dtype=np.int64)
-
     def train_step(self) -> float | None:
         rows = self._new_rows()
         count = len(rows.actions)

@@ -115,7 +115,7 @@ class ProcessActors:
         self._waited_s = 0.0
         policy = RestartPolicy(self._config.max_restarts, self._config.actor_timeout)
         self._team = Team(make_backend(self._config), self._spec, self._config.num_actors - 1, policy)
-        self._team.start()
+        self._team.start(wait=self._config.workers == "threads")
         if states:
             set_actor_state(experiment.game, states[0])
 

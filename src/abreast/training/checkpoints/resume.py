@@ -26,11 +26,11 @@ log = logging.getLogger("abreast")
 MAY_CHANGE = frozenset(
     {"game", "multiprocessing.enabled", "multiprocessing.schedule", "multiprocessing.mode", "multiprocessing.workers"}
     | {"multiprocessing.num_workers", "multiprocessing.learner_timeout", "multiprocessing.actor_timeout"}
-    | {"multiprocessing.max_restarts", "experiment.epochs", "experiment.record_period"}
+    | {"multiprocessing.max_restarts", "multiprocessing.priority", "experiment.epochs", "experiment.record_period"}
     | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
 )
 """Settings that change neither what was learned nor what will be. (The schedule that is used is compared by itself.)"""
-MAPPINGS = frozenset({"experiment.load_agents"})
+MAPPINGS = frozenset({"experiment.load_agents", "multiprocessing.priority"})
 """Settings whose value is a mapping."""
 INSTEAD = "begin a new run, with its agents if you like (--load-agent)"
 
@@ -216,7 +216,7 @@ def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """All settings by their dotted names; one that is a mapping itself (of agents to runs) is a single value."""
+    """All settings by their dotted names; one that is a mapping itself (by agents) is a single value."""
     for key, value in values.items():
         if isinstance(value, Mapping) and value and f"{path}{key}" not in MAPPINGS:
             yield from _flat(value, f"{path}{key}.")

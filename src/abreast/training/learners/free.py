@@ -26,15 +26,16 @@ class FreeLearners(HostedLearners):
         super().__init__(*arguments)
         self._versions = [self.rounds] * len(self._models)
         self._moved = [time.monotonic()] * len(self._models)
-        per_step = self._config.max_updates_per_step or 0.0
-        allowed = [per_step * int(model.memory.written.sum()) for model in self._models]
+        per_step, weight = self._config.max_updates_per_step or 0.0, self._config.weight
+        allowed = [per_step * weight(agent) * model.memory.written.sum() for agent, model in enumerate(self._models)]
         ahead = [model.updates - most for model, most in zip(self._models, allowed, strict=True)]
-        self._head_start = {agent: updates for agent, updates in enumerate(ahead) if updates > 0}
+        self._head_start = {agent: float(updates) for agent, updates in enumerate(ahead) if updates > 0}
         for worker in range(len(self._agents_of)):
             self._order(worker)
 
     def _order(self, worker: int) -> None:
-        order = TrainFreely(self._config.publish_interval, self._config.max_updates_per_step, self._head_start)
+        most, weights = self._config.max_updates_per_step, self._config.priority
+        order = TrainFreely(self._config.publish_interval, most, self._head_start, weights)
         self._team.submit(worker, ORDER, order)
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
@@ -46,6 +47,7 @@ class FreeLearners(HostedLearners):
                 self._team.submit(worker, number, Acting(told))
 
     def finish(self, number: int) -> list[RoundResult]:
+        self._team.wait_started()  # or a short run would be over before it has learned anything
         for event in self._team.events():
             if isinstance(event, Answered):
                 if event.key == ORDER:

@@ -1,8 +1,9 @@
 """What learners in workers have in common: shared memory, the team of workers, agents that are given up."""
 
+import heapq
 import inspect
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -64,12 +65,14 @@ class HostedLearners:
         self._deaths = [0] * len(models)
         workers = config.num_workers or sensible_workers([models[agent] for agent in learning])
         workers = min(workers, len(learning))  # where all are frozen, there is none
-        self._agents_of = [learning[worker::workers] for worker in range(workers)]
+        first = sorted(learning, key=config.weight, reverse=True)
+        self._agents_of = dealt(first, workers, config.weight if self.trains_freely else lambda agent: 1.0)
         self._team = Team(
             make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
         )
         try:
-            self._team.start()
+            # Threads share random generators with the pass that would be played beside their start.
+            self._team.start(wait=config.workers == "threads")
         except BaseException:
             self._restore_rings()
             raise
@@ -133,6 +136,7 @@ class HostedLearners:
         return int(state.facts["learner.updates"])
 
     def learning_states(self) -> list[State]:
+        self._team.wait_started()  # of a run that cannot begin, no checkpoint is left
         versions = self.acting_versions()
         wholes = [place.read_whole(version) for place, version in zip(self.published, versions, strict=True)]
         return [part_of(state, "model") for _, state in wholes]
@@ -228,7 +232,23 @@ def named(agent: int, model: BaseModel) -> Iterator[None]:
 
 def make_backend(config: MPConfig) -> Backend:
     """Where workers live."""
-    return ThreadBackend() if config.workers == "threads" else ProcessBackend(preload=["abreast.training"])
+    return ThreadBackend() if config.workers == "threads" else process_backend()
+
+
+def process_backend() -> ProcessBackend:
+    """Processes that find imported what they need."""
+    return ProcessBackend(preload=["abreast.training"])
+
+
+def dealt(agents: Sequence[int], workers: int, load: Callable[[int], float]) -> list[list[int]]:
+    """The agents of each worker: one after the other goes to the worker with the least to do so far."""
+    hands: list[list[int]] = [[] for _ in range(workers)]
+    loads = [(0.0, worker) for worker in range(workers)]
+    for agent in agents:
+        least, worker = loads[0]
+        hands[worker].append(agent)
+        heapq.heapreplace(loads, (least + load(agent), worker))
+    return hands
 
 
 def sensible_workers(models: Sequence[BaseModel]) -> int:

@@ -118,12 +118,16 @@ class RoundWork:
 
 
 class TrainFreely(NamedTuple):
-    """An order: train without being told, and publish every so many updates; at most so many updates per agent-step."""
+    """An order: train without being told, and publish every so many updates; at most so many updates per agent-step, times
+    the agent's weight.
+    """
 
     publish_interval: int
     max_updates_per_step: float | None
     head_start: Mapping[int, float]
     """Updates that agents of other runs brought with them: they do not count."""
+    weights: Mapping[int, float]
+    """Of agents whose weight is not 1."""
 
 
 class Acting(NamedTuple):
@@ -133,7 +137,9 @@ class Acting(NamedTuple):
 
 
 class FreeWork:
-    """Trains whenever there is something to learn from. Its one order stays outstanding; every publish answers it."""
+    """Trains whenever there is something to learn from, first the agent that is furthest behind: the one with the fewest
+    updates for its steps and its weight. Its one order stays outstanding; every publish answers it.
+    """
 
     def __init__(self, context: ChildContext, jobs: list[Job], crew: Crew) -> None:
         self._context, self._crew = context, crew
@@ -155,20 +161,25 @@ class FreeWork:
     def idle(self) -> float | None:
         if self._rule is None:
             return None
-        learned = [self._train(agent, model, self._rule) for agent, model in self._models.items()]
+        ratios = self._ratios(self._rule)
+        learned = any(self._train(agent, self._rule) for agent in sorted(ratios, key=ratios.__getitem__))
         self._context.beat()
-        return 0.0 if any(learned) else IDLE_S
+        return 0.0 if learned else IDLE_S
 
-    def _train(self, agent: int, model: BaseModel, rule: TrainFreely) -> bool:
+    def _ratios(self, rule: TrainFreely) -> dict[int, float]:
+        """Updates per agent-step, relative to its weight, of each agent that may be updated."""
+        most, ratios = rule.max_updates_per_step, {}
+        for agent, model in self._models.items():
+            steps = int(model.memory.written.sum()) * rule.weights.get(agent, 1.0)
+            updates = model.updates - rule.head_start.get(agent, 0.0)
+            if steps and (most is None or updates < most * steps):
+                ratios[agent] = updates / steps
+        return ratios
+
+    def _train(self, agent: int, rule: TrainFreely) -> bool:
         """One update, if there is something to learn from."""
-        steps = int(model.memory.written.sum())
-        if not steps:
-            return False
-        updates = model.updates - rule.head_start.get(agent, 0.0)
-        if rule.max_updates_per_step is not None and updates >= rule.max_updates_per_step * steps:
-            return False
         self._context.beat(agent)
-        loss = update(model)
+        loss = update(self._models[agent])
         if loss is None:
             return False
         self._losses[agent].append(loss)
