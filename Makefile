@@ -33,10 +33,8 @@ lint: setup  ## Check style with ruff.
 types: setup  ## Check types with mypy (strict for src).
 	@$(BIN)/mypy
 
-bench: setup  ## Run every benchmark (minutes); figures and method: benchmarks/README.md.
-	@$(BIN)/python benchmarks/sequential.py
-	@$(BIN)/python benchmarks/map_size.py
-	@$(BIN)/python benchmarks/training.py
+bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one; figures: benchmarks/README.md.
+	@$(BIN)/abreast bench --full
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/rollouts.py
 	@$(BIN)/python benchmarks/sokoban_rooms.py

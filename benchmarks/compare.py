@@ -8,7 +8,7 @@ imports neither. Only public names are used, so the internals may differ.
 hashes      Small training runs, and whole episodes of text environments. What must be identical (metrics, weights, replay;
             histories) is hashed on both sides. Every difference and every error is printed, and the exit code is then 1.
             The bits depend on the processor, so nothing is stored.
-training    Agent-steps per second of a run, without its start and its end (as in benchmarks/training.py).
+training    Agent-steps per second of a run, without its start and its end (as in `abreast bench`).
 rollouts    Turns per second of 16 environments. Those of 0, 100 and 1000 µs hash for so long.
 
 How to read a speed: `ratio` is the rate of NEW divided by the rate of OLD, so 1.00 is equal and less is slower. It is the

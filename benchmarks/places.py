@@ -2,8 +2,8 @@
 
     python benchmarks/rollouts.py --only episodes waiting places [--workers 16]
 
-Called by rollouts.py, which has the environments that compute. "ideal": what the environments themselves take if all wait
-at once. Ratios are taken within one run; each variant has managers of its own, which take turns.
+Called by rollouts.py; the environments that compute are those of `abreast bench`. "ideal": what the environments themselves
+take if all wait at once. Ratios are taken within one run; each variant has managers of its own, which take turns.
 """
 
 import argparse
@@ -56,6 +56,8 @@ class Waiting(gymnasium.Env[str, Any]):
 
 register("waiting", config=WaitingConfig)(Waiting)
 
+BUSY = "abreast.bench.busy:KIND"
+
 
 def tag(kind: str, turns: int, **config: Any) -> dict[str, Any]:
     return {"Env": {"env_type": kind, "max_actions_per_traj": turns, "env_config": config}}
@@ -74,7 +76,7 @@ def episodes(arguments: argparse.Namespace, rounds_for: Callable[[float], int]) 
     """One episode after the other: what a turn takes beyond the same turn in a bare loop."""
     print(f"single episodes of {EPISODE_TURNS} turns, one after the other, beside a bare loop:")
     for microseconds, count in ((0, 200), (1000, 20), (100_000, 1)):
-        custom = tag("busy", EPISODE_TURNS, rounds=rounds_for(microseconds) if microseconds else 0)
+        custom = tag(BUSY, EPISODE_TURNS, rounds=rounds_for(microseconds) if microseconds else 0)
         config = settings(["Env"], [2], 1, custom)
         loop = plain(settings(["Env"], [1], 1, custom))
 
@@ -190,7 +192,7 @@ def places(arguments: argparse.Namespace, rounds_for: Callable[[float], int]) ->
     """`auto` against the main process, threads, and every power of two of workers; what is far slower is measured once."""
     counts = [1 << power for power in range(arguments.workers.bit_length()) if 1 << power <= arguments.workers]
     print(f"{arguments.envs} environments, epochs of 20 turns: auto against the best of all places")
-    kinds = [("busy", us, tag("busy", 20, rounds=rounds_for(us) if us else 0)) for us in (0, 30, 100, 1000)]
+    kinds = [("busy", us, tag(BUSY, 20, rounds=rounds_for(us) if us else 0)) for us in (0, 30, 100, 1000)]
     kinds += [("waiting", us, tag("waiting", 20, seconds=us * 1e-6)) for us in (2000, 20_000)]
     for kind, microseconds, custom in kinds:
         uses: dict[str, tuple[Any, int]] = {"main": (False, 1), "threads": ("threads", arguments.envs)}

@@ -2,17 +2,14 @@
 
     python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.1] [--repeats 30] [--only PART ...]
 
-All variants take turns within one process, a fraction of a second each, so that a slow moment of the machine affects all of
-them; a ratio is the median over the repeats. "limit": bare processes, one per core, that are told "go" and do the same
-computations without environments. "sequential": the manager without workers. "auto": from its third epoch on, when it has
-decided. "bare loop" (tests/plain_loop.py): the same rules, budgets, penalties and history, but no input checks, no seeds to
+What `abreast bench --only rollouts` measures (managers and the limit of bare processes, src/abreast/bench/rollouts.py), and
+other libraries. All variants take turns within one process, a fraction of a second each; a ratio is the median over the
+repeats. "bare loop" (tests/plain_loop.py): the same rules, budgets, penalties and history, but no input checks, no seeds to
 rebuild from, no counters. Gymnasium's and Stable-Baselines3's vector environments and the process pool step the same
 environments and keep no history.
 """
 
 import argparse
-import hashlib
-import multiprocessing
 import os
 import pickle
 import random
@@ -20,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -29,88 +27,15 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 import places
-from abreast.rollouts import EnvConfig, EnvStateManager, register
+from abreast.bench.bare import BareProcesses
+from abreast.bench.busy import Busy, BusyConfig, rounds_for, stepping
+from abreast.bench.rollouts import MANAGERS, TURNS, Endless, shares
+from abreast.bench.rollouts import settings as busy_settings
+from abreast.bench.turns import in_turns, rate_of
+from abreast.rollouts import EnvStateManager
 from rollout_helpers import plain, settings
 
-TURNS = 50
-"""Turns of an episode. (Episodes without end would measure how Python's garbage collector copes with endless histories.)"""
 TAGS = ["SimpleSokoban", "FrozenLake", "Bandit", "Countdown", "MetaMathQA", "WebShop"]
-
-
-class BusyConfig(EnvConfig):
-    """Settings of an environment that computes for some time."""
-
-    rounds: int = 0
-    """How many rounds of hashing a step takes."""
-    action_lookup: dict[int, str] | None = {0: "go"}  # noqa: RUF012 (pydantic copies it)
-    """Its one action."""
-
-
-class Busy(gymnasium.Env[str, Any]):
-    """Hashes for some time, then shows how often it was stepped.
-
-    (Not a loop in Python: the same loop takes 0.8 ms in one process and 1.1 ms in another, depending on where its memory
-    lies, and that difference would hide what is compared here.)
-    """
-
-    metadata = {"render_modes": ["text"]}  # noqa: RUF012 (Gymnasium's own form)
-    render_mode = "text"
-    observation_space = gymnasium.spaces.Discrete(2)  # type: ignore[assignment]
-    action_space = gymnasium.spaces.Discrete(2)
-
-    def __init__(self, config: Any) -> None:
-        self.rounds = config.rounds
-        self.steps = 0
-
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        super().reset(seed=seed)
-        self.steps = 0
-        return 0, {}
-
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self.rounds:
-            hashlib.pbkdf2_hmac("sha256", b"abreast", b"", self.rounds)
-        self.steps += 1
-        return 0, 0.0, False, False, {}
-
-    def render(self) -> str:
-        return str(self.steps)
-
-
-register("busy", config=BusyConfig)(Busy)
-
-
-class Limit:
-    """Processes that do the work of so many environments, when they are told to, and nothing else."""
-
-    def __init__(self, rounds: int, envs: int, workers: int) -> None:
-        context = multiprocessing.get_context("fork")
-        pipes = [multiprocessing.Pipe() for _ in range(workers)]
-        self.ends = [ours for ours, _ in pipes]
-        for worker, (_, theirs) in enumerate(pipes):
-            share = (envs + worker) // workers
-            context.Process(target=compute, args=(theirs, worker, rounds, share), daemon=True).start()
-
-    def batch(self) -> None:
-        for end in self.ends:
-            end.send_bytes(b"go")
-        for end in self.ends:
-            end.recv_bytes()
-
-    def close(self) -> None:
-        for end in self.ends:
-            end.send_bytes(b"")
-
-
-def compute(end: Any, worker: int, rounds: int, share: int) -> None:
-    """The work of one of them."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[worker % len(cores)]})
-    env = Busy(BusyConfig(rounds=rounds))
-    while end.recv_bytes():
-        for _ in range(share):
-            env.step(0)
-        end.send_bytes(b"done")
 
 
 class Maker:
@@ -123,17 +48,6 @@ class Maker:
         return Busy(BusyConfig(rounds=self.rounds))
 
 
-def rounds_for(microseconds: float) -> int:
-    """Rounds of hashing that take so long."""
-    rounds, times = 1000, []
-    env = Maker(rounds)()
-    for _ in range(100):
-        started = time.perf_counter()
-        env.step(0)
-        times.append(time.perf_counter() - started)
-    return int(rounds * microseconds / (min(times) * 1e6))
-
-
 def step_one(data: bytes) -> bytes:
     """The work of a pool: an environment comes, is stepped, and goes back, because the next may go to any process."""
     env = pickle.loads(data)
@@ -142,17 +56,8 @@ def step_one(data: bytes) -> bytes:
 
 
 def compare(batches: dict[str, Callable[[], Any]], seconds: float, repeats: int) -> dict[str, list[float]]:
-    """Batches per second of each, in turns, in another order every time: who comes after whom makes a difference of 10 %."""
-    rates: dict[str, list[float]] = {name: [] for name in batches}
-    chance = random.Random(0)
-    for _ in range(repeats):
-        for name in chance.sample(list(batches), len(batches)):
-            count, started = 0, time.perf_counter()
-            while (spent := time.perf_counter() - started) < seconds:
-                batches[name]()
-                count += 1
-            rates[name].append(count / spent)
-    return rates
+    """Batches per second of each, in turns."""
+    return in_turns({name: partial(rate_of, batch, seconds) for name, batch in batches.items()}, repeats)
 
 
 def ratio(rates: dict[str, list[float]], name: str, base: str) -> float:
@@ -167,15 +72,12 @@ def verdict(name: str, value: float, bar: float) -> None:
 def busy(microseconds: float, arguments: argparse.Namespace) -> None:
     """Environments that compute for so long."""
     count, rounds = arguments.envs, rounds_for(microseconds)
-    custom = {"Busy": {"env_type": "busy", "max_actions_per_traj": TURNS, "env_config": {"rounds": rounds}}}
-    config = settings(["Busy"], [count], 1, custom, max_workers=arguments.workers)
-    managers = {"sequential": False, "auto": "auto", "workers": True}
-    made = {f"manager, {name}": EnvStateManager(config) for name in managers}
-    for manager, use in zip(made.values(), managers.values(), strict=True):
+    config = busy_settings(rounds, count, arguments.workers)
+    made = {f"manager, {name}": EnvStateManager(config) for name in MANAGERS}
+    for manager, use in zip(made.values(), MANAGERS.values(), strict=True):
         manager.use_multiprocessing = use  # type: ignore[assignment]
-    inputs = [{"env_id": env_id, "actions": ["go"]} for env_id in range(count)]
-    endless = {name: Endless(stepper, inputs) for name, stepper in {"bare loop": plain(config), **made}.items()}
-    limit = Limit(rounds, count, arguments.workers)
+    endless = {name: Endless(stepper, count) for name, stepper in {"bare loop": plain(config), **made}.items()}
+    limit = BareProcesses(stepping, shares(rounds, count, arguments.workers))
     gym_envs = gymnasium.vector.AsyncVectorEnv([Maker(rounds)] * count)
     pool = ProcessPoolExecutor(arguments.workers)
     pooled = [pickle.dumps(Maker(rounds)()) for _ in range(count)]
@@ -221,19 +123,6 @@ def busy(microseconds: float, arguments: argparse.Namespace) -> None:
         verdict("auto against sequential", ratio(rates, "manager, auto", "manager, sequential"), 0.95)
     if not microseconds:
         verdict("workers against AsyncVectorEnv", ratio(rates, "manager, workers", "Gymnasium AsyncVectorEnv"), 4.0)
-
-
-class Endless:
-    """Steps all environments again and again; when their episodes are over, new ones begin."""
-
-    def __init__(self, stepper: Any, inputs: list[dict[str, Any]]) -> None:
-        self.stepper, self.inputs = stepper, inputs
-        self.goes_on: Any = None
-
-    def batch(self) -> None:
-        if not self.goes_on:
-            self.stepper.reset(0)
-        self.goes_on = self.stepper.step(self.inputs)
 
 
 class Player:

@@ -1,4 +1,4 @@
-"""Imports point one way: cli, games → training | rollouts → agents → models, worlds → replay → processes → errors."""
+"""Imports point one way: cli → bench → games → training | rollouts → agents → models, worlds → replay → … → errors."""
 
 import ast
 from pathlib import Path
@@ -54,7 +54,9 @@ MAY_IMPORT = {
     },
     "rollouts": {"checking", "processes", "plugins", "settings", "files", "errors"},
     "games": {"training", "agents", "models", "worlds", "plugins", "settings", "files", "errors"},
+    "bench": {"games", "rollouts", "training", "models", "processes", "files", "errors"},
     "cli": {
+        "bench",
         "checking",
         "games",
         "rollouts",

@@ -1,5 +1,6 @@
-"""The command line: games that are trained, rollouts of environments, and checks of both."""
+"""The command line: games that are trained, rollouts of environments, checks of both, and benchmarks."""
 
+import abreast.cli.bench
 import abreast.cli.check
 import abreast.cli.evaluate
 import abreast.cli.games
