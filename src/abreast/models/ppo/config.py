@@ -14,7 +14,7 @@ class PPOConfig(ModelConfig):
     """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
     gradient_steps: int = Field(4, ge=1)
     """Passes over the new rows in one update, each in shuffled minibatches of `batch_size`."""
-    gae_lambda: float = Field(0.95, ge=0, le=1)
+    gae_lambda: float = Field(0.8, ge=0, le=1)
     """How far advantages look ahead: 0 one step, 1 to the end of the episode."""
     clip: float = Field(0.2, gt=0)
     """How far the chance of an action may move from what it was when it was taken, before the gain is cut."""
