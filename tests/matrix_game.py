@@ -73,7 +73,7 @@ def build(**settings):
                 "learning_rate": 0.01,
                 "gamma": settings.pop("gamma", 0.9),
             },
-            "multiprocessing": settings,
+            "multiprocessing": {"workers": "processes", **settings},
         }
     )
     return Experiment(PrisonersDilemma(config), config, Factory({**settings, "algorithm": config.model.algorithm}))

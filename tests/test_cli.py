@@ -120,7 +120,8 @@ MISTAKES = [
      "model.per_agent has a key"),
     ("too many threads", ["train", "treasurehunt", "experiment.compute_threads=3000000000"], "compute_threads is 3"),
     ("too large a network", ["train", "treasurehunt", "model.hidden_size=10000000"], "model.hidden_size is 10000000"),
-    ("too many quantiles", ["train", "treasurehunt", "model.n_quantiles=10000000"], "model.n_quantiles is 10000000"),
+    ("too many quantiles", ["train", "treasurehunt", "model.algorithm=iqn", "model.n_quantiles=10000000"],
+     "model.n_quantiles is 10000000"),
     ("too large a world", ["train", "treasurehunt", "world.height=1000000"], "world.height is 1000000"),
     ("more memory than there is", ["train", "treasurehunt", "model.buffer_capacity=1000000000",
       "model.agent_vision_radius=200"], "there is not enough memory for this configuration"),
@@ -137,6 +138,14 @@ MISTAKES = [
     ("workers misspelt", ["train", "treasurehunt", "multiprocessing.workers=process"], "multiprocessing.workers is"),
     ("more workers than agents", ["train", "treasurehunt", "--parallel", "multiprocessing.num_workers=9"],
      "multiprocessing.num_workers is 9, but there are 5 agents"),
+    ("a plan with more workers than agents", ["train", "treasurehunt", "--plan-only", "multiprocessing.num_workers=9"],
+     "multiprocessing.num_workers is 9, but there are 5 agents"),
+    ("a plan for a GPU that is not there", ["train", "treasurehunt", "--plan-only", "multiprocessing.device=cuda:99"],
+     "multiprocessing.device is 'cuda:99'"),
+    ("a plan with no actor", ["train", "treasurehunt", "--plan-only", "multiprocessing.num_actors=0"],
+     "multiprocessing.num_actors is 0"),
+    ("a plan with half an actor", ["train", "treasurehunt", "--plan-only", "multiprocessing.num_actors=0.5"],
+     "multiprocessing.num_actors is 0.5"),
     ("older spelling misspelt", ["train", "treasurehunt", "parallel.use_thread=true"], "did you mean 'use_threads'?"),
     ("priority of an agent that is not there", ["train", "treasurehunt", "multiprocessing.priority.5=2"],
      "multiprocessing.priority names agent 5, but the last agent is 4"),
@@ -270,6 +279,26 @@ def test_a_folder_without_permission_is_named(capsys):
 
 
 # ---- what works
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ([], "plan: "),
+        (["--parallel"], "plan: "),
+        (["multiprocessing.workers=inline"], "plan: inline"),
+        (["--freeze", "0,1"], "all agents are frozen"),
+        (["multiprocessing.workers=processes", "multiprocessing.num_actors=9", "--epochs", "3"], "6 of 9 actors"),
+        (["multiprocessing.workers=inline", "multiprocessing.num_workers=2"], "left out: num_workers 2"),
+    ],
+)
+def test_plan_only_prints_a_plan_in_two_lines_and_leaves_nothing_behind(more, says, capsys, tmp_path):
+    before = everything_in(tmp_path)
+    assert run(["train", "treasurehunt", *SMALL, "--plan-only", *more]) == 0
+    printed = capsys.readouterr()
+    first, second = printed.out.splitlines()[:2]
+    assert first.startswith("plan: ") and says in first + second and printed.err == ""
+    assert everything_in(tmp_path) == before
 
 
 def test_train_writes_a_run_folder_and_compares_with_random_agents(capsys, tmp_path):
@@ -480,7 +509,14 @@ def villain():
     sys.modules.pop(name, None)
 
 
-PARALLEL = ["--parallel", "--epochs", "8", "multiprocessing.max_restarts=0", "multiprocessing.num_workers=2"]
+PARALLEL = [
+    "--parallel",
+    "--epochs",
+    "8",
+    "multiprocessing.max_restarts=0",
+    "multiprocessing.num_workers=2",
+    "multiprocessing.workers=processes",
+]
 
 
 @pytest.mark.xdist_group("system")

@@ -13,7 +13,7 @@ from abreast.models import IQN, PPO, RandomModel
 from abreast.settings import explain
 
 SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=4", "--no-animate"]
-OTHERS = [*SMALL, "model.hidden_size=32", "model.n_frames=3", "--agents", "3"]
+OTHERS = [*SMALL, "model.algorithm=iqn", "model.hidden_size=32", "model.n_frames=3", "--agents", "3"]
 
 ORCHARD = """
 from abreast import ActionSpec, Environment, MovingAgent, OneHotObservationSpec

@@ -62,6 +62,7 @@ MAY_IMPORT = {
         "rollouts",
         "training",
         "models",
+        "processes",
         "plugins",
         "state",
         "settings",

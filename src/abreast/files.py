@@ -19,7 +19,7 @@ from abreast.errors import RunFolderError
 LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
 LOCK = ".lock"
-WRITTEN = (*LEFT_BEHIND, "images", "log.txt", LOCK)
+WRITTEN = (*LEFT_BEHIND, "images", "plan.json", "log.txt", LOCK)
 """All that a run writes."""
 FOLDERS = frozenset({"replays", "checkpoints", "images"})
 APPENDED = frozenset({"metrics.jsonl", "log.txt"})

@@ -39,7 +39,7 @@ class Combination(NamedTuple):
         more = [f"model.algorithm={self.algorithm}", f"multiprocessing.num_actors={self.actors}"]
         if self.schedule == "sequential":
             return [*SMALL, *more]
-        parallel = ["enabled=true", f"schedule={self.schedule}", "num_workers=2"]
+        parallel = ["enabled=true", f"schedule={self.schedule}", "num_workers=2", "workers=processes"]
         return [*SMALL, *more, *(f"multiprocessing.{each}" for each in parallel)]
 
     def __str__(self) -> str:

@@ -72,9 +72,10 @@ def test_agents_see_a_square_around_them_with_layers_summed():
     env = build()
     env.world.move(env.agents[0], (1, 1, 1))
     seen = env.agents[0].pov(env.world)
-    assert seen.shape == (5, 5, 7)
-    assert seen[2, 2].tolist() == [0, 0, 1, 0, 0, 0, 1]  # sand below, the agent itself above
-    assert seen[0, 0].tolist() == [0, 2, 0, 0, 0, 0, 0]  # beyond the edge: wall
+    assert seen.shape == (5, 5, 5)
+    assert seen[2, 2].tolist() == [0, 0, 0, 0, 1]  # the agent itself; the sand below shows nothing
+    assert seen[3, 3].tolist() == [0, 0, 0, 0, 0]  # sand and nothing on it
+    assert seen[0, 0].tolist() == [1, 0, 0, 0, 0]  # beyond the edge: wall
 
 
 def test_every_epoch_begins_with_an_empty_beach():

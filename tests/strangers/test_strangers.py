@@ -28,7 +28,13 @@ def config(num_envs=1, num_actors=1, schedule="lockstep", epochs=8, max_turns=12
     return {
         "experiment": {"epochs": epochs, "max_turns": max_turns},
         "model": SMALL,
-        "multiprocessing": {"num_envs": num_envs, "num_actors": num_actors, "schedule": schedule, **parallel},
+        "multiprocessing": {
+            "workers": "processes",
+            "num_envs": num_envs,
+            "num_actors": num_actors,
+            "schedule": schedule,
+            **parallel,
+        },
     }
 
 

@@ -18,7 +18,7 @@ from abreast.games import find_game
 from abreast.models import DQN
 
 SMALL = ["experiment.max_turns=10", "experiment.num_agents=2", "model.hidden_size=16", "model.batch_size=16",
-         "model.n_frames=2", "model.algorithm=dqn"]  # fmt: skip
+         "model.n_frames=2", "model.algorithm=dqn", "multiprocessing.workers=processes"]  # fmt: skip
 
 
 def build(*overrides):

@@ -221,7 +221,7 @@ def team(num_actors=1, **model):
     config = {
         "experiment": {"epochs": 4, "max_turns": 10},
         "model": {"hidden_size": 8, "batch_size": 8, "n_frames": 1, **model},
-        "multiprocessing": {"num_actors": num_actors, "schedule": "lockstep"},
+        "multiprocessing": {"num_actors": num_actors, "schedule": "lockstep", "workers": "processes"},
     }
     return Team(Gridworld(3, 4, 1, EmptyEntity()), config)
 

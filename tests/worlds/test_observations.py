@@ -43,7 +43,19 @@ def test_one_hot_sums_layers_and_shows_walls_beyond_the_edge():
     assert seen.shape == (3, 3, 4) and seen.dtype == np.uint8
     assert seen[1, 1].tolist() == [1, 1, 0, 0]  # empty above ground
     assert seen[1, 2].tolist() == [0, 1, 1, 0]  # gem above ground
-    assert seen[0, 0].tolist() == [0, 0, 0, 2]  # beyond the edge, on both layers
+    assert seen[0, 0].tolist() == [0, 0, 0, 1]  # beyond the edge, once for both layers
+
+
+def test_blank_kinds_have_no_plane_unless_listed():
+    world = two_layers()
+    seen = OneHotObservationSpec(["Gem", "Wall"], vision_radius=1, blank=["EmptyEntity", "Ground"]).observe(
+        world, (0, 0, 1)
+    )
+    assert seen[1, 1].tolist() == [0, 0] and seen[1, 2].tolist() == [1, 0] and seen[0, 0].tolist() == [0, 1]
+    seen = OneHotObservationSpec(["Gem", "Ground"], vision_radius=1, outside="Ground").observe(world, (0, 0, 1))
+    assert seen[1, 1].tolist() == [0, 1], "empty cells are blank by default; the ground is listed"
+    listed = OneHotObservationSpec(KINDS, vision_radius=1, blank=KINDS).observe(world, (0, 0, 1))
+    assert np.array_equal(listed, OneHotObservationSpec(KINDS, vision_radius=1).observe(world, (0, 0, 1)))
 
 
 def test_full_one_hot_view_is_the_whole_map_from_everywhere():

@@ -27,6 +27,7 @@ from abreast.settings import apply_overrides, explain, merge, read_yaml
 if TYPE_CHECKING:
     from abreast.games import Game
     from abreast.training import Config, Environment
+    from abreast.training.planning.plan import Plan
 
 GameName = Annotated[
     str,
@@ -62,7 +63,10 @@ def train(
     config: ConfigFile = None,
     output: Output = None,
     parallel: Annotated[
-        bool, typer.Option("--parallel", help="Learn in worker processes (multiprocessing.enabled).")
+        bool, typer.Option("--parallel", help="Learn in workers, as planned (multiprocessing.enabled).")
+    ] = False,
+    plan_only: Annotated[
+        bool, typer.Option("--plan-only", help="Print how a parallel run would be run here, and why, and end.")
     ] = False,
     animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
     load_agent: Annotated[
@@ -105,7 +109,7 @@ def train(
     loaded = parse_agents(load_agent or [], "--load-agent")
     options = {"experiment.num_agents": agents, "experiment.epochs": epochs, "experiment.seed": seed}
     shorthands = [f"{key}={value}" for key, value in options.items() if value is not None]
-    shorthands += ["multiprocessing.enabled=true"] if parallel else []
+    shorthands += ["multiprocessing.enabled=true"] if parallel or plan_only else []
     shorthands += [f"experiment.load_agents.{agent}={json.dumps(text)}" for agent, text in loaded.items()]
     shorthands += [f"experiment.freeze={parse_numbers(freeze, '--freeze')}"] if freeze is not None else []
     given = merge(with_agents({}, loaded), read_yaml(config) if config else {})
@@ -116,6 +120,9 @@ def train(
         return
     env = chosen.build(experiment)
     _warn_of_unused_algorithm(env, changes)
+    if plan_only:
+        _print_plan(env.plan())
+        return
     run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
         result = run(animate=animate, output_dir=output, resume=resume)
@@ -199,6 +206,21 @@ def settings(game: GameName, overrides: Overrides = None, config: ConfigFile = N
 
 
 # ---- inside
+
+
+def _print_plan(plan: "Plan") -> None:
+    """The two lines of a plan, and every plan that was considered."""
+    from abreast.training.planning.plan import told
+
+    for line in plan.reasons:
+        out.print(line, soft_wrap=True, highlight=False, markup=False)
+    table = Table("workers", "number", "threads", "actors", "a pass", "with start", "times sequential", box=None)
+    for each, seconds, whole in plan.considered:
+        ratio = f"{(plan.sequential_s or 0.0) / whole:.2f}"
+        numbers = map(str, (each.num_workers, each.learner_threads, each.num_actors))
+        table.add_row(each.workers, *numbers, *map(told, (seconds, whole)), ratio)
+    if plan.considered:
+        out.print(table)
 
 
 def _find(game: str) -> "Game":

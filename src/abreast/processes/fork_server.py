@@ -52,6 +52,11 @@ def ensure_fork_server() -> None:
             os.kill(pid, signal.SIGCONT)
 
 
+def has_fork_server() -> bool:
+    """Whether this program has one already."""
+    return getattr(forkserver._forkserver, "_forkserver_pid", None) is not None
+
+
 @contextmanager
 def _environment(**variables: str) -> Iterator[None]:
     before = {name: os.environ.get(name) for name in variables}

@@ -71,8 +71,8 @@ class MPConfig(Section):
     """How the actor reads published weights: by a copy checked afterwards, or in place, from a slot it holds."""
     schedule: ScheduleName = "pipelined"
     """lockstep: identical to the sequential run; pipelined: full overlap, identical from run to run; free: no waiting."""
-    workers: Literal["processes", "threads", "inline"] = "processes"
-    """Where learners live; inline: one after the other in this thread, with the same results, for debugging."""
+    workers: Literal["auto", "processes", "threads", "inline"] = "auto"
+    """Where learners live; inline: one after the other in this thread; auto: where it is fastest here, by measurement."""
     buffer_capacity: int | None = Field(None, ge=1)
     """Overrides model.buffer_capacity, for agents whose own entry in model.per_agent says nothing of it."""
     batch_size: int | None = Field(None, ge=1)
@@ -88,13 +88,13 @@ class MPConfig(Section):
     priority: dict[int, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
     """Weights of single agents, say {0: 2}; others have 1. free: updates per agent-step; else only who is trained first."""
     num_workers: int | None = Field(None, ge=1)
-    """Processes that host the learners; none: one per agent, not more than cores, nor than two for each GPU."""
+    """Workers that host the learners; none: as many as are fastest here, not more than agents, nor than two for each GPU."""
     learner_threads: int | None = Field(None, ge=1, le=64)
     """Threads that share each update of a learner in a worker, as far as its algorithm can (IQN); results are the same."""
     num_envs: int = Field(1, ge=1)
-    """Lanes: copies of the environment an actor plays side by side, also in the sequential run; agents choose for all."""
-    num_actors: int = Field(1, ge=1)
-    """Actors, each with lanes of its own: the first plays here, the others in processes; the sequential run, one by one."""
+    """Lanes: copies of the environment played side by side, also in the sequential run; with num_actors, those of each."""
+    num_actors: int | None = Field(None, ge=1)
+    """Actors, each with num_envs lanes: the first plays here, others in processes; none: num_envs lanes, dealt out."""
     device: str = "auto"
     """Where learners compute: auto (a GPU if there is one), cpu, cuda, cuda:1 … Also in the sequential run."""
     device_per_agent: bool = False
@@ -120,9 +120,14 @@ class MPConfig(Section):
         check_agents("multiprocessing.priority", self.priority, count)
 
     @property
+    def actors(self) -> int:
+        """How many actors there are; one, unless it is said or planned."""
+        return self.num_actors or 1
+
+    @property
     def lanes(self) -> int:
         """Lanes of all actors together: how many epochs are played in a pass."""
-        return self.num_envs * self.num_actors
+        return self.num_envs * self.actors
 
     @classmethod
     def from_experiment_config(cls, config: object) -> "MPConfig":

@@ -68,7 +68,7 @@ class Environment(Experiment):
             "_first_lane",
             "_added",
         }
-        | {"_lends_models", "_factory"}
+        | {"_lends_models", "_factory", "planned"}
     )
     """Attributes of this class; any other is a subclass's own."""
     _lends_models: list[Agent] | None = None
@@ -240,10 +240,10 @@ class Environment(Experiment):
 
     @property
     def lanes(self) -> "list[Environment]":
-        """This environment and the copies of it that its actor plays beside it, `multiprocessing.num_envs` in all."""
-        while len(self._lanes) < self.config.multiprocessing.num_envs:
+        """This environment and the copies of it that its actor plays beside it, `multiprocessing.num_envs` of them."""
+        while len(self._lanes) < self.parallel.num_envs:
             self._lanes.append(self._make_lane(self._first_lane + len(self._lanes)))
-        return self._lanes
+        return self._lanes[: self.parallel.num_envs]  # a plan may have dealt the others out
 
     def make_lanes(self) -> None:
         assert self.lanes
@@ -266,7 +266,7 @@ class Environment(Experiment):
         """Play as actor `number` of several: with lanes and random streams of its own. Actor 0 is the one with the agents
         that learn; the others only choose.
         """
-        self._first_lane = number * self.config.multiprocessing.num_envs
+        self._first_lane = number * self.parallel.num_envs
         self.world.reseed(self._seed(0, self._first_lane))
         for index, agent in enumerate(self.agents):
             agent.lane, streams = self._first_lane, agent.model.streams

@@ -19,10 +19,11 @@ from abreast.training.actors.base import Factory, models_of
 from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
-from abreast.training.config import Config, parse_config
+from abreast.training.config import Config, MPConfig, parse_config
 from abreast.training.devices import compute_threads
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
+from abreast.training.planning.plan import Plan
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import Logger
 from abreast.training.run.session import Keeping, session
@@ -50,11 +51,18 @@ class Experiment:
     config: Config[Any, Any]
     factory: Factory | None = None
     epochs_played = 0
+    planned: MPConfig | None = None
+    """How it is run at the moment, if a plan says so."""
 
     def __init__(
         self, game: Playable, config: Mapping[str, Any] | Config[Any, Any], factory: Factory | None = None
     ) -> None:
         self.game, self.config, self.factory = game, parse_config(config), factory
+
+    @property
+    def parallel(self) -> MPConfig:
+        """By which settings actors and learners live: those of a plan, while it is run by one."""
+        return self.planned or self.config.multiprocessing
 
     @property
     def target(self) -> str | None:
@@ -104,30 +112,39 @@ class Experiment:
         output_dir: Path | str | None = None,
         resume: Path | str | None = None,
     ) -> RunResult:
-        """Play here and learn in worker processes, as `config.multiprocessing` says; the arguments of `run_experiment`.
+        """Play here and learn in workers, as `config.multiprocessing` says; the arguments of `run_experiment`. What is not
+        said there is planned (`plan`).
 
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
-        in_processes = self.config.multiprocessing.workers == "processes"
-        if in_processes:
-            process_backend().warm_up()  # it imports while this process gets ready
-        check_factory(self, in_processes)
-        self.make_lanes()
-        system = MARLMultiprocessingSystem(self, self.game.players, self.config)  # refuses what cannot work, before all
+        system = self._system()
         schedule = self.config.multiprocessing.schedule
         with session(self, Keeping(schedule, True, animate, logging, logger, output_dir, resume)) as run:
+            run.record.keep_plan(system.plan)
             with system.started(run):
                 system.run(run)
             return RunResult(run.record.epochs, run.record.folder, system.given_up)
+
+    def plan(self) -> Plan:
+        """How `run_experiment_mp` would be run here and now. Nothing is started, and nothing changed."""
+        return self._system().plan
+
+    def _system(self) -> MARLMultiprocessingSystem:
+        """Plans, and refuses what cannot work, before all."""
+        workers = self.config.multiprocessing.workers
+        if workers == "processes":
+            process_backend().warm_up()  # it imports while this process gets ready
+        check_factory(self, in_processes=workers in ("processes", "auto"))
+        self.make_lanes()
+        return MARLMultiprocessingSystem(self, self.game.players, self.config)
 
     def make_lanes(self) -> None:
         """Make all lanes of the game now, so that what cannot work is refused before anything starts."""
 
     def inline_actors(self, states: Sequence[State] = ()) -> InlineActors:
         """All actors in this thread. `states`: where each goes on, if the run does."""
-        parallel = self.config.multiprocessing
-        factory = self.factory if parallel.num_actors > 1 else None
-        return InlineActors(self.game, factory, parallel.num_envs, parallel.num_actors, states)
+        factory = self.factory if self.parallel.actors > 1 else None
+        return InlineActors(self.game, factory, self.parallel.num_envs, self.parallel.actors, states)
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.

@@ -34,6 +34,9 @@ class GridworldLanes:
     before any of them acts. An agent that has its own of one of PARTS_OF_A_TURN takes its turn by itself, lane by lane.
     """
 
+    plays_by_lane = True
+    """Lanes are independent of each other, and `state` has a part for each: any number of actors can play them."""
+
     def __init__(self, env: "Environment") -> None:
         self._env = env
         self.turns = 0
@@ -185,6 +188,11 @@ class GridworldLanes:
     def set_state(self, state: State) -> None:
         for number, env in enumerate(self._env.lanes):
             env.set_state(part_of(state, f"lane{number}"))
+
+    def set_lanes(self, states: Mapping[int, State]) -> None:
+        """Play on, in some lanes, from where other actors were."""
+        for number, state in states.items():
+            self._env.lanes[number].set_state(state)
 
 
 def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:

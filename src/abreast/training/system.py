@@ -20,7 +20,9 @@ from typing import TYPE_CHECKING, Any
 
 from abreast.errors import ConfigError, WorkerError
 from abreast.models.own import note_shared
-from abreast.training.actors.base import Actors, models_of
+from abreast.state import State
+from abreast.training.actors.base import Actors, actor_state, models_of, set_actor_state
+from abreast.training.actors.dealt import DealtActors, deal
 from abreast.training.actors.process import ProcessActors
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Learners
@@ -28,6 +30,7 @@ from abreast.training.learners.free import FreeLearners
 from abreast.training.learners.hosted import HostedLearners, recipe_of
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.learners.rounds import RoundLearners
+from abreast.training.planning.plan import make_plan
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import RunRecord
 from abreast.training.run.session import Session
@@ -44,25 +47,28 @@ class MARLMultiprocessingSystem:
 
     def __init__(self, env: "Experiment", agents: Sequence[Any], config: object) -> None:
         self.env, self.agents = env, agents
-        self.config = MPConfig.from_experiment_config(config)
+        given = MPConfig.from_experiment_config(config)
         self._models = models_of(env.game)
-        if self.config.workers != "inline":
+        if given.workers != "inline":
             for index, model in enumerate(self._models):
                 recipe_of(index, model)  # refused before anything starts
         note_shared(self._models)
-        self.config.check_agents(len(agents))
-        workers = self.config.num_workers
+        given.check_agents(len(agents))
+        workers = given.num_workers
         if workers is not None and workers > len(agents):
             raise ConfigError(
                 f"multiprocessing.num_workers is {workers}, but there are {len(agents)} agents: each learner lives in one"
                 f" worker, so the others would idle. Lower num_workers to {len(agents)} or less."
             )
         own = env.config.multiprocessing
-        if (self.config.num_envs, self.config.num_actors) != (own.num_envs, own.num_actors):
+        if (given.num_envs, given.num_actors) != (own.num_envs, own.num_actors):
             raise ConfigError(
-                f"the system is given {self.config.num_actors} actors with {self.config.num_envs} lanes each, but the"
-                f" environment was made for {own.num_actors} with {own.num_envs}: give both the same configuration."
+                f"the system is given {given.actors} actors with {given.num_envs} lanes each, but the environment was made"
+                f" for {own.actors} with {own.num_envs}: give both the same configuration."
             )
+        self.plan = make_plan(env, given)
+        self.config = self.plan.applied(given)
+        self._deals = given.num_actors is None and self.plan.num_actors > 1
 
     def start(self, session: Session | None = None) -> None:
         """Make the shared memory and start learners and actors, without waiting for processes: their orders do, and what
@@ -70,25 +76,38 @@ class MARLMultiprocessingSystem:
 
         `session` says where they go on, if the run does.
         """
-        rounds, states = (0, ()) if session is None else (session.rounds, session.actor_states)
-        experiment = self.env.config.experiment
+        rounds, states = (0, ()) if session is None else (session.rounds, list(session.actor_states))
+        experiment, others = self.env.config.experiment, states[1:]
+        if self._deals:  # an actor that begins anew has the lanes it needs; one that goes on is told where they are
+            whole = states or ([actor_state(self.env.game)] if self.env.epochs_played else [])
+            dealt = [deal(each, self.config.actors, self.config.num_envs, len(self._models)) for each in whole]
+            states, others = [each[0] for each in dealt if states], [other for each in dealt for other in each[1:]]
+        self.learners = self.actors = None
+        self.env.planned = self.config
         slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
-        if self.config.workers == "inline":
-            for model in self._models:
-                model.own_attributes.track()
-            self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
-            self.actors = self.env.inline_actors(states)
-            return
-        kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners
-        learners = kind(self._models, self.config, slack, self.env.config.experiment, rounds)
-        self.learners = learners  # type: ignore[assignment]
         try:
-            single = self.config.num_actors == 1
-            self.actors = self.env.inline_actors(states) if single else ProcessActors(self.env, learners, states)
+            if self.config.workers == "inline":
+                for model in self._models:
+                    model.own_attributes.track()
+                self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
+                self.actors = self.env.inline_actors(states)
+                return
+            kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners
+            learners = kind(self._models, self.config, slack, experiment, rounds)
+            self.learners = learners  # type: ignore[assignment]
+            self.actors = self._hosted_actors(learners, states, others)
         except BaseException:
-            learners.close()
+            self.stop()
             self.learners = None
             raise
+
+    def _hosted_actors(self, learners: HostedLearners, states: Sequence[State], others: Sequence[State]) -> Actors:
+        if self.config.actors == 1:
+            return self.env.inline_actors(states)
+        actors = ProcessActors(self.env, learners, others)
+        if states:
+            set_actor_state(self.env.game, states[0])
+        return DealtActors(actors, self.config.num_envs, len(self._models)) if self._deals else actors
 
     def run(self, session: Session | None = None) -> list[EpochRecord]:
         """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `session`, writes nothing."""
@@ -110,6 +129,13 @@ class MARLMultiprocessingSystem:
                 self.learners.close()
             for model in self._models:
                 model.own_attributes.untrack()
+            self._return_lanes()
+
+    def _return_lanes(self) -> None:
+        """From now on all lanes are here again, where other actors have left them."""
+        self.env.planned = None
+        if isinstance(self.actors, DealtActors):
+            self.env.game.set_lanes(self.actors.elsewhere)  # type: ignore[attr-defined]
 
     @property
     def given_up(self) -> Mapping[int, WorkerError]:

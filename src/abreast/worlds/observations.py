@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from abreast.errors import ConfigError, WorldError, nearest
+from abreast.worlds.basics import EmptyEntity
 from abreast.worlds.entity import Location
 from abreast.worlds.gridworld import Gridworld
 from abreast.worlds.sprites import Painter
@@ -59,7 +60,12 @@ class ObservationSpec(ABC):
 
 
 class OneHotObservationSpec(ObservationSpec):
-    """One plane per kind, layers summed; shape (rows, columns, kinds) of bytes. Beyond the edge of the map is `outside`."""
+    """One plane per kind, layers summed; shape (rows, columns, kinds) of bytes. Beyond the edge is one `outside` per cell.
+
+    Kinds in `blank` need no plane: a cell that holds nothing else is all zero. Leave the ground and empty cells out of
+    `entity_list`: planes that are set nearly everywhere drown the few cells that matter, and learning takes twice as long
+    (benchmarks/README.md).
+    """
 
     def __init__(
         self,
@@ -68,11 +74,12 @@ class OneHotObservationSpec(ObservationSpec):
         vision_radius: int | None = None,
         env_dims: tuple[int, int] | None = None,
         outside: str = "Wall",
+        blank: Sequence[str] = (EmptyEntity.kind,),
     ) -> None:
         super().__init__(vision_radius=vision_radius, env_dims=env_dims)
         self.entity_list = list(entity_list)
-        self.outside = outside
-        self._planes: dict[tuple[str, ...], NDArray[np.uint8]] = {}
+        self.outside, self.blank = outside, frozenset(blank)
+        self._planes: dict[tuple[str, ...], tuple[NDArray[np.uint8], NDArray[np.uint8]]] = {}
 
     @property
     def input_size(self) -> tuple[int, ...]:
@@ -80,28 +87,32 @@ class OneHotObservationSpec(ObservationSpec):
 
     def observe(self, world: Gridworld, location: Location) -> NDArray[np.uint8]:
         kinds = self._kinds(world, location)
-        planes = self._planes_for(world)
-        seen = planes[kinds[:, :, 0]]
+        bottom, above = self._planes_for(world)
+        seen = bottom[kinds[:, :, 0]]
         for layer in range(1, world.layers):
-            seen += planes[kinds[:, :, layer]]
+            seen += above[kinds[:, :, layer]]
         return seen
 
-    def _planes_for(self, world: Gridworld) -> NDArray[np.uint8]:
-        """The one-hot row of each kind number: row 0 is beyond the edge, row i + 1 the world's i-th kind."""
+    def _planes_for(self, world: Gridworld) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+        """The one-hot row of each kind number, on the bottom layer and on those above it: row 0 is beyond the edge, which is
+        seen on the bottom only; row i + 1 the world's i-th kind.
+        """
         names = (self.outside, *world.kind_names)
-        planes = self._planes.get(names)
-        if planes is None:
+        found = self._planes.get(names)
+        if found is None:
             planes = np.zeros((len(names), len(self.entity_list)), dtype=np.uint8)
             for number, kind in enumerate(names):
                 if kind in self.entity_list:
                     planes[number, self.entity_list.index(kind)] = 1
-                elif number != 0:
+                elif number != 0 and kind not in self.blank:
                     raise ConfigError(
                         f"the world holds {kind!r}, which the observation's entity_list leaves out:"
                         f" {nearest(kind, self.entity_list)}"
                     )
-            self._planes[names] = planes
-        return planes
+            above = planes.copy()
+            above[0] = 0
+            self._planes[names] = found = planes, above
+        return found
 
 
 class RGBObservationSpec(ObservationSpec):

@@ -8,7 +8,8 @@ from abreast.games.cleanup.world import CleanupConfig, CleanupWorld
 from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec, Wall
 
-THINGS = (EmptyEntity, Wall, Water, Dirt, Grass, Orchard, Apple, CleanBeam, ZapBeam)
+THINGS = (Wall, Water, Dirt, Orchard, Apple, CleanBeam, ZapBeam)
+GROUND = [kind.kind for kind in (EmptyEntity, Grass)]
 KINDS = [*(thing.kind for thing in THINGS), *FACING_KINDS.values(), FROZEN_KIND]
 
 
@@ -26,7 +27,7 @@ class CleanupEnv(Environment):
         actions = ActionSpec(ACTIONS)
         for number in range(self.config.experiment.num_agents):
             radius = self.config.model_of(number).agent_vision_radius
-            view = OneHotObservationSpec(KINDS, vision_radius=radius)
+            view = OneHotObservationSpec(KINDS, vision_radius=radius, blank=GROUND)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(CleanupAgent(view, actions, model, number, self.config.world))
 

@@ -8,7 +8,8 @@ from abreast.games.staghunt.world import StaghuntConfig, StaghuntWorld
 from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec
 
-KINDS = [kind.kind for kind in (EmptyEntity, Tree, Moss, Hare, Stag, StaghuntAgent)]
+KINDS = [kind.kind for kind in (Tree, Hare, Stag, StaghuntAgent)]
+GROUND = [kind.kind for kind in (EmptyEntity, Moss)]
 
 
 class StaghuntEnv(Environment):
@@ -25,7 +26,7 @@ class StaghuntEnv(Environment):
         actions = ActionSpec(["up", "down", "left", "right", "stay"])
         for number in range(self.config.experiment.num_agents):
             radius = self.config.model_of(number).agent_vision_radius
-            view = OneHotObservationSpec(KINDS, vision_radius=radius, outside=Tree.kind)
+            view = OneHotObservationSpec(KINDS, vision_radius=radius, outside=Tree.kind, blank=GROUND)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(StaghuntAgent(view, actions, model, number, self.config.world))
 

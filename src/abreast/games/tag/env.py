@@ -9,7 +9,8 @@ from abreast.games.tag.world import TagConfig, TagWorld
 from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec, Wall
 
-KINDS = [kind.kind for kind in (EmptyEntity, Wall, Grass, Crate)] + [role.value for role in Role]
+KINDS = [kind.kind for kind in (Wall, Crate)] + [role.value for role in Role]
+GROUND = [kind.kind for kind in (EmptyEntity, Grass)]
 
 
 class TagEnv(Environment):
@@ -33,7 +34,7 @@ class TagEnv(Environment):
         actions = ActionSpec(["up", "down", "left", "right", "stay"])
         for number in range(number_of_agents):
             radius = self.config.model_of(number).agent_vision_radius
-            view = OneHotObservationSpec(KINDS, vision_radius=radius)
+            view = OneHotObservationSpec(KINDS, vision_radius=radius, blank=GROUND)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(TagAgent(view, actions, model, number, self.config.world))
 

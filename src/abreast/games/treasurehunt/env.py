@@ -8,7 +8,8 @@ from abreast.games.treasurehunt.world import TreasurehuntConfig, TreasurehuntWor
 from abreast.training import Config, Environment
 from abreast.worlds import ActionSpec, EmptyEntity, OneHotObservationSpec
 
-KINDS = [kind.kind for kind in (EmptyEntity, Wall, Sand, Gem, Food, Bone, TreasurehuntAgent)]
+KINDS = [kind.kind for kind in (Wall, Gem, Food, Bone, TreasurehuntAgent)]
+GROUND = [kind.kind for kind in (EmptyEntity, Sand)]
 
 
 class TreasurehuntEnv(Environment):
@@ -25,7 +26,7 @@ class TreasurehuntEnv(Environment):
         actions = ActionSpec(["up", "down", "left", "right"])
         for number in range(self.config.experiment.num_agents):
             radius = self.config.model_of(number).agent_vision_radius
-            view = OneHotObservationSpec(KINDS, vision_radius=radius)
+            view = OneHotObservationSpec(KINDS, vision_radius=radius, blank=GROUND)
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(TreasurehuntAgent(view, actions, model, number))
 

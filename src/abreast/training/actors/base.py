@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from abreast.errors import AbreastError, ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
+from abreast.training.config import MPConfig
 from abreast.worlds.playable import Playable, Played
 
 if TYPE_CHECKING:
@@ -59,9 +60,10 @@ class Actors(Protocol):
         """End; what an unfinished pass wrote is forgotten."""
 
 
-def build_game(factory: Factory, number: int) -> Playable:
-    """The game of another actor."""
+def build_game(factory: Factory, number: int, parallel: MPConfig | None = None) -> Playable:
+    """The game of another actor; `parallel`: how the lanes are dealt out, if a plan says so."""
     experiment = factory()
+    experiment.planned = parallel
     experiment.factory = factory  # its lanes are built by it too
     experiment.game.become_actor(number)
     return experiment.game

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from abreast.attributes import pack
-from abreast.errors import AttributeStateError, ConfigError, StateError
+from abreast.errors import AttributeStateError, ConfigError, StateError, WorldError
 from abreast.processes.backend import ChildContext, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import comes_from_main
@@ -30,6 +30,7 @@ from abreast.training.actors.base import (
     track,
 )
 from abreast.training.collect import collect_pass
+from abreast.training.config import MPConfig
 from abreast.training.learners.hosted import HostedLearners, make_backend
 from abreast.training.published import Published, adopt_published
 from abreast.worlds.playable import Played
@@ -56,6 +57,7 @@ class ActorProcess:
         self,
         context: ChildContext,
         factory: Factory,
+        config: MPConfig,
         block: SharedBlock,
         published: Sequence[Published],
         compute_threads: int,
@@ -65,7 +67,7 @@ class ActorProcess:
         """`kinds` are those of the models; `state` says where to go on, if it replaces another."""
         torch.set_num_threads(compute_threads)
         self._context, self._published = context, published
-        self._game = build_game(factory, context.number + 1)
+        self._game = build_game(factory, context.number + 1, config)
         self._models = models_of(self._game)
         if len(self._models) != len(published):
             raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
@@ -103,28 +105,27 @@ class ProcessActors:
     """Plays actor 0 in this thread while the others play elsewhere."""
 
     def __init__(self, experiment: "Experiment", learners: HostedLearners, states: Sequence[State] = ()) -> None:
-        """`states`: where each actor goes on, if the run does."""
+        """`states`: where each of the other actors goes on, if the run does."""
         self._experiment, self._learners = experiment, learners
-        self._config = experiment.config.multiprocessing
+        self._config = experiment.parallel
         self._memories = [model.memory for model in models_of(experiment.game)]
-        self._states: dict[int, State] = dict(enumerate(states[1:]))
+        self.states: dict[int, State] = dict(enumerate(states))
+        """Where each of the other actors was after its last pass, by worker."""
         self._orders: dict[int, Play] = {}
         """Passes under way, by worker; worker w is actor w + 1."""
-        self._deaths = [0] * (self._config.num_actors - 1)
+        self._deaths = [0] * (self._config.actors - 1)
         self._written_before: list[list[int]] = []
         self._waited_s = 0.0
         policy = RestartPolicy(self._config.max_restarts, self._config.actor_timeout)
-        self._team = Team(make_backend(self._config), self._spec, self._config.num_actors - 1, policy)
+        self._team = Team(make_backend(self._config), self._spec, self._config.actors - 1, policy)
         self._team.start(wait=self._config.workers == "threads")
-        if states:
-            set_actor_state(experiment.game, states[0])
 
     def _spec(self, worker: int) -> ChildSpec:
         factory = self._experiment.factory
         published = [place.for_reader(worker + 1) for place in self._learners.published]
         threads = self._experiment.config.experiment.compute_threads
         kinds = [type(model).__qualname__ for model in models_of(self._experiment.game)]
-        arguments = (factory, self._learners.block, published, threads, kinds, self._states.get(worker))
+        arguments = (factory, self._config, self._learners.block, published, threads, kinds, self.states.get(worker))
         return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, _needs_main(factory))
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
@@ -141,7 +142,7 @@ class ProcessActors:
             self._team.wait()
             for event in self._team.events():
                 if isinstance(event, Answered):
-                    others[event.worker], self._states[event.worker] = event.value
+                    others[event.worker], self.states[event.worker] = event.value
                     del self._orders[event.worker]
                     self._deaths[event.worker] = 0
                 else:
@@ -207,22 +208,31 @@ class ProcessActors:
 
 def check_factory(experiment: "Experiment", in_processes: bool) -> None:
     """Refuse, before anything starts, what other actors, perhaps in processes of their own, could not build."""
-    if experiment.config.multiprocessing.num_actors == 1:
-        return
-    if experiment.factory is None:
-        raise ConfigError(
-            f"multiprocessing.num_actors is {experiment.config.multiprocessing.num_actors}, but {experiment.name} has no"
-            " factory to build it for other actors: give Experiment a factory, or set num_actors to 1."
+    count = experiment.config.multiprocessing.actors
+    if count > 1 and (reason := why_not_built(experiment, in_processes)) is not None:
+        raise ConfigError(f"multiprocessing.num_actors is {count}, but {reason}.")
+
+
+def why_not_built(experiment: "Experiment", in_processes: bool) -> str | None:
+    """Why other actors cannot build the game, perhaps in processes of their own; None if they can."""
+    try:
+        factory = experiment.factory
+    except WorldError as error:
+        return str(error).rstrip(".")
+    if factory is None:
+        return (
+            f"{experiment.name} has no factory to build it for other actors: give Experiment a factory, or set num_actors to"
+            " 1"
         )
     try:
         if in_processes:
-            pack(vars(experiment.factory) or {"factory": experiment.factory}, {})
+            pack(vars(factory) or {"factory": factory}, {})
     except AttributeStateError as error:
-        raise ConfigError(
-            f"multiprocessing.num_actors is {experiment.config.multiprocessing.num_actors}, but {experiment.name} cannot be"
-            f" built in another process: {error}. Set env.factory to a function that builds it there, or num_actors to 1:"
-            " the first actor plays here, and nothing is pickled."
-        ) from error
+        return (
+            f"{experiment.name} cannot be built in another process: {error}. Set env.factory to a function that builds it"
+            " there, or num_actors to 1: the first actor plays here, and nothing is pickled"
+        )
+    return None
 
 
 def _needs_main(factory: Any) -> bool:

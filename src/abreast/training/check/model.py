@@ -144,6 +144,7 @@ class ModelTrial:
         """The same in a whole run, sequentially or with a learner in a process."""
         model = self.make()
         parallel = {"num_envs": LANES, "schedule": "lockstep", "max_restarts": 0, "device": "cpu"}
+        parallel["workers"] = "processes"
         settings = {"epochs": ROUNDS * LANES, "max_turns": TURNS, "num_agents": 1, "seed": SEED}
         experiment = Experiment(MadeUpGame(model), {"experiment": settings, "multiprocessing": parallel})
         run = experiment.run_experiment_mp if in_processes else experiment.run_experiment

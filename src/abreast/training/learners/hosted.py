@@ -11,7 +11,6 @@ from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError
 from abreast.models import BaseModel
 from abreast.models.base import Recipe
 from abreast.processes.backend import Backend, ChildSpec
-from abreast.processes.cores import cores
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import ProcessBackend, comes_from_main
 from abreast.processes.ring import Ring
@@ -52,7 +51,7 @@ class HostedLearners:
         self._frozen = frozenset(experiment.freeze)
         learning = [agent for agent in range(len(models)) if agent not in self._frozen]
         self._slack = slack
-        self.published = create_shared_models(models, config.mode, readers=config.num_actors)
+        self.published = create_shared_models(models, config.mode, readers=config.actors)
         self.block = self._make_block()
         self._own_rings: list[Ring] = []
         for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
@@ -63,8 +62,7 @@ class HostedLearners:
         self._results = [RoundResult(None, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)
-        workers = config.num_workers or sensible_workers([models[agent] for agent in learning])
-        workers = min(workers, len(learning))  # where all are frozen, there is none
+        workers = min(config.num_workers or 1, len(learning))  # where all are frozen, there is none
         first = sorted(learning, key=config.weight, reverse=True)
         self._agents_of = dealt(first, workers, config.weight if self.trains_freely else lambda agent: 1.0)
         self._team = Team(
@@ -249,12 +247,3 @@ def dealt(agents: Sequence[int], workers: int, load: Callable[[int], float]) -> 
         hands[worker].append(agent)
         heapq.heapreplace(loads, (least + load(agent), worker))
     return hands
-
-
-def sensible_workers(models: Sequence[BaseModel]) -> int:
-    """One for each agent, but not more than there are cores, nor than two for each GPU: more get in each other's way.
-
-    (One H200, 5 agents, times the sequential run: 1 worker 1.1, 2 workers 1.4, 5 workers 0.9.)
-    """
-    gpus = {model.device for model in models if model.device != "cpu"}
-    return min(len(models), cores(), 2 * len(gpus) or len(models))

@@ -56,6 +56,10 @@ class ProgressDisplay:
         elif self._done % max(1, self._epochs // PLAIN_LINES) == 0 or self._done == self._epochs:
             self.console.print(self._line(record), highlight=False, markup=False, soft_wrap=True)
 
+    def print(self, line: str) -> None:
+        """Print a line, above the figures."""
+        self.console.print(Text(line), soft_wrap=True)
+
     def show_note(self, text: str) -> bool:
         """Show a sentence below the figures, from now on, if they are live (printed past them, it would be overwritten)."""
         self._note = Text(text)

@@ -1,8 +1,9 @@
 """The record of a run: what is kept in its folder, and what is shown meanwhile.
 
-<run folder>/  config.yaml   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/ (checkpoints/keeper.py)
+<run folder>/  config.yaml   plan.json   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/
 """
 
+import json
 import logging as standard_logging
 import time
 from collections import deque
@@ -28,6 +29,7 @@ from abreast.worlds.playable import Played
 if TYPE_CHECKING:
     from abreast.training.config import Config
     from abreast.training.experiment import Experiment
+    from abreast.training.planning.plan import Plan
 
 log = standard_logging.getLogger("abreast")
 
@@ -119,6 +121,15 @@ class RunRecord:
         if self._logging:
             self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
         self._started, self.has_begun = time.perf_counter(), True
+
+    def keep_plan(self, plan: "Plan") -> None:
+        """Say how the run is run, in two lines, and keep all that is known about it."""
+        if self._made is not None and self.writes:
+            write_whole(self._made.path / "plan.json", json.dumps(plan.as_json(), indent=1).encode())
+        for line in plan.reasons if self._logging else ():
+            log.info("%s", line)
+            if self._display is not None:
+                self._display.print(line)
 
     def show_note(self, text: str) -> bool:
         """Show a sentence in the live display; False where there is none."""
