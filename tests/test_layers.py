@@ -1,4 +1,4 @@
-"""Imports point one way: cli → bench → games → training | rollouts → agents → models, worlds → replay → processes → errors."""
+"""Imports point one way: cli → bench → games → training | rollouts → agents → models, worlds → replay → processes."""
 
 import ast
 from pathlib import Path
