@@ -26,8 +26,8 @@ class Size:
     few: int = 5
     many: int = 200
     lanes: int = 2
-    turns: int = 10
-    passes: int = 4
+    turns: int = 20
+    passes: int = 3
     """Passes of the run with many agents."""
 
 

@@ -45,7 +45,7 @@ class Size:
     """For which all cores compute products at once."""
 
 
-SMALL, FULL = Size((5,), 4, 2), Size((5, 16), 8, 5)
+SMALL, FULL = Size((5,), 4, 2), Size((5, 16), 6, 3)
 
 
 def measure(size: Size) -> Iterator[Row]:
