@@ -16,7 +16,7 @@ from abreast.cli.app import app, complain, out
 @app.command()
 def bench(
     more: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUBJECT]...", help="More subjects, as for --only.")
+        list[str] | None, typer.Argument(metavar="[SUBJECT]", help="More subjects, as for --only.")
     ] = None,
     only: Annotated[
         list[str] | None,
