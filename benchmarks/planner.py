@@ -5,7 +5,7 @@
 For each number of agents, width of the network and cost of a world's turn (of CPU), the planner plans a long run. Then all
 plans take turns within one process: inline, threads and processes with 1, 2, 4 … workers, and 1, 2, 4 actors where lanes
 allow. What is planned is one of them, so both figures of a ratio come from the same runs: the fastest of each plan, because
-whatever else uses the machine only slows them down. Start-up is left out (abreast.bench.reference: speed).
+whatever else uses the machine only slows them down. Start-up is left out (`abreast.bench.reference.speed`).
 The bars: at least 0.9 of the best, and never less than 0.95 of the sequential run.
 """
 

@@ -1,4 +1,4 @@
-"""Imports point one way: cli → bench → games → training | rollouts → agents → models, worlds → replay → processes."""
+"""Imports point one way: cli → bench → games → training | rollouts → agents → models, worlds → replay → … → errors."""
 
 import ast
 from pathlib import Path

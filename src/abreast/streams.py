@@ -6,6 +6,7 @@ for the time in which such code runs: from the experiment's seed and from what i
 before, so that it does not matter in which process it happens.
 """
 
+import pickle
 import random
 import sys
 import threading
@@ -61,3 +62,10 @@ def seeded_globals(seed: np.random.SeedSequence, *path: int) -> Iterator[None]:
             if gpus:
                 torch.cuda.set_rng_state_all(of_gpus)
         _in_use.release()
+
+
+def shared_streams() -> list[bytes]:
+    """Where the generators are that all code of a process shares: different, if something has drawn from them. (40 µs.)"""
+    torch = sys.modules.get("torch")
+    drawn = [pickle.dumps(random.getstate()), pickle.dumps(np.random.get_state())]  # noqa: NPY002
+    return drawn if torch is None else [*drawn, torch.get_rng_state().numpy().tobytes()]

@@ -15,9 +15,7 @@ from abreast.cli.app import app, complain, out
 
 @app.command()
 def bench(
-    more: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUBJECT]", help="More subjects, as for --only.")
-    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="[SUBJECT]", help="More subjects, as for --only.")] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="SUBJECT...", help=f"Measure only these: {', '.join(SUBJECTS)}.", show_default=False),

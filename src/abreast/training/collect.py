@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from abreast.errors import ConfigError, ModelError, RewardError, WorldError, short
 from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
-from abreast.streams import seeded_globals
+from abreast.streams import seeded_globals, shared_streams
 from abreast.worlds.playable import Decision, Late, Playable, Played, as_reward
 
 PLAYING = 2
@@ -24,18 +24,26 @@ def collect_pass(
     seed: int = 0,
     *,
     first_epoch: int | None = None,
+    is_dealt: bool = False,
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
     """Play one epoch in each of so many lanes; `epoch` is the number of the first of them,
-    `first_epoch` that of the first of the whole pass, if other actors play the epochs before it.
+    `first_epoch` that of the first of the whole pass, if other actors play the epochs before it. `is_dealt`: how
+    many of them there are must not matter.
 
     `seed` is the experiment's: users' code may draw from generators that the process shares. `beat` is called at every
     decision, in any lane. `on_turn` is called before each turn of the first lane and once
     more at its end (to record it, say).
     """
     with seeded_globals(np.random.SeedSequence(seed), PLAYING, epoch):
+        before = shared_streams() if is_dealt else []
         played = play_lanes(game, epoch if first_epoch is None else first_epoch, lanes, beat, on_turn)
+        if is_dealt and shared_streams() != before:
+            raise WorldError(
+                "the game draws from generators that a process shares (random, numpy.random or torch), so results would"
+                " depend on how many actors there are: let it draw from world.rng, or set multiprocessing.num_actors to 1."
+            )
     for player in game.players:
         player.model.own_attributes.note_choosing()
     return played

@@ -9,7 +9,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from abreast.errors import ConfigError
+import villains
+from abreast.errors import ConfigError, WorldError
+from abreast.games.treasurehunt import TreasurehuntEnv
 from abreast.processes import cores as cores_module
 from abreast.training.config import MPConfig
 from abreast.training.planning import plan as plan_module
@@ -356,3 +358,16 @@ def test_strange_games_are_run_as_they_would_be_without_a_plan():
     for name in ("mutable attributes", "own generators"):
         calm, planned = (GAMES[name](num_envs=2, num_actors=None, workers=where) for where in ("inline", "auto"))
         assert outcome(calm, calm.run_experiment_mp) == outcome(planned, planned.run_experiment_mp)
+
+
+@pytest.mark.xdist_group("planned")
+def test_a_world_that_draws_from_shared_generators_only_later_is_refused_where_actors_were_planned(monkeypatch):
+    as_planned(monkeypatch, "processes", 2, 1)
+    config = small_game(*RUN).config
+    env = TreasurehuntEnv(villains.DrawsLate(config), config)
+    with pytest.raises(
+        WorldError, match=r"draws from generators that a process shares .* multiprocessing.num_actors to 1"
+    ):
+        env.run_experiment_mp(animate=False, logging=False)
+    as_planned(monkeypatch, "processes", 1, 1)
+    TreasurehuntEnv(villains.DrawsLate(config), config).run_experiment_mp(animate=False, logging=False)

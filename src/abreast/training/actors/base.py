@@ -39,6 +39,8 @@ class Play(NamedTuple):
     epsilons: list[float]
     seed: int
     """Of the experiment."""
+    is_dealt: bool = False
+    """Whether the actors were planned, so that results must not depend on how many there are."""
 
 
 class Actors(Protocol):

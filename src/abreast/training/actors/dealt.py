@@ -44,7 +44,7 @@ class DealtActors:
         self._actors, self._lanes, self._players = actors, lanes, players
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
-        return self._actors.play(order, on_turn)
+        return self._actors.play(order._replace(is_dealt=True), on_turn)
 
     def file_states(self) -> list[State]:
         return [gather(self._actors.file_states(), self._lanes, self._players)]

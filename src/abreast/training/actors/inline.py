@@ -62,7 +62,13 @@ class InlineActors:
                     _follow(model, own, order.epsilons[agent])
             try:
                 played += collect_pass(
-                    game, order.epoch + len(played), lanes, order.seed, first_epoch=order.first_epoch, on_turn=on_turn
+                    game,
+                    order.epoch + len(played),
+                    lanes,
+                    order.seed,
+                    first_epoch=order.first_epoch,
+                    is_dealt=order.is_dealt,
+                    on_turn=on_turn,
                 )
             except BaseException:
                 _cut_episodes(game)

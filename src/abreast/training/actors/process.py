@@ -90,7 +90,13 @@ class ActorProcess:
             adopt_published(model, self._published[agent], order.versions[agent])
             model.epsilon = order.epsilons[agent]
         played = collect_pass(
-            self._game, order.epoch, order.lanes, order.seed, first_epoch=order.first_epoch, beat=self._context.beat
+            self._game,
+            order.epoch,
+            order.lanes,
+            order.seed,
+            first_epoch=order.first_epoch,
+            is_dealt=order.is_dealt,
+            beat=self._context.beat,
         )
         self._context.answer(key, Passed(played, actor_state(self._game)))
 
@@ -135,7 +141,9 @@ class ProcessActors:
             theirs = order._replace(epoch=order.epoch + first, lanes=min(lanes, order.lanes - first))
             self._orders[worker] = theirs
             self._team.submit(worker, order.number, theirs)
-        played = collect_pass(self._experiment.game, order.epoch, min(lanes, order.lanes), order.seed, on_turn=on_turn)
+        here = min(lanes, order.lanes)
+        game = self._experiment.game
+        played = collect_pass(game, order.epoch, here, order.seed, is_dealt=order.is_dealt, on_turn=on_turn)
         started = time.perf_counter()
         others: dict[int, list[Played]] = {}
         while self._orders:

@@ -8,7 +8,6 @@ So a user's code may raise, hang, print or count its instances: the run that fol
 """
 
 import pickle
-import random
 import resource
 import sys
 import time
@@ -28,7 +27,7 @@ from abreast.processes.cores import allowed_cores, cores, quota
 from abreast.processes.forked import CAN_FORK, Tell, try_apart
 from abreast.processes.memory import SharedBlock
 from abreast.replay import Buffer
-from abreast.streams import seeded_globals
+from abreast.streams import seeded_globals, shared_streams
 from abreast.training.actors.base import actor_state, models_of
 from abreast.training.collect import play_lanes
 from abreast.training.config import Config
@@ -366,13 +365,13 @@ class _Trial:
         resumability = Resumability(experiment.game, experiment)
         found = GameTimes(1, 0.0, 0.0, 0.0, 0.0, settings.max_turns)
         with seeded_globals(np.random.SeedSequence(settings.seed), PLANNING):
-            before = _shared_streams()
+            before = shared_streams()
             for lanes, enough_s in ((1, 0.0), (all_lanes, PLAY_S)):
                 found = self._play_lanes(lanes, enough_s)
                 tell({"game": asdict(found)})
                 if found.turn > PLAY_S:
                     break
-            draws = _shared_streams() != before
+            draws = shared_streams() != before
         started = time.perf_counter()
         pickle.loads(pickle.dumps(actor_state(experiment.game)))
         told = time.perf_counter() - started
@@ -395,15 +394,6 @@ class _Trial:
             found = _time_learning(model, self._config)
             values = {name: getattr(found, name) for name in ("first_update", "update", "publish")}
             tell({"models": [(next(i for i, each in enumerate(self._models) if each is model), values)]})
-
-
-def _shared_streams() -> list[bytes]:
-    """Where the generators are that all code of a process shares."""
-    return [
-        pickle.dumps(random.getstate()),
-        pickle.dumps(np.random.get_state()),  # noqa: NPY002 (the global one is what this is about)
-        torch.get_rng_state().numpy().tobytes(),
-    ]
 
 
 class _TimedGame:
