@@ -37,6 +37,8 @@ bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one
 	@$(BIN)/abreast bench --full
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
 	@$(BIN)/python benchmarks/rollouts.py
+	@$(BIN)/python benchmarks/start.py
+	@$(BIN)/python benchmarks/planner.py
 	@$(BIN)/python benchmarks/sokoban_rooms.py
 	@$(BIN)/python benchmarks/learning.py
 

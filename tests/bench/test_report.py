@@ -39,12 +39,19 @@ def printed(name, may_fold, width=80):
 def test_the_json_has_the_machine_and_every_row(tmp_path):
     report().write(tmp_path)
     facts = json.loads((tmp_path / "bench.json").read_text())
-    assert set(facts) == {"format", "began", "size", "machine", "subjects"}
+    assert set(facts) == {"format", "began", "size", "machine", "seconds", "subjects"}
     assert {"cores", "cpu", "python", "torch", "abreast", "cores_by_affinity", "cores_by_quota"} <= set(
         facts["machine"]
     )
     assert facts["subjects"]["update"] == [row.facts() for row in ROWS["update"]]
     assert list(facts["subjects"]) == list(ROWS)
+
+
+def test_a_report_knows_how_long_a_subject_took():
+    times = iter([3.0, 5.5])
+    made = Report({}, "small")
+    made.add("update", iter(ROWS["update"]), clock=lambda: next(times))
+    assert made.seconds == {"update": 2.5} and made.subjects == {"update": ROWS["update"]}
 
 
 def test_the_machine_is_told_in_a_line(tmp_path, monkeypatch):

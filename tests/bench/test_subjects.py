@@ -6,6 +6,7 @@ from abreast.bench import action, agents, checkpoint, floors, parts, rollouts, t
 from abreast.bench import map as map_
 from abreast.bench.bare import OF_LEARNERS, BareProcesses
 from abreast.bench.busy import stepping
+from abreast.bench.planned import LONG, plan_of
 from abreast.bench.products import computing, flop, products_of_choice, products_of_update
 from abreast.bench.reference import build, learner
 from abreast.bench.subjects import SUBJECTS, chosen
@@ -87,7 +88,7 @@ def test_lanes_are_whole_groups_and_more_of_them_on_more_cores():
 
 
 def test_the_time_of_a_step_is_compared_between_few_and_many_agents():
-    few, many = agents.rows({"5": [100e-6], "200": [110e-6]}, 5)
+    few, many = agents.rows([100e-6], [110e-6], ("few", "many"), "5 agents")
     assert few.value == pytest.approx(100) and few.ratio is None
     assert many.ratio == pytest.approx(1.1) and many.verdict == "missed"
 
@@ -125,6 +126,20 @@ def test_a_learner_of_the_reference_has_a_full_memory_and_learns():
     model = learner({"hidden_size": 8, "buffer_capacity": 128})
     assert len(model.memory) == 128
     assert isinstance(model.train_step(), float)
+
+
+# ---- plans
+
+
+@pytest.mark.parametrize("workers", ["inline", "threads", "processes"])
+def test_a_plan_is_settings_and_a_few_words(workers):
+    env = build(2, LONG, agents=2, model={"hidden_size": 8}, parallel={"workers": workers, "num_actors": 1})
+    planned = plan_of(env)
+    assert planned.parallel["workers"] == workers and planned.parallel["num_envs"] == 2
+    assert (
+        planned.told == "inline" if workers == "inline" else workers[:6] in planned.told and "1 actor" in planned.told
+    )
+    build(2, 2, agents=2, parallel=planned.parallel)
 
 
 # ---- bare processes

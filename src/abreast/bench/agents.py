@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
+from abreast.bench.planned import LONG, plan_of
 from abreast.bench.reference import build, speed
 from abreast.bench.rows import Row, quotients
 from abreast.bench.turns import in_turns
@@ -25,8 +26,8 @@ class Size:
     few: int = 5
     many: int = 200
     lanes: int = 2
-    turns: int = 10
-    passes: int = 4
+    turns: int = 20
+    passes: int = 3
     """Passes of the run with many agents."""
 
 
@@ -37,19 +38,17 @@ def measure(size: Size) -> Iterator[Row]:
     """Both numbers in turns."""
     variants = {}
     for agents in (size.few, size.many):
+        planned = plan_of(build(size.lanes, LONG, agents, size.turns, MAP, LEARNER))
         passes = 2 + (size.passes - 2) * size.many // agents  # the first and the last are not measured
-        env = build(size.lanes, passes * size.lanes, agents, size.turns, MAP, LEARNER)
-        variants[str(agents)] = partial(speed, env, True)
+        env = build(size.lanes, passes * size.lanes, agents, size.turns, MAP, LEARNER, planned.parallel)
+        variants[f"{agents} small agents, as planned ({planned.told})"] = partial(speed, env, True)
     speeds = in_turns(variants, size.repeats)
-    yield from rows({agents: [1 / each for each in values] for agents, values in speeds.items()}, size.few)
+    few, many = ([1 / each for each in values] for values in speeds.values())
+    yield from rows(few, many, tuple(variants), f"{size.few} agents")
 
 
-def rows(seconds: dict[str, list[float]], few: int) -> Iterator[Row]:
-    """The rows of seconds an agent-step, by agents."""
-    for agents, values in seconds.items():
-        what, times = f"{agents} small agents, as planned", [each * 1e6 for each in values]
-        if agents == str(few):
-            yield Row(what, "µs an agent-step", times)
-        else:
-            ratios = quotients(values, seconds[str(few)])
-            yield Row(what, "µs an agent-step", times, ratios, f"{few} agents", (), "less", BAR)
+def rows(few: list[float], many: list[float], names: tuple[str, ...], of: str) -> Iterator[Row]:
+    """The rows of seconds an agent-step of few and many agents."""
+    yield Row(names[0], "µs an agent-step", [each * 1e6 for each in few])
+    ratios = quotients(many, few)
+    yield Row(names[1], "µs an agent-step", [each * 1e6 for each in many], ratios, of, (), "less", BAR)

@@ -1,7 +1,8 @@
 """What a benchmark leaves behind: bench.json with every repeat, and the table."""
 
 import json
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 from rich.table import Table
 
 from abreast.bench.rows import Row
+from abreast.bench.turns import Clock
 from abreast.errors import RunFolderError
 from abreast.files import write_whole
 
@@ -28,6 +30,14 @@ class Report:
     """small or full."""
     began: str = field(default_factory=lambda: datetime.now().astimezone().isoformat(timespec="seconds"))
     subjects: dict[str, list[Row]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+    """How long each subject took."""
+
+    def add(self, name: str, rows: Iterable[Row], clock: Clock = time.perf_counter) -> None:
+        """Measure a subject."""
+        started = clock()
+        self.subjects[name] = list(rows)
+        self.seconds[name] = clock() - started
 
     def write(self, folder: Path) -> None:
         """Write all there is."""
@@ -36,6 +46,7 @@ class Report:
             "began": self.began,
             "size": self.size,
             "machine": dict(self.machine),
+            "seconds": self.seconds,
             "subjects": {name: [row.facts() for row in rows] for name, rows in self.subjects.items()},
         }
         write_whole(folder / FILE, f"{json.dumps(facts, indent=1, ensure_ascii=False)}\n".encode())

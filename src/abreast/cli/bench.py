@@ -15,15 +15,14 @@ from abreast.cli.app import app, complain, out
 
 @app.command()
 def bench(
-    more: Annotated[
-        list[str] | None, typer.Argument(metavar="[SUBJECT]...", help="More subjects, as for --only.")
-    ] = None,
+    more: Annotated[list[str] | None, typer.Argument(metavar="[SUBJECT]", help="More subjects, as for --only.")] = None,
     only: Annotated[
         list[str] | None,
         typer.Option(metavar="SUBJECT...", help=f"Measure only these: {', '.join(SUBJECTS)}.", show_default=False),
     ] = None,
     full: Annotated[
-        bool, typer.Option("--full", help="More repeats, more agents, longer runs: many minutes instead of about one.")
+        bool,
+        typer.Option("--full", help="More repeats, more agents, longer runs: several minutes instead of about one."),
     ] = False,
     output: Annotated[
         Path | None,
@@ -43,7 +42,7 @@ def bench(
         for number, name in enumerate(names):
             status = f"{name} ({number + 1} of {len(names)}): {SUBJECTS[name]}"
             with out.status(status) if out.is_terminal else nullcontext():
-                report.subjects[name] = list(measure(name, full))
+                report.add(name, measure(name, full))
             report.write(folder)  # what is measured is kept, whatever becomes of the rest
             out.print()
             out.print(table(name, report.subjects[name], may_fold=out.is_terminal))
@@ -54,4 +53,4 @@ def bench(
     finally:
         with suppress(OSError):  # it has something in it
             folder.rmdir()
-    out.print(f"\nAll figures are in {folder}")
+    out.print(f"\nAll figures are in {folder} ({sum(report.seconds.values()):.0f} s)")
