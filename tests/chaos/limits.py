@@ -79,7 +79,7 @@ LITTLE_SHM = ["unshare", "-m", "sh", "-c", 'mount -t tmpfs -o size=64m tmpfs /de
 LARGE_REPLAY = ("model.buffer_capacity=500000",)
 """Two of these take more than that."""
 GROWING = (
-    "experiment.epochs=8", "experiment.max_turns=30", "experiment.checkpoint_interval=4", "model.hidden_size=8",
+    "experiment.epochs=8", "experiment.max_turns=45", "experiment.checkpoint_interval=4", "model.hidden_size=8",
     "model.buffer_capacity=1024",
 )  # fmt: skip
 """The first checkpoint has no file of more than `BETWEEN` bytes; in the second, the replay has grown, and does not fit."""

@@ -100,10 +100,21 @@ def test_identical_when_pipelined_wherever_learners_live(kind):
     assert there == result(make, "run_experiment_mp", workers="inline", **settings)
 
 
-def test_a_heuristic_is_asked_in_every_lane():
-    env = with_model(Heuristic)(num_envs=3)
+class NetworkHeuristic(DQN):
+    def take_action(self, state, lane=0):
+        super().take_action(state, lane)
+        return int(state.sum()) % self.n_actions
+
+
+@pytest.mark.parametrize("order", ["sequential", "simultaneous"])
+@pytest.mark.parametrize("kind", [Heuristic, NetworkHeuristic])
+@pytest.mark.parametrize("lanes", [1, 3])
+def test_a_heuristic_is_asked_in_every_lane(kind, lanes, order):
+    """Also if it is derived from a model that chooses for all lanes, or all agents, at once."""
+    env = with_model(kind)(num_envs=lanes)
+    env.config = env.config.with_derived(experiment=env.config.experiment.with_derived(turn_order=order))
     env.run_experiment(animate=False, logging=False)
-    rows = [env.agents[0].model.memory.trajectory(lane, 0) for lane in range(3)]
+    rows = [env.agents[0].model.memory.trajectory(lane, 0) for lane in range(lanes)]
     assert all((each.states[:, -1].sum((1, 2, 3)) % 4 == each.actions).all() for each in rows)
 
 

@@ -179,7 +179,7 @@ class Quick(DQN):
 
 def mixed_game(*overrides):
     agents = ("model.per_agent.0.algorithm=ppo", "model.per_agent.1={algorithm: dqn, hidden_size: 8}")
-    return small_game("experiment.num_agents=3", *agents, *overrides)
+    return small_game("experiment.num_agents=3", "model.algorithm=iqn", *agents, *overrides)
 
 
 def test_each_agent_has_the_model_that_was_asked_for():

@@ -602,10 +602,8 @@ class RandomModel(BaseModel):
         self.epsilon = 1.0
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
-        return self.take_actions([state], [lane])[0]
-
-    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
-        return [int(die * self.n_actions) for _, die in self.streams.draw(lanes)]
+        ((_, die),) = self.streams.draw([lane])
+        return int(die * self.n_actions)
 
     def train_step(self) -> None:
         return None

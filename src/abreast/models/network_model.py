@@ -78,9 +78,11 @@ class NetworkModel(BaseModel):
         return twin
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
-        return self.take_actions([state], [lane])[0]
+        return self.choose(self.frame_stack.push([state], [lane]), [lane])[0]
 
     def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
+        if type(self).take_action is not NetworkModel.take_action:  # a user's, who is asked lane by lane
+            return super().take_actions(states, lanes)
         return self.choose(self.frame_stack.push(states, lanes), lanes)
 
     def start_epoch_action(self, *, epoch: int) -> None:
@@ -103,8 +105,12 @@ class NetworkModel(BaseModel):
         return network, FlatParameters(network, learns, device)
 
     @property
-    def stack_key(self) -> Hashable:
-        return type(self), self.config, self.input_size, self.n_actions
+    def stack_key(self) -> Hashable | None:
+        kind = type(self)
+        asked = (kind.take_action, kind.take_actions, kind.choose)
+        if any(not method.__module__.startswith("abreast.models.") for method in asked):  # a user's has to be asked
+            return None
+        return kind, self.config, self.input_size, self.n_actions
 
     @property
     def can_learn(self) -> bool:

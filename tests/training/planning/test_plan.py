@@ -45,6 +45,7 @@ def found(monkeypatch):
         monkeypatch.setattr(plan_module, "measure", measure)
         monkeypatch.setattr(plan_module, "cores", lambda: cores)
         monkeypatch.setattr(plan_module, "process_backend", lambda: SimpleNamespace(warm_up=lambda: None))
+        monkeypatch.setattr(plan_module, "has_fork_server", lambda: False)
 
     find()
     return find
@@ -338,8 +339,8 @@ def test_a_mask_that_changes_after_the_plan_changes_nothing_but_speed(monkeypatc
     system = MARLMultiprocessingSystem(env, env.agents, env.config)
     monkeypatch.setattr(cores_module, "allowed_cores", lambda: 1)
     with system:
-        assert len(system.learners.pids) == 2
         system.run()
+        assert len(system.learners.pids) == 2
     assert [agent.model.updates for agent in env.agents] == [40, 40]
 
 
