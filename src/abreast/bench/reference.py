@@ -21,7 +21,6 @@ LEARNER = {
     "n_step": 3,
     "n_frames": 5,
     "n_quantiles": 12,
-    "choosing_quantiles": 12,
     "hidden_size": 250,
     "batch_size": 64,
     "buffer_capacity": 1024,
