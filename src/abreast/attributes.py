@@ -11,7 +11,6 @@ import gc
 import hashlib
 import io
 import logging
-import pickle
 import random
 import sys
 from collections import deque
@@ -25,7 +24,7 @@ import numpy as np
 from abreast.errors import AttributeStateError, StateError, short
 from abreast.plain_values import Places, Unwritable, decode_all, encode_all, user_modules
 from abreast.plain_values.encoding import enclosed_by
-from abreast.processes.pickling import Pickler
+from abreast.processes.pickling import Pickler, loads_with
 from abreast.state import Opaque, State
 
 IMMUTABLE = (
@@ -54,9 +53,7 @@ def pack(values: Mapping[str, Any], places: Places) -> bytes:
 
 def unpack(data: bytes, places: Places) -> dict[str, Any]:
     """The attributes that `pack` was given, with this side's objects in their places."""
-    unpickler: Any = pickle.Unpickler(io.BytesIO(data))
-    unpickler.persistent_load = dict(places).__getitem__
-    values: dict[str, Any] = unpickler.load()
+    values: dict[str, Any] = loads_with(data, dict(places).__getitem__)
     return values
 
 

@@ -36,7 +36,7 @@ from abreast.processes.child import NO_ORDER, Replaced, serve
 from abreast.processes.cores import LOOK_OUT_S, look_out
 from abreast.processes.fork_server import UNKNOWN_CODE, ForkServerProcess, ensure_fork_server, preload_modules
 from abreast.processes.memory import SharedBlock
-from abreast.processes.pickling import Pickler, main_can_be_imported
+from abreast.processes.pickling import Pickler, loads_with, main_can_be_imported
 
 Connection = connections.Connection
 StartMethod = Literal["forkserver", "spawn", "fork"]
@@ -281,9 +281,7 @@ def _pack(value: Any) -> tuple[bytes, list[SharedBlock]]:
 
 
 def _unpack(data: bytes, blocks: Sequence[SharedBlock]) -> Any:
-    unpickler: Any = pickle.Unpickler(io.BytesIO(data))
-    unpickler.persistent_load = blocks.__getitem__
-    return unpickler.load()
+    return loads_with(data, blocks.__getitem__)
 
 
 # ---- in the child
