@@ -118,7 +118,7 @@ def test_the_products_are_those_of_the_reference_learner():
     model = build(1, 1, agents=1).agents[0].model
     assert flop([(2, 3, 4)]) == 48
     assert (768, 250, 250) in products_of_update(model)
-    assert products_of_choice(model, 8)[1] == (96, 250, 250)
+    assert products_of_choice(model, 8)[1] == (32, 250, 250)
     computing([(2, 3, 4), (1, 1, 1)])()
 
 

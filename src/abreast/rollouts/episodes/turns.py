@@ -163,8 +163,10 @@ class Turns:
             self._followers.pop(key, None)
 
     def _wake_a_follower(self) -> None:
-        with suppress(StopIteration, RuntimeError):  # none; or they change meanwhile, so one is awake
-            next(iter(self._followers.values())).set()
+        with suppress(RuntimeError):  # they change meanwhile, so one is awake
+            follower = next(iter(self._followers.values()), None)
+            if follower is not None:
+                follower.set()
 
     def pump(self, wait_s: float) -> None:
         """Wait for workers, for `wait_s` seconds at most, and handle what has happened to them.
