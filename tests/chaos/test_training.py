@@ -1,5 +1,6 @@
 """Short versions of what `driver.py` does to training, and named tests of the faults it found."""
 
+import mmap
 import os
 import resource
 import subprocess
@@ -68,7 +69,8 @@ def test_no_epoch_leaves_objects_behind(parallel, tmp_path):
 def test_a_process_that_grows_is_noticed():
     meter, kept = Meter(epochs=40), []
     for epoch in range(40):
-        kept.append(bytes([epoch]) * 2**20)
+        kept.append(mmap.mmap(-1, 2**20))  # new pages, whatever tests before have left free in the heap
+        kept[-1].write(bytes([epoch]) * 2**20)
         meter.record_epoch(epoch, 0.0, 0.0, 0.0)
     with pytest.raises(AssertionError, match="main"):
         meter.report()

@@ -17,7 +17,7 @@ from plain_loop import PlainLoop
 from rollout_helpers import kill, plain
 from rollout_helpers import settings as configure
 
-CASES = 5000 if os.environ.get("ABREAST_CHAOS") else 50
+CASES = 5000 if os.environ.get("ABREAST_CHAOS") else 30
 TAGS = {
     "Sokoban": {"env_type": "sokoban", "max_actions_per_traj": 12, "env_config": {"num_boxes": 2}},
     "Picture": {"env_type": "sokoban", "max_actions_per_traj": 5, "env_config": {"render_mode": "rgb_array"}},

@@ -106,7 +106,7 @@ def result(make, run, **settings):
 SHAPES = [{"num_envs": 4}, {"num_envs": 2, "num_actors": 2}]
 
 
-LOCKSTEP = [(name, SHAPES[1]) for name in (*GAMES, *MODELS)] + [(name, SHAPES[0]) for name in [*GAMES, *MODELS][::3]]
+LOCKSTEP = [(name, SHAPES[1]) for name in (*GAMES, *MODELS)] + [(name, SHAPES[0]) for name in [*GAMES, *MODELS][::5]]
 
 
 @pytest.mark.parametrize(("name", "shape"), LOCKSTEP)

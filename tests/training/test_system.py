@@ -53,7 +53,6 @@ def reference():
     [
         ("inline", 1, "snapshot"),
         ("threads", 5, "double_buffer"),
-        ("processes", 1, "snapshot"),
         ("processes", 2, "double_buffer"),
         ("processes", 5, "snapshot"),
     ],
