@@ -69,8 +69,9 @@ def test_no_epoch_leaves_objects_behind(parallel, tmp_path):
 def test_a_process_that_grows_is_noticed():
     meter, kept = Meter(epochs=40), []
     for epoch in range(40):
-        kept.append(mmap.mmap(-1, 2**20))  # new pages, whatever tests before have left free in the heap
-        kept[-1].write(bytes([epoch]) * 2**20)
+        # New pages, whatever tests before have left free in the heap; and many, as this process may be large by now.
+        kept.append(mmap.mmap(-1, 2**22, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+        kept[-1].write(bytes([epoch]) * 2**22)
         meter.record_epoch(epoch, 0.0, 0.0, 0.0)
     with pytest.raises(AssertionError, match="main"):
         meter.report()
