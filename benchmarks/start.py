@@ -2,7 +2,8 @@
 
     python benchmarks/start.py [--repeats 5] [--epochs 3] [PATH of another worktree's src]
 
-Treasure hunt with its own settings, in fresh programs that take turns: a script that calls `run_experiment` or
+Treasure hunt with its own settings and, where it is parallel, learners in processes (three epochs would be planned inline), in
+fresh programs that take turns: a script that calls `run_experiment` or
 `run_experiment_mp`, the same where the package is found through `sys.path.insert`, and `abreast train`. A parallel run's
 fork server is cold each time. Beside the first turn: when the first round of training was recorded. What a busy machine adds
 is never negative, so the lowest of the repeats counts. The bar: the first turn at most 1 s later than in a sequential run.
@@ -40,13 +41,14 @@ class Hunt(TreasurehuntEnv):
 
 GAME = Game(Hunt, folder=ORIGINAL.folder)
 '''
+PROCESSES = "multiprocessing.workers=processes"
 SCRIPT = """
 import sys
 
 sys.path[:0] = {path!r}
 from hunt import GAME
 
-env = GAME.build(GAME.configure(None, ["experiment.epochs={epochs}"]))
+env = GAME.build(GAME.configure(None, ["experiment.epochs={epochs}", "multiprocessing.workers=processes"]))
 env.{run}(animate=False, output_dir="run")
 """
 MODULE = ["-m", "abreast", "train", "hunt.py", "--no-animate", "--output", "run"]
@@ -64,7 +66,7 @@ def measure(way: str, is_parallel: bool, epochs: int, source: str) -> Seconds:
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "hunt.py").write_text(GAME)
-        command = [*MODULE, "--epochs", str(epochs), *(["--parallel"] if is_parallel else [])]
+        command = [*MODULE, "--epochs", str(epochs), *(["--parallel", PROCESSES] if is_parallel else [])]
         environment = {**os.environ, "PYTHONPATH": source}
         if way != "abreast train":
             run = "run_experiment_mp" if is_parallel else "run_experiment"

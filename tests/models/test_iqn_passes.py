@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from abreast.errors import ModelError
+from abreast.errors import ConfigError, ModelError
 from abreast.models import IQN
 from abreast.models.crew import Crew
 from abreast.models.iqn.network import IQNNetwork
@@ -86,6 +86,18 @@ def test_a_layer_of_the_users_is_used():
     assert not model.online.is_plain
     _, gradient = gradient_of(model, model.memory.sample(16))
     assert not model.online_block.views(gradient)["state.weight"].any()
+
+
+def test_bf16_is_refused_where_a_network_of_the_users_would_not_heed_it():
+    settings = make_model("iqn", hidden_size=8, precision="bf16").config
+    seen = make_model("iqn").observation
+    with pytest.raises(ConfigError, match=r"precision is bf16, but OwnNetwork, .* is your own"):
+        IQNWithOwnNetwork(seen, 3, settings, np.random.SeedSequence(1))
+    model = make_model("iqn", hidden_size=8, precision="bf16")
+    live(model, epochs=12)
+    model.online.trunk.__class__ = type("Own", (NoisyLinear,), {})
+    with pytest.raises(ConfigError, match="precision is bf16"):
+        model.train_step()
 
 
 def test_two_losses_before_the_first_goes_back_are_refused():

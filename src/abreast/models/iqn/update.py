@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from abreast.errors import ConfigError
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
@@ -36,6 +37,16 @@ class IQN(ValueModel):
         self.midpoints = (torch.arange(self.config.choosing_quantiles) + 0.5) / self.config.choosing_quantiles
         self._midpoints_there = self.midpoints.to(self.device)
         self._embedded_midpoints: Tensor | None = None
+        if not self.online.is_plain:
+            self._check_precision()
+
+    def _check_precision(self) -> None:
+        """Refuse a precision that the passes of a user's network would not have."""
+        if self.config.precision != "float32":
+            raise ConfigError(
+                f"model.precision is {self.config.precision}, but {type(self.online).__name__}, or one of its layers,"
+                " is your own and computes as it likes: leave model.precision out, and convert there."
+            )
 
     def make_network(self) -> IQNNetwork:
         return IQNNetwork(self.input_size, self.n_actions, self.config)
@@ -86,6 +97,7 @@ class IQN(ValueModel):
             return Estimate.apply(  # type: ignore[no-untyped-call]
                 block.values, estimate_BK, lambda slope: passes.backward(slope, block)
             ), next_BJ
+        self._check_precision()
         with torch.no_grad():  # a network of the user's
             best_B = self.online.preferences(then.states_BD, midpoints_MH).argmax(dim=1)
             next_BJ = _of_action(self.target(then.states_BD, self.target.embed(then.fractions_BK)), best_B)
