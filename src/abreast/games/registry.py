@@ -6,7 +6,8 @@ an installed package adds its own with
     [project.entry-points."abreast.games"]
     mygame = "my_package.mygame:GAME"
 
-Without a package, `find_game` takes `my_module:MyGame`, `path/to/game.py` and `path/to/game.py:MyGame`.
+Without a package, `find_game` takes `my_module:MyGame`, `path/to/game.py` and `path/to/game.py:MyGame`; and, for
+environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v1` and `sorrel:module:Class` (`SOURCES`).
 """
 
 import shlex
@@ -25,6 +26,12 @@ from abreast.worlds import Gridworld
 
 TOO_LARGE = ("memory", "Maximum allowed dimension", "array is too big", "too large to convert")
 """What torch, NumPy and Python say of sizes that no machine has."""
+SOURCES = {
+    "pettingzoo": "abreast.integrations.pettingzoo:find",
+    "gymnasium": "abreast.integrations.gymnasium:find",
+    "sorrel": "abreast.integrations.sorrel:find",
+}
+"""Other libraries, by the word before the first colon: where the function is that makes a game of what comes after it."""
 GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
 
 
@@ -104,7 +111,12 @@ def list_games() -> list[str]:
 
 
 def find_game(text: str) -> Game:
-    """The game of that name, or the one that `module:Name`, `file.py` or `file.py:Name` points to."""
+    """The game of that name, or the one that `module:Name`, `file.py` or `file.py:Name` points to; or, with the name of
+    another library before it, one of that library's environments.
+    """
+    source, colon, rest = text.partition(":")
+    if colon and source in SOURCES:
+        return import_target(SOURCES[source], "game", GameError)(rest)  # type: ignore[no-any-return]
     if not is_target(text):
         if text not in GAMES.names() and (file := Path(f"{text}.py")).is_file():
             raise GameError(f"there is no game {text!r}, but a file {file}: for the game in it, give {file}.")

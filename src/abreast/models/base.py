@@ -104,6 +104,11 @@ class ObservationShape(Protocol):
     def input_size(self) -> tuple[int, ...]: ...
 
 
+def is_masked(observation: ObservationShape) -> bool:
+    """Whether every observation comes with a mask of the actions that are legal then (`Decision.masks`)."""
+    return bool(getattr(observation, "is_masked", False))
+
+
 @dataclass
 class PlainObservation:
     """The shape of an observation and nothing more, to build a model in another process."""
@@ -111,6 +116,7 @@ class PlainObservation:
     input_size: tuple[int, ...]
     dtype: DTypeLike
     scale: float
+    is_masked: bool = False
 
 
 class BaseModel:
@@ -129,6 +135,7 @@ class BaseModel:
         choosing_rng       draws choices, and nothing else
         streams            draws them too, by lane, so that it does not matter which actor plays a lane
         with_history       a state and those before it in its lane, as a row for a network; `as_input` does it for batches
+        legal_actions      which actions are legal now, in a lane; all of them, unless the game masks some
         epsilon, is_greedy how much to explore; in an evaluation, 0 and True
         observation, n_actions, config, device
 
@@ -145,7 +152,7 @@ class BaseModel:
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
         {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
-        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "crew"}
+        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "crew", "_masks_LA"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
     crew: Crew = ALONE
@@ -169,6 +176,12 @@ class BaseModel:
         self.updates = 0
         self.rows_learned_from = np.zeros(lanes, dtype=np.int64)
         """Per lane, rows that `new_trajectories` has returned (or, with `adaptive_batch`, that updates were counted for)."""
+        options = self.memory_options()
+        self._masks_LA: NDArray[np.bool_] | None = None
+        """Per lane, the actions that are legal now, if the game masks any."""
+        if is_masked(observation):
+            self._masks_LA = np.ones((lanes, n_actions), dtype=np.bool_)
+            options = {**options, "extras": {**options.get("extras", {}), "mask": np.dtype((np.bool_, (n_actions,)))}}
         self.memory = Buffer(
             config.buffer_capacity,
             observation.input_size,
@@ -177,7 +190,7 @@ class BaseModel:
             gamma=config.gamma,
             lanes=lanes,
             seed=remembering,
-            **self.memory_options(),
+            **options,
         )
         with seeded_globals(seed):  # a torch.nn.Linear draws its first weights from there
             self.setup(learning, seed)
@@ -211,6 +224,23 @@ class BaseModel:
         return inputs if self.observation.scale == 1.0 else inputs * self.observation.scale
 
     # ---- choosing
+
+    def note_masks(self, lanes: Sequence[int], masks: Sequence[NDArray[np.bool_]]) -> None:
+        """Which actions are legal now, in some lanes; told before each choice, and remembered with it."""
+        if self._masks_LA is None:
+            raise ModelError("the game masks actions, but the model was made for an observation without `is_masked`.")
+        self._masks_LA[list(lanes)] = masks
+
+    def legal_actions(self, lane: int = 0) -> NDArray[np.bool_]:
+        """Which actions are legal now, one after the other."""
+        return np.ones(self.n_actions, dtype=np.bool_) if self._masks_LA is None else self._masks_LA[lane]
+
+    def drawn_action(self, die: float, lane: int = 0) -> int:
+        """One of the legal actions, all with the same chance, by a number from 0 to 1."""
+        if self._masks_LA is None:
+            return int(die * self.n_actions)
+        legal = np.flatnonzero(self._masks_LA[lane])
+        return int(legal[int(die * len(legal))])
 
     def choose_from(self, seed: np.random.SeedSequence) -> None:
         """Draw choices from other random streams; generators that a subclass has added are seeded too."""
@@ -279,7 +309,8 @@ class BaseModel:
         kind = type(self)
         is_ours = kind.remember is BaseModel.remember and kind.row_extras is BaseModel.row_extras
         if len(lanes) > 1 and is_ours and "remember" not in vars(self) and type(self.memory).add is Buffer.add:
-            self.memory.add_all(states, actions, rewards, dones, lanes)
+            extras = {} if self._masks_LA is None else {"mask": self._masks_LA[list(lanes)]}
+            self.memory.add_all(states, actions, rewards, dones, lanes, **extras)
             if any(dones):
                 for lane, done in zip(lanes, dones, strict=True):
                     if done:
@@ -296,8 +327,8 @@ class BaseModel:
         self.memory.amend(lane, reward)
 
     def row_extras(self, lane: int) -> dict[str, Any]:
-        """What else this model keeps of the step just lived; the fields named by `memory_options`."""
-        return {}
+        """What else this model keeps of the step just lived: the fields named by `memory_options`, and the mask, if any."""
+        return {} if self._masks_LA is None else {"mask": self._masks_LA[lane]}
 
     def start_epoch_action(self, *, epoch: int) -> None:
         """Called before the first turn of an epoch (in several lanes: of a pass, with the number of its first epoch, for all
@@ -575,7 +606,7 @@ class PickledModel:
 
 def plain(seen: ObservationShape) -> PlainObservation:
     """The shape of an observation and nothing more."""
-    return PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale)
+    return PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale, is_masked(seen))
 
 
 def spec_of(model: BaseModel) -> ModelSpec:
@@ -603,7 +634,7 @@ class RandomModel(BaseModel):
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         ((_, die),) = self.streams.draw([lane])
-        return int(die * self.n_actions)
+        return self.drawn_action(die, lane)
 
     def train_step(self) -> None:
         return None

@@ -65,6 +65,10 @@ class NetworkModel(BaseModel):
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of evaluated frames."""
 
+    def legal_now(self, lanes: Sequence[int]) -> Tensor | None:
+        """Which actions are legal in these lanes, (B, A); None: all are."""
+        return None if self._masks_LA is None else torch.from_numpy(self._masks_LA[list(lanes)])
+
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of stacked frames."""
         with torch.inference_mode():

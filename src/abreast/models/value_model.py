@@ -14,6 +14,7 @@ from torch import Tensor
 from abreast.errors import short
 from abreast.models.base import ModelConfig
 from abreast.models.lane_streams import together
+from abreast.models.masks import among_legal
 from abreast.models.network_model import NetworkModel
 from abreast.replay import Batch
 
@@ -87,19 +88,20 @@ class ValueModel(NetworkModel):
         with torch.inference_mode():
             for rows in together(greedy, lanes):
                 evaluated = self.evaluate(frames if len(rows) == len(frames) else frames[rows])
-                for row, best in zip(rows, evaluated.argmax(dim=1).tolist(), strict=True):
+                best_of_rows = among_legal(evaluated, self.legal_now([lanes[row] for row in rows])).argmax(dim=1)
+                for row, best in zip(rows, best_of_rows.tolist(), strict=True):
                     actions[row] = best
         return actions  # type: ignore[return-value]
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
-        best: list[int] = evaluated.argmax(dim=1).tolist()
+        best: list[int] = among_legal(evaluated, self.legal_now(lanes)).argmax(dim=1).tolist()
         chosen = zip(self._random_choices(lanes), best, strict=True)
         return [action if random is None else random for random, action in chosen]
 
     def _random_choices(self, lanes: Sequence[int]) -> list[int | None]:
         """A random action, with chance epsilon, for each lane; None where the best one is to be taken."""
-        epsilon, count = self.epsilon, self.n_actions
-        return [int(die * count) if chance < epsilon else None for chance, die in self.streams.draw(lanes)]
+        drawn = zip(lanes, self.streams.draw(lanes), strict=True)
+        return [self.drawn_action(die, lane) if chance < self.epsilon else None for lane, (chance, die) in drawn]
 
     @property
     def can_learn(self) -> bool:
@@ -165,6 +167,10 @@ class ValueModel(NetworkModel):
             discounts=self._there(batch.discounts),
             weights=valid / valid.sum().clamp(min=1.0),
         )
+
+    def legal_next(self, batch: Batch) -> Tensor | None:
+        """Which actions are legal in the next states of a batch, (B, A); None: all are."""
+        return None if self._masks_LA is None else self._there(batch.next_extras["mask"])
 
     def _there(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)

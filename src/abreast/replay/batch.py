@@ -1,5 +1,7 @@
 """What learning asks of a replay."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,6 +22,10 @@ class Batch(NamedTuple):
     """Discount per sample to the power of the steps summed; 0 where the episode ended for good."""
     valid: NDArray[np.bool_]
     """False where a row has no successor (its episode was cut, or it is the newest): leave it out of the loss."""
+    extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    """What else was remembered with `states`, by name."""
+    next_extras: Mapping[str, NDArray[Any]] = MappingProxyType({})
+    """And with `next_states`."""
 
 
 class Trajectory(NamedTuple):

@@ -80,7 +80,7 @@ class Buffer:
             "dones": ((), np.bool_),
             "last": ((), np.bool_),
             "age": ((), np.int64),
-            **{name: ((), kind) for name, kind in self.extras_dtypes.items()},
+            **{name: (kind.shape, kind.base) for name, kind in self.extras_dtypes.items()},
         }
 
     @cached_property
@@ -125,8 +125,7 @@ class Buffer:
 
     def add(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0, **extras: Any) -> None:
         """Remember one step. `done` says that the episode ended for good; a cut episode ends by `end_episode`."""
-        if extras.keys() != self.extras_dtypes.keys():
-            raise ReplayError(f"a row came with extras {sorted(extras)}, expected {sorted(self.extras_dtypes)}.")
+        self._check_extras(extras)
         if getattr(state, "dtype", None) is not self.dtype:
             self._check_type(np.asarray(state))
         age = self._age[lane]
@@ -141,8 +140,10 @@ class Buffer:
         rewards: Sequence[float],
         dones: Sequence[bool],
         lanes: Sequence[int],
+        **extras: Any,
     ) -> None:
-        """Remember one step in each of several lanes, as `add` does; for buffers without extras."""
+        """Remember one step in each of several lanes, as `add` does."""
+        self._check_extras(extras)
         for state in states:
             if getattr(state, "dtype", None) is not self.dtype:
                 self._check_type(np.asarray(state))
@@ -150,9 +151,21 @@ class Buffer:
         ages = self._age[index]
         self.ring.write_all(
             lanes,
-            {"states": states, "actions": actions, "rewards": rewards, "dones": dones, "last": dones, "age": ages},
+            {
+                "states": states,
+                "actions": actions,
+                "rewards": rewards,
+                "dones": dones,
+                "last": dones,
+                "age": ages,
+                **extras,
+            },
         )
         self._age[index] = np.where(dones, 0, ages + 1)
+
+    def _check_extras(self, extras: Mapping[str, Any]) -> None:
+        if extras.keys() != self.extras_dtypes.keys():
+            raise ReplayError(f"a row came with extras {sorted(extras)}, expected {sorted(self.extras_dtypes)}.")
 
     def _check_type(self, state: NDArray[Any]) -> None:
         """Refuse a state of another element type that would not be the same in this one."""
@@ -311,13 +324,16 @@ class Buffer:
             steps += going
             ended |= going & fields["dones"][at]
             going &= ~ended
+        next_row = np.where(ended, row, row + steps)
         return Batch(
             states=self._stack(lane, row),
             actions=fields["actions"][lane, row % self.ring.rows],
             rewards=rewards.astype(np.float32),
-            next_states=self._stack(lane, np.where(ended, row, row + steps)),
+            next_states=self._stack(lane, next_row),
             discounts=np.where(ended, 0.0, self._discount_K[steps]).astype(np.float32),
             valid=steps > 0,
+            extras={name: fields[name][lane, row % self.ring.rows] for name in self.extras_dtypes},
+            next_extras={name: fields[name][lane, next_row % self.ring.rows] for name in self.extras_dtypes},
         )
 
     def _usable(self, lane: Rows, row: Rows, written: Rows) -> NDArray[np.bool_]:

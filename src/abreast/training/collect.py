@@ -78,7 +78,7 @@ def play_lanes(
         if decisions is None:
             break
         if unchecked:
-            for agent, _, states in decisions:
+            for agent, _, states, _ in decisions:
                 if agent in unchecked:
                     check_observation(agent, models[agent], states[0])
                     unchecked.discard(agent)
@@ -86,7 +86,9 @@ def play_lanes(
         outcomes, late = game.step(actions)
         if beat is not None:
             beat()  # before anything is remembered: an actor that was replaced ends here
-        for (agent, numbers, states), chosen, (rewards, terminated) in zip(decisions, actions, outcomes, strict=True):
+        for (agent, numbers, states, _), chosen, (rewards, terminated) in zip(
+            decisions, actions, outcomes, strict=True
+        ):
             if not isfinite(sum(rewards)):
                 wrong = next(index for index, reward in enumerate(rewards) if not isfinite(reward))
                 raise RewardError(
@@ -126,11 +128,33 @@ class _Chooser:
         self._stacked: StackedChoice | None = None
 
     def choose(self, decisions: Sequence[Decision]) -> list[list[int]]:
+        for agent, lanes, _, masks in decisions:
+            if masks is not None:
+                self._models[agent].note_masks(lanes, masks)
+        actions = self._chosen(decisions)
+        for (agent, lanes, _, masks), chosen in zip(decisions, actions, strict=True):
+            if masks is not None:
+                self._check_legal(agent, lanes, masks, chosen)
+        return actions
+
+    def _chosen(self, decisions: Sequence[Decision]) -> list[list[int]]:
         if len(decisions) > 1 and self._are_alike(decisions):
             if self._stacked is None:  # with the weights of this epoch
                 self._stacked = StackedChoice(self._models)  # type: ignore[arg-type]
             return self._stacked.take_actions([each.states for each in decisions], decisions[0].lanes)
-        return [self._models[agent].take_actions(states, lanes) for agent, lanes, states in decisions]
+        return [self._models[agent].take_actions(states, lanes) for agent, lanes, states, _ in decisions]
+
+    def _check_legal(
+        self, agent: int, lanes: Sequence[int], masks: Sequence[NDArray[np.bool_]], actions: Sequence[int]
+    ) -> None:
+        """Refuse what a user's model has chosen against the rules."""
+        for lane, mask, action in zip(lanes, masks, actions, strict=True):
+            if not mask[action]:
+                raise ModelError(
+                    f"{type(self._models[agent]).__name__}.take_action of agent {agent} returned {action}, which is not"
+                    f" legal now (legal are {short(np.flatnonzero(mask).tolist())}): choose one for which"
+                    f" self.legal_actions({lane or ''}) is true."
+                )
 
     def _are_alike(self, decisions: Sequence[Decision]) -> bool:
         """Whether every agent chooses, in the same lanes, with a network of the same shape."""

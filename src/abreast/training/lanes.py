@@ -91,7 +91,7 @@ class GridworldLanes:
         """Valid, as the outcomes of `step`, until the same agent decides again."""
         if not self._group and not self._begin_turn():
             return None
-        for number, _, states in self._decisions[self._group]:
+        for number, _, states, _ in self._decisions[self._group]:
             for index, env in enumerate(self._playing):
                 states[index] = env.agents[number].pov(env.world)  # type: ignore[index]
         group = self._groups[self._group]

@@ -29,6 +29,9 @@ class ObservationSpec(ABC):
     scale: float = 1.0
     """Factor that brings the values near 1 before a network sees them."""
 
+    is_masked: bool = False
+    """Whether it comes with a mask of the actions that are legal (`Decision.masks`)."""
+
     def __init__(self, *, vision_radius: int | None = None, env_dims: tuple[int, int] | None = None) -> None:
         if (vision_radius is None) == (env_dims is None):
             raise ConfigError("an observation spec takes either vision_radius (partial view) or env_dims (full view).")

@@ -57,6 +57,8 @@ class Decision(NamedTuple):
     lanes: Sequence[int]
     states: Sequence[NDArray[Any]]
     """What it sees, per lane."""
+    masks: Sequence[NDArray[np.bool_]] | None = None
+    """Which actions are legal, per lane, where the player's observation `is_masked`."""
 
 
 class Outcome(NamedTuple):

@@ -6,6 +6,7 @@ from torch import Tensor
 from abreast.models.dqn.config import DQNConfig
 from abreast.models.dqn.loss import value_loss
 from abreast.models.dqn.network import DQNNetwork
+from abreast.models.masks import among_legal
 from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
 
@@ -36,7 +37,8 @@ class DQN(ValueModel):
         with torch.no_grad():
             next_BA = self.target(next_states)
             chooser_BA = self.online(next_states) if self.config.double else next_BA
-            next_B = next_BA.gather(1, chooser_BA.argmax(dim=1, keepdim=True)).squeeze(1)
+            best_B1 = among_legal(chooser_BA, self.legal_next(batch)).argmax(dim=1, keepdim=True)
+            next_B = next_BA.gather(1, best_B1).squeeze(1)
             target_B = rewards + discounts * next_B
         estimate_B = self.online(states).gather(1, actions[:, None]).squeeze(1)
         return value_loss(estimate_B, target_B, weights)

@@ -22,6 +22,7 @@ from abreast.errors import ModelError
 from abreast.models.crew import Crew
 from abreast.models.flat import FlatParameters
 from abreast.models.iqn.network import IQNNetwork
+from abreast.models.masks import among_legal
 
 PARTED_FROM = 2**17
 """Numbers in a layer's output (R * H) from which on a batch is cut in two: below, the calls cost more than they share."""
@@ -43,10 +44,16 @@ class Weights(NamedTuple):
 
 
 class Question(NamedTuple):
-    """What is asked of a network: which fractions, in which states."""
+    """What is asked of a network: which fractions, in which states; of the actions that are legal there (None: all)."""
 
     states_BD: Tensor
     fractions_BK: Tensor
+    legal_BA: Tensor | None = None
+
+    def part(self, rows: slice) -> "Question":
+        """Some rows of it."""
+        legal_BA = None if self.legal_BA is None else self.legal_BA[rows]
+        return Question(self.states_BD[rows], self.fractions_BK[rows], legal_BA)
 
 
 class Scratch:
@@ -108,7 +115,7 @@ class Passes:
         estimated_BK, next_BK = torch.empty_like(now.fractions_BK), torch.empty_like(now.fractions_BK)
 
         def part_of_both(part: slice) -> None:
-            next_BK[part] = self._next_quantiles(part, Question(*(each[part] for each in then)), midpoints_MH)
+            next_BK[part] = self._next_quantiles(part, then.part(part), midpoints_MH)
             estimated_BK[part] = self._quantiles_taken(part, now.fractions_BK[part])
 
         self._crew.run([lambda part=part: part_of_both(part) for part in self._parts])  # type: ignore[misc]
@@ -134,7 +141,7 @@ class Passes:
         features_RH = torch.addmm(online.trunk_bias, mixed_BMH.flatten(0, 1), online.trunk_HH.t()).relu_()
         mean_BH = features_RH.view_as(mixed_BMH).mean(dim=1)
         advantages_BA = torch.addmm(online.dueling_bias[1:], mean_BH, online.dueling_QH[1:].t())
-        picked_BQ = self._picked(advantages_BA.argmax(dim=1))
+        picked_BQ = self._picked(among_legal(advantages_BA, then.legal_BA).argmax(dim=1))
         target = self._target
         hidden_BH = torch.addmm(target.state_bias, states_BD, target.state_HD.t()).relu_()
         mixed_RH = self._embed(target, then.fractions_BK, scratch.cosines_RC[rows], scratch.first_RH[rows])

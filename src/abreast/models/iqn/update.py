@@ -12,6 +12,7 @@ from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
 from abreast.models.iqn.passes import Estimate, Passes, Question
+from abreast.models.masks import among_legal
 from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
 
@@ -79,7 +80,7 @@ class IQN(ValueModel):
         shape = (len(actions), self.config.n_quantiles)
         fractions_BK = torch.rand(shape, generator=self.learning_generator, device=self.device)
         next_fractions_BJ = torch.rand(shape, generator=self.learning_generator, device=self.device)
-        now, then = Question(states, fractions_BK), Question(next_states, next_fractions_BJ)
+        now, then = Question(states, fractions_BK), Question(next_states, next_fractions_BJ, self.legal_next(batch))
         estimate_BK, next_BJ = self._quantiles(now, actions, then)
         target_BJ = rewards[:, None] + discounts[:, None] * next_BJ
         return quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, weights, self.config.kappa)
@@ -99,7 +100,7 @@ class IQN(ValueModel):
             ), next_BJ
         self._check_precision()
         with torch.no_grad():  # a network of the user's
-            best_B = self.online.preferences(then.states_BD, midpoints_MH).argmax(dim=1)
+            best_B = among_legal(self.online.preferences(then.states_BD, midpoints_MH), then.legal_BA).argmax(dim=1)
             next_BJ = _of_action(self.target(then.states_BD, self.target.embed(then.fractions_BK)), best_B)
         return _of_action(self.online(now.states_BD, self.online.embed(now.fractions_BK)), actions_B), next_BJ
 

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from abreast.models.masks import among_legal_chances
 from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
 from abreast.models.ppo.loss import advantages_of, clipped_loss
@@ -16,10 +17,15 @@ from abreast.models.ppo.network import PPONetwork
 
 class _Rows(NamedTuple):
     states: Tensor
+    legal: Tensor
+    """Of no columns where all actions are legal."""
     actions: Tensor
     before: Tensor
     advantages: Tensor
     returns: Tensor
+
+    def part(self, rows: Tensor) -> "_Rows":
+        return _Rows(*(column[rows] for column in self))
 
 
 class PPO(NetworkModel):
@@ -57,7 +63,7 @@ class PPO(NetworkModel):
         return self.policy.log_chances(frames)
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
-        log_chances_LA = evaluated.numpy()
+        log_chances_LA = among_legal_chances(evaluated, self.legal_now(lanes)).numpy()
         actions_L = log_chances_LA.argmax(axis=1) if self.is_greedy else self._drawn(log_chances_LA, lanes)
         self._log_chances[list(lanes)] = np.take_along_axis(log_chances_LA, actions_L[:, None], axis=1)[:, 0]
         return actions_L.tolist()  # type: ignore[no-any-return]
@@ -65,11 +71,12 @@ class PPO(NetworkModel):
     def _drawn(self, log_chances_LA: NDArray[np.float32], lanes: Sequence[int]) -> NDArray[np.int64]:
         reached_LA = np.cumsum(np.exp(log_chances_LA, dtype=np.float64), axis=1)
         drawn_L = np.array([number for number, _ in self.streams.draw(lanes)]) * reached_LA[:, -1]
-        actions_L: NDArray[np.int64] = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), self.n_actions - 1)
+        last_L = (reached_LA < reached_LA[:, -1:]).sum(axis=1)  # the last action that has a chance
+        actions_L: NDArray[np.int64] = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), last_L)
         return actions_L
 
     def row_extras(self, lane: int) -> dict[str, Any]:
-        return {"log_chance": self._log_chances[lane]}
+        return {**super().row_extras(lane), "log_chance": self._log_chances[lane]}
 
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
@@ -83,11 +90,11 @@ class PPO(NetworkModel):
         for _ in range(self.config.gradient_steps):
             order = torch.randperm(count, generator=self.learning_generator, device=self.device)
             for part in torch.split(order, self.config.batch_size):
-                states, actions, before, advantages, returns = (column[part] for column in rows)
+                states, legal, actions, before, advantages, returns = rows.part(part)
+                log_chances = among_legal_chances(self.online.log_chances(states), legal)
                 loss = clipped_loss(
-                    self.online.log_chances(states), self.online.values(states),
-                    actions, before, advantages, returns, self.config,
-                )  # fmt: skip
+                    log_chances, self.online.values(states), actions, before, advantages, returns, self.config
+                )
                 self.descend(loss)
                 losses.append(loss.item())
         self.updates += 1
@@ -102,15 +109,15 @@ class PPO(NetworkModel):
                 values_N = self.online.values(states).cpu().numpy()
             advantages_N = advantages_of(trajectory, values_N, self.config.gamma, self.config.gae_lambda)
             usable = torch.from_numpy(trajectory.valid).to(self.device)
+            legal = trajectory.extras.get("mask", np.empty((len(values_N), 0), np.bool_))
             columns = (
+                legal,
                 trajectory.actions,
                 trajectory.extras["log_chance"],
                 advantages_N,
                 advantages_N + values_N,
             )
-            parts.append(
-                _Rows(states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns))
-            )
+            parts.append((states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns)))
         rows = _Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
         spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)
         return rows._replace(advantages=(rows.advantages - rows.advantages.mean()) / (spread + 1e-8))
