@@ -5,7 +5,7 @@
 Treasure hunt with its own settings and, where it is parallel, learners in processes (three epochs would be planned inline),
 in fresh programs that take turns: a script that calls `run_experiment` or `run_experiment_mp`, the same where the package is
 found through `sys.path.insert`, and `abreast train`. A parallel run's fork server is cold each time. Beside the first turn:
-when the first round of training was recorded. What a busy machine adds is never negative, so the lowest of the repeats counts.
+when the first round of training was recorded. What a busy machine adds is never negative, so the lowest counts.
 The bar: the first turn at most 1 s later than in a sequential run.
 """
 
