@@ -1,0 +1,102 @@
+"""PettingZoo environments as games: `abreast train pettingzoo:mpe2.simple_spread_v3`.
+
+What comes after the colon is a module with a function `parallel_env` or `env`, as PettingZoo's own have, or
+MODULE:FUNCTION, or FILE.py:FUNCTION; a class will do. It may return a `ParallelEnv` or an `AECEnv`.
+"""
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+from abreast.errors import GameError, short
+from abreast.files import seen_from_here
+from abreast.integrations.adapted.base import Adapted
+from abreast.integrations.adapted.experiment import AdaptedGame
+from abreast.integrations.adapted.making import called, first_line, plain_name
+from abreast.integrations.adapted.parallel import ParallelCopy
+from abreast.integrations.adapted.turns import TurnCopy
+from abreast.plugins import import_target, split_target
+
+FUNCTIONS = ("parallel_env", "env")
+"""What PettingZoo's modules call the functions that make their environments; agents that act at once come first."""
+CYCLES = 40
+"""How long PettingZoo's own checks play."""
+
+
+def find(text: str) -> AdaptedGame:
+    """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to."""
+    if importlib.util.find_spec("pettingzoo") is None:
+        raise GameError(f"pettingzoo:{text} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'.")
+    maker = PettingZooMaker(text)
+    assert maker.function is not None  # found now, so that what is not there is told at once
+    return AdaptedGame(maker)
+
+
+@dataclass(frozen=True)
+class PettingZooMaker:
+    """Makes PettingZoo environments. It is sent to other processes by its text."""
+
+    text: str
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """What makes one."""
+        found = import_target(self.text, "PettingZoo environment", GameError)
+        if isinstance(found, ModuleType):
+            functions = [name for name in FUNCTIONS if callable(getattr(found, name, None))]
+            if not functions:
+                raise GameError(
+                    f"{self.text} has neither a function parallel_env nor env: name the one that makes the environment, as in"
+                    f" pettingzoo:{self.text}:FUNCTION."
+                )
+            found = getattr(found, functions[0])
+        if not callable(found):
+            raise GameError(
+                f"pettingzoo:{self.text} is {short(found)}: expected a function that makes an environment, or a class."
+            )
+        return found  # type: ignore[no-any-return]
+
+    @property
+    def target(self) -> str | None:
+        place, colon, name = split_target(self.text)
+        return f"pettingzoo:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
+
+    @cached_property
+    def name(self) -> str:
+        place, _, name = split_target(self.text)
+        module = place.removesuffix(".py").replace("/", ".").rpartition(".")[2]
+        return plain_name(module if name in (*FUNCTIONS, "raw_env", "") else name)
+
+    @property
+    def summary(self) -> str:
+        return first_line(self.function) or f"The PettingZoo environment {self.text}."
+
+    @property
+    def max_turns(self) -> int | None:
+        return None
+
+    def make(self, arguments: Mapping[str, Any]) -> Adapted:
+        env = called(self.function, arguments, self.name)
+        if hasattr(env, "agent_selection") or hasattr(env, "last"):
+            return TurnCopy(env, self.name)
+        missing = [each for each in ("reset", "step", "possible_agents", "action_space") if not hasattr(env, each)]
+        if missing:
+            raise GameError(
+                f"pettingzoo:{self.text} makes {short(env)}, which has no {missing[0]}: expected a PettingZoo ParallelEnv or"
+                " AECEnv."
+            )
+        return ParallelCopy(env, self.name)
+
+    def own_check(self, arguments: Mapping[str, Any]) -> str:
+        from pettingzoo.test import api_test, parallel_api_test
+
+        copy = self.make(arguments)
+        test = api_test if isinstance(copy, TurnCopy) else parallel_api_test
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they warn of habits; what breaks the contract, they raise
+            test(copy.env, num_cycles=CYCLES)
+        return f"pettingzoo.test.{test.__name__}"
