@@ -69,7 +69,7 @@ MAY_IMPORT = {
         "checking",
         "errors",
     },
-    "games": {"integrations", "training", "agents", "models", "worlds", "plugins", "settings", "files", "errors"},
+    "games": {"integrations", "checking", "training", "agents", "models", "worlds", "plugins", "settings", "files", "errors"},
     "bench": {"games", "rollouts", "training", "models", "processes", "files", "errors"},
     "cli": {
         "bench",

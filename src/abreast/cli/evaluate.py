@@ -20,9 +20,9 @@ from abreast.files import write_whole
 from abreast.plugins import is_target
 
 if TYPE_CHECKING:
-    from abreast.games import Game
+    from abreast.games import AnyGame
     from abreast.state import State
-    from abreast.training import Config, Environment
+    from abreast.training import Config, Experiment
     from abreast.training.checkpoints.folder import Checkpoint
     from abreast.training.evaluate import Evaluation
     from abreast.training.statistics import Summary
@@ -165,7 +165,7 @@ def _among(run: Path, which: str) -> "list[Checkpoint]":
     return list({each.path: each for each in chosen}.values())
 
 
-def _game_of(run: Path, game: str | None) -> "Game":
+def _game_of(run: Path, game: str | None) -> "AnyGame":
     from abreast.games import find_game, find_game_of_run
 
     if game is None or is_target(game):
@@ -189,17 +189,18 @@ def _check_writable(run: Path) -> None:
 
 
 def _trained(
-    game: "Game", config: "Config[Any, Any]", checkpoint: "Checkpoint", agents: "Mapping[str, State]"
-) -> "Environment":
+    game: "AnyGame", config: "Config[Any, Any]", checkpoint: "Checkpoint", agents: "Mapping[str, State]"
+) -> "Experiment":
     """The environment, with agents that are as they were at a checkpoint."""
     env = game.build(config)
     env.make_lanes()
-    if len(checkpoint.agents) != len(env.agents):
+    players = env.game.players
+    if len(checkpoint.agents) != len(players):
         raise CheckpointError(
-            f"{checkpoint.path} has {counted(len(checkpoint.agents), 'agent')}, but {env.name} made {len(env.agents)} from"
+            f"{checkpoint.path} has {counted(len(checkpoint.agents), 'agent')}, but {env.name} made {len(players)} from"
             " the run's config.yaml: one of the two was changed."
         )
-    for number, agent in enumerate(env.agents):
+    for number, agent in enumerate(players):
         name = f"agent_{number}"
         if name not in agents:
             raise CheckpointError(f"{checkpoint.path} has no {name}.")

@@ -39,6 +39,9 @@ class GymnasiumMaker:
 
     text: str
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.text,)  # what was found by it may be impossible to pickle
+
     @cached_property
     def _spec(self) -> Any:
         """Of a registered environment; None: it is made by a function."""
@@ -54,13 +57,17 @@ class GymnasiumMaker:
         elif name not in gymnasium.registry:
             package = next((each for start, each in REGISTERED_BY.items() if name.startswith(start)), None)
             if package is not None and importlib.util.find_spec(package) is None:
-                raise GameError(f"gymnasium:{self.text} needs the package {package}, which is not installed: install it.")
+                raise GameError(
+                    f"gymnasium:{self.text} needs the package {package}, which is not installed: install it."
+                )
             if package is not None:
                 _import(package)
         try:
             return gymnasium.spec(name)
         except gymnasium.error.Error:
-            where = f"{place} registers no Gymnasium environment, and has no function," if place else "there is no Gymnasium environment"  # fmt: skip
+            where = "there is no Gymnasium environment"
+            if place:
+                where = f"{place} registers no Gymnasium environment, and has no function,"
             raise GameError(f"{where} {name!r}: {_hint(name)}") from None
 
     @cached_property

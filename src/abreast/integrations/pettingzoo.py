@@ -30,7 +30,9 @@ CYCLES = 40
 def find(text: str) -> AdaptedGame:
     """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to."""
     if importlib.util.find_spec("pettingzoo") is None:
-        raise GameError(f"pettingzoo:{text} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'.")
+        raise GameError(
+            f"pettingzoo:{text} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
+        )
     maker = PettingZooMaker(text)
     assert maker.function is not None  # found now, so that what is not there is told at once
     return AdaptedGame(maker)
@@ -42,6 +44,9 @@ class PettingZooMaker:
 
     text: str
 
+    def __reduce__(self) -> Any:
+        return type(self), (self.text,)  # what was found by it may be impossible to pickle
+
     @cached_property
     def function(self) -> Callable[..., Any]:
         """What makes one."""
@@ -50,8 +55,8 @@ class PettingZooMaker:
             functions = [name for name in FUNCTIONS if callable(getattr(found, name, None))]
             if not functions:
                 raise GameError(
-                    f"{self.text} has neither a function parallel_env nor env: name the one that makes the environment, as in"
-                    f" pettingzoo:{self.text}:FUNCTION."
+                    f"{self.text} has neither a function parallel_env nor env: name the one that makes the environment, as"
+                    f" in pettingzoo:{self.text}:FUNCTION."
                 )
             found = getattr(found, functions[0])
         if not callable(found):
@@ -92,7 +97,7 @@ class PettingZooMaker:
         return ParallelCopy(env, self.name)
 
     def own_check(self, arguments: Mapping[str, Any]) -> str:
-        from pettingzoo.test import api_test, parallel_api_test
+        from pettingzoo.test import api_test, parallel_api_test  # type: ignore[import-untyped]
 
         copy = self.make(arguments)
         test = api_test if isinstance(copy, TurnCopy) else parallel_api_test

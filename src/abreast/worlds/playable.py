@@ -88,6 +88,8 @@ class Played(NamedTuple):
     reward_per_agent: list[float]
     metrics: Mapping[str, float | None] = {}
     """Figures of the game's own, by name."""
+    steps: int | None = None
+    """Steps of all players together; None: each took one in every turn."""
 
 
 class Playable(Protocol):

@@ -1,9 +1,9 @@
 """One environment of another library, as lanes see it: agents are numbers, observations arrays, actions numbers.
 
-    copy.reset(seed)
-    while copy.acting:                                   who has to choose now
-        seen = [copy.see(agent) for agent in copy.acting]
-        rewards, terminated, news = copy.step(actions)   one for each of them
+copy.reset(seed)
+while copy.acting:                                   who has to choose now
+    seen = [copy.see(agent) for agent in copy.acting]
+    rewards, terminated, news = copy.step(actions)   one for each of them
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -61,10 +61,14 @@ class Adapted(Protocol):
     env: Any
     """The environment itself, for what only its library knows."""
     name: str
-    agents: Sequence[AdaptedAgent]
-    """All that may appear; others call an agent by its position."""
-    acting: Sequence[int]
-    """Who has to choose now, in order: the same object as long as it is the same agents. Empty: the episode is over."""
+
+    @property
+    def agents(self) -> Sequence[AdaptedAgent]:
+        """All that may appear; others call an agent by its position."""
+
+    @property
+    def acting(self) -> Sequence[int]:
+        """Who has to choose now, in order: the same object as long as it is the same agents. Empty: the episode is over."""
 
     def reset(self, seed: int) -> None:
         """Begin an episode, which follows from the seed and from what is done in it."""
@@ -103,7 +107,9 @@ def declare(
     return found
 
 
-def _understood(env: str, name: object, what: str, space_of: Callable[[Any], Any], convert: Callable[[Any], Any]) -> Any:
+def _understood(
+    env: str, name: object, what: str, space_of: Callable[[Any], Any], convert: Callable[[Any], Any]
+) -> Any:
     try:
         space = space_of(name)
     except (KeyError, AttributeError, NotImplementedError, TypeError) as error:
@@ -135,7 +141,7 @@ def look(env: str, agent: AdaptedAgent, observation: object, info: Mapping[str, 
 
 
 def _mask(env: str, agent: AdaptedAgent, given: object) -> NDArray[np.bool_]:
-    count = agent.actions.count
+    count = agent.actions.number
     if given is None:  # of one who is told sometimes: nothing is forbidden now
         return np.ones(count, dtype=np.bool_)
     try:

@@ -1,6 +1,6 @@
 """An environment of another library as an experiment, and where it comes from."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
@@ -96,7 +97,9 @@ class AdaptedGame:
         if limit is not None and "max_turns" not in (sections.get("experiment") or {}):
             values = merge(values, {"experiment": {"max_turns": limit}})
         texts = list(overrides)
-        world = apply_overrides({"world": values.get("world") or {}}, [each for each in texts if each.startswith("world")])
+        world = apply_overrides(
+            {"world": values.get("world") or {}}, [each for each in texts if each.startswith("world")]
+        )
         count = len(self.look(_arguments(OpenSection.parse(world["world"], "world"))).agents)
         experiment = values["experiment"]
         if isinstance(experiment, Mapping) and "num_agents" not in experiment:
@@ -107,6 +110,12 @@ class AdaptedGame:
 
         changed = apply_overrides(values, texts, schema)
         return parse_config({**changed, "game": self.target or changed.get("game")}, OpenSection)
+
+    def check(self) -> Iterator[Verdict]:
+        """Look whether it keeps the contract of its library, and whether runs of it can be repeated."""
+        from abreast.integrations.adapted.check import check_adapted
+
+        return check_adapted(self)
 
     def look(self, arguments: dict[str, Any]) -> Adapted:
         """A copy to look at; the next experiment plays with it."""
@@ -173,7 +182,7 @@ class AdaptedExperiment(Experiment):
         for number, agent in enumerate(copy.agents):
             shape = agent.view.observation
             seen = PlainObservation(shape.input_size, shape.dtype, shape.scale, agent.is_masked)
-            players.append(AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.count, number)))
+            players.append(AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.number, number)))
         return players
 
     @property
@@ -228,7 +237,7 @@ class AdaptedExperiment(Experiment):
             )
         for agent, player in zip(copy.agents, self.game.players, strict=True):
             seen, there = agent.view.observation, player.model.observation
-            if seen.input_size != there.input_size or agent.actions.count != player.model.n_actions:
+            if seen.input_size != there.input_size or agent.actions.number != player.model.n_actions:
                 raise GameError(
                     f"{copy.name} has other spaces for agent {agent.name!r} each time it is made: let its arguments alone"
                     " decide what they are."

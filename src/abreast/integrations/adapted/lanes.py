@@ -46,6 +46,7 @@ class _Lane:
     copy: Adapted
     scores: list[float]
     turns: int = 0
+    steps: int = 0
     places: list[tuple[int, int]] = field(default_factory=list)
     """Per agent that acts: which decision it is, and which place in it."""
 
@@ -151,6 +152,7 @@ class AdaptedLanes:
                 outcome.rewards[place], outcome.terminated[place] = reward, ended  # type: ignore[index]
                 scores[agent] += reward
             lane.turns += 1
+            lane.steps += len(acting)
             if lane.turns >= limit and copy.acting:
                 news = [*news, *copy.leave()]
                 is_any_over = True
@@ -171,6 +173,7 @@ class AdaptedLanes:
                 lane.turns,
                 lane.scores,
                 {f"reward of {name}": score for name, score in zip(names, lane.scores, strict=False)},
+                lane.steps,
             )
             for lane in self._lanes
         ], ()

@@ -47,12 +47,15 @@ class View(NamedTuple):
     """Whether the observation holds `action_mask`."""
     left_out: Sequence[str] = ()
     """Parts of the observation that are not seen, in words."""
+    bounds: tuple[NDArray[Any] | None, NDArray[Any] | None] = (None, None)
+    """The lowest and highest values that a Box says, as `read` returns them."""
 
 
 class Actions(NamedTuple):
     """What an agent can do."""
 
-    count: int
+    number: int
+    """How many actions there are."""
     is_plain: bool
     """Whether an action is its number."""
     of: Callable[[int], Any]
@@ -67,7 +70,7 @@ def view_of(space: spaces.Space[Any]) -> View:
     if isinstance(space, spaces.Dict) and {"observation", "action_mask"} <= space.spaces.keys():
         inner = view_of(space["observation"])
         others = [key for key in space.spaces if key not in ("observation", "action_mask")]
-        return View(inner.observation, _inside(inner.read), True, [*inner.left_out, *others])
+        return View(inner.observation, _inside(inner.read), True, [*inner.left_out, *others], inner.bounds)
     if isinstance(space, spaces.Box):
         return _box_view(space)
     parts = list(_parts(space, ""))
@@ -122,12 +125,12 @@ def _box_view(space: spaces.Box) -> View:
                 " space; pad what is not there."
             )
         if factor is not None:
-            array *= factor
+            array = array * factor
         if order is not None:
             return np.ascontiguousarray(array.transpose(order))
         return array if shape == seen else array.reshape(seen)
 
-    return View(PlainObservation(seen, kind, scale), read)
+    return View(PlainObservation(seen, kind, scale), read, bounds=(read(space.low), read(space.high)))
 
 
 def _scale_of_bytes(space: spaces.Box, seen: tuple[int, ...]) -> float:
@@ -314,7 +317,7 @@ def actions_of(space: spaces.Space[Any]) -> Actions:
         count, start = int(space.n), int(space.start)
         if count > MOST_ACTIONS:
             raise GameError(f"{count:,} in number, and at most {MOST_ACTIONS:,} are supported")
-        return Actions(count, not start, int if not start else (lambda number: number + start))
+        return Actions(count, not start, int if not start else (lambda action: action + start))
     count = _count(space)
     if count > MOST_ACTIONS:
         raise GameError(
@@ -322,20 +325,20 @@ def actions_of(space: spaces.Space[Any]) -> Actions:
             " environment to offer fewer"
         )
     table = list(_values(space))
-    return Actions(count, False, lambda number: copy.deepcopy(table[number]))  # the environment may write into it
+    return Actions(count, False, lambda action: copy.deepcopy(table[action]))  # the environment may write into it
 
 
 def _count(space: spaces.Space[Any]) -> int:
     if isinstance(space, spaces.Discrete):
         return int(space.n)
     if isinstance(space, spaces.MultiDiscrete):
-        return math.prod(int(count) for count in space.nvec.flat)
+        return int(math.prod(int(count) for count in space.nvec.flat))
     if isinstance(space, spaces.MultiBinary):
-        return 2 ** min(math.prod(space.shape), 64)
+        return int(2 ** min(math.prod(space.shape), 64))
     if isinstance(space, spaces.Tuple):
-        return math.prod(_count(inner) for inner in space.spaces)
+        return int(math.prod(_count(inner) for inner in space.spaces))
     if isinstance(space, spaces.Dict):
-        return math.prod(_count(inner) for inner in space.spaces.values())
+        return int(math.prod(_count(inner) for inner in space.spaces.values()))
     what = "continuous" if isinstance(space, spaces.Box) else "not numbered"
     raise GameError(
         f"{what} ({short(space)}), but models choose among numbered actions: Discrete, MultiDiscrete, MultiBinary, and Dict"
@@ -348,7 +351,9 @@ def _values(space: spaces.Space[Any]) -> Iterator[Any]:
     if isinstance(space, spaces.Discrete):
         yield from range(int(space.start), int(space.start) + int(space.n))
     elif isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        counts = space.nvec.ravel().tolist() if isinstance(space, spaces.MultiDiscrete) else [2] * math.prod(space.shape)
+        counts = (
+            space.nvec.ravel().tolist() if isinstance(space, spaces.MultiDiscrete) else [2] * math.prod(space.shape)
+        )
         starts = space.start if isinstance(space, spaces.MultiDiscrete) else 0
         for values in itertools.product(*map(range, counts)):
             yield np.array(values, dtype=space.dtype).reshape(space.shape) + np.asarray(starts, dtype=space.dtype)

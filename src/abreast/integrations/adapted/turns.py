@@ -64,8 +64,8 @@ class TurnCopy:
                 return news
             self.env.step(None)
         raise GameError(
-            f"{self.name}: agent {short(name)} has ended its episode and stays in `agents`: remove it when it is stepped with"
-            " None (`_was_dead_step` does)."
+            f"{self.name}: agent {short(name)} has ended its episode and stays in `agents`: remove it when it is stepped"
+            " with None (`_was_dead_step` does)."
         )
 
     def leave(self) -> list[News]:

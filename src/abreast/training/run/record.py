@@ -178,7 +178,7 @@ class RunRecord:
 
         `timing` has the seconds spent (`collect_s`, `train_s`) and the health of the learners, if it depends on the clock.
         """
-        self._agent_steps += played.turns * len(played.reward_per_agent)
+        self._agent_steps += played.turns * len(played.reward_per_agent) if played.steps is None else played.steps
         self._seconds += timing["collect_s"] + timing["train_s"]
         for agent, result in enumerate(trained):
             self._warn(agent, result.symptoms, epoch)
