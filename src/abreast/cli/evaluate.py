@@ -67,11 +67,12 @@ def evaluate_run(
     for number, (each, agents) in enumerate(chosen):
         env = _trained(source, config, each, agents)
         told = f"{_name(each)} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
+        names = list(getattr(env.game, "agent_names", map(str, range(len(env.game.players)))))
         with out.status(told) if out.is_terminal else nullcontext():
             found.append((each, evaluate(env, episodes, seed, greedy=not sample)))
     how = "exploring as in training" if sample else "greedy"
     out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
-    out.print(_table(found))
+    out.print(_table(found, names))
     about = {
         "abreast": __version__,
         "run": folder.resolve().name,
@@ -218,12 +219,12 @@ def _epochs(checkpoint: "Checkpoint") -> int | None:
     return None if checkpoint.path.name == "checkpoints" else checkpoint.epochs
 
 
-def _table(found: "list[tuple[Checkpoint, Evaluation]]") -> Table:
+def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Table:
     """A block for each checkpoint, with a line for each agent and the sum last."""
     right = [Column(title, justify="right") for title in ("mean", "interquartile mean", "95 % interval")]
     table = Table("checkpoint", "agent", *right, box=None)
     for checkpoint, result in found:
-        named = [*((str(number), each) for number, each in enumerate(result.agents)), ("sum", result.sum)]
+        named = [*zip(names, result.agents, strict=True), ("sum", result.sum)]
         for line, (agent, summary) in enumerate(named):
             table.add_row("" if line else _name(checkpoint), agent, *_cells(summary))
     return table

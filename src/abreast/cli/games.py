@@ -172,7 +172,8 @@ def play(
     chosen, run, changes = *_what_to_play(game, run_folder), overrides or []
     loaded = parse_agents(agent or [], "--agent")
     env = _trained(chosen, run, changes, loaded) if run else _some_trained(chosen, changes, loaded)
-    view, names = view_of(env), [getattr(each, "name", f"agent {i}") for i, each in enumerate(env.game.players)]
+    view = view_of(env)
+    names = getattr(env.game, "agent_names", [f"agent {number}" for number in range(len(env.game.players))])
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
         def show() -> None:

@@ -47,12 +47,8 @@ class AdaptedAgent:
     name: str
     view: View
     actions: Actions
-    has_mask_in_info: bool = False
-
-    @property
-    def is_masked(self) -> bool:
-        """Whether it is told which actions are legal."""
-        return self.has_mask_in_info or self.view.has_mask
+    is_masked: bool
+    """Whether it is told which actions are legal: in the observation (`view.has_mask`), or else in `info`."""
 
 
 class Adapted(Protocol):
@@ -103,7 +99,7 @@ def declare(
             _understood(env, name, *each)
             for each in (("observations", observation_space, view_of), ("actions", action_space, actions_of))
         )
-        found.append(AdaptedAgent(str(name), view, actions, is_masked and not view.has_mask))
+        found.append(AdaptedAgent(str(name), view, actions, is_masked or view.has_mask))
     return found
 
 

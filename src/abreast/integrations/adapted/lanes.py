@@ -6,9 +6,9 @@ epochs were begun there: so these counters are all that outlives an epoch.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from operator import is_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,8 @@ WORLD = 0
 """The part of a seed's spawn key that stands for the world, as in environments of our own."""
 LARGEST_PICTURE = 480
 """Pixels a side."""
+MOST_GROUPINGS = 64
+"""Sets of agents that act, in all lanes, whose decisions are kept."""
 EMPTY: NDArray[Any] = np.empty(0)
 
 
@@ -47,8 +49,31 @@ class _Lane:
     scores: list[float]
     turns: int = 0
     steps: int = 0
-    places: list[tuple[int, int]] = field(default_factory=list)
-    """Per agent that acts: which decision it is, and which place in it."""
+
+
+class _Grouping(NamedTuple):
+    """Decisions and outcomes that are filled again and again: to make new ones takes as long as an agent's choice."""
+
+    decisions: list[Decision]
+    outcomes: list[Outcome]
+    seeing: list[list[Adapted]]
+    """Per decision, the copies that its lanes are played in."""
+    places: list[list[tuple[int, int]]]
+    """Per lane and agent that acts: which decision that is, and which place in it."""
+
+
+def _grouped(lanes: Sequence[_Lane], acting: Sequence[Sequence[int]]) -> _Grouping:
+    found = _Grouping([], [], [], [[] for _ in lanes])
+    for agent in sorted({agent for agents in acting for agent in agents}):
+        numbers = [number for number, agents in enumerate(acting) if agent in agents]
+        count, copies = len(numbers), [lanes[number].copy for number in numbers]
+        masks: list[Any] | None = [EMPTY] * count if copies[0].agents[agent].is_masked else None
+        for place, number in enumerate(numbers):
+            found.places[number].append((len(found.decisions), place))
+        found.decisions.append(Decision(agent, [lanes[number].number for number in numbers], [EMPTY] * count, masks))
+        found.outcomes.append(Outcome([0.0] * count, [False] * count))
+        found.seeing.append(copies)
+    return found
 
 
 class AdaptedLanes:
@@ -69,11 +94,15 @@ class AdaptedLanes:
         self._lanes: list[_Lane] = []
         self._playing: list[_Lane] = []
         self._acting: list[Sequence[int]] = []
-        self._decisions: list[Decision] = []
-        self._outcomes: list[Outcome] = []
-        self._seeing: list[list[Adapted]] = []
-        """Per decision, the copies that its lanes are played in."""
+        self._now = _Grouping([], [], [], [])
+        self._groupings: dict[tuple[Sequence[int], ...], _Grouping] = {}
+        """By who acts in each of the lanes that are played."""
         self._has_picture = True
+
+    @property
+    def agent_names(self) -> Sequence[str]:
+        """What the environment calls its agents."""
+        return [player.name for player in self.players]
 
     def become_actor(self, number: int) -> None:
         self._first_lane = number * self._experiment.parallel.num_envs
@@ -90,6 +119,8 @@ class AdaptedLanes:
         for index, lane in enumerate(self._lanes):
             lane.copy.reset(self._seed(index, lane.number))
         self._playing, self._acting, self._next_seeds, self.turns = list(self._lanes), [], None, 0
+        self._groupings.clear()
+        self._limit = self._experiment.config.experiment.max_turns
 
     def _seed(self, index: int, lane: int) -> int:
         """The seed of the next epoch in a lane. (31 bits: some environments take no more.)"""
@@ -108,75 +139,56 @@ class AdaptedLanes:
             return None
         acting = [lane.copy.acting for lane in self._playing]
         if len(acting) != len(self._acting) or not all(map(is_, acting, self._acting)):
-            self._group(acting)
-        for (agent, _, states, masks), copies in zip(self._decisions, self._seeing, strict=True):
+            self._now = self._group(acting)
+        for (agent, _, states, masks), copies in zip(self._now.decisions, self._now.seeing, strict=True):
             for index, copy in enumerate(copies):
                 states[index], mask = copy.see(agent)  # type: ignore[index]
                 if masks is not None:
                     masks[index] = mask  # type: ignore[index]
-        return self._decisions
+        return self._now.decisions
 
-    def _group(self, acting: list[Sequence[int]]) -> None:
-        """One decision for each agent that acts in any lane. They are made once, as long as the same agents act."""
+    def _group(self, acting: list[Sequence[int]]) -> "_Grouping":
+        """One decision for each agent that acts in any lane. They are made once, where the same agents act again."""
         self._acting = acting
-        lanes_of: dict[int, list[_Lane]] = {}
-        for lane, agents in zip(self._playing, acting, strict=True):
-            for agent in agents:
-                lanes_of.setdefault(agent, []).append(lane)
-            lane.places = []
-        self._decisions, self._outcomes, self._seeing = [], [], []
-        for number, (agent, lanes) in enumerate(sorted(lanes_of.items())):
-            is_masked = lanes[0].copy.agents[agent].is_masked
-            masks: list[Any] | None = [EMPTY] * len(lanes) if is_masked else None
-            numbers = [lane.number for lane in lanes]
-            self._decisions.append(Decision(agent, numbers, [EMPTY] * len(lanes), masks))
-            self._outcomes.append(Outcome([0.0] * len(lanes), [False] * len(lanes)))
-            self._seeing.append([lane.copy for lane in lanes])
-            for place, lane in enumerate(lanes):
-                lane.places.append((number, place))
+        key = tuple(acting)
+        if key not in self._groupings:
+            if len(self._groupings) >= MOST_GROUPINGS:
+                self._groupings.clear()
+            self._groupings[key] = _grouped(self._playing, acting)
+        return self._groupings[key]
 
     def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
-        outcomes, late, limit = self._outcomes, [], self._experiment.config.experiment.max_turns
-        is_any_over = False
-        for lane, acting in zip(self._playing, self._acting, strict=True):
+        outcomes, limit, is_any_over = self._now.outcomes, self._limit, False
+        late: list[Late] = []
+        for lane, acting, places in zip(self._playing, self._acting, self._now.places, strict=True):
             copy, scores, number = lane.copy, lane.scores, lane.number
             try:
-                rewards, terminated, news = copy.step([actions[which][place] for which, place in lane.places])
+                rewards, terminated, news = copy.step([actions[which][place] for which, place in places])
             except AbreastError:
                 raise
             except Exception as error:
                 error.add_note(f"(abreast: {copy.name}, turn {lane.turns + 1}, lane {number})")
                 raise
-            for (which, place), agent, reward, ended in zip(lane.places, acting, rewards, terminated, strict=True):
+            for (which, place), agent, reward, ended in zip(places, acting, rewards, terminated, strict=True):
                 outcome = outcomes[which]
                 outcome.rewards[place], outcome.terminated[place] = reward, ended  # type: ignore[index]
                 scores[agent] += reward
             lane.turns += 1
             lane.steps += len(acting)
-            if lane.turns >= limit and copy.acting:
-                news = [*news, *copy.leave()]
+            if lane.turns >= limit or not copy.acting:
                 is_any_over = True
+                news = [*news, *copy.leave()] if copy.acting else news
             for agent, reward, ended, cut in news:
                 scores[agent] += reward
                 late.append(Late(agent, number, reward, ended, cut))
-            if not copy.acting:
-                is_any_over = True
         self.turns = self._lanes[0].turns
         if is_any_over:
             self._playing = [lane for lane in self._playing if lane.copy.acting and lane.turns < limit]
+            self._groupings.clear()
         return outcomes, late
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        names = [player.name for player in self.players] if len(self.players) > 1 else []
-        return [
-            Played(
-                lane.turns,
-                lane.scores,
-                {f"reward of {name}": score for name, score in zip(names, lane.scores, strict=False)},
-                lane.steps,
-            )
-            for lane in self._lanes
-        ], ()
+        return [Played(lane.turns, lane.scores, steps=lane.steps) for lane in self._lanes], ()
 
     # ---- what it looks like, what is kept
 
