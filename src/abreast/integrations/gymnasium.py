@@ -25,6 +25,8 @@ from abreast.plugins import import_target, split_target
 REGISTERED_BY = {"MiniGrid": "minigrid", "BabyAI": "minigrid", "ALE": "ale_py", "highway": "highway_env"}
 """Packages that register environments when they are imported, by how the names begin."""
 
+SPACES = ("observation_space", "action_space")
+
 
 def find(text: str) -> AdaptedGame:
     """The game with that name, or the one that MODULE:NAME or FILE.py:FUNCTION points to."""
@@ -108,7 +110,8 @@ class GymnasiumMaker:
 
     def make(self, arguments: Mapping[str, Any]) -> Adapted:
         env = called(self.function, arguments, self.name)
-        missing = [each for each in ("reset", "step", "observation_space", "action_space") if not hasattr(env, each)]
+        spaces = [each for each in SPACES if not isinstance(getattr(env, each, None), gymnasium.Space)]
+        missing = [*spaces, *(each for each in ("reset", "step") if not hasattr(env, each))]
         if missing:
             raise GameError(
                 f"gymnasium:{self.text} makes {short(env)}, which has no {missing[0]}: expected a gymnasium.Env."

@@ -1,18 +1,19 @@
 """PettingZoo environments as games: `abreast train pettingzoo:mpe2.simple_spread_v3`.
 
 What comes after the colon is a module with a function `parallel_env` or `env`, as PettingZoo's own have, or
-MODULE:FUNCTION, or FILE.py:FUNCTION; a class will do. It may return a `ParallelEnv` or an `AECEnv`.
+MODULE:FUNCTION, or FILE.py:FUNCTION; a class will do. It may return a `ParallelEnv` or an `AECEnv`. Or it is the name of a
+registered environment, as `classic/connect_four-v3`, where the PettingZoo that is installed has names.
 """
 
 import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from types import ModuleType
 from typing import Any
 
-from abreast.errors import GameError, short
+from abreast.errors import GameError, nearest, short
 from abreast.files import seen_from_here
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.experiment import AdaptedGame
@@ -50,6 +51,8 @@ class PettingZooMaker:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """What makes one."""
+        if (registered := self._registered()) is not None:
+            return registered
         found = import_target(self.text, "PettingZoo environment", GameError)
         if isinstance(found, ModuleType):
             functions = [name for name in FUNCTIONS if callable(getattr(found, name, None))]
@@ -65,6 +68,20 @@ class PettingZooMaker:
             )
         return found  # type: ignore[no-any-return]
 
+    def _registered(self) -> Callable[..., Any] | None:
+        """What makes the environment that is registered by that name, if there is one."""
+        import pettingzoo  # type: ignore[import-untyped]
+
+        kinds = {kind: getattr(pettingzoo, f"{kind}_registry", {}) for kind in ("parallel", "aec")}
+        kind = next((kind for kind, registry in kinds.items() if self.text in registry), None)
+        if kind is None:
+            if "/" in self.text and not self.text.endswith(".py") and ":" not in self.text:
+                known = nearest(self.text, {name for registry in kinds.values() for name in registry})
+                hint = known if known.startswith("did") else "give MODULE or MODULE:FUNCTION."
+                raise GameError(f"there is no PettingZoo environment {self.text!r}: {hint}")
+            return None
+        return partial(_make_registered, kind, self.text)
+
     @property
     def target(self) -> str | None:
         place, colon, name = split_target(self.text)
@@ -73,12 +90,13 @@ class PettingZooMaker:
     @cached_property
     def name(self) -> str:
         place, _, name = split_target(self.text)
-        module = place.removesuffix(".py").replace("/", ".").rpartition(".")[2]
+        module = place.removesuffix(".py").rpartition("/")[2].rpartition(".")[2]
         return plain_name(module if name in (*FUNCTIONS, "raw_env", "") else name)
 
     @property
     def summary(self) -> str:
-        return first_line(self.function) or f"The PettingZoo environment {self.text}."
+        own = "" if isinstance(self.function, partial) else first_line(self.function)
+        return own or f"The PettingZoo environment {self.text}."
 
     @property
     def max_turns(self) -> int | None:
@@ -105,3 +123,12 @@ class PettingZooMaker:
             warnings.simplefilter("ignore")  # they warn of habits; what breaks the contract, they raise
             test(copy.env, num_cycles=CYCLES)
         return f"pettingzoo.test.{test.__name__}"
+
+
+def _make_registered(kind: str, name: str, **arguments: Any) -> Any:
+    import pettingzoo
+
+    try:
+        return pettingzoo.make(kind, name, **arguments)
+    except ImportError as error:
+        raise GameError(f"pettingzoo:{name} cannot be imported: {' '.join(str(error).split())}") from error

@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -124,11 +124,17 @@ def _follows_from_its_seed(trial: AdaptedTrial) -> str | None:
 def _has_true_copies(trial: AdaptedTrial) -> None:
     alone = _episodes(trial.make(), SEED)
     one, two = trial.make(), trial.make()
-    beside = episode(two, np.random.SeedSequence(SEED + 1), TURNS)
-    place = _difference(alone, _episodes(one, SEED)) if beside else None
+    choices = np.random.default_rng(SEED)
+
+    def play_the_other() -> None:
+        if not two.acting:
+            two.reset(SEED)
+        two.step(drawn(two, [(agent, *two.see(agent)) for agent in two.acting], choices))
+
+    place = _difference(alone, _episodes(one, SEED, play_the_other))
     if place is not None:
         raise Fault(
-            f"a copy that was made and played beside another gives other episodes, {place}: copies share something that"
+            f"a copy that is played beside another gives other episodes, {place}: copies share something that"
             " changes, such as a list of a class or a module; make it an attribute of self, in __init__ or reset."
         )
 
@@ -146,8 +152,8 @@ def _made_and_played(maker: "Maker") -> list[Episode]:
     return _episodes(maker.make({}), SEED)
 
 
-def _episodes(copy: Adapted, seed: int) -> list[Episode]:
-    return [episode(copy, np.random.SeedSequence(seed, spawn_key=(each,)), TURNS) for each in range(2)]
+def _episodes(copy: Adapted, seed: int, between: Callable[[], object] | None = None) -> list[Episode]:
+    return [episode(copy, np.random.SeedSequence(seed, spawn_key=(each,)), TURNS, between) for each in range(2)]
 
 
 def _difference(one: Sequence[Episode], two: Sequence[Episode]) -> str | None:

@@ -1,6 +1,6 @@
 """Does an episode follow from its seed? The same seed and the same actions, twice."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,8 +47,10 @@ def why_not_seeded(copy: Adapted, seed: np.random.SeedSequence) -> str | None:
     )
 
 
-def episode(copy: Adapted, seed: np.random.SeedSequence, steps: int) -> Episode:
-    """Play the first steps of an episode with drawn actions."""
+def episode(
+    copy: Adapted, seed: np.random.SeedSequence, steps: int, between: Callable[[], object] | None = None
+) -> Episode:
+    """Play the first steps of an episode with drawn actions; `between` is called before each of them."""
     found = Episode([], [])
     choices = np.random.default_rng(seed)
     with seeded_globals(seed):  # as in a run
@@ -58,6 +60,8 @@ def episode(copy: Adapted, seed: np.random.SeedSequence, steps: int) -> Episode:
             found.seen.append(b"".join(b"%d" % agent + state.tobytes() + _bytes(mask) for agent, state, mask in seen))
             if not seen:
                 break
+            if between is not None:
+                between()
             rewards, terminated, news = copy.step(drawn(copy, seen, choices))
             found.got.append(f"{list(rewards)} {list(terminated)} {list(news)}")
     return found
