@@ -18,15 +18,14 @@ from types import ModuleType
 from typing import Any, Protocol
 
 from abreast.checking import Verdict
-from abreast.errors import ConfigError, GameError, WorldError, short
+from abreast.errors import GameError, WorldError, short
 from abreast.files import seen_from_here
 from abreast.plugins import Plugins, import_target, is_target, split_target
 from abreast.settings import Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Environment, Experiment, parse_config
+from abreast.training.sizes import enough_memory
 from abreast.worlds import Gridworld
 
-TOO_LARGE = ("memory", "Maximum allowed dimension", "array is too big", "too large to convert")
-"""What torch, NumPy and Python say of sizes that no machine has."""
 SOURCES = {
     "pettingzoo": "abreast.integrations.pettingzoo:find",
     "gymnasium": "abreast.integrations.gymnasium:find",
@@ -108,7 +107,9 @@ class Game:
 
     def build(self, config: Config[Any, Any]) -> Environment:
         """A fresh environment."""
-        try:
+        with enough_memory(
+            "model.agent_vision_radius, experiment.num_agents, multiprocessing.num_envs or the size of the world"
+        ):
             world = self.environment.make_world(config)
             if not isinstance(world, Gridworld):
                 raise GameError(
@@ -121,14 +122,6 @@ class Game:
                     " enlarge world.height or world.width, or lower num_agents."
                 )
             return self.environment(world, config)
-        except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
-            if not isinstance(error, MemoryError) and not any(words in str(error) for words in TOO_LARGE):
-                raise
-            raise ConfigError(
-                "there is not enough memory for this configuration: lower model.buffer_capacity, model.hidden_size,"
-                " model.n_frames, model.agent_vision_radius, experiment.num_agents, multiprocessing.num_envs or the size of"
-                " the world."
-            ) from None
 
     def check(self) -> Iterator[Verdict]:
         """Look whether it keeps the contract of `Environment`."""

@@ -18,7 +18,7 @@ from abreast.errors import GameError, nearest, short
 from abreast.files import seen_from_here
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.experiment import AdaptedGame
-from abreast.integrations.adapted.making import called, first_line, plain_name
+from abreast.integrations.adapted.making import called, first_line, place_of, plain_name
 from abreast.integrations.adapted.single import SingleCopy
 from abreast.plugins import import_target, split_target
 
@@ -28,9 +28,12 @@ REGISTERED_BY = {"MiniGrid": "minigrid", "BabyAI": "minigrid", "ALE": "ale_py", 
 SPACES = ("observation_space", "action_space")
 
 
-def find(text: str) -> AdaptedGame:
-    """The game with that name, or the one that MODULE:NAME or FILE.py:FUNCTION points to."""
-    maker = GymnasiumMaker(text)
+def find(what: str | Callable[..., Any]) -> AdaptedGame:
+    """The game with that name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function
+    makes.
+    """
+    text = what if isinstance(what, str) else place_of(what) or str(getattr(what, "__name__", type(what).__name__))
+    maker = GymnasiumMaker(text, None if isinstance(what, str) else what)
     assert maker.function is not None  # found now, so that what is not there is told at once
     return AdaptedGame(maker)
 
@@ -40,13 +43,17 @@ class GymnasiumMaker:
     """Makes Gymnasium environments. It is sent to other processes by its text."""
 
     text: str
+    own: Callable[..., Any] | None = None
+    """What makes one, if it is there already."""
 
     def __reduce__(self) -> Any:
-        return type(self), (self.text,)  # what was found by it may be impossible to pickle
+        return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
 
     @cached_property
     def _spec(self) -> Any:
         """Of a registered environment; None: it is made by a function."""
+        if self.own is not None:
+            return None
         place, colon, name = split_target(self.text)
         if not colon:
             place, name = "", self.text
@@ -75,6 +82,8 @@ class GymnasiumMaker:
     @cached_property
     def function(self) -> Callable[..., Any]:
         """What makes one."""
+        if self.own is not None:
+            return self.own
         if self._spec is not None:
             return self._make_registered
         found = import_target(self.text, "Gymnasium environment", GameError)
@@ -91,6 +100,8 @@ class GymnasiumMaker:
 
     @property
     def target(self) -> str | None:
+        if self.own is not None and place_of(self.own) is None:
+            return None
         place, colon, name = split_target(self.text)
         return f"gymnasium:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
 

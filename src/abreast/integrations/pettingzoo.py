@@ -17,7 +17,7 @@ from abreast.errors import GameError, nearest, short
 from abreast.files import seen_from_here
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.experiment import AdaptedGame
-from abreast.integrations.adapted.making import called, first_line, plain_name
+from abreast.integrations.adapted.making import called, first_line, place_of, plain_name
 from abreast.integrations.adapted.parallel import ParallelCopy
 from abreast.integrations.adapted.turns import TurnCopy
 from abreast.plugins import import_target, split_target
@@ -28,13 +28,14 @@ CYCLES = 40
 """How long PettingZoo's own checks play."""
 
 
-def find(text: str) -> AdaptedGame:
-    """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to."""
+def find(what: str | Callable[..., Any]) -> AdaptedGame:
+    """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to, or whose environments a function makes."""
+    text = what if isinstance(what, str) else place_of(what) or str(getattr(what, "__name__", type(what).__name__))
     if importlib.util.find_spec("pettingzoo") is None:
         raise GameError(
             f"pettingzoo:{text} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
         )
-    maker = PettingZooMaker(text)
+    maker = PettingZooMaker(text, None if isinstance(what, str) else what)
     assert maker.function is not None  # found now, so that what is not there is told at once
     return AdaptedGame(maker)
 
@@ -44,13 +45,17 @@ class PettingZooMaker:
     """Makes PettingZoo environments. It is sent to other processes by its text."""
 
     text: str
+    own: Callable[..., Any] | None = None
+    """What makes one, if it is there already."""
 
     def __reduce__(self) -> Any:
-        return type(self), (self.text,)  # what was found by it may be impossible to pickle
+        return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
 
     @cached_property
     def function(self) -> Callable[..., Any]:
         """What makes one."""
+        if self.own is not None:
+            return self.own
         if (registered := self._registered()) is not None:
             return registered
         found = import_target(self.text, "PettingZoo environment", GameError)
@@ -84,6 +89,8 @@ class PettingZooMaker:
 
     @property
     def target(self) -> str | None:
+        if self.own is not None and place_of(self.own) is None:
+            return None
         place, colon, name = split_target(self.text)
         return f"pettingzoo:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
 

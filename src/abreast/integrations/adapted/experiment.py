@@ -1,6 +1,7 @@
 """An environment of another library as an experiment, and where it comes from."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -16,6 +17,7 @@ from abreast.integrations.adapted.seeding import why_not_seeded
 from abreast.models.base import PlainObservation
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
+from abreast.training.sizes import enough_memory
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -25,13 +27,14 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
             "n_frames": 1,
             "epsilon": 1.0,
             "epsilon_min": 0.05,
-            "buffer_capacity": 20_000,
             "hidden_size": 128,
             "learning_rate": 0.0005,
         },
     }
 )
 """Settings of environments of other libraries, beside those that every game has."""
+MOST_ROWS, FEWEST_ROWS, REPLAY_BYTES = 20_000, 1000, 2**28
+"""The replay of an agent has so many rows, and fewer where these would take more than so many bytes."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
 
@@ -45,6 +48,10 @@ class Maker(Protocol):
     @property
     def target(self) -> str | None:
         """What `find_game` finds it by, if anything."""
+
+    @property
+    def own(self) -> Callable[..., Any] | None:
+        """A function of the user's that was given as an object, not by its name."""
 
     @property
     def name(self) -> str:
@@ -94,16 +101,14 @@ class AdaptedGame:
         sections = read_yaml(given) if isinstance(given, Path) else given or {}
         values = merge(DEFAULTS, sections)
         limit = self.maker.max_turns
-        if limit is not None and "max_turns" not in (sections.get("experiment") or {}):
-            values = merge(values, {"experiment": {"max_turns": limit}})
+        if limit is not None:
+            values = merge(merge(DEFAULTS, {"experiment": {"max_turns": limit}}), sections)
         texts = list(overrides)
         world = apply_overrides(
             {"world": values.get("world") or {}}, [each for each in texts if each.startswith("world")]
         )
-        count = len(self.look(_arguments(OpenSection.parse(world["world"], "world"))).agents)
-        experiment = values["experiment"]
-        if isinstance(experiment, Mapping) and "num_agents" not in experiment:
-            values = merge(values, {"experiment": {"num_agents": count}})
+        copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
+        values = merge(_of_copy(copy), values)
 
         def schema() -> type[Section]:
             return type(parse_config(values, OpenSection))
@@ -127,7 +132,16 @@ class AdaptedGame:
         """A fresh experiment."""
         arguments = _arguments(config.world)
         self.look(arguments)
-        return AdaptedExperiment(self.maker, config, self._spare.pop()[1])
+        with enough_memory("multiprocessing.num_envs, or the size of what agents observe"):
+            return AdaptedExperiment(self.maker, config, self._spare.pop()[1])
+
+
+def _of_copy(copy: Adapted) -> dict[str, Any]:
+    """Settings that follow from what an environment is like."""
+    seen = [agent.view.observation for agent in copy.agents]
+    largest = max(math.prod(each.input_size) * np.dtype(each.dtype).itemsize for each in seen)
+    capacity = max(FEWEST_ROWS, min(MOST_ROWS, REPLAY_BYTES // largest))
+    return {"experiment": {"num_agents": len(copy.agents)}, "model": {"buffer_capacity": capacity}}
 
 
 def _arguments(world: Section) -> dict[str, Any]:
@@ -140,6 +154,11 @@ class AdaptedFactory:
 
     maker: Maker
     config: Config[Any, Any]
+
+    @property
+    def kind(self) -> Any:
+        """What it builds with; where that is in the user's main script, another process has to import the script."""
+        return self.maker.own
 
     def __call__(self) -> "AdaptedExperiment":
         return AdaptedExperiment(self.maker, self.config)
