@@ -12,10 +12,11 @@ class Meeting(ParallelEnv):
     """Agents come and go by the calendar: who is there in each turn is fixed. What an agent sees and gets is drawn."""
 
     metadata: ClassVar = {"name": "meeting", "render_modes": []}
-    calendar = (("host", "guest"), ("host", "guest", "late"), ("host", "late"), ("host", "guest", "late"), ("host",))
-    """`guest` ends for good after turn 2 and comes back for turn 4; `late` joins in turn 2 and is cut after turn 4."""
-    ends: ClassVar = {1: ("guest",), 3: ("guest",)}
-    cuts: ClassVar = {3: ("late",)}
+    calendar = (("host", "guest"), ("host", "guest", "late"), ("host", "late"), ("host", "guest"), ("host", "late"))
+    """`guest` ends for good in turn 2, comes back for turn 4, and leaves without a word. `late` joins in turn 2, is cut in
+    turn 3, and comes back for turn 5."""
+    ends: ClassVar = {1: ("guest",)}
+    cuts: ClassVar = {2: ("late",)}
 
     def __init__(self, turns=5):
         self.turns = turns
@@ -264,3 +265,15 @@ class SharesAList(Meeting):
 class OutOfBounds(Meeting):
     def seen(self):
         return {agent: np.full_like(each, 2.0) for agent, each in super().seen().items()}
+
+
+class TakesNoSeed(Meeting):
+    def reset(self):
+        return super().reset(0)
+
+
+class ListsNobody(Meeting):
+    def reset(self, seed=None, options=None):
+        found = super().reset(seed)
+        del self.agents
+        return found

@@ -22,12 +22,12 @@ def test_agents_die_join_and_come_back():
     experiment, (played,) = play("pettingzoo:zoo_envs:Meeting")
     host, guest, late = (rows(experiment, agent) for agent in range(3))
     assert len(host.rewards) == 5 and not host.dones.any() and host.last.tolist() == [False] * 4 + [True]
-    # guest: turns 1 and 2, then ended for good; turn 4, another episode, also for good.
-    assert guest.dones.tolist() == [False, True, True] and guest.last.tolist() == [False, True, True]
-    # late: turns 2, 3 and 4, then cut, although the game goes on: its last row has no successor, and is not an end.
-    assert late.dones.tolist() == [False] * 3 and late.last.tolist() == [False, False, True]
+    # guest: turns 1 and 2, then ended for good; turn 4 is another episode.
+    assert guest.dones.tolist() == [False, True, False] and guest.last.tolist() == [False, True, True]
+    # late: turns 2 and 3, then cut: that row has no successor, and is not an end. Turn 5 is another episode.
+    assert late.dones.tolist() == [False] * 3 and late.last.tolist() == [False, True, True]
     assert [int(reward // 10) for reward in guest.rewards] == [0, 1, 3]
-    assert [int(reward // 10) for reward in late.rewards] == [1, 2, 3]
+    assert [int(reward // 10) for reward in late.rewards] == [1, 2, 4]
     assert played.turns == 5 and played.steps == 5 + 3 + 3
     assert played.reward_per_agent == pytest.approx([each.rewards.sum() for each in (host, guest, late)])
 
@@ -138,6 +138,8 @@ FAULTS = {
     "Grows": r"agent 'host' observes an array of shape \(3,\), but its space says \(2,\)",
     "ReturnsFour": "expected \\(observations, rewards, terminations, truncations, infos\\)",
     "HasOldReset": "expected \\(observations, infos\\)",
+    "TakesNoSeed": r"TakesNoSeed\.reset takes no seed: define it as reset\(self, seed=None, options=None\)",
+    "ListsNobody": "has no `agents`",
     "ForbidsAll": "the action_mask of agent 'ann' allows nothing, but it is its turn",
     "NeverLeaves": "agent 'eve' has ended its episode and stays in `agents`",
 }

@@ -7,6 +7,7 @@ import signal
 import pytest
 
 import villains
+from abreast.training.actors.process import ProcessActors
 from abreast.training.learners.hosted import HostedLearners
 from abreast.training.planning import plan as plan_module
 from abreast.training.planning.costs import Candidate
@@ -45,26 +46,42 @@ def test_all_ways_to_run_give_the_same(name):
     assert len(run(name, "run_experiment_mp", *lanes, *free)[0]) == 12
 
 
-@pytest.mark.parametrize("name", ["in turn", "come and go"])
 @pytest.mark.xdist_group("planned")
-def test_lanes_that_a_plan_deals_out_to_actors_are_played_as_one_would(name, monkeypatch):
-    settings = ("multiprocessing.num_envs=16", "experiment.epochs=40", "multiprocessing.workers=auto")
-    experiment = build(*TARGETS[name], *settings)
+def test_lanes_that_a_plan_deals_out_to_actors_are_played_as_one_would(monkeypatch):
+    settings = (
+        *TARGETS["in turn"],
+        "multiprocessing.num_envs=16",
+        "experiment.epochs=24",
+        "multiprocessing.workers=auto",
+    )
+    experiment = build(*settings)
     expected = [outcome(experiment, experiment.run_experiment) for _ in range(2)]
     monkeypatch.setattr(plan_module, "choose", lambda candidates, prediction: Candidate("processes", 2, 2))
     monkeypatch.setattr(plan_module, "cores", lambda: 4)
-    planned = build(*TARGETS[name], *settings, "multiprocessing.schedule=lockstep")
+    planned = build(*settings, "multiprocessing.schedule=lockstep")
     assert [outcome(planned, planned.run_experiment_mp) for _ in range(2)] == expected
     assert planned.game.state() == experiment.game.state()
 
 
 @pytest.mark.xdist_group("system")
-def test_killed_learners_change_nothing():
+def test_killed_learners_change_nothing(caplog):
     settings = ("experiment.epochs=80", "multiprocessing.schedule=lockstep", "multiprocessing.max_restarts=1000")
     calm = run("in turn", "run_experiment", *settings)
     experiment = build(*TARGETS["in turn"], *settings)
     with villains.harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=4):
         assert outcome(experiment, experiment.run_experiment_mp) == calm
+    assert "learner" in caplog.text and "SIGKILL" in caplog.text
+
+
+@pytest.mark.xdist_group("system")
+def test_killed_actors_change_nothing(caplog):
+    settings = ("experiment.epochs=60", "multiprocessing.schedule=lockstep", "multiprocessing.max_restarts=1000")
+    settings += ("multiprocessing.num_actors=2",)
+    calm = run("come and go", "run_experiment", *settings)
+    experiment = build(*TARGETS["come and go"], *settings)
+    with villains.harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGKILL), every_s=0.05, times=3):
+        assert outcome(experiment, experiment.run_experiment_mp) == calm
+    assert "actor 1" in caplog.text and "SIGKILL" in caplog.text
 
 
 class StopsAt:

@@ -119,6 +119,19 @@ def _understood(
         raise GameError(f"{env} cannot be trained: of agent {short(name)}, the {what} are {error}.") from None
 
 
+def begun(env: Any, name: str, seed: int) -> Any:
+    """What `reset` returns."""
+    try:
+        return env.reset(seed=seed)
+    except TypeError as error:
+        if "unexpected keyword argument 'seed'" not in str(error):
+            raise
+        raise GameError(
+            f"{name}.reset takes no seed: define it as reset(self, seed=None, options=None), and draw all random numbers"
+            " from a generator that it makes from the seed."
+        ) from None
+
+
 def look(env: str, agent: AdaptedAgent, observation: object, info: Mapping[str, Any]) -> Seen:
     """An observation of an environment as training has it. What does not fit the agent's space is refused."""
     try:

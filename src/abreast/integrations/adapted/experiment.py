@@ -35,6 +35,8 @@ DEFAULTS: Mapping[str, Any] = MappingProxyType(
 """Settings of environments of other libraries, beside those that every game has."""
 MOST_ROWS, FEWEST_ROWS, REPLAY_BYTES = 20_000, 1000, 2**28
 """The replay of an agent has so many rows, and fewer where these would take more than so many bytes."""
+MOST_TURNS = 10_000
+"""Turns of an episode at most, unless more are asked for: parallel runs keep room for two episodes beside the replay."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
 
@@ -102,7 +104,7 @@ class AdaptedGame:
         values = merge(DEFAULTS, sections)
         limit = self.maker.max_turns
         if limit is not None:
-            values = merge(merge(DEFAULTS, {"experiment": {"max_turns": limit}}), sections)
+            values = merge(merge(DEFAULTS, {"experiment": {"max_turns": min(limit, MOST_TURNS)}}), sections)
         texts = list(overrides)
         world = apply_overrides(
             {"world": values.get("world") or {}}, [each for each in texts if each.startswith("world")]
@@ -211,6 +213,11 @@ class AdaptedExperiment(Experiment):
     @property
     def target(self) -> str | None:
         return self.maker.target
+
+    @property
+    def agents(self) -> Sequence[AdaptedPlayer]:
+        """Its players, as environments of our own call them."""
+        return self.game.players
 
     def seed_of(self, *path: int) -> np.random.SeedSequence:
         """The seed of one part of the experiment."""

@@ -11,6 +11,7 @@ from abreast.integrations.adapted.base import (
     News,
     Seen,
     Step,
+    begun,
     declare,
     earned,
     look,
@@ -34,6 +35,10 @@ class ParallelCopy:
         self.agents: Sequence[AdaptedAgent] = ()
         self._names: list[Any] = []
         observations, infos = self._reset(0)
+        if not hasattr(env, "agents"):
+            raise GameError(
+                f"{name} has no `agents` after reset: list those there that are alive, and update it in step."
+            )
         self._all_names = list(getattr(env, "possible_agents", ()))
         if not self._all_names:
             raise GameError(f"{name} has no possible_agents: list every agent there that may ever appear.")
@@ -49,7 +54,7 @@ class ParallelCopy:
             raise GameError(f"{self.name}: `agents` is empty after reset: list the agents that are there.")
 
     def _reset(self, seed: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-        returned = self.env.reset(seed=seed)
+        returned = begun(self.env, self.name, seed)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise GameError(f"{self.name}.reset returned {short(returned)}: expected (observations, infos).")
         return returned[0], returned[1] or NOTHING

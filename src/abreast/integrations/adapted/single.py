@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from abreast.errors import GameError, short
-from abreast.integrations.adapted.base import News, Seen, Step, declare, earned, look
+from abreast.integrations.adapted.base import News, Seen, Step, begun, declare, earned, look
 
 AGENT = "agent"
 """What its only agent is called."""
@@ -31,7 +31,7 @@ class SingleCopy:
         self.acting = ALONE
 
     def _reset(self, seed: int) -> tuple[Any, Any]:
-        returned = self.env.reset(seed=seed)
+        returned = begun(self.env, self.name, seed)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise GameError(f"{self.name}.reset returned {short(returned)}: expected (observation, info).")
         return returned[0], returned[1] or {}

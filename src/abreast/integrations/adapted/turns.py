@@ -6,7 +6,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from abreast.errors import GameError, short
-from abreast.integrations.adapted.base import News, Seen, Step, declare, earned, look, undeclared
+from abreast.integrations.adapted.base import News, Seen, Step, begun, declare, earned, look, undeclared
 
 
 class TurnCopy:
@@ -15,19 +15,19 @@ class TurnCopy:
     def __init__(self, env: Any, name: str) -> None:
         self.env, self.name = env, name
         self.acting: tuple[int, ...] = ()
-        env.reset(seed=0)
+        begun(env, name, 0)
         self._names = list(getattr(env, "possible_agents", ()))
         if not self._names:
             raise GameError(f"{name} has no possible_agents: list every agent there that may ever appear.")
         self._numbers = {each: number for number, each in enumerate(self._names)}
         self._alone = [(number,) for number in range(len(self._names))]
-        self.agents = declare(name, self._names, env.observation_space, env.action_space, env.infos)
+        self.agents = declare(name, self._names, env.observation_space, env.action_space, getattr(env, "infos", {}))
         self._info: Any = {}
         self._owed: set[int] = set()
         """Agents that have acted, and do not know yet what they got for it."""
 
     def reset(self, seed: int) -> None:
-        self.env.reset(seed=seed)
+        begun(self.env, self.name, seed)
         self._owed.clear()
         self._next_turn()
         if not self.acting:
