@@ -63,11 +63,14 @@ def test_rewards_of_agents_in_turn_come_late_and_belong_to_their_last_action():
     assert played.turns == played.steps == 9
 
 
-def test_rewards_that_are_due_when_the_turn_limit_cuts_are_not_lost():
-    experiment, (played,) = play("pettingzoo:zoo_envs:Auction", "experiment.max_turns=2")
+@pytest.mark.parametrize("turns", [2, 3])
+def test_rewards_that_are_due_when_the_turn_limit_cuts_are_neither_lost_nor_counted_twice(turns):
+    experiment, played = play("pettingzoo:zoo_envs:Auction", f"experiment.max_turns={turns}", epochs=6)
     ann, bob, eve = (rows(experiment, agent) for agent in range(3))
-    assert ann.rewards.tolist() == bob.actions.tolist() and bob.rewards.tolist() == [0.0] and not len(eve.actions)
-    assert played.reward_per_agent == pytest.approx([float(ann.rewards.sum()), 0.0, 0.0])
+    assert ann.rewards.tolist() == bob.actions.tolist() and any(ann.rewards)
+    assert bob.rewards.tolist() == (eve.actions.tolist() if turns == 3 else [0.0] * 6)
+    assert not any(eve.rewards) and len(eve.actions) == (6 if turns == 3 else 0)
+    assert [each.reward_per_agent[0] for each in played] == ann.rewards.tolist()
 
 
 def test_masks_are_kept_with_each_choice():
@@ -80,12 +83,19 @@ def test_masks_are_kept_with_each_choice():
 
 
 def test_lanes_hold_different_agents_at_the_same_time():
-    _, one = play("pettingzoo:zoo_envs:Auction", epochs=3)
     experiment, _ = play("pettingzoo:zoo_envs:Auction", lanes=3, epochs=3)
     for agent in range(3):
         assert {len(rows(experiment, agent, lane).actions) for lane in range(3)} == {3 * (4, 3, 2)[agent]}
-    assert len({tuple(rows(experiment, 0, lane).rewards) for lane in range(3)}) == 3, "lanes have seeds of their own"
-    assert len({tuple(each.reward_per_agent) for each in one}) == 3, "and so have epochs"
+
+
+def test_every_lane_and_epoch_has_a_seed_of_its_own():
+    experiment, _ = play("pettingzoo:zoo_envs:Meeting", lanes=3, epochs=2)
+    firsts = [rows(experiment, 0, lane).states[first].tobytes() for lane in range(3) for first in (0, 5)]
+    assert len(set(firsts)) == 6
+    again, _ = play("pettingzoo:zoo_envs:Meeting", epochs=2)
+    assert [rows(again, 0).states[first].tobytes() for first in (0, 5)] == firsts[:2], "whatever is played beside it"
+    other, _ = play("pettingzoo:zoo_envs:Meeting", "experiment.seed=1")
+    assert rows(other, 0).states[0].tobytes() not in firsts
 
 
 def test_an_agent_that_lingers_in_the_list_does_not_act_on():
@@ -113,6 +123,9 @@ def test_environments_of_others_are_played_and_learned_from(target, monkeypatch)
     experiment = build(target, "experiment.epochs=3", "experiment.max_turns=30", "model.n_frames=2")
     result = experiment.run_experiment(animate=False, logging=False)
     assert result.epochs[-1]["updates"] > 0
+    assert result.epochs[-1]["agent_steps"] == sum(
+        len(rows(experiment, agent).actions) for agent in range(len(experiment.game.players))
+    )
     for agent, total in enumerate(np.sum([record["reward_per_agent"] for record in result.epochs], axis=0)):
         assert rows(experiment, agent).rewards.sum() == pytest.approx(total, abs=1e-3)
 

@@ -236,11 +236,10 @@ class AdaptedLanes:
             self._epochs[lane] = _epochs_in(state)
 
     def keep(self) -> Callable[[], None]:
-        """A function that puts everything back that outlives an epoch."""
-        kept = dict(self._epochs)
+        """A function that puts everything back that outlives an epoch: epochs from seeds that were given do not count."""
 
         def put_back() -> None:
-            self._epochs, self._next_seeds = dict(kept), None
+            self._next_seeds = None
 
         return put_back
 
