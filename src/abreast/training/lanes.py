@@ -68,7 +68,7 @@ class GridworldLanes:
             for agent in env.agents:  # which may be new ones
                 agent.lane = lane
         bodies = zip(*(env.agents for env in self._lanes), strict=True)  # per agent, in all lanes
-        self._acts_itself = [any(map(_acts_itself, each)) for each in bodies]
+        self._acts_itself = [any(map(acts_itself, each)) for each in bodies]
         self._group, self.turns = 0, 0
         self._playing: list[Environment] = []
         self._own_choices: dict[int, list[tuple[NDArray[Any], int]]] = {}
@@ -240,6 +240,6 @@ def _placed(error: Exception, number: int, env: "Environment", action: int | Non
     return error
 
 
-def _acts_itself(agent: Agent) -> bool:
+def acts_itself(agent: Agent) -> bool:
     """Whether an agent has a turn of its own; what it does in it is then its business, in every lane."""
     return any(getattr(getattr(agent, name), "__func__", None) is not getattr(Agent, name) for name in PARTS_OF_A_TURN)
