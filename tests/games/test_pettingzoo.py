@@ -80,6 +80,16 @@ def test_agents_in_turn_see_and_get_what_they_would_here(game):
     assert step == len(ours) * 10 - 1 and (got.astype(np.float32) == [each[2] for each in ours]).all()
 
 
+def test_legal_actions_are_told():
+    game = f"{OWN.replace('own_game', 'fenced_game')}:FencedGarden"
+    api_test(env(game, max_turns=5), num_cycles=20)
+    zoo = parallel_env(game, max_turns=8)
+    _, infos = zoo.reset(seed=1)
+    while zoo.agents:  # the game itself refuses what is not legal
+        masks = {name: infos[name]["action_mask"] for name in zoo.agents}
+        _, _, _, _, infos = zoo.step({name: int(mask.argmax()) for name, mask in masks.items()})
+
+
 def test_a_seed_gives_the_same_episode_and_none_gives_another():
     def first(zoo, seed):
         return np.concatenate([seen.ravel() for seen in zoo.reset(seed=seed)[0].values()])

@@ -113,6 +113,11 @@ class Stage:
             rewards = [reward + agent.take_given() for reward, agent in zip(rewards, self.env.agents, strict=True)]
         return rewards
 
+    def info(self, name: str) -> dict[str, Any]:
+        """Which actions of an agent are legal, if not all are."""
+        agent = self.env.agents[self.number[name]]
+        return {"action_mask": agent.mask(self.env.world).astype(np.int8)} if agent.observation_spec.is_masked else {}
+
     @property
     def is_cut(self) -> bool:
         """Whether the turns are used up."""
@@ -178,7 +183,9 @@ class ParallelGame(_OnStage, ParallelEnv[str, NDArray[Any], int]):
     ) -> tuple[dict[str, NDArray[Any]], dict[str, dict[str, Any]]]:
         self._stage.reset(seed)
         self.agents = list(self.possible_agents)
-        return {name: self._stage.see(name) for name in self.agents}, {name: {} for name in self.agents}
+        return {name: self._stage.see(name) for name in self.agents}, {
+            name: self._stage.info(name) for name in self.agents
+        }
 
     def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
         stage, acting = self._stage, self.agents
@@ -195,7 +202,8 @@ class ParallelGame(_OnStage, ParallelEnv[str, NDArray[Any], int]):
         self.agents = [name for name in acting if not done[name] and not cut[name]]
         if self.agents:
             stage.begin_turn()
-        return {name: stage.see(name) for name in acting}, rewards, done, cut, {name: {} for name in acting}
+        seen, infos = ({name: about(name) for name in acting} for about in (stage.see, stage.info))
+        return seen, rewards, done, cut, infos
 
 
 class TurnGame(_OnStage, AECEnv[str, NDArray[Any], int | None]):
@@ -207,7 +215,7 @@ class TurnGame(_OnStage, AECEnv[str, NDArray[Any], int | None]):
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
-        self.infos: dict[str, dict[str, Any]] = {name: {} for name in self.agents}
+        self.infos = {name: self._stage.info(name) for name in self.agents}
         self._to_act = list(self.agents)
         self._skip_agent_selection: str | None = None
         self.agent_selection = self._to_act.pop(0)
@@ -226,6 +234,7 @@ class TurnGame(_OnStage, AECEnv[str, NDArray[Any], int | None]):
         if not self._to_act:
             self._end_turn()
         self.agent_selection = self._to_act.pop(0)
+        self.infos[self.agent_selection] = self._stage.info(self.agent_selection)  # as the others have left the world
         self._accumulate_rewards()
         self._deads_step_first()
 
