@@ -13,6 +13,7 @@ from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
 from abreast.models.ppo.loss import advantages_of, clipped_loss
 from abreast.models.ppo.network import PPONetwork
+from abreast.models.torsos import LSTM
 
 
 class _Rows(NamedTuple):
@@ -40,20 +41,25 @@ class PPO(NetworkModel):
     config: PPOConfig
     online: PPONetwork
     policy: PPONetwork
+    TORSOS = 2
     KNOWN = NetworkModel.KNOWN | {"_log_chances"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
         self.epsilon = 0.0
-        self._log_chances = np.full(self.memory.lanes, np.nan, dtype=np.float32)
+        self.lane_extras["log_chance"] = self._log_chances = np.full(self.memory.lanes, np.nan, dtype=np.float32)
 
     def memory_options(self) -> dict[str, Any]:
-        return {"extras": {"log_chance": np.float32}}
+        return {"extras": {**super().memory_options().get("extras", {}), "log_chance": np.float32}}
 
     def make_network(self) -> PPONetwork:
-        return PPONetwork(self.input_size, self.n_actions, self.config)
+        torsos = self.make_torso(0), self.make_torso(1)
+        return PPONetwork(self.input_size, self.n_actions, self.config, *torsos)
 
     def initialise(self, network: PPONetwork) -> None:  # type: ignore[override]
+        for torso in (network.policy_torso, network.value_torso):
+            if torso is not None:
+                torso.initialise(self.learning_generator)
         for layer in (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk):
             layer.initialise(self.learning_generator)
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
@@ -61,6 +67,12 @@ class PPO(NetworkModel):
 
     def evaluate(self, frames: Tensor) -> Tensor:
         return self.policy.log_chances(frames)
+
+    def evaluate_with_memory(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.policy.policy_torso, LSTM) and isinstance(self.policy.value_torso, LSTM)
+        features, memory = self.policy.policy_torso.unroll(rows)
+        _, of_value = self.policy.value_torso.unroll(rows)  # whose memory learning begins with
+        return self.policy.log_chances_of(features), torch.cat([memory, of_value], dim=1)
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
         log_chances_LA = among_legal_chances(evaluated, self.legal_now(lanes)).numpy()
@@ -74,9 +86,6 @@ class PPO(NetworkModel):
         last_L = (reached_LA < reached_LA[:, -1:]).sum(axis=1)  # the last action that has a chance
         actions_L: NDArray[np.int64] = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), last_L)
         return actions_L
-
-    def row_extras(self, lane: int) -> dict[str, Any]:
-        return {**super().row_extras(lane), "log_chance": self._log_chances[lane]}
 
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
@@ -104,7 +113,7 @@ class PPO(NetworkModel):
         """Every row not yet learned from that has an outcome, with its advantage and return."""
         parts = []
         for trajectory in self.new_trajectories():
-            states = self.as_input(trajectory.states)
+            states = self.as_input(trajectory.states, trajectory.extras)
             with torch.no_grad():
                 values_N = self.online.values(states).cpu().numpy()
             advantages_N = advantages_of(trajectory, values_N, self.config.gamma, self.config.gae_lambda)
