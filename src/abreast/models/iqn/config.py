@@ -29,7 +29,5 @@ class IQNConfig(ValueConfig):
     @classmethod
     def _has_no_memory(cls, name: str) -> str:
         if name == "lstm":
-            raise ValueError(
-                "network is lstm, which iqn does not have: set algorithm to dqn or ppo, or raise n_frames."
-            )
+            raise ValueError("iqn has no network lstm: set algorithm to dqn or ppo, or raise n_frames.")
         return name

@@ -36,7 +36,7 @@ def check_network(name: str) -> str:
     """The setting, if it can be one."""
     if name not in NETWORKS and not is_target(name):
         raise ValueError(
-            f"network is {short(name)}: {nearest(name, NETWORKS)} A torch.nn.Module of your own is module:Class or"
+            f"{short(name)} is no network: {nearest(name, NETWORKS)} A torch.nn.Module of your own is module:Class or"
             " file.py:Class."
         )
     return name

@@ -20,6 +20,7 @@ from abreast.models.torsos.base import Torso
 from abreast.plugins import import_target
 from abreast.streams import seeded_globals, shared_streams
 
+DROPOUTS = nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout
 ROWS = 3
 """In a trial."""
 
@@ -76,14 +77,13 @@ def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
             found.append(UsersTorso(kind, input_shape, name))
     torso, other = found
     _check_parameters(torso.module, name)
-    _check_constants(torso.module, other.module, name)
     with seeded_globals(np.random.SeedSequence(0)), torch.no_grad():
         frames = torch.from_numpy(np.random.default_rng(0).random((ROWS, *input_shape), np.float32))
         torso(frames)  # what it keeps from its first call, such as a grid of positions, is no harm
         before, streams = _kept(torso.module), shared_streams()
         features = torso(frames)
         if shared_streams() != streams:
-            drawing = [path for path, part in torso.module.named_modules() if "Dropout" in type(part).__name__]
+            drawing = [path for path, part in torso.module.named_modules() if isinstance(part, DROPOUTS)]
             raise ConfigError(
                 f"model.network {name} draws random numbers in forward{_named(drawing)}, so the same frames would have other"
                 " features wherever they are computed again: leave that layer out."
@@ -94,12 +94,13 @@ def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
                 " are learned, published and kept: use a layer without running figures, such as LayerNorm or GroupNorm."
             )
         if not torch.equal(torso(frames), features) or not torch.allclose(
-            torso(frames[:1]), features[:1], rtol=1e-3, atol=1e-4
+            torso(frames[:2]), features[:2], rtol=1e-3, atol=1e-4
         ):
             raise ConfigError(
                 f"model.network {name} gives a row other features when other rows are beside it, or when it is asked again"
                 " (as a BatchNorm without running figures does): let each row of features follow from its row of frames."
             )
+    _check_constants(torso.module, other.module, name)
 
 
 def _check_parameters(module: nn.Module, name: str) -> None:
