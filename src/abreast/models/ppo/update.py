@@ -92,9 +92,9 @@ class PPO(NetworkModel):
 
     def train_step(self) -> float | None:
         rows = self._new_rows()
-        count = len(rows.actions)
-        if count < 2:
+        if rows is None or len(rows.actions) < 2:
             return None
+        count = len(rows.actions)
         losses = []
         for _ in range(self.config.gradient_steps):
             order = torch.randperm(count, generator=self.learning_generator, device=self.device)
@@ -109,10 +109,12 @@ class PPO(NetworkModel):
         self.updates += 1
         return sum(losses) / len(losses)
 
-    def _new_rows(self) -> _Rows:
-        """Every row not yet learned from that has an outcome, with its advantage and return."""
+    def _new_rows(self) -> _Rows | None:
+        """Every row not yet learned from that has an outcome, with its advantage and return; None if there is no new row."""
         parts = []
         for trajectory in self.new_trajectories():
+            if not len(trajectory.actions):
+                continue  # a user's network need not know what to make of nothing
             states = self.as_input(trajectory.states, trajectory.extras)
             with torch.no_grad():
                 values_N = self.online.values(states).cpu().numpy()
@@ -127,6 +129,8 @@ class PPO(NetworkModel):
                 advantages_N + values_N,
             )
             parts.append((states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns)))
+        if not parts:
+            return None
         rows = _Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
         spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)
         return rows._replace(advantages=(rows.advantages - rows.advantages.mean()) / (spread + 1e-8))

@@ -47,7 +47,7 @@ class LSTM(Torso):
         count = in_front // self._frame_size
         frames_RD = frames_BX.reshape(-1, self._frame_size)
         encoded_RF = frames_RD if self.encoder is None else self.encoder(frames_RD)
-        gates_BTG = self.gates(encoded_RF).view(len(rows), count, -1)
+        gates_BTG = self.gates(encoded_RF).view(len(rows), count, 4 * hidden)
         told_BH, cells_BH = memory_BM[:, self._first : self._first + 2 * hidden].chunk(2, dim=1)
         for frame in range(count):
             gates_BG = gates_BTG[:, frame] + self.gates_again(told_BH)
