@@ -69,6 +69,19 @@ def test_learning_begins_with_the_memory_that_choosing_had(name, shape, scale):
     assert (chosen_LNA[0, 0] != chosen_LNA[0, 8]).any()
 
 
+def test_the_value_of_ppo_has_a_memory_of_its_own():
+    model = make_model("ppo", network="lstm", n_frames=2, hidden_size=8)
+    live(model, turns=6)
+    rows = model.memory.trajectory(0, 0)
+    frames, none = model.as_input(rows.states, rows.extras)[:, 4:8], torch.zeros(1, 32)
+    with torch.no_grad():
+        for row in range(2, 6):  # the window begins with frame `row` - 1
+            seen = torch.cat([frames[: row - 1].reshape(1, -1), none, torch.full((1, 1), row - 1.0)], dim=1)
+            torsos = (model.online.policy_torso, model.online.value_torso)
+            both = torch.cat([torso.unroll(seen)[1] for torso in torsos], dim=1)
+            torch.testing.assert_close(torch.from_numpy(rows.extras["memory"][row]), both[0], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
 def test_a_lane_remembers_its_own_episode_alone(name):
     def chosen(lanes):

@@ -8,6 +8,7 @@ by chance when learning, and may be computed in another process. So a module tha
 one call to the next or mixes rows (BatchNorm) is refused by name; it is found by trying, not by a list.
 """
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class UsersTorso(Torso):
             )
 
 
+@functools.cache  # once in a process: where learners are threads, others draw while they build their models
 def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
     """Refuse a module whose features depend on more than a row and its weights. Nothing else is changed."""
     kind = users_class(name)
