@@ -87,7 +87,7 @@ class NetworkModel(BaseModel):
         overridden = [method for method in (kind.make_network, kind.evaluate, kind.choose) if not _is_ours(method)]
         if name != "auto" and overridden and (self.has_memory or not _is_ours(kind.make_network)):
             raise ConfigError(
-                f"model.network is {name}, but {kind.__name__} has a {overridden[0].__name__} of its own: leave"
+                f"model.network is {name}, but {kind.__name__} defines {overridden[0].__name__} itself: leave"
                 " model.network out."
             )
         if name == "mlp" and is_picture(self.observation):

@@ -100,8 +100,8 @@ class Evaluates(DQN):
 @pytest.mark.parametrize(
     ("kind", "network", "says"),
     [
-        (MakesItsOwn, "cnn", "model.network is cnn, but MakesItsOwn has a make_network of its own"),
-        (Evaluates, "lstm", "model.network is lstm, but Evaluates has a evaluate of its own"),
+        (MakesItsOwn, "cnn", "model.network is cnn, but MakesItsOwn defines make_network itself"),
+        (Evaluates, "lstm", "model.network is lstm, but Evaluates defines evaluate itself"),
         (Evaluates, "cnn", None),
         (MakesItsOwn, "auto", None),
     ],
