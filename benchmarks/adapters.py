@@ -4,8 +4,8 @@
 
 Both play with the same models, seeds and settings, so they must see the same rewards; that is checked. The loop by hand does
 what a careful researcher would write: reset, choose, step, remember, and nothing else. Times of a whole epoch without
-learning, in turns within one run; the lowest of the repeats counts. With learning the share is smaller. The bar: at most 10 %
-over the loop by hand.
+learning, in turns within one run; the lowest of the repeats counts. With learning the share is smaller. The bar: at most
+10 % over the loop by hand.
 """
 
 import argparse
