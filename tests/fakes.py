@@ -47,7 +47,7 @@ def live(model: BaseModel, epochs: int = 1, turns: int = 20, seed: int = 0) -> l
 def small_game(*overrides: str, game: str = "treasurehunt") -> Environment:
     """A game with settings for a run of a second or less. Learners live in processes, which a plan would not use for it."""
     small = ["experiment.epochs=3", "experiment.max_turns=10", "experiment.num_agents=2", "model.hidden_size=16"]
-    small += ["model.batch_size=16", "model.n_frames=2", "multiprocessing.workers=processes"]
+    small += ["model.batch_size=16", "model.n_frames=2", "model.gradient_steps=2", "multiprocessing.workers=processes"]
     found = find_game(game)
     return found.build(found.configure(None, [*small, *overrides]))
 

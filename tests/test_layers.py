@@ -72,6 +72,8 @@ MAY_IMPORT = {
     "games": {
         "integrations",
         "checking",
+        "attributes",
+        "streams",
         "training",
         "agents",
         "models",

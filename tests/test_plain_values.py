@@ -498,7 +498,7 @@ def test_damaged_facts_are_one_kind_of_error(data):
             if isinstance(held[key], dict | list) and data.draw(st.integers(0, 3)):
                 held = held[key]
                 continue
-            held[key] = data.draw(junk)
+            held[key] = copy.deepcopy(data.draw(junk))  # the next round may change what is inside of it
             break
     with contextlib.suppress(StateError):
         decode_all(State(facts, GIVEN.arrays), rich(), {}, HERE)

@@ -3,9 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
+from abreast.models import DQN
 from abreast.models.stacked import StackedChoice, can_be_stacked
-from fakes import make_model, outcome, small_game
+from fakes import TinyObservation, make_model, outcome, small_game
 
 
 def agents(name, **settings):
@@ -44,6 +46,22 @@ def test_only_models_of_one_kind_and_shape_are_stacked():
     assert not can_be_stacked([make_model("dqn"), make_model("dqn", hidden_size=8)])
     assert not can_be_stacked([make_model("dqn"), make_model("dqn", n_actions=4)])
     assert not can_be_stacked([make_model("random"), make_model("random")])
+
+
+class WithOwnNetwork(DQN):
+    def make_network(self):
+        return nn.Sequential(nn.Linear(self.input_size, 5), nn.Tanh(), nn.Linear(5, self.n_actions))
+
+    def initialise(self, network):
+        pass
+
+
+def test_networks_that_are_not_layers_of_ours_are_not_stacked():
+    config = DQN.Config.parse({"hidden_size": 4})
+    own = [WithOwnNetwork(TinyObservation(4), 3, config, np.random.SeedSequence(seed)) for seed in range(2)]
+    assert not can_be_stacked(own)
+    for network in ("cnn", "lstm", "own_networks:TwoLayers"):
+        assert not can_be_stacked([make_model("dqn", (5, 5, 2), network=network, seed=seed) for seed in range(2)])
 
 
 @pytest.mark.parametrize("lanes", [1, 3])

@@ -1,8 +1,11 @@
 """Lanes of a gridworld: the same as turns taken one by one, also for agents with a turn of their own."""
 
+import numpy as np
 import pytest
 
+import fenced_game
 from abreast.agents import Agent
+from abreast.errors import WorldError
 from abreast.games.treasurehunt.agents import TreasurehuntAgent
 from abreast.training.actors.base import models_of
 from abreast.training.collect import collect_pass
@@ -141,3 +144,29 @@ def test_agents_that_are_made_anew_in_reset_keep_to_their_lane():
         lane.reset = anew
     collect_pass(env.game, 0, 2)
     assert env.agents[0].model.memory.written.tolist() == [10, 10]
+
+
+def fenced(*overrides):
+    return small_game("experiment.max_turns=12", *overrides, game=f"{fenced_game.__file__}:FencedGarden")
+
+
+@pytest.mark.parametrize("order", ["sequential", "simultaneous"])
+@pytest.mark.parametrize("algorithm", ["random", "ppo"])
+def test_agents_say_what_is_legal_in_every_lane(algorithm, order):
+    settings = (f"model.algorithm={algorithm}", f"experiment.turn_order={order}")
+    envs = [fenced(*settings) for _ in range(2)]
+    assert equal(lived(envs[0], turn_by_turn), lived(envs[1], lambda env: collect_pass(env.game, 0)))
+    several = fenced(*settings, "multiprocessing.num_envs=3")
+    collect_pass(several.game, 0, 3)
+    for agent in several.agents:
+        rows = [agent.model.memory.trajectory(lane, 0) for lane in range(3)]
+        masks = np.concatenate([each.extras["mask"] for each in rows])
+        assert masks[np.arange(36), np.concatenate([each.actions for each in rows])].all() and not masks.all()
+
+
+@pytest.mark.parametrize("said", [[True], [False] * 4, ["yes"] * 4])
+def test_a_mask_that_is_none_is_refused(said, monkeypatch):
+    env = fenced()
+    monkeypatch.setattr(type(env.agents[0]), "legal_actions", lambda self, world: said)
+    with pytest.raises(WorldError, match=r"Careful.legal_actions returned .* for each of up, down, left, right"):
+        collect_pass(env.game, 0)

@@ -1,11 +1,13 @@
 """Entities that see, choose, act and remember."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, ClassVar
 
+import numpy as np
 from numpy.typing import NDArray
 
+from abreast.errors import WorldError, short
 from abreast.models.base import BaseModel
 from abreast.state import State
 from abreast.worlds import ActionSpec, Entity, Gridworld, Location, ObservationSpec, Sprite
@@ -50,6 +52,22 @@ class Agent(Entity):
         """What the agent sees."""
         return self.observation_spec.observe(world, self.location)
 
+    def legal_actions(self, world: Gridworld) -> Sequence[bool] | NDArray[np.bool_]:
+        """Which actions are legal now, one after the other; asked for where `observation_spec.is_masked`."""
+        raise NotImplementedError(
+            f"{type(self).__name__}.legal_actions says which actions are legal, because its observation_spec.is_masked."
+        )
+
+    def mask(self, world: Gridworld) -> NDArray[np.bool_]:
+        """`legal_actions`, looked at: one for each action, and not none at all."""
+        legal = np.asarray(self.legal_actions(world))
+        if legal.shape != (self.action_spec.n_actions,) or legal.dtype.kind not in "bui" or not legal.any():
+            raise WorldError(
+                f"{type(self).__name__}.legal_actions returned {short(legal.tolist())}: expected"
+                f" true or false for each of {', '.join(self.action_spec.actions)}, and true for one at least."
+            )
+        return legal.astype(np.bool_)
+
     def get_action(self, state: NDArray[Any]) -> int:
         """The action the model chooses in a state."""
         return self.model.take_action(state, self.lane) if self.lane else self.model.take_action(state)
@@ -81,7 +99,13 @@ class Agent(Entity):
     def transition(self, world: Gridworld) -> None:
         """One turn of this agent."""
         state = self.pov(world)
+        self.note_mask(world)
         self.perform(world, state, self.get_action(state))
+
+    def note_mask(self, world: Gridworld) -> None:
+        """Tell the model which actions are legal, if not all of them are."""
+        if getattr(self.observation_spec, "is_masked", False):
+            self.model.note_masks([self.lane], [self.mask(world)])
 
     def perform(self, world: Gridworld, state: NDArray[Any], action: int) -> None:
         """The second half of a turn: act on a choice made in `state`, and remember it."""

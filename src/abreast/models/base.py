@@ -151,8 +151,8 @@ class BaseModel:
     CHOOSES_WITH: ClassVar[tuple[str, ...]] = ()
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
-        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "crew", "_masks_LA"}
+        {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates", "crew"}
+        | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "_masks_LA", "lane_extras"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
     crew: Crew = ALONE
@@ -179,8 +179,10 @@ class BaseModel:
         options = self.memory_options()
         self._masks_LA: NDArray[np.bool_] | None = None
         """Per lane, the actions that are legal now, if the game masks any."""
+        self.lane_extras: dict[str, NDArray[Any]] = {}
+        """Per lane, what is remembered with the next row beside what happened: a field of `memory_options` by name."""
         if is_masked(observation):
-            self._masks_LA = np.ones((lanes, n_actions), dtype=np.bool_)
+            self.lane_extras["mask"] = self._masks_LA = np.ones((lanes, n_actions), dtype=np.bool_)
             options = {**options, "extras": {**options.get("extras", {}), "mask": np.dtype((np.bool_, (n_actions,)))}}
         self.memory = Buffer(
             config.buffer_capacity,
@@ -287,6 +289,11 @@ class BaseModel:
         return number
 
     @property
+    def runs_users_code(self) -> bool:
+        """Whether a part of it is a user's: its class, or a network."""
+        return self.own_attributes.is_foreign
+
+    @property
     def stack_key(self) -> Hashable | None:
         """Models with the same key can be computed in one stacked product; None: only alone."""
         return None
@@ -309,7 +316,7 @@ class BaseModel:
         kind = type(self)
         is_ours = kind.remember is BaseModel.remember and kind.row_extras is BaseModel.row_extras
         if len(lanes) > 1 and is_ours and "remember" not in vars(self) and type(self.memory).add is Buffer.add:
-            extras = {} if self._masks_LA is None else {"mask": self._masks_LA[list(lanes)]}
+            extras = {name: values[list(lanes)] for name, values in self.lane_extras.items()}
             self.memory.add_all(states, actions, rewards, dones, lanes, **extras)
             if any(dones):
                 for lane, done in zip(lanes, dones, strict=True):
@@ -328,7 +335,7 @@ class BaseModel:
 
     def row_extras(self, lane: int) -> dict[str, Any]:
         """What else this model keeps of the step just lived: the fields named by `memory_options`, and the mask, if any."""
-        return {} if self._masks_LA is None else {"mask": self._masks_LA[lane]}
+        return {name: values[lane] for name, values in self.lane_extras.items()}
 
     def start_epoch_action(self, *, epoch: int) -> None:
         """Called before the first turn of an epoch (in several lanes: of a pass, with the number of its first epoch, for all

@@ -34,6 +34,27 @@ class Linear(nn.Module):
         return affine(inputs, self.weight, self.bias)
 
 
+class Convolution(nn.Module):
+    """A convolution over pictures (B, channels, rows, columns); `initialise` gives it its first weights."""
+
+    def __init__(
+        self, inputs: int, outputs: int, kernel: tuple[int, int], stride: tuple[int, int], padding: int
+    ) -> None:
+        super().__init__()
+        self._stride, self._padding = stride, padding
+        self.weight = nn.Parameter(torch.empty(outputs, inputs, *kernel))
+        self.bias = nn.Parameter(torch.empty(outputs))
+
+    def initialise(self, generator: torch.Generator) -> None:
+        bound = 1.0 / math.sqrt(self.weight[0].numel())
+        with torch.no_grad():
+            self.weight.uniform_(-bound, bound, generator=generator)
+            self.bias.uniform_(-bound, bound, generator=generator)
+
+    def forward(self, pictures: Tensor) -> Tensor:
+        return functional.conv2d(pictures, self.weight, self.bias, self._stride, self._padding)
+
+
 class NoisyLinear(nn.Module):
     """A linear layer with independent Gaussian noise of learned size on every weight, for exploration.
 

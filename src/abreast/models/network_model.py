@@ -1,29 +1,55 @@
 """What models with a network have in common: choosing from stacked frames, one block of weights, Adam, files.
 
+frames ─▶ torso, if any (torsos/) ─▶ layers of the algorithm ─▶ actions
+
 online   learns, on `device`; its weights, gradients and Adam's moments are one block each
 policy   chooses, on the CPU; a copy of `online` taken when an epoch starts, so that learning can go on beside it
 """
 
 import copy
 from abc import abstractmethod
-from collections.abc import Hashable, Sequence
-from typing import Any, Self
+from collections.abc import Hashable, Mapping, Sequence
+from contextlib import nullcontext
+from types import MappingProxyType
+from typing import Any, ClassVar, Self
 
 import numpy as np
+import pydantic
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from abreast.errors import ConfigError
-from abreast.models.base import BaseModel, Recipe, spec_of
+from abreast.models.base import BaseModel, ModelConfig, Recipe, spec_of
 from abreast.models.flat import Adam, FlatParameters
+from abreast.models.lane_memory import LaneMemory
 from abreast.models.lane_streams import together
+from abreast.models.torsos import Torso, check_network, make_torso, network_for
+from abreast.models.torsos.choice import is_picture, tell_of_pixels
+from abreast.models.torsos.users import check_users_module
+from abreast.plugins import is_target
 from abreast.state import State
+
+
+class NetworkConfig(ModelConfig):
+    """Settings of models with a network."""
+
+    network: str = "auto"
+    """mlp, cnn (pictures), lstm (a memory of the episode: DQN and PPO), auto (cnn for pictures, else mlp), or a
+    torch.nn.Module of your own in front of the hidden layers, as module:Class or file.py:Class."""
+
+    @pydantic.field_validator("network")
+    @classmethod
+    def _known(cls, name: str) -> str:
+        return check_network(name)
 
 
 class NetworkModel(BaseModel):
     """A model that chooses with one copy of its network and learns with another."""
 
+    config: NetworkConfig
+    TORSOS: ClassVar[int] = 1
+    """How many torsos its network has."""
     CHOOSES_WITH = ("online",)
     KNOWN = BaseModel.KNOWN | {
         "learning_generator",
@@ -33,6 +59,7 @@ class NetworkModel(BaseModel):
         "policy_block",
         "optimiser",
         "_adopted",
+        "lane_memory",
     }
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
@@ -42,12 +69,53 @@ class NetworkModel(BaseModel):
                 f"model.algorithm {config.algorithm} needs numbers to learn from, but the observation is made of"
                 f" {np.dtype(observation.dtype)}: use one-hot or RGB observations."
             )
+        self._check_network()
+        self.lane_memory: LaneMemory | None = None
+        if self.has_memory:
+            self.lane_memory = LaneMemory(self.memory.lanes, config.n_frames, self._memory_size)
+            self.lane_extras.update(self.lane_memory.extras)
         self.learning_generator = generator_from(learning, self.device)
         self.online, self.online_block = self._flat_network(learns=True, device=self.device)
         self.policy, self.policy_block = self._flat_network(learns=False, device="cpu")
         self.initialise(self.online)
         self.optimiser = Adam(self.online_block, config.learning_rate)
         self._adopted: Tensor | None = None
+
+    def _check_network(self) -> None:
+        """Refuse a network that this model cannot have."""
+        name, kind = self.config.network, type(self)
+        overridden = [method for method in (kind.make_network, kind.evaluate, kind.choose) if not _is_ours(method)]
+        if name != "auto" and overridden and (self.has_memory or not _is_ours(kind.make_network)):
+            raise ConfigError(
+                f"model.network is {name}, but {kind.__name__} defines {overridden[0].__name__} itself: leave"
+                " model.network out."
+            )
+        if name == "mlp" and is_picture(self.observation):
+            tell_of_pixels(self.observation)
+        if is_target(name):
+            check_users_module(name, (self.config.n_frames, *map(int, self.observation.input_size)))
+
+    @property
+    def network_name(self) -> str:
+        """What `model.network` means here: mlp, cnn, lstm, or where a user's module is."""
+        return network_for(self.config.network, self.observation)
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether its network has a memory of the episode."""
+        return self.config.network == "lstm"
+
+    @property
+    def _memory_size(self) -> int:
+        return self.TORSOS * 2 * self.config.hidden_size
+
+    def memory_options(self) -> dict[str, Any]:
+        return {"extras": LaneMemory.extras_dtypes(self._memory_size)} if self.has_memory else {}
+
+    def make_torso(self, number: int = 0) -> Torso | None:
+        """What a network of ours has in front of its layers; none: the frames go there as they are."""
+        config = self.config
+        return make_torso(self.network_name, self.observation, config.n_frames, config.hidden_size, number, self.TORSOS)
 
     @abstractmethod
     def make_network(self) -> nn.Module:
@@ -61,6 +129,10 @@ class NetworkModel(BaseModel):
     def evaluate(self, frames: Tensor) -> Tensor:
         """What choosing decides by, from `policy`: a number per action for each row of stacked frames."""
 
+    def evaluate_with_memory(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        """The same from rows of a frame and a memory, and the memory after that frame; only for models that offer lstm."""
+        raise NotImplementedError(f"{type(self).__name__} has no network with a memory.")
+
     @abstractmethod
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of evaluated frames."""
@@ -72,8 +144,14 @@ class NetworkModel(BaseModel):
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of stacked frames."""
         with torch.inference_mode():
-            groups = together(range(len(lanes)), lanes)
-            return self.decide(torch.cat([self.evaluate(frames[group[0] : group[-1] + 1]) for group in groups]), lanes)
+            groups = [slice(group[0], group[-1] + 1) for group in together(range(len(lanes)), lanes)]
+            if self.lane_memory is None:
+                return self.decide(torch.cat([self.evaluate(frames[group]) for group in groups]), lanes)
+            newest = frames[:, -(self.input_size // self.config.n_frames) :]
+            rows = self.lane_memory.rows(newest, lanes)
+            evaluated, memories = zip(*(self.evaluate_with_memory(rows[group]) for group in groups), strict=True)
+            self.lane_memory.carry_on(lanes, torch.cat(memories))
+            return self.decide(torch.cat(evaluated), lanes)
 
     def stacked(self, network: nn.Module, models: Sequence[Any]) -> Self:
         """A model whose `evaluate` does that of several models at once, given their networks stacked into one."""
@@ -93,13 +171,30 @@ class NetworkModel(BaseModel):
         super().start_epoch_action(epoch=epoch)
         self.policy_block.values.copy_(self.online_block.values.data if self._adopted is None else self._adopted)
 
+    def _forget_frames(self, lane: int | None) -> None:
+        super()._forget_frames(lane)
+        if self.lane_memory is not None:
+            self.lane_memory.clear(lane)
+
     # ---- learning
+
+    def as_input(self, states: NDArray[Any], extras: Mapping[str, NDArray[Any]] = MappingProxyType({})) -> Tensor:
+        """As in `BaseModel`; a network with a memory needs the extras of the same rows too."""
+        inputs = super().as_input(states)
+        if self.lane_memory is None:
+            return inputs
+        memory, frames = self._there(extras["memory"]), self._there(extras["frames"])
+        return torch.cat([inputs, memory, frames[:, None].to(torch.float32)], dim=1)
+
+    def _there(self, array: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(array).to(self.device)
 
     def descend(self, loss: Tensor) -> None:
         """One step of Adam down the gradient of a loss, its norm limited to `gradient_norm`."""
         gradients = self.online_block.gradients
         gradients.zero_()
-        loss.backward()  # type: ignore[no-untyped-call]
+        with nullcontext() if self.device == "cpu" else torch.backends.cudnn.flags(deterministic=True):
+            loss.backward()  # type: ignore[no-untyped-call]
         shrink = (self.config.gradient_norm / (torch.linalg.vector_norm(gradients) + 1e-6)).clamp(max=1.0)
         gradients.mul_(shrink)
         self.optimiser.step()
@@ -111,10 +206,14 @@ class NetworkModel(BaseModel):
     @property
     def stack_key(self) -> Hashable | None:
         kind = type(self)
-        asked = (kind.take_action, kind.take_actions, kind.choose)
-        if any(not method.__module__.startswith("abreast.models.") for method in asked):  # a user's has to be asked
+        asked = (kind.take_action, kind.take_actions, kind.choose, kind.evaluate, kind.make_network)
+        if not all(map(_is_ours, asked)) or self.network_name != "mlp":  # a user's has to be asked
             return None
         return kind, self.config, self.input_size, self.n_actions
+
+    @property
+    def runs_users_code(self) -> bool:
+        return super().runs_users_code or is_target(self.config.network)
 
     @property
     def can_learn(self) -> bool:
@@ -178,6 +277,11 @@ class NetworkModel(BaseModel):
             parts = self.online_block.views(torch.from_numpy(arrays[name]))
             views |= {f"{name}.{part}": view.numpy() for part, view in parts.items()}
         return views
+
+
+def _is_ours(method: Any) -> bool:
+    """Whether no class of a user's has replaced a method."""
+    return bool(method.__module__.startswith("abreast.models."))
 
 
 def generator_from(seed: np.random.SeedSequence, device: str = "cpu") -> torch.Generator:

@@ -12,14 +12,13 @@ from pydantic import Field
 from torch import Tensor
 
 from abreast.errors import short
-from abreast.models.base import ModelConfig
 from abreast.models.lane_streams import together
 from abreast.models.masks import among_legal
-from abreast.models.network_model import NetworkModel
+from abreast.models.network_model import NetworkConfig, NetworkModel
 from abreast.replay import Batch
 
 
-class ValueConfig(ModelConfig):
+class ValueConfig(NetworkConfig):
     """Settings of value-based models."""
 
     n_step: int = Field(1, ge=1)
@@ -80,9 +79,11 @@ class ValueModel(NetworkModel):
         """The loss of a batch, to be descended."""
 
     def memory_options(self) -> dict[str, Any]:
-        return {"n_step": self.config.n_step}
+        return {**super().memory_options(), "n_step": self.config.n_step}
 
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
+        if self.lane_memory is not None:  # sees every frame, also where the action is random
+            return super().choose(frames, lanes)
         actions = self._random_choices(lanes)
         greedy = [row for row, action in enumerate(actions) if action is None]  # others need no network
         with torch.inference_mode():
@@ -160,10 +161,10 @@ class ValueModel(NetworkModel):
         """A batch as tensors."""
         valid = self._there(batch.valid).to(torch.float32)
         return Tensors(
-            states=self.as_input(batch.states),
+            states=self.as_input(batch.states, batch.extras),
             actions=self._there(batch.actions),
             rewards=self._there(batch.rewards),
-            next_states=self.as_input(batch.next_states),
+            next_states=self.as_input(batch.next_states, batch.next_extras),
             discounts=self._there(batch.discounts),
             weights=valid / valid.sum().clamp(min=1.0),
         )
@@ -171,6 +172,3 @@ class ValueModel(NetworkModel):
     def legal_next(self, batch: Batch) -> Tensor | None:
         """Which actions are legal in the next states of a batch, (B, A); None: all are."""
         return None if self._masks_LA is None else self._there(batch.next_extras["mask"])
-
-    def _there(self, array: NDArray[Any]) -> Tensor:
-        return torch.from_numpy(array).to(self.device)

@@ -185,6 +185,7 @@ USUAL_NAMES = {
     "model.gradient_steps": "grad_steps num_updates n_updates",
     "model.gradient_norm": "grad_norm max_grad_norm grad_clip clip_norm",
     "model.hidden_size": "hidden hidden_dim hidden_units hidden_layer_size layer_size",
+    "model.network": "net arch architecture torso policy_network network_type",
     "world.height": "rows",
     "world.width": "columns cols",
     "multiprocessing.enabled": "parallel",

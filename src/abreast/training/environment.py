@@ -206,6 +206,8 @@ class Environment(Experiment):
                 agent.transition(self.world)
         else:
             states = [agent.pov(self.world) for agent in self.agents]
+            for agent in self.agents:
+                agent.note_mask(self.world)
             actions = [agent.get_action(state) for agent, state in zip(self.agents, states, strict=True)]
             for agent, state, action in zip(self.agents, states, actions, strict=True):
                 agent.perform(self.world, state, action)

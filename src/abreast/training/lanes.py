@@ -70,7 +70,7 @@ class GridworldLanes:
             for agent in env.agents:  # which may be new ones
                 agent.lane = lane
         bodies = zip(*(env.agents for env in self._lanes), strict=True)  # per agent, in all lanes
-        self._acts_itself = [any(map(_acts_itself, each)) for each in bodies]
+        self._acts_itself = [any(map(acts_itself, each)) for each in bodies]
         self._group, self.turns = 0, 0
         self._playing: list[Environment] = []
         self._own_choices: dict[int, list[tuple[NDArray[Any], int]]] = {}
@@ -86,16 +86,26 @@ class GridworldLanes:
         in_turn = self._env.config.experiment.turn_order == "sequential"
         self._groups = [[agent] for agent in agents] if in_turn else [agents]
         asked = [[agent for agent in group if not self._acts_itself[agent]] for group in self._groups]
-        self._decisions = [[Decision(agent, lanes, [EMPTY] * len(lanes)) for agent in group] for group in asked]
+        self._decisions = [
+            [Decision(agent, lanes, [EMPTY] * len(lanes), self._room_for_masks(agent)) for agent in group]
+            for group in asked
+        ]
         self._outcomes = [[Outcome([0.0] * len(lanes), [False] * len(lanes)) for _ in group] for group in asked]
+
+    def _room_for_masks(self, number: int) -> list[NDArray[Any]] | None:
+        """For those of an agent in the lanes still played, if not all its actions are always legal."""
+        is_masked = getattr(self._env.agents[number].observation_spec, "is_masked", False)
+        return [EMPTY] * len(self._playing) if is_masked else None
 
     def decisions(self) -> Sequence[Decision] | None:
         """Valid, as the outcomes of `step`, until the same agent decides again."""
         if not self._group and not self._begin_turn():
             return None
-        for number, _, states, _ in self._decisions[self._group]:
+        for number, _, states, masks in self._decisions[self._group]:
             for index, env in enumerate(self._playing):
                 states[index] = env.agents[number].pov(env.world)  # type: ignore[index]
+                if masks is not None:
+                    masks[index] = env.agents[number].mask(env.world)  # type: ignore[index]
         group = self._groups[self._group]
         if len(group) > 1:
             for number in group:
@@ -226,6 +236,7 @@ class GridworldLanes:
 
 def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:
     state = agent.pov(world)
+    agent.note_mask(world)
     return state, agent.get_action(state)
 
 
@@ -269,6 +280,6 @@ def _placed(error: Exception, number: int, env: "Environment", action: int | Non
     return error
 
 
-def _acts_itself(agent: Agent) -> bool:
+def acts_itself(agent: Agent) -> bool:
     """Whether an agent has a turn of its own; what it does in it is then its business, in every lane."""
     return any(getattr(getattr(agent, name), "__func__", None) is not getattr(Agent, name) for name in PARTS_OF_A_TURN)

@@ -30,7 +30,8 @@ class ObservationSpec(ABC):
     """Factor that brings the values near 1 before a network sees them."""
 
     is_masked: bool = False
-    """Whether it comes with a mask of the actions that are legal (`Decision.masks`)."""
+    """Whether not every action is legal at any time: the agent then says which are (`Agent.legal_actions`). Set it before a
+    model is made."""
 
     def __init__(self, *, vision_radius: int | None = None, env_dims: tuple[int, int] | None = None) -> None:
         if (vision_radius is None) == (env_dims is None):

@@ -7,6 +7,7 @@ from abreast.models.dqn.config import DQNConfig
 from abreast.models.dqn.loss import value_loss
 from abreast.models.dqn.network import DQNNetwork
 from abreast.models.masks import among_legal
+from abreast.models.torsos import LSTM
 from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
 
@@ -22,15 +23,22 @@ class DQN(ValueModel):
     policy: DQNNetwork
 
     def make_network(self) -> DQNNetwork:
-        return DQNNetwork(self.input_size, self.n_actions, self.config)
+        return DQNNetwork(self.input_size, self.n_actions, self.config, self.make_torso())
 
     def initialise(self, network: DQNNetwork) -> None:  # type: ignore[override]
+        if network.torso is not None:
+            network.torso.initialise(self.learning_generator)
         for layer in (network.state, network.trunk, network.heads):
             layer.initialise(self.learning_generator)
 
     def evaluate(self, frames: Tensor) -> Tensor:
         values: Tensor = self.policy(frames)
         return values
+
+    def evaluate_with_memory(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.policy.torso, LSTM)
+        features, memory = self.policy.torso.unroll(rows)
+        return self.policy.values_of(features), memory
 
     def loss(self, batch: Batch) -> Tensor:
         states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch)

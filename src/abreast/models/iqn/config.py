@@ -2,6 +2,7 @@
 
 from typing import Literal
 
+import pydantic
 from pydantic import Field
 
 from abreast.models.value_model import ValueConfig
@@ -23,3 +24,10 @@ class IQNConfig(ValueConfig):
     precision: Literal["float32", "bf16"] = "float32"
     """Numbers in the products of an update; bf16 (8 bits of precision) halves its time on cores that have instructions for
     it. Weights, gradients and moments are kept in float32, and choosing is done in it."""
+
+    @pydantic.field_validator("network")
+    @classmethod
+    def _has_no_memory(cls, name: str) -> str:
+        if name == "lstm":
+            raise ValueError("iqn has no network lstm: set algorithm to dqn or ppo, or raise n_frames.")
+        return name

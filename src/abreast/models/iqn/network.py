@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.layers import Linear, NoisyLinear, noisy_layers
+from abreast.models.torsos import Torso
 
 PLAIN_LAYERS = [Linear, Linear, NoisyLinear, NoisyLinear]
 
@@ -17,10 +18,11 @@ PLAIN_LAYERS = [Linear, Linear, NoisyLinear, NoisyLinear]
 class IQNNetwork(nn.Module):
     """`embed` the quantile fractions, then `forward` states with them."""
 
-    def __init__(self, n_inputs: int, n_actions: int, config: IQNConfig) -> None:
+    def __init__(self, n_inputs: int, n_actions: int, config: IQNConfig, torso: Torso | None = None) -> None:
         super().__init__()
         hidden = config.hidden_size
-        self.state = Linear(n_inputs, hidden)
+        self.torso = torso
+        self.state = Linear(n_inputs if torso is None else torso.features, hidden)
         self.fraction = Linear(config.n_cosines, hidden)
         self.trunk = NoisyLinear(hidden, hidden)
         self.dueling = NoisyLinear(hidden, 1 + n_actions)  # column 0: value of the state; the others: advantages
@@ -29,7 +31,7 @@ class IQNNetwork(nn.Module):
 
     @property
     def is_plain(self) -> bool:
-        """Whether nothing of it is a user's, so that `passes.py` can stand for `forward`."""
+        """Whether it has no torso, and nothing of it is a user's, so that `passes.py` can stand for `forward`."""
         return type(self) is IQNNetwork and [type(layer) for layer in self.children()] == PLAIN_LAYERS
 
     def draw_noise(self, generator: torch.Generator) -> None:
@@ -52,15 +54,19 @@ class IQNNetwork(nn.Module):
         The value of the state is the same for all actions, and the last layer is linear, so the mean can come first.
         Stacked (see models/stacked.py), everything has a leading dimension more.
         """
-        hidden_BH = self.state(states_BD).relu_()
+        hidden_BH = self._hidden(states_BD)
         features_BKH = self.trunk(hidden_BH[..., None, :] * embedded_KH[..., None, :, :]).relu_()
         both: Tensor = self.dueling(features_BKH.mean(dim=-2))
         return both[..., 1:]
 
     def forward(self, states_BD: Tensor, embedded: Tensor) -> Tensor:
         """Quantiles of the return, (B, K, A); `embedded` is (B, K, H), or (K, H) for the same fractions everywhere."""
-        hidden_BH = self.state(states_BD).relu_()
+        hidden_BH = self._hidden(states_BD)
         features_BKH = self.trunk(hidden_BH[:, None, :] * embedded).relu_()
         both: Tensor = self.dueling(features_BKH)
         value_BK1, advantage_BKA = both[..., :1], both[..., 1:]
         return value_BK1 + advantage_BKA - advantage_BKA.mean(dim=-1, keepdim=True)
+
+    def _hidden(self, states_BD: Tensor) -> Tensor:
+        hidden_BH: Tensor = self.state(states_BD if self.torso is None else self.torso(states_BD)).relu_()
+        return hidden_BH

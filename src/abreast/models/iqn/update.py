@@ -42,17 +42,24 @@ class IQN(ValueModel):
             self._check_precision()
 
     def _check_precision(self) -> None:
-        """Refuse a precision that the passes of a user's network would not have."""
+        """Refuse a precision that only the passes of a plain network have."""
         if self.config.precision != "float32":
+            if self.online.torso is not None:
+                raise ConfigError(
+                    f"model.precision is {self.config.precision}, but only an mlp is computed in it, and model.network is"
+                    f" {self.network_name}: leave model.precision out."
+                )
             raise ConfigError(
                 f"model.precision is {self.config.precision}, but {type(self.online).__name__}, or one of its layers,"
                 " is your own and computes as it likes: leave model.precision out, and convert there."
             )
 
     def make_network(self) -> IQNNetwork:
-        return IQNNetwork(self.input_size, self.n_actions, self.config)
+        return IQNNetwork(self.input_size, self.n_actions, self.config, self.make_torso())
 
     def initialise(self, network: IQNNetwork) -> None:  # type: ignore[override]
+        if network.torso is not None:
+            network.torso.initialise(self.learning_generator)
         for layer in (network.state, network.fraction, network.trunk, network.dueling):
             layer.initialise(self.learning_generator)
 
@@ -99,7 +106,7 @@ class IQN(ValueModel):
                 block.values, estimate_BK, lambda slope: passes.backward(slope, block)
             ), next_BJ
         self._check_precision()
-        with torch.no_grad():  # a network of the user's
+        with torch.no_grad():  # a torso, or a network of the user's
             best_B = among_legal(self.online.preferences(then.states_BD, midpoints_MH), then.legal_BA).argmax(dim=1)
             next_BJ = _of_action(self.target(then.states_BD, self.target.embed(then.fractions_BK)), best_B)
         return _of_action(self.online(now.states_BD, self.online.embed(now.fractions_BK)), actions_B), next_BJ

@@ -4,10 +4,10 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from abreast.models.base import ModelConfig
+from abreast.models.network_model import NetworkConfig
 
 
-class PPOConfig(ModelConfig):
+class PPOConfig(NetworkConfig):
     """Settings of PPO."""
 
     algorithm: str = "ppo"

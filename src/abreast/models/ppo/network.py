@@ -5,14 +5,24 @@ from torch import Tensor, nn
 
 from abreast.models.layers import Linear
 from abreast.models.ppo.config import PPOConfig
+from abreast.models.torsos import Torso
 
 
 class PPONetwork(nn.Module):
     """Policy and value share no layer: large returns would otherwise drown the policy's gradient in the value's."""
 
-    def __init__(self, n_inputs: int, n_actions: int, config: PPOConfig) -> None:
+    def __init__(
+        self,
+        n_inputs: int,
+        n_actions: int,
+        config: PPOConfig,
+        policy_torso: Torso | None = None,
+        value_torso: Torso | None = None,
+    ) -> None:
         super().__init__()
         hidden = config.hidden_size
+        self.policy_torso, self.value_torso = policy_torso, value_torso
+        n_inputs = n_inputs if policy_torso is None else policy_torso.features
         self.policy_state = Linear(n_inputs, hidden)
         self.policy_trunk = Linear(hidden, hidden)
         self.policy_head = Linear(hidden, n_actions)
@@ -22,11 +32,16 @@ class PPONetwork(nn.Module):
 
     def log_chances(self, states_BD: Tensor) -> Tensor:
         """Logarithms of the chances of the actions, (B, A)."""
-        features = torch.tanh(self.policy_trunk(torch.tanh(self.policy_state(states_BD))))
+        return self.log_chances_of(states_BD if self.policy_torso is None else self.policy_torso(states_BD))
+
+    def log_chances_of(self, features_BF: Tensor) -> Tensor:
+        """The same from what the policy's torso makes of the states."""
+        features = torch.tanh(self.policy_trunk(torch.tanh(self.policy_state(features_BF))))
         return torch.log_softmax(self.policy_head(features), dim=-1)
 
     def values(self, states_BD: Tensor) -> Tensor:
         """Values of the states, (B,)."""
-        features = torch.tanh(self.value_trunk(torch.tanh(self.value_state(states_BD))))
+        seen = states_BD if self.value_torso is None else self.value_torso(states_BD)
+        features = torch.tanh(self.value_trunk(torch.tanh(self.value_state(seen))))
         values: Tensor = self.value_head(features).squeeze(1)
         return values

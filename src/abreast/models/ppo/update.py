@@ -13,6 +13,7 @@ from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
 from abreast.models.ppo.loss import advantages_of, clipped_loss
 from abreast.models.ppo.network import PPONetwork
+from abreast.models.torsos import LSTM
 
 
 class _Rows(NamedTuple):
@@ -40,20 +41,25 @@ class PPO(NetworkModel):
     config: PPOConfig
     online: PPONetwork
     policy: PPONetwork
+    TORSOS = 2
     KNOWN = NetworkModel.KNOWN | {"_log_chances"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
         self.epsilon = 0.0
-        self._log_chances = np.full(self.memory.lanes, np.nan, dtype=np.float32)
+        self.lane_extras["log_chance"] = self._log_chances = np.full(self.memory.lanes, np.nan, dtype=np.float32)
 
     def memory_options(self) -> dict[str, Any]:
-        return {"extras": {"log_chance": np.float32}}
+        return {"extras": {**super().memory_options().get("extras", {}), "log_chance": np.float32}}
 
     def make_network(self) -> PPONetwork:
-        return PPONetwork(self.input_size, self.n_actions, self.config)
+        torsos = self.make_torso(0), self.make_torso(1)
+        return PPONetwork(self.input_size, self.n_actions, self.config, *torsos)
 
     def initialise(self, network: PPONetwork) -> None:  # type: ignore[override]
+        for torso in (network.policy_torso, network.value_torso):
+            if torso is not None:
+                torso.initialise(self.learning_generator)
         for layer in (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk):
             layer.initialise(self.learning_generator)
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
@@ -61,6 +67,12 @@ class PPO(NetworkModel):
 
     def evaluate(self, frames: Tensor) -> Tensor:
         return self.policy.log_chances(frames)
+
+    def evaluate_with_memory(self, rows: Tensor) -> tuple[Tensor, Tensor]:
+        assert isinstance(self.policy.policy_torso, LSTM) and isinstance(self.policy.value_torso, LSTM)
+        features, memory = self.policy.policy_torso.unroll(rows)
+        _, of_value = self.policy.value_torso.unroll(rows)  # whose memory learning begins with
+        return self.policy.log_chances_of(features), torch.cat([memory, of_value], dim=1)
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
         log_chances_LA = among_legal_chances(evaluated, self.legal_now(lanes)).numpy()
@@ -75,17 +87,14 @@ class PPO(NetworkModel):
         actions_L: NDArray[np.int64] = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), last_L)
         return actions_L
 
-    def row_extras(self, lane: int) -> dict[str, Any]:
-        return {**super().row_extras(lane), "log_chance": self._log_chances[lane]}
-
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
 
     def train_step(self) -> float | None:
         rows = self._new_rows()
-        count = len(rows.actions)
-        if count < 2:
+        if rows is None or len(rows.actions) < 2:
             return None
+        count = len(rows.actions)
         losses = []
         for _ in range(self.config.gradient_steps):
             order = torch.randperm(count, generator=self.learning_generator, device=self.device)
@@ -100,11 +109,13 @@ class PPO(NetworkModel):
         self.updates += 1
         return sum(losses) / len(losses)
 
-    def _new_rows(self) -> _Rows:
-        """Every row not yet learned from that has an outcome, with its advantage and return."""
+    def _new_rows(self) -> _Rows | None:
+        """Every row not yet learned from that has an outcome, with its advantage and return; None if there is no new row."""
         parts = []
         for trajectory in self.new_trajectories():
-            states = self.as_input(trajectory.states)
+            if not len(trajectory.actions):
+                continue  # a user's network need not know what to make of nothing
+            states = self.as_input(trajectory.states, trajectory.extras)
             with torch.no_grad():
                 values_N = self.online.values(states).cpu().numpy()
             advantages_N = advantages_of(trajectory, values_N, self.config.gamma, self.config.gae_lambda)
@@ -118,6 +129,8 @@ class PPO(NetworkModel):
                 advantages_N + values_N,
             )
             parts.append((states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns)))
+        if not parts:
+            return None
         rows = _Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
         spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)
         return rows._replace(advantages=(rows.advantages - rows.advantages.mean()) / (spread + 1e-8))

@@ -141,7 +141,7 @@ def measure(experiment: "Experiment") -> Measured:
             times = _measure_ours(models, config)
     except Exception as error:  # no memory for another model, say: the run itself may still find some
         raise NotMeasured(" ".join(f"{type(error).__name__}: {error}".split()).rstrip(".")) from error
-    told = try_apart(_Trial(experiment, [each for each in learning if each.own_attributes.is_foreign]), PLAY_LIMIT_S)
+    told = try_apart(_Trial(experiment, [each for each in learning if each.runs_users_code]), PLAY_LIMIT_S)
     for value in told.values:
         times |= {_kind_of(models[agent]): ModelTimes(**found) for agent, found in value.get("models", ())}
     turns = [GameTimes(**value["game"]) for value in told.values if "game" in value]
@@ -162,7 +162,10 @@ def measure(experiment: "Experiment") -> Measured:
 
 def _kind_of(model: BaseModel) -> Hashable:
     """Models of one kind take the same time."""
-    return type(model), *(() if model.own_attributes.is_foreign else (model.stack_key, model.device))
+    if model.own_attributes.is_foreign:
+        return (type(model),)
+    seen = model.observation
+    return type(model), model.config, tuple(seen.input_size), seen.scale, model.n_actions, model.device
 
 
 def _mean(times: Any, fault: str | None) -> ModelTimes:
@@ -183,7 +186,7 @@ def _measure_ours(models: Sequence[BaseModel], config: Config[Any, Any]) -> dict
     started = time.perf_counter()
     for model in models:
         kind = _kind_of(model)
-        if kind in times or model.own_attributes.is_foreign or (times and time.perf_counter() - started > MODELS_S):
+        if kind in times or model.runs_users_code or (times and time.perf_counter() - started > MODELS_S):
             continue
         spec = model.recipe()
         assert isinstance(spec, ModelSpec)

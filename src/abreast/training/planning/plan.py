@@ -142,7 +142,7 @@ class _Planner:
         if config.actors > 1:
             return ["processes"]
         hosted: list[Place] = ["processes"]
-        if not any(model.own_attributes.is_foreign for model in self._models):
+        if not any(model.runs_users_code for model in self._models):
             hosted.append("threads")
         if config.num_workers is not None:
             return hosted
