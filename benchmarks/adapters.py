@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from abreast.integrations.adapted.lanes import as_seed
 from mpe2 import simple_spread_v3
 
 from abreast.games import find_game
+from abreast.integrations.adapted.lanes import as_seed
 from abreast.models import BaseModel
 from abreast.training.collect import collect_pass
 from abreast.training.devices import compute_threads

@@ -1,5 +1,6 @@
 """Games that show themselves as pixels or text, in the terminal."""
 
+import io
 from types import SimpleNamespace
 
 import numpy as np
@@ -9,7 +10,7 @@ from abreast.games.picture_view import HALF_BLOCK, HEIGHT, WIDTH, PictureView
 
 
 def shown(seen):
-    console = Console(width=200, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=200, record=True, file=io.StringIO())
     console.print(PictureView(SimpleNamespace(turns=3, look=lambda: seen)).draw())
     return console.export_text()
 

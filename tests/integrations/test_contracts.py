@@ -110,6 +110,7 @@ REAL = [
     "pettingzoo:mpe2.simple_spread_v3:env",
     "pettingzoo:pettingzoo.classic.tictactoe_v3",
     "pettingzoo:classic/connect_four-v3",
+    "pettingzoo:abreast.games.treasurehunt.treasurehunt_v0",
     "pettingzoo:pettingzoo.butterfly.knights_archers_zombies_v11",
     "gymnasium:MiniGrid-Empty-5x5-v0",
     "gymnasium:Acrobot-v1",
