@@ -221,7 +221,9 @@ def test_its_own_limit_is_the_turn_limit_unless_one_is_given():
         return find_game(target).configure(None, given).experiment.max_turns
 
     assert limit("gymnasium:CartPole-v1") == 500 and limit("gymnasium:CartPole-v1", "experiment.max_turns=20") == 20
-    assert limit("pettingzoo:mpe2.simple_spread_v3") == 1000
+    assert limit("pettingzoo:mpe2.simple_spread_v3") == 25 and limit("gymnasium:MiniGrid-Empty-5x5-v0") == 100
+    assert limit("pettingzoo:mpe2.simple_spread_v3:env", "world.max_cycles=10") == 30, "a turn of one of three agents"
+    assert limit("pettingzoo:zoo_envs:Meeting") == 1000, "it does not say"
 
 
 def test_evaluation_leaves_no_trace_and_repeats_itself():

@@ -115,10 +115,6 @@ class GymnasiumMaker:
             return f"The Gymnasium environment {self._spec.id}."
         return first_line(self.function) or f"The Gymnasium environment {self.text}."
 
-    @property
-    def max_turns(self) -> int | None:
-        return None if self._spec is None else self._spec.max_episode_steps
-
     def make(self, arguments: Mapping[str, Any]) -> Adapted:
         env = called(self.function, arguments, self.name)
         spaces = [each for each in SPACES if not isinstance(getattr(env, each, None), gymnasium.Space)]

@@ -105,10 +105,6 @@ class PettingZooMaker:
         own = "" if isinstance(self.function, partial) else first_line(self.function)
         return own or f"The PettingZoo environment {self.text}."
 
-    @property
-    def max_turns(self) -> int | None:
-        return None
-
     def make(self, arguments: Mapping[str, Any]) -> Adapted:
         env = called(self.function, arguments, self.name)
         if hasattr(env, "agent_selection") or hasattr(env, "last"):

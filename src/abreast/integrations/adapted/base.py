@@ -8,7 +8,7 @@ while copy.acting:                                   who has to choose now
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,8 @@ class Adapted(Protocol):
     env: Any
     """The environment itself, for what only its library knows."""
     name: str
+    is_in_turn: ClassVar[bool]
+    """Whether agents act in turn, one in each step."""
 
     @property
     def agents(self) -> Sequence[AdaptedAgent]:

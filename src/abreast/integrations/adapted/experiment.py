@@ -37,6 +37,8 @@ MOST_ROWS, FEWEST_ROWS, REPLAY_BYTES = 20_000, 1000, 2**28
 """The replay of an agent has so many rows, and fewer where these would take more than so many bytes."""
 MOST_TURNS = 10_000
 """Turns of an episode at most, unless more are asked for: parallel runs keep room for two episodes beside the replay."""
+OWN_LIMITS = {"max_cycles": "a cycle", "max_steps": "a step"}
+"""What environments that cut their episodes usually call the limit, and what it counts."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
 
@@ -61,10 +63,6 @@ class Maker(Protocol):
 
     @property
     def summary(self) -> str: ...
-
-    @property
-    def max_turns(self) -> int | None:
-        """Steps after which the environment itself cuts an episode, if that is known."""
 
     def make(self, arguments: Mapping[str, Any]) -> Adapted:
         """A new copy, with arguments for the function that makes it."""
@@ -101,16 +99,12 @@ class AdaptedGame:
         How many agents there are, the environment says; so it is made for a look.
         """
         sections = read_yaml(given) if isinstance(given, Path) else given or {}
-        values = merge(DEFAULTS, sections)
-        limit = self.maker.max_turns
-        if limit is not None:
-            values = merge(merge(DEFAULTS, {"experiment": {"max_turns": min(limit, MOST_TURNS)}}), sections)
         texts = list(overrides)
         world = apply_overrides(
-            {"world": values.get("world") or {}}, [each for each in texts if each.startswith("world")]
+            {"world": sections.get("world") or {}}, [each for each in texts if each.startswith("world")]
         )
         copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
-        values = merge(_of_copy(copy), values)
+        values = merge(merge(DEFAULTS, _of_copy(copy)), sections)
 
         def schema() -> type[Section]:
             return type(parse_config(values, OpenSection))
@@ -143,7 +137,24 @@ def _of_copy(copy: Adapted) -> dict[str, Any]:
     seen = [agent.view.observation for agent in copy.agents]
     largest = max(math.prod(each.input_size) * np.dtype(each.dtype).itemsize for each in seen)
     capacity = max(FEWEST_ROWS, min(MOST_ROWS, REPLAY_BYTES // largest))
-    return {"experiment": {"num_agents": len(copy.agents)}, "model": {"buffer_capacity": capacity}}
+    turns = min(_own_limit(copy) or DEFAULTS["experiment"]["max_turns"], MOST_TURNS)
+    return {
+        "experiment": {"num_agents": len(copy.agents), "max_turns": turns},
+        "model": {"buffer_capacity": capacity},
+    }
+
+
+def _own_limit(copy: Adapted) -> int | None:
+    """Steps after which an environment itself cuts an episode, as far as it says so."""
+    steps = getattr(getattr(copy.env, "spec", None), "max_episode_steps", None)
+    if type(steps) is int and steps > 0:
+        return steps
+    inside = getattr(copy.env, "unwrapped", copy.env)
+    for name, turns in OWN_LIMITS.items():
+        count = getattr(inside, name, None)
+        if type(count) is int and count > 0:
+            return count * (len(copy.agents) if turns == "a cycle" and copy.is_in_turn else 1)
+    return None
 
 
 def _arguments(world: Section) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """A PettingZoo `ParallelEnv`: all agents that are alive act at once."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -24,6 +24,8 @@ NOTHING: Mapping[str, Any] = {}
 
 class ParallelCopy:
     """One `ParallelEnv`. Agents are those in `possible_agents`; alive are those in `agents`."""
+
+    is_in_turn: ClassVar[bool] = False
 
     def __init__(self, env: Any, name: str) -> None:
         self.env, self.name = env, name

@@ -1,7 +1,7 @@
 """A Gymnasium `Env`: one agent."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -15,6 +15,8 @@ ALONE = (0,)
 
 class SingleCopy:
     """One `gymnasium.Env`."""
+
+    is_in_turn: ClassVar[bool] = False
 
     def __init__(self, env: Any, name: str) -> None:
         self.env, self.name = env, name

@@ -1,7 +1,7 @@
 """A PettingZoo `AECEnv`: agents act in turn, and what each gets is known when its next turn comes."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from numpy.typing import NDArray
 
@@ -11,6 +11,8 @@ from abreast.integrations.adapted.base import News, Seen, Step, begun, declare, 
 
 class TurnCopy:
     """One `AECEnv`. An agent's reward is what it got from its action until its next turn, as `last` says: so it is late."""
+
+    is_in_turn: ClassVar[bool] = True
 
     def __init__(self, env: Any, name: str) -> None:
         self.env, self.name = env, name
