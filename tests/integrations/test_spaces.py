@@ -7,7 +7,8 @@ from gymnasium import spaces
 from gymnasium.spaces.utils import flatten
 
 from abreast.errors import GameError
-from abreast.integrations.adapted.spaces import actions_of, view_of
+from abreast.integrations.adapted.actions import actions_of
+from abreast.integrations.adapted.views import view_of
 from zoo_envs import Corridor
 
 SAMPLED = {

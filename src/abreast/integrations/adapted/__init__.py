@@ -4,6 +4,6 @@
     Gymnasium Env                  ─┴─▶ Adapted: one copy, by numbers ────▶┴─ AdaptedExperiment, AdaptedGame
 
 An `Adapted` (`base.py`) is one environment whose agents, observations and actions are numbers and arrays; `parallel.py`,
-`turns.py` and `single.py` implement it, `spaces.py` says how spaces become arrays. Above it nothing knows which library
-an environment comes from.
+`turns.py` and `single.py` implement it, `views.py` and `actions.py` say how spaces become arrays and numbers. Above it
+nothing knows which library an environment comes from.
 """

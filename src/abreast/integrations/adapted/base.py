@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import GameError, RewardError, short
-from abreast.integrations.adapted.spaces import Actions, View, actions_of, view_of
+from abreast.integrations.adapted.actions import Actions, actions_of
+from abreast.integrations.adapted.views import View, view_of
 from abreast.worlds.playable import as_reward
 
 Seen = tuple[NDArray[Any], NDArray[np.bool_] | None]
