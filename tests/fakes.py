@@ -8,7 +8,7 @@ import numpy as np
 from abreast.games import find_game
 from abreast.models import BaseModel, algorithm
 from abreast.state import join
-from abreast.training import Environment, RunResult
+from abreast.training import Environment, Experiment, RunResult
 
 
 class TinyObservation:
@@ -57,11 +57,11 @@ def timeless(records: Any) -> list[dict[str, Any]]:
     return [{key: value for key, value in record.items() if key != "time"} for record in records]
 
 
-def outcome(env: Environment, run: Callable[..., RunResult]) -> Any:
+def outcome(env: Experiment, run: Callable[..., RunResult]) -> Any:
     """Everything that has to be identical: metrics, weights, target, moments, counters, random streams, replay."""
     epochs = timeless(run(animate=False, logging=False).epochs)
     learned = []
-    for agent in env.agents:
+    for agent in env.game.players:
         facts, arrays, _ = join(learning=agent.model.learning_state(), acting=agent.model.acting_state())
         rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
         learned.append((facts, {name: array.tobytes() for name, array in arrays.items()}, rows.states.tobytes()))

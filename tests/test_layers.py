@@ -71,6 +71,7 @@ MAY_IMPORT = {
     },
     "games": {
         "integrations",
+        "checking",
         "attributes",
         "streams",
         "training",

@@ -38,7 +38,9 @@ def build(game: str, size: int) -> Environment:
     else:
         overrides += ["world.stags=20", "world.hares=20"]
     found = find_game(game)
-    return found.build(found.configure(None, overrides))
+    env = found.build(found.configure(None, overrides))
+    assert isinstance(env, Environment)
+    return env
 
 
 def seconds_a_turn(env: Environment, turns: int) -> float:

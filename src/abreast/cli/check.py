@@ -23,6 +23,8 @@ from abreast.rollouts.registry import list_kinds
 if TYPE_CHECKING:
     from abreast.models import BaseModel
 
+SOURCES = ("pettingzoo", "gymnasium", "sorrel")
+"""What the targets of games of other libraries begin with."""
 STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
 
 
@@ -34,7 +36,8 @@ def check(
             metavar="TARGET",
             help="Of your own, as MODULE:NAME or FILE.py:NAME: a game (a subclass of Environment; FILE.py will do), a model"
             " (a subclass of BaseModel), or an environment of rollouts (a class, a factory called with a configuration or"
-            " nothing, or an EnvKind). Or the name of one that ships.",
+            " nothing, or an EnvKind). Or the name of one that ships, or an environment of another library, as in"
+            " pettingzoo:MODULE or gymnasium:NAME.",
         ),
     ],
 ) -> None:
@@ -56,6 +59,8 @@ def check(
 
 def _verdicts(target: str) -> Iterator[Verdict]:
     """The verdicts of the checks for what the target is."""
+    if target.partition(":")[0] in SOURCES:
+        return _of_game(target)
     return _of_target(target) if is_target(target) else _of_name(target)
 
 
@@ -96,9 +101,8 @@ def _of_name(name: str) -> Iterator[Verdict]:
 
 def _of_game(target: str) -> Iterator[Verdict]:
     from abreast.games import find_game
-    from abreast.training.check import check_game
 
-    return check_game(find_game(target))
+    return find_game(target).check()
 
 
 def _part_of(module: ModuleType, file: str) -> Any:

@@ -20,9 +20,9 @@ from abreast.files import write_whole
 from abreast.plugins import is_target
 
 if TYPE_CHECKING:
-    from abreast.games import Game
+    from abreast.games import AnyGame
     from abreast.state import State
-    from abreast.training import Config, Environment
+    from abreast.training import Config, Experiment
     from abreast.training.checkpoints.folder import Checkpoint
     from abreast.training.evaluate import Evaluation
     from abreast.training.statistics import Summary
@@ -67,11 +67,12 @@ def evaluate_run(
     for number, (each, agents) in enumerate(chosen):
         env = _trained(source, config, each, agents)
         told = f"{_name(each)} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
+        names = list(getattr(env.game, "agent_names", map(str, range(len(env.game.players)))))
         with out.status(told) if out.is_terminal else nullcontext():
             found.append((each, evaluate(env, episodes, seed, greedy=not sample)))
     how = "exploring as in training" if sample else "greedy"
     out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
-    out.print(_table(found))
+    out.print(_table(found, names))
     about = {
         "abreast": __version__,
         "run": folder.resolve().name,
@@ -165,7 +166,7 @@ def _among(run: Path, which: str) -> "list[Checkpoint]":
     return list({each.path: each for each in chosen}.values())
 
 
-def _game_of(run: Path, game: str | None) -> "Game":
+def _game_of(run: Path, game: str | None) -> "AnyGame":
     from abreast.games import find_game, find_game_of_run
 
     if game is None or is_target(game):
@@ -189,17 +190,18 @@ def _check_writable(run: Path) -> None:
 
 
 def _trained(
-    game: "Game", config: "Config[Any, Any]", checkpoint: "Checkpoint", agents: "Mapping[str, State]"
-) -> "Environment":
+    game: "AnyGame", config: "Config[Any, Any]", checkpoint: "Checkpoint", agents: "Mapping[str, State]"
+) -> "Experiment":
     """The environment, with agents that are as they were at a checkpoint."""
     env = game.build(config)
     env.make_lanes()
-    if len(checkpoint.agents) != len(env.agents):
+    players = env.game.players
+    if len(checkpoint.agents) != len(players):
         raise CheckpointError(
-            f"{checkpoint.path} has {counted(len(checkpoint.agents), 'agent')}, but {env.name} made {len(env.agents)} from"
+            f"{checkpoint.path} has {counted(len(checkpoint.agents), 'agent')}, but {env.name} made {len(players)} from"
             " the run's config.yaml: one of the two was changed."
         )
-    for number, agent in enumerate(env.agents):
+    for number, agent in enumerate(players):
         name = f"agent_{number}"
         if name not in agents:
             raise CheckpointError(f"{checkpoint.path} has no {name}.")
@@ -217,12 +219,12 @@ def _epochs(checkpoint: "Checkpoint") -> int | None:
     return None if checkpoint.path.name == "checkpoints" else checkpoint.epochs
 
 
-def _table(found: "list[tuple[Checkpoint, Evaluation]]") -> Table:
+def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Table:
     """A block for each checkpoint, with a line for each agent and the sum last."""
     right = [Column(title, justify="right") for title in ("mean", "interquartile mean", "95 % interval")]
     table = Table("checkpoint", "agent", *right, box=None)
     for checkpoint, result in found:
-        named = [*((str(number), each) for number, each in enumerate(result.agents)), ("sum", result.sum)]
+        named = [*zip(names, result.agents, strict=True), ("sum", result.sum)]
         for line, (agent, summary) in enumerate(named):
             table.add_row("" if line else _name(checkpoint), agent, *_cells(summary))
     return table

@@ -25,14 +25,16 @@ from abreast.processes.process import ProcessBackend
 from abreast.settings import apply_overrides, explain, merge, read_yaml
 
 if TYPE_CHECKING:
-    from abreast.games import Game
-    from abreast.training import Config, Environment
+    from abreast.games import AnyGame
+    from abreast.training import Config, Experiment
     from abreast.training.planning.plan import Plan
 
 GameName = Annotated[
     str,
     typer.Argument(
-        metavar="GAME", help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME or MODULE:NAME."
+        metavar="GAME",
+        help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME, MODULE:NAME,"
+        " pettingzoo:MODULE or gymnasium:NAME.",
     ),
 ]
 Overrides = Annotated[
@@ -53,7 +55,9 @@ def train(
     game: Annotated[
         str | None,
         typer.Argument(
-            metavar="GAME", help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME or MODULE:NAME."
+            metavar="GAME",
+            help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME, MODULE:NAME,"
+            " pettingzoo:MODULE or gymnasium:NAME.",
         ),
     ] = None,
     overrides: Overrides = None,
@@ -161,14 +165,15 @@ def play(
     ] = None,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
-    from abreast.games.view import TerminalView
+    from abreast.games.view import view_of
     from abreast.training.collect import collect_pass
     from abreast.training.moved import parse_agents
 
     chosen, run, changes = *_what_to_play(game, run_folder), overrides or []
     loaded = parse_agents(agent or [], "--agent")
     env = _trained(chosen, run, changes, loaded) if run else _some_trained(chosen, changes, loaded)
-    view = TerminalView(env)
+    view = view_of(env)
+    names = getattr(env.game, "agent_names", [f"agent {number}" for number in range(len(env.game.players))])
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
         def show() -> None:
@@ -178,7 +183,7 @@ def play(
 
         for epoch in range(epochs):
             (played,) = collect_pass(env.game, epoch, on_turn=show)
-            each = "  ".join(f"agent {agent} {score:g}" for agent, score in enumerate(played.reward_per_agent))
+            each = "  ".join(f"{name} {score:g}" for name, score in zip(names, played.reward_per_agent, strict=True))
             out.print(f"episode {epoch + 1}: {sum(played.reward_per_agent):g} in {played.turns} turns  ({each})")
     if live is None:
         out.print(view.draw())
@@ -223,7 +228,7 @@ def _print_plan(plan: "Plan") -> None:
         out.print(table)
 
 
-def _find(game: str) -> "Game":
+def _find(game: str) -> "AnyGame":
     from abreast.games import find_game
 
     if is_target(game):
@@ -242,7 +247,7 @@ def _needs_processes(parallel: bool, overrides: list[str], config: Path | None) 
     return (parallel or settings.get("enabled") is True) and settings.get("workers") not in ("threads", "inline")
 
 
-def _game_of(given: Path, game: str | None) -> "tuple[Game, Path]":
+def _game_of(given: Path, game: str | None) -> "tuple[AnyGame, Path]":
     """The game of a run that goes on, unless it is given too, and the file with the settings of the run."""
     from abreast.files import open_run_folder
     from abreast.games import find_game_of_run
@@ -267,7 +272,7 @@ def _is_finished(given: Path, epochs: int) -> bool:
     )
 
 
-def _what_to_play(text: str, run: Path | None) -> "tuple[Game, Path | None]":
+def _what_to_play(text: str, run: Path | None) -> "tuple[AnyGame, Path | None]":
     """A game, and the run its agents were trained in; a name that a game and a folder share is that of the game."""
     from abreast.games import find_game_of_run, list_games
 
@@ -295,14 +300,14 @@ def _is_run(folder: Path) -> bool:
         return False
 
 
-def _trained(game: "Game", run: Path, overrides: list[str], others: Mapping[int, str] = NONE) -> "Environment":
+def _trained(game: "AnyGame", run: Path, overrides: list[str], others: Mapping[int, str] = NONE) -> "Experiment":
     """The environment of a run, with agents that do what they learned and explore no more; some of them of other runs."""
     from abreast.training.checkpoints.folder import newest_agents
     from abreast.training.moved import load_agent, with_agents
 
     env = game.build(game.configure(with_agents(read_yaml(run / "config.yaml"), others), overrides))
     checkpoint = newest_agents(run)
-    for number, agent in enumerate(env.agents):
+    for number, agent in enumerate(env.game.players):
         if number in others:
             load_agent(agent.model, number, others[number])
         else:
@@ -312,25 +317,27 @@ def _trained(game: "Game", run: Path, overrides: list[str], others: Mapping[int,
     return env
 
 
-def _some_trained(game: "Game", overrides: list[str], trained: Mapping[int, str]) -> "Environment":
+def _some_trained(game: "AnyGame", overrides: list[str], trained: Mapping[int, str]) -> "Experiment":
     """The environment of a game, with agents that act at random, but for some of runs."""
     from abreast.training.moved import load_agent, with_agents
 
     config = game.configure(with_agents({}, trained), overrides)
     env = _at_random(game, config, but=trained)
-    config.experiment.check_agents(len(env.agents))
+    players = env.game.players
+    config.experiment.check_agents(len(players))
     for number, source in trained.items():
-        load_agent(env.agents[number].model, number, source)
-        env.agents[number].model.epsilon = 0.0
+        load_agent(players[number].model, number, source)
+        players[number].model.epsilon = 0.0
     return env
 
 
-def _at_random(game: "Game", config: "Config[Any, Any]", but: Collection[int] = (), **experiment: Any) -> "Environment":
+def _at_random(
+    game: "AnyGame", config: "Config[Any, Any]", but: Collection[int] = (), **experiment: Any
+) -> "Experiment":
     """The same experiment in one lane, some of its settings aside, with agents that act at random, whatever they were.
 
     `but`: agents that stay what they are.
     """
-    from abreast.models import RandomModel
     from abreast.training import parse_config
 
     values = config.model_dump()
@@ -339,15 +346,11 @@ def _at_random(game: "Game", config: "Config[Any, Any]", but: Collection[int] = 
         del values["experiment"]["num_agents"]
     values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu", priority={})
     env = game.build(parse_config(values, type(config.world)))
-    for index, agent in enumerate(env.agents):
-        if index in but:
-            continue
-        seed, actions = env.agent_seed(index), agent.action_spec.n_actions
-        agent.model = RandomModel(agent.observation_spec, actions, env.config.model, seed)
+    env.act_at_random(but)
     return env
 
 
-def _random_reward(game: "Game", config: "Config[Any, Any]") -> float | str:
+def _random_reward(game: "AnyGame", config: "Config[Any, Any]") -> float | str:
     """What random agents get in the same world, in the mean of a few epochs; or why they cannot play."""
     try:
         env = _at_random(game, config, epochs=BASELINE_EPOCHS)
@@ -356,14 +359,13 @@ def _random_reward(game: "Game", config: "Config[Any, Any]") -> float | str:
         return f"{type(error).__name__}: {error}".rstrip(".")
 
 
-def _warn_of_unused_algorithm(env: "Environment", overrides: list[str]) -> None:
+def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:
     """Say so if the algorithm that was asked for is that of no agent: the game, or model.per_agent, decides for each."""
     from abreast.models import name_of
 
     asked = [text.partition("=")[2] for text in overrides if text.startswith("model.algorithm=")]
-    names = {name_of(type(agent.model)) for agent in env.agents} | {
-        agent.model.config.algorithm for agent in env.agents
-    }
+    models = [player.model for player in env.game.players]
+    names = {name_of(type(model)) for model in models} | {model.config.algorithm for model in models}
     if asked and asked[-1] not in names:
         complain(f"model.algorithm={asked[-1]} has no effect: the agents of this game are {', '.join(sorted(names))}.")
 

@@ -11,21 +11,21 @@ environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v
 """
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
-from abreast.errors import ConfigError, GameError, WorldError, short
+from abreast.checking import Verdict
+from abreast.errors import GameError, WorldError, short
 from abreast.files import seen_from_here
 from abreast.plugins import Plugins, import_target, is_target, split_target
 from abreast.settings import Section, apply_overrides, merge, read_yaml
-from abreast.training import Config, Environment, parse_config
+from abreast.training import Config, Environment, Experiment, parse_config
+from abreast.training.sizes import enough_memory
 from abreast.worlds import Gridworld
 
-TOO_LARGE = ("memory", "Maximum allowed dimension", "array is too big", "too large to convert")
-"""What torch, NumPy and Python say of sizes that no machine has."""
 SOURCES = {
     "pettingzoo": "abreast.integrations.pettingzoo:find",
     "gymnasium": "abreast.integrations.gymnasium:find",
@@ -33,6 +33,31 @@ SOURCES = {
 }
 """Other libraries, by the word before the first colon: where the function is that makes a game of what comes after it."""
 GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
+
+
+class AnyGame(Protocol):
+    """Where experiments with a game come from: a `Game` of ours, or an environment of another library."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def summary(self) -> str: ...
+
+    @property
+    def target(self) -> str | None:
+        """What `find_game` found it by; runs write it down."""
+
+    def configure(
+        self, given: Path | Mapping[str, Any] | None = None, overrides: Iterable[str] = ()
+    ) -> Config[Any, Any]:
+        """The game's own settings, then those given, then each `section.key=value`."""
+
+    def build(self, config: Config[Any, Any]) -> Experiment:
+        """A fresh experiment."""
+
+    def check(self) -> Iterator[Verdict]:
+        """Look whether it keeps its contract."""
 
 
 @dataclass(frozen=True)
@@ -82,7 +107,9 @@ class Game:
 
     def build(self, config: Config[Any, Any]) -> Environment:
         """A fresh environment."""
-        try:
+        with enough_memory(
+            "model.agent_vision_radius, experiment.num_agents, multiprocessing.num_envs or the size of the world"
+        ):
             world = self.environment.make_world(config)
             if not isinstance(world, Gridworld):
                 raise GameError(
@@ -95,14 +122,12 @@ class Game:
                     " enlarge world.height or world.width, or lower num_agents."
                 )
             return self.environment(world, config)
-        except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
-            if not isinstance(error, MemoryError) and not any(words in str(error) for words in TOO_LARGE):
-                raise
-            raise ConfigError(
-                "there is not enough memory for this configuration: lower model.buffer_capacity, model.hidden_size,"
-                " model.n_frames, model.agent_vision_radius, experiment.num_agents, multiprocessing.num_envs or the size of"
-                " the world."
-            ) from None
+
+    def check(self) -> Iterator[Verdict]:
+        """Look whether it keeps the contract of `Environment`."""
+        from abreast.training.check import check_game
+
+        return check_game(self)
 
 
 def list_games() -> list[str]:
@@ -110,19 +135,25 @@ def list_games() -> list[str]:
     return GAMES.names()
 
 
-def find_game(text: str) -> Game:
+def find_game(text: str) -> AnyGame:
     """The game of that name, or the one that `module:Name`, `file.py` or `file.py:Name` points to; or, with the name of
     another library before it, one of that library's environments.
     """
-    source, colon, rest = text.partition(":")
-    if colon and source in SOURCES:
-        return import_target(SOURCES[source], "game", GameError)(rest)  # type: ignore[no-any-return]
+    source, rest = _split_source(text)
+    if source:
+        return import_target(SOURCES[source[:-1]], "game", GameError)(rest)  # type: ignore[no-any-return]
     if not is_target(text):
         if text not in GAMES.names() and (file := Path(f"{text}.py")).is_file():
             raise GameError(f"there is no game {text!r}, but a file {file}: for the game in it, give {file}.")
         return _as_game(text, GAMES.find(text), name=text)
     found = import_target(text, "game", GameError)
     return _as_game(_seen_from_here(text), _game_in(text, found) if isinstance(found, ModuleType) else found)
+
+
+def _split_source(text: str) -> tuple[str, str]:
+    """The name of another library, with its colon, and what comes after it; without one, nothing and the whole text."""
+    source, colon, rest = text.partition(":")
+    return (source + colon, rest) if colon and source in SOURCES else ("", text)
 
 
 def _as_game(text: str, found: object, name: str = "") -> Game:
@@ -154,7 +185,7 @@ def _game_in(file: str, module: ModuleType) -> object:
     return next(iter(found.values()))
 
 
-def find_game_of_run(run: Path, remedy: str | None = None) -> Game:
+def find_game_of_run(run: Path, remedy: str | None = None) -> AnyGame:
     """The game that a run folder is of. Its file is looked for in the folders above the run, then in the current one.
 
     remedy: what a user can do if it is not found.
@@ -163,11 +194,12 @@ def find_game_of_run(run: Path, remedy: str | None = None) -> Game:
     remedy = remedy or f"give it, as in `abreast play GAME --run {shlex.quote(str(run))}`."
     if not isinstance(recorded, str):
         raise GameError(f"{run / 'config.yaml'} does not say of which game it is: {remedy}")
-    place, colon, name = split_target(recorded)
+    source, rest = _split_source(recorded)
+    place, colon, name = split_target(rest)
     folders = (*run.resolve().parents, Path.cwd()) if place.endswith(".py") else ()
     found = next((path for folder in folders if (path := folder / place).is_file()), None)
     try:
-        return find_game(recorded if found is None else f"{found}{colon}{name}")
+        return find_game(recorded if found is None else f"{source}{found}{colon}{name}")
     except GameError as error:
         told = str(error).rstrip(".?")
         raise GameError(f"{run} is of the game {recorded!r}, which cannot be loaded ({told}): {remedy}") from error

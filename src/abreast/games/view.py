@@ -3,14 +3,15 @@
 from functools import lru_cache
 from itertools import zip_longest
 from string import ascii_letters, digits
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
 from abreast.games.art import COLOURS
-from abreast.training import Environment
+from abreast.games.picture_view import PictureView
+from abreast.training import Environment, Experiment
 from abreast.worlds import Entity
 from abreast.worlds.sprites import Painter
 
@@ -18,6 +19,18 @@ SIGNS = digits + ascii_letters
 """One for each agent; those after the last have the symbol of their kind."""
 BETWEEN = "   "
 """Between two entries of the legend."""
+
+
+class View(Protocol):
+    """Shows a game in the terminal."""
+
+    def draw(self) -> RenderableType:
+        """The game as it is now."""
+
+
+def view_of(env: Experiment) -> View:
+    """What shows the game of an experiment: its map, if it is a gridworld, or else its picture."""
+    return TerminalView(env) if isinstance(env, Environment) else PictureView(env.game)
 
 
 class TerminalView:

@@ -175,5 +175,5 @@ def _amend(model: BaseModel, late: Late, before: NDArray[Any]) -> None:
                 f"agent {late.agent} got a reward of {reward:g} after its last step, but {type(model).__name__} put no row"
                 " of this epoch into self.memory: call super().remember, or say in `amend` what becomes of such a reward."
             )
-    if late.terminated and has_row:
-        model.end_episode(late.lane, done=True)
+    if (late.terminated or late.truncated) and has_row:
+        model.end_episode(late.lane, done=late.terminated)

@@ -7,19 +7,15 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from abreast.agents import Agent
 from abreast.attributes import AddedAttributes, differs
 from abreast.errors import ConfigError, WorldError, short
 from abreast.files import seen_from_here
-from abreast.models import BaseModel, ObservationShape, name_of
-from abreast.models import algorithm as find_algorithm
+from abreast.models import BaseModel, ObservationShape
 from abreast.settings import Section, merge
 from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
 from abreast.training.config import Config, GridSection, parse_config
-from abreast.training.devices import device_for
 from abreast.training.experiment import Experiment
 from abreast.training.lanes import GridworldLanes
 from abreast.worlds import EmptyEntity, Gridworld
@@ -160,26 +156,10 @@ class Environment(Experiment):
         agent: int,
         algorithm: str | type[BaseModel] | None = None,
     ) -> BaseModel:
-        """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own.
-
-        algorithm: a name, a class derived from BaseModel, `module:Class` or `file.py:Class`; it wins over
-            `model.algorithm`, and what a user gives in `model.per_agent` wins over it.
-        """
+        """As every experiment makes it; in a lane that is built beside the first, the one that is there already."""
         if self._lends_models is not None:
             return self._lends_models[agent].model
-        config, parallel = self.config.model_of(agent, algorithm), self.config.multiprocessing
-        is_chosen = isinstance(algorithm, type) and name_of(algorithm) == config.algorithm
-        kind = find_algorithm(algorithm if is_chosen else config.algorithm)
-        seed, device = self.agent_seed(agent), device_for(agent, parallel)
-        return kind(observation, n_actions, config, seed, parallel.lanes, device)
-
-    def agent_seed(self, agent: int) -> np.random.SeedSequence:
-        """The seed of agent number `agent`, for models made by hand."""
-        return self._seed(1, agent)
-
-    def _seed(self, *path: int) -> np.random.SeedSequence:
-        """The seed of one part of the experiment; independent of how many other parts there are."""
-        return np.random.SeedSequence(self.config.experiment.seed, spawn_key=path)
+        return super().make_model(observation, n_actions, agent, algorithm)
 
     def _count_agents(self) -> None:
         """Let the configuration say how many agents there are; refuse a number that was given and is not that."""

@@ -6,24 +6,21 @@ for each pass over the lanes
   play                                      (collect.py)
 """
 
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from abreast.attributes import is_foreign, reachable
 from abreast.errors import ConfigError
-from abreast.models.own import GENERATORS, reseed
 from abreast.streams import seeded_globals
 from abreast.training.actors.base import models_of
 from abreast.training.collect import play_lanes
 from abreast.training.devices import compute_threads
-from abreast.training.environment import Environment
+from abreast.training.experiment import Experiment
 from abreast.training.run.metrics import figures_of
 from abreast.training.statistics import Summary, summarise
-from abreast.training.unchanged import unchanged
+from abreast.training.unchanged import lanes_of, unchanged
 
 EVALUATING = 5
 """The part of a seed's spawn key that stands for evaluation: no stream is one of training's, even if the seeds are equal."""
@@ -69,7 +66,7 @@ class Evaluation:
         }
 
 
-def evaluate(env: Environment, episodes: int, seed: int = 0, greedy: bool = True) -> Evaluation:
+def evaluate(env: Experiment, episodes: int, seed: int = 0, greedy: bool = True) -> Evaluation:
     """Let the agents of an environment play, and see what they get.
 
     seed: of the evaluation, apart from the experiment's. Episode i is a function of what the agents have learned, of this
@@ -83,22 +80,19 @@ def evaluate(env: Environment, episodes: int, seed: int = 0, greedy: bool = True
     if seed < 0:
         raise ConfigError(f"the seed of the evaluation is {seed}: expected 0 or more.")
     env.make_lanes()
-    lanes, models = env.lanes, models_of(env.game)
+    lanes, models = env.parallel.num_envs, models_of(env.game)
     played = []
     with compute_threads(env.config.experiment.compute_threads), unchanged(env) as put_back:
-        for first in range(
-            0, episodes, len(lanes)
-        ):  # every lane in every pass: what is chosen in one depends on the others
+        for first in range(0, episodes, lanes):  # every lane in every pass: what is chosen in one depends on the others
             put_back()
-            for number, lane in enumerate(lanes):
-                _draw_from(lane, _seed(seed, first + number, WORLD))
+            lanes_of(env).draw_from([_seed(seed, first + number, WORLD) for number in range(lanes)])
             for agent, model in enumerate(models):
                 model.choose_from(_seed(seed, first, CHOICES, agent))
                 model.streams.is_of_one_pass = True
             with ExitStack() as stack, seeded_globals(np.random.SeedSequence(seed), EVALUATING, first):
                 for model in models if greedy else ():
                     stack.enter_context(model.act_greedily())
-                played += play_lanes(env.game, env.epochs_played, len(lanes))
+                played += play_lanes(env.game, env.epochs_played, lanes)
     kept = played[:episodes]
     return Evaluation(
         [[float(reward) for reward in each.reward_per_agent] for each in kept],
@@ -109,18 +103,6 @@ def evaluate(env: Environment, episodes: int, seed: int = 0, greedy: bool = True
 
 def _seed(seed: int, *path: int) -> np.random.SeedSequence:
     return np.random.SeedSequence(seed, spawn_key=(EVALUATING, *path))
-
-
-def _draw_from(lane: Environment, seed: np.random.SeedSequence) -> None:
-    """Let a world, and the generators that users' classes have added to it or to its agents, begin new streams."""
-    lane.world.reseed(seed)
-    owners: Sequence[Any] = [lane, lane.world, *lane.agents]
-    values = [
-        vars(owner)[name] for owner in owners if is_foreign(owner) for name in sorted(vars(owner).keys() - owner.KNOWN)
-    ]
-    generators = [each for each in reachable(values, lane._places()) if isinstance(each, GENERATORS)]
-    for generator, own in zip(generators, seed.spawn(len(generators)), strict=True):
-        reseed(generator, own)
 
 
 def _as_json(summary: Summary, values: str) -> dict[str, Any]:

@@ -6,13 +6,17 @@ run_experiment, run_experiment_mp   Loop (loop.py)                 who waits for
                                       RunRecord (run/record.py)    metrics, display, animations, models
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from abreast.errors import WorkerError
+from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
+from abreast.models import algorithm as find_algorithm
 from abreast.replay import Buffer
 from abreast.state import State
 from abreast.training.actors.base import Factory, models_of
@@ -20,7 +24,7 @@ from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, MPConfig, parse_config
-from abreast.training.devices import compute_threads
+from abreast.training.devices import compute_threads, device_for
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.planning.plan import Plan
@@ -73,6 +77,45 @@ class Experiment:
     def name(self) -> str:
         """What it is called in messages and folders."""
         return type(self.game).__name__
+
+    # ---- what a game can use
+
+    def make_model(
+        self,
+        observation: ObservationShape,
+        n_actions: int,
+        agent: int,
+        algorithm: str | type[BaseModel] | None = None,
+    ) -> BaseModel:
+        """The model that `config.model` asks for, for agent number `agent`, with a random stream of its own.
+
+        algorithm: a name, a class derived from BaseModel, `module:Class` or `file.py:Class`; it wins over
+            `model.algorithm`, and what a user gives in `model.per_agent` wins over it.
+        """
+        config, parallel = self.config.model_of(agent, algorithm), self.config.multiprocessing
+        is_chosen = isinstance(algorithm, type) and name_of(algorithm) == config.algorithm
+        kind = find_algorithm(algorithm if is_chosen else config.algorithm)
+        seed, device = self.agent_seed(agent), device_for(agent, parallel)
+        return kind(observation, n_actions, config, seed, parallel.lanes, device)
+
+    def agent_seed(self, agent: int) -> np.random.SeedSequence:
+        """The seed of agent number `agent`, for models made by hand."""
+        return self._seed(1, agent)
+
+    def _seed(self, *path: int) -> np.random.SeedSequence:
+        """The seed of one part of the experiment; independent of how many other parts there are."""
+        return np.random.SeedSequence(self.config.experiment.seed, spawn_key=path)
+
+    def act_at_random(self, but: Collection[int] = ()) -> None:
+        """Give its players models that choose at random; `but` these keep what they have."""
+        players: Sequence[Any] = self.game.players
+        for number, player in enumerate(players):
+            if number not in but:
+                lanes, own = self.config.multiprocessing.lanes, player.model
+                seed = self.agent_seed(number)
+                player.model = RandomModel(own.observation, own.n_actions, self.config.model, seed, lanes)
+
+    # ---- running it
 
     def run_experiment(
         self,

@@ -1,6 +1,6 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -10,9 +10,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from abreast.agents import Agent
-from abreast.attributes import ClassAttributes
+from abreast.attributes import ClassAttributes, is_foreign, reachable
 from abreast.errors import RewardError, WorldError, short
+from abreast.models.own import GENERATORS, reseed
 from abreast.state import State, join, part_of
+from abreast.training.unchanged import KeptLane
 from abreast.worlds import Gridworld
 from abreast.worlds.playable import Decision, Late, Outcome, Played, as_reward
 from abreast.worlds.sprites import Painter
@@ -176,6 +178,33 @@ class GridworldLanes:
                 f"{changed} belongs to the class and has changed in play, but there are several lanes, which share it: make"
                 " one for each object, in __init__."
             )
+
+    # ---- playing without a trace
+
+    def keep(self) -> Callable[[], None]:
+        """A function that puts back everything, in all lanes, that outlives an epoch."""
+        kept = [KeptLane(lane) for lane in self._env.lanes]
+
+        def put_back() -> None:
+            for lane in kept:
+                lane.put_back()
+
+        return put_back
+
+    def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
+        """Let worlds, and the generators that users' classes have added to them or to agents, begin new streams."""
+        for lane, seed in zip(self._env.lanes, seeds, strict=True):
+            lane.world.reseed(seed)
+            owners: Sequence[Any] = [lane, lane.world, *lane.agents]
+            values = [
+                vars(owner)[name]
+                for owner in owners
+                if is_foreign(owner)
+                for name in sorted(vars(owner).keys() - owner.KNOWN)
+            ]
+            generators = [each for each in reachable(values, lane._places()) if isinstance(each, GENERATORS)]
+            for generator, own in zip(generators, seed.spawn(len(generators)), strict=True):
+                reseed(generator, own)
 
     # ---- what it looks like, what is kept
 

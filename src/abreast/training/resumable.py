@@ -44,6 +44,9 @@ class Resumability:
 
     def reason(self) -> str | None:
         """Why a run of this game could not be resumed from a checkpoint of now; None if it could."""
+        known: str | None = getattr(self._game, "why_not_resumable", None)
+        if known is not None:
+            return known
         try:
             needed = self._write()
         except StateError as error:

@@ -2,35 +2,61 @@
 
 import copy
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
 
 from abreast.attributes import IMMUTABLE, LEFT_BY_RESET, digest, is_foreign
+from abreast.errors import ConfigError
 from abreast.models import BaseModel
 from abreast.plain_values import Places
 from abreast.state import copied
 from abreast.training.actors.base import models_of
-from abreast.training.environment import Environment
+
+if TYPE_CHECKING:
+    from abreast.training.environment import Environment
+    from abreast.training.experiment import Experiment
 
 log = logging.getLogger("abreast")
 
 
+class LanesToPutBack(Protocol):
+    """What evaluation asks of a game beside what `Playable` says."""
+
+    def keep(self) -> Callable[[], None]:
+        """A function that puts back everything, in all lanes, that outlives an epoch."""
+
+    def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
+        """Let the next epoch follow from these seeds, one for each lane, and no others."""
+
+
+def lanes_of(env: "Experiment") -> LanesToPutBack:
+    """The game of an experiment, if it can be played without a trace."""
+    game: Any = env.game
+    if not hasattr(game, "keep") or not hasattr(game, "draw_from"):
+        raise ConfigError(
+            f"{env.name} cannot be evaluated: its game has no `keep` and `draw_from`, by which everything is as it was"
+            " afterwards. Define both (abreast.training.unchanged says what they do)."
+        )
+    return game  # type: ignore[no-any-return]
+
+
 @contextmanager
-def unchanged(env: Environment) -> Iterator[Callable[[], None]]:
+def unchanged(env: "Experiment") -> Iterator[Callable[[], None]]:
     """Gives a function that puts everything back as it is now; that is done at the end too.
 
     Inside, the models remember in memories of their own, which are empty then. Attributes of users' classes are put back as
     copies, if any has changed. One that cannot be copied stays as it is, which is told in the log.
     """
-    lanes = [_KeptLane(lane) for lane in env.lanes]
+    put_back_lanes = lanes_of(env).keep()
     models = [_KeptModel(model, env.config.experiment.max_turns) for model in models_of(env.game)]
 
     def put_back() -> None:
         for model in models:
             model.put_back()
-        for lane in lanes:
-            lane.put_back()
+        put_back_lanes()
 
     try:
         yield put_back
@@ -40,10 +66,10 @@ def unchanged(env: Environment) -> Iterator[Callable[[], None]]:
             model.remember_again()
 
 
-class _KeptLane:
-    """A copy of the environment, and all of it that outlives `reset`."""
+class KeptLane:
+    """A gridworld environment of one lane, and all of it that outlives `reset`."""
 
-    def __init__(self, lane: Environment) -> None:
+    def __init__(self, lane: "Environment") -> None:
         self._lane, self._agents, self._rng = lane, list(lane.agents), lane.world.rng
         self._world = copied(lane.world.state())
         self._states = [copied(agent.state()) for agent in self._agents]

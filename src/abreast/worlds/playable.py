@@ -70,12 +70,15 @@ class Outcome(NamedTuple):
 
 
 class Late(NamedTuple):
-    """What a player learns of a lane after its last step there: a reward, or that the episode has ended for good."""
+    """What a player learns of a lane after its last step there: a reward, or that the episode has ended, for good
+    (`terminated`) or cut (`truncated`): if the player acts there again, that is another episode.
+    """
 
     agent: int
     lane: int
     reward: float = 0.0
     terminated: bool = False
+    truncated: bool = False
 
 
 class Played(NamedTuple):
@@ -85,6 +88,8 @@ class Played(NamedTuple):
     reward_per_agent: list[float]
     metrics: Mapping[str, float | None] = {}
     """Figures of the game's own, by name."""
+    steps: int | None = None
+    """Steps of all players together; None: each took one in every turn."""
 
 
 class Playable(Protocol):

@@ -141,7 +141,7 @@ def play(env: Environment, epoch: int = 0, lanes: int = 1, on_turn: Callable[[],
     before = [agent.model.memory.written.tolist() for agent in env.agents]
     played = collect_pass(env.game, epoch, lanes, env.config.experiment.seed, on_turn=on_turn)
     records = []
-    for (turns, scores, metrics), lane_env in zip(played, env.lanes, strict=False):
+    for (turns, scores, metrics, _), lane_env in zip(played, env.lanes, strict=False):
         lane = lane_env.agents[0].lane
         lived = [
             agent.model.memory.trajectory(lane, start[lane]) for agent, start in zip(env.agents, before, strict=True)

@@ -39,8 +39,10 @@ def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 
 def _is_played(value: Any) -> bool:
-    """Turns, rewards and the game's own figures of an epoch."""
-    if not isinstance(value, list) or len(value) != 3 or not isinstance(value[2], dict):
+    """Turns, rewards and the game's own figures of an epoch, and the steps of all players, if they are told."""
+    if not isinstance(value, list) or len(value) not in (3, 4) or not isinstance(value[2], dict):
+        return False
+    if len(value) == 4 and value[3] is not None and not _is_count(value[3]):
         return False
     figures = all(each is None or _is_number(each) for each in value[2].values())
     return _is_count(value[0]) and _list_of(_is_number)(value[1]) and figures

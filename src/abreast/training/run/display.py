@@ -107,7 +107,8 @@ class ProgressDisplay:
         table.add_row("epoch", f"{self._done:,} of {self._epochs:,}", bar, speed, f"{self._time_left(record)} left")
         for agent, reward in enumerate(rewards):
             bar = ProgressBar(highest, max(reward, 0.0), width=30, complete_style="green", finished_style="green")
-            table.add_row(f"agent {agent}", f"{reward:.1f}", bar)
+            name = record["agents"][agent] if "agents" in record else f"agent {agent}"
+            table.add_row(Text(name), f"{reward:.1f}", bar)
         recent = "reward of the epoch" if len(self._recent) == 1 else f"mean reward of {len(self._recent)} epochs"
         table.add_row("all", f"[bold]{sum(rewards):.1f}", recent, loss,
                       f"epsilon {record['epsilon']:.3f}")  # fmt: skip

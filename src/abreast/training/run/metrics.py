@@ -20,6 +20,8 @@ class EpochRecord(TypedDict):
     epoch: int
     reward: float
     reward_per_agent: list[float]
+    agents: NotRequired[list[str]]
+    """What the game calls its agents, if it has names for them, in the same order."""
     loss: float | None
     loss_per_agent: list[float | None]
     epsilon: float

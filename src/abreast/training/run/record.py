@@ -63,6 +63,7 @@ class RunRecord:
         self._experiment, self._animate, self._logging = experiment, animate, logging
         self._output_dir, self._resume = output_dir, resume
         self._models = [player.model for player in experiment.game.players]
+        self._names = list(getattr(experiment.game, "agent_names", ()))
         self.logger = logger if logging else None
         self._display: ProgressDisplay | None = None
         self._screen, self._files = ExitStack(), ExitStack()
@@ -178,7 +179,7 @@ class RunRecord:
 
         `timing` has the seconds spent (`collect_s`, `train_s`) and the health of the learners, if it depends on the clock.
         """
-        self._agent_steps += played.turns * len(played.reward_per_agent)
+        self._agent_steps += played.turns * len(played.reward_per_agent) if played.steps is None else played.steps
         self._seconds += timing["collect_s"] + timing["train_s"]
         for agent, result in enumerate(trained):
             self._warn(agent, result.symptoms, epoch)
@@ -201,6 +202,8 @@ class RunRecord:
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
+        if self._names:
+            record["agents"] = self._names
         if played.metrics:
             record["metrics"] = dict(played.metrics)
         self.count += 1

@@ -1,0 +1,277 @@
+"""An environment of another library as an experiment, and where it comes from."""
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+
+from abreast.checking import Verdict
+from abreast.errors import ConfigError, GameError
+from abreast.integrations.adapted.base import Adapted
+from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
+from abreast.integrations.adapted.seeding import why_not_seeded
+from abreast.models.base import PlainObservation
+from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
+from abreast.training import Config, Experiment, parse_config
+from abreast.training.sizes import enough_memory
+
+DEFAULTS: Mapping[str, Any] = MappingProxyType(
+    {
+        "experiment": {"max_turns": 1000},
+        "model": {
+            "algorithm": "dqn",
+            "n_frames": 1,
+            "epsilon": 1.0,
+            "epsilon_min": 0.05,
+            "hidden_size": 128,
+            "learning_rate": 0.0005,
+        },
+    }
+)
+"""Settings of environments of other libraries, beside those that every game has."""
+MOST_ROWS, FEWEST_ROWS, REPLAY_BYTES = 20_000, 1000, 2**28
+"""The replay of an agent has so many rows, and fewer where these would take more than so many bytes."""
+MOST_TURNS = 10_000
+"""Turns of an episode at most, unless more are asked for: parallel runs keep room for two episodes beside the replay."""
+PICTURE_MODES = ("rgb_array", "ansi")
+"""Render modes that can be kept in a film, or shown in a terminal, best first."""
+
+PROBING = 6
+"""The part of a seed's spawn key that stands for trying out whether an environment follows from its seed."""
+
+
+class Maker(Protocol):
+    """Makes copies of one environment. It is sent to other processes, so it is made of names, not of objects."""
+
+    @property
+    def target(self) -> str | None:
+        """What `find_game` finds it by, if anything."""
+
+    @property
+    def own(self) -> Callable[..., Any] | None:
+        """A function of the user's that was given as an object, not by its name."""
+
+    @property
+    def name(self) -> str:
+        """What the environment is called."""
+
+    @property
+    def summary(self) -> str: ...
+
+    @property
+    def max_turns(self) -> int | None:
+        """Steps after which the environment itself cuts an episode, if that is known."""
+
+    def make(self, arguments: Mapping[str, Any]) -> Adapted:
+        """A new copy, with arguments for the function that makes it."""
+
+    def own_check(self, arguments: Mapping[str, Any]) -> str:
+        """Let the checks of its own library look at a new copy; returns what they are called, raises what they found."""
+
+
+@dataclass
+class AdaptedGame:
+    """An environment of another library as a game that can be trained by name."""
+
+    maker: Maker
+    _spare: list[tuple[dict[str, Any], Adapted]] = field(default_factory=list, repr=False)
+    """A copy that was made to see what it is like, and its arguments."""
+
+    @property
+    def name(self) -> str:
+        return self.maker.name
+
+    @property
+    def summary(self) -> str:
+        return self.maker.summary
+
+    @property
+    def target(self) -> str | None:
+        return self.maker.target
+
+    def configure(
+        self, given: Path | Mapping[str, Any] | None = None, overrides: Iterable[str] = ()
+    ) -> Config[Any, Any]:
+        """The usual settings of such games, then those given (a file, or what is in one), then each `section.key=value`.
+
+        How many agents there are, the environment says; so it is made for a look.
+        """
+        sections = read_yaml(given) if isinstance(given, Path) else given or {}
+        values = merge(DEFAULTS, sections)
+        limit = self.maker.max_turns
+        if limit is not None:
+            values = merge(merge(DEFAULTS, {"experiment": {"max_turns": min(limit, MOST_TURNS)}}), sections)
+        texts = list(overrides)
+        world = apply_overrides(
+            {"world": values.get("world") or {}}, [each for each in texts if each.startswith("world")]
+        )
+        copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
+        values = merge(_of_copy(copy), values)
+
+        def schema() -> type[Section]:
+            return type(parse_config(values, OpenSection))
+
+        changed = apply_overrides(values, texts, schema)
+        return parse_config({**changed, "game": self.target or changed.get("game")}, OpenSection)
+
+    def check(self) -> Iterator[Verdict]:
+        """Look whether it keeps the contract of its library, and whether runs of it can be repeated."""
+        from abreast.integrations.adapted.check import check_adapted
+
+        return check_adapted(self)
+
+    def look(self, arguments: dict[str, Any]) -> Adapted:
+        """A copy to look at; the next experiment plays with it."""
+        if not self._spare or self._spare[0][0] != arguments:
+            self._spare = [(arguments, self.maker.make(arguments))]
+        return self._spare[0][1]
+
+    def build(self, config: Config[Any, Any]) -> "AdaptedExperiment":
+        """A fresh experiment."""
+        arguments = _arguments(config.world)
+        self.look(arguments)
+        with enough_memory("multiprocessing.num_envs, or the size of what agents observe"):
+            return AdaptedExperiment(self.maker, config, self._spare.pop()[1])
+
+
+def _of_copy(copy: Adapted) -> dict[str, Any]:
+    """Settings that follow from what an environment is like."""
+    seen = [agent.view.observation for agent in copy.agents]
+    largest = max(math.prod(each.input_size) * np.dtype(each.dtype).itemsize for each in seen)
+    capacity = max(FEWEST_ROWS, min(MOST_ROWS, REPLAY_BYTES // largest))
+    return {"experiment": {"num_agents": len(copy.agents)}, "model": {"buffer_capacity": capacity}}
+
+
+def _arguments(world: Section) -> dict[str, Any]:
+    return dict(world.model_extra or {})
+
+
+@dataclass(frozen=True)
+class AdaptedFactory:
+    """Builds an experiment again, in another process too."""
+
+    maker: Maker
+    config: Config[Any, Any]
+
+    @property
+    def kind(self) -> Any:
+        """What it builds with; where that is in the user's main script, another process has to import the script."""
+        return self.maker.own
+
+    def __call__(self) -> "AdaptedExperiment":
+        return AdaptedExperiment(self.maker, self.config)
+
+
+class AdaptedExperiment(Experiment):
+    """Trains the agents of an environment of another library. The section `world` holds the arguments of the function
+    that makes it.
+    """
+
+    def __init__(
+        self, maker: Maker, config: Mapping[str, Any] | Config[Any, Any], spare: Adapted | None = None
+    ) -> None:
+        """`spare`: a copy that is there already."""
+        self.maker, self.config = maker, parse_config(config, OpenSection)
+        self._arguments = _arguments(self.config.world)
+        self._spares = [spare if spare is not None else maker.make(self._arguments)]
+        self._copies: list[Adapted] = []
+        self.is_filmed = True
+        self._looks_at(self._spares[0])
+        self.game: AdaptedLanes = AdaptedLanes(self, self._players(self._spares[0]))
+        self.factory = AdaptedFactory(maker, self.config)
+        self._is_probed = False
+
+    def _looks_at(self, copy: Adapted) -> None:
+        """Let the configuration say how many agents there are; refuse a number that was given and is not that."""
+        given, count = self.config.experiment, len(copy.agents)
+        if given.num_agents == count:
+            return
+        if "num_agents" in given.model_fields_set:
+            raise ConfigError(
+                f"experiment.num_agents is {given.num_agents}, but {copy.name} has {count}: leave the setting out, or let an"
+                " argument of the environment (world.NAME=VALUE) make as many."
+            )
+        self.config = self.config.with_derived(experiment=given.with_derived(num_agents=count))
+
+    def _players(self, copy: Adapted) -> list[AdaptedPlayer]:
+        self.config.experiment.check_agents(len(copy.agents))
+        players = []
+        for number, agent in enumerate(copy.agents):
+            shape = agent.view.observation
+            seen = PlainObservation(shape.input_size, shape.dtype, shape.scale, agent.is_masked)
+            players.append(AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.number, number)))
+        return players
+
+    @property
+    def name(self) -> str:
+        return self.maker.name
+
+    @property
+    def target(self) -> str | None:
+        return self.maker.target
+
+    @property
+    def agents(self) -> Sequence[AdaptedPlayer]:
+        """Its players, as environments of our own call them."""
+        return self.game.players
+
+    def seed_of(self, *path: int) -> np.random.SeedSequence:
+        """The seed of one part of the experiment."""
+        return self._seed(*path)
+
+    def copies(self, count: int) -> Sequence[Adapted]:
+        """Copies of the environment, one for each lane; the first can be filmed."""
+        while len(self._copies) < count:
+            if not self._copies:
+                self._copies.append(self._make_visible())
+            elif self._spares:
+                self._copies.append(self._spares.pop())
+            else:
+                self._copies.append(self._alike(self.maker.make(self._arguments)))
+        return self._copies[:count]
+
+    def _make_visible(self) -> Adapted:
+        """A copy that can be rendered, if the environment knows how."""
+        plain = self._spares[0]
+        mode = getattr(plain.env, "render_mode", None)
+        if mode is not None or "render_mode" in self._arguments:
+            self.is_filmed = mode in PICTURE_MODES
+            return self._spares.pop()
+        modes = getattr(plain.env, "metadata", None) or {}
+        known = [each for each in PICTURE_MODES if each in (modes.get("render_modes") or ())]
+        for mode in known[:1]:
+            try:
+                return self._alike(self.maker.make({**self._arguments, "render_mode": mode}))
+            except GameError:
+                raise
+            except Exception:  # it takes no such argument, or lacks what it would draw with
+                break
+        self.is_filmed = False
+        return self._spares.pop()
+
+    def _alike(self, copy: Adapted) -> Adapted:
+        """A copy, if it is like the first."""
+        names = [player.name for player in self.game.players]
+        if [agent.name for agent in copy.agents] != names:
+            raise GameError(
+                f"{copy.name} has other agents ({', '.join(agent.name for agent in copy.agents)}) each time it is made: let"
+                " its arguments alone decide who they are."
+            )
+        for agent, player in zip(copy.agents, self.game.players, strict=True):
+            seen, there = agent.view.observation, player.model.observation
+            if seen.input_size != there.input_size or agent.actions.number != player.model.n_actions:
+                raise GameError(
+                    f"{copy.name} has other spaces for agent {agent.name!r} each time it is made: let its arguments alone"
+                    " decide what they are."
+                )
+        return copy
+
+    def make_lanes(self) -> None:
+        copies = self.copies(self.parallel.num_envs)
+        if not self._is_probed:
+            self._is_probed = True
+            self.game.why_not_resumable = why_not_seeded(copies[0], self._seed(PROBING))

@@ -1,0 +1,61 @@
+"""Calling the functions that make users' environments."""
+
+import inspect
+import re
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from abreast.errors import ConfigError, nearest, short
+from abreast.files import seen_from_here
+
+
+def called(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> Any:
+    """What a function makes, with the settings of the section `world` as its arguments; one it does not take is refused."""
+    _check_arguments(function, arguments, name)
+    try:
+        return function(**arguments)
+    except TypeError as error:
+        unknown = [key for key in arguments if f"unexpected keyword argument '{key}'" in str(error)]
+        if not unknown:
+            raise
+        raise ConfigError(
+            f"world.{unknown[0]} is {short(arguments[unknown[0]])}, but {name} takes no argument {unknown[0]!r}: leave it"
+            " out."
+        ) from None
+
+
+def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> None:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return
+    known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    for key, value in arguments.items():
+        if key not in known and not takes_any:
+            hint = nearest(key, known) if known else "it takes none, so leave it out."
+            raise ConfigError(f"world.{key} is {short(value)}, but {name} takes no argument {key!r}: {hint}")
+    needed = [each.name for each in parameters if each.default is each.empty and each.name in known]
+    for key in needed:
+        if key not in arguments:
+            raise ConfigError(f"{name} needs an argument {key!r}: give world.{key}=VALUE.")
+
+
+def place_of(thing: Any) -> str | None:
+    """Where a function or a class is found again: MODULE:NAME, or FILE.py:NAME if it comes from the user's main script."""
+    place, name = str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
+    if place == "__main__":
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        place = "" if script is None else seen_from_here(script)
+    return f"{place}:{name}" if place and name.isidentifier() else None
+
+
+def plain_name(text: str) -> str:
+    """A name that a folder can have."""
+    return re.sub(r"[^\w.-]+", "_", text).strip("_") or "environment"
+
+
+def first_line(thing: Any) -> str:
+    """The first line of a docstring of its own."""
+    return next(iter((inspect.getdoc(thing) or "").strip().splitlines()), "")

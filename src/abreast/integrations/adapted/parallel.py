@@ -1,0 +1,131 @@
+"""A PettingZoo `ParallelEnv`: all agents that are alive act at once."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from numpy.typing import NDArray
+
+from abreast.errors import GameError, short
+from abreast.integrations.adapted.base import (
+    AdaptedAgent,
+    News,
+    Seen,
+    Step,
+    begun,
+    declare,
+    earned,
+    look,
+    missing,
+    undeclared,
+)
+
+NOTHING: Mapping[str, Any] = {}
+
+
+class ParallelCopy:
+    """One `ParallelEnv`. Agents are those in `possible_agents`; alive are those in `agents`."""
+
+    def __init__(self, env: Any, name: str) -> None:
+        self.env, self.name = env, name
+        self._listed: tuple[Any, ...] = ()
+        """`agents`, as they were."""
+        self._lingering: frozenset[int] = frozenset()
+        """Agents whose episode has ended and that are still listed, against the rules: they have to leave to come back."""
+        self.acting: tuple[int, ...] = ()
+        self.agents: Sequence[AdaptedAgent] = ()
+        self._names: list[Any] = []
+        observations, infos = self._reset(0)
+        if not hasattr(env, "agents"):
+            raise GameError(
+                f"{name} has no `agents` after reset: list those there that are alive, and update it in step."
+            )
+        self._all_names = list(getattr(env, "possible_agents", ()))
+        if not self._all_names:
+            raise GameError(f"{name} has no possible_agents: list every agent there that may ever appear.")
+        self._numbers = {each: number for number, each in enumerate(self._all_names)}
+        self.agents = declare(name, self._all_names, env.observation_space, env.action_space, infos)
+        self._seen, self._infos = observations, infos
+
+    def reset(self, seed: int) -> None:
+        self._seen, self._infos = self._reset(seed)
+        self._lingering = frozenset()
+        self._note_living(())
+        if not self.acting:
+            raise GameError(f"{self.name}: `agents` is empty after reset: list the agents that are there.")
+
+    def _reset(self, seed: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
+        returned = begun(self.env, self.name, seed)
+        if not isinstance(returned, tuple) or len(returned) != 2:
+            raise GameError(f"{self.name}.reset returned {short(returned)}: expected (observations, infos).")
+        return returned[0], returned[1] or NOTHING
+
+    def see(self, agent: int) -> Seen:
+        name = self._all_names[agent]
+        if name not in self._seen:
+            raise missing(self.name, self.agents[agent], "observations", self._seen)
+        return look(self.name, self.agents[agent], self._seen[name], self._infos.get(name) or NOTHING)
+
+    def step(self, actions: Sequence[int]) -> Step:
+        names, agents = self._names, self.agents
+        if self._are_plain:
+            chosen = dict(zip(names, actions, strict=True))
+        else:
+            chosen = {
+                name: agents[agent].actions.of(action)
+                for name, agent, action in zip(names, self.acting, actions, strict=True)
+            }
+        returned = self.env.step(chosen)
+        try:
+            self._seen, paid, terminations, truncations, infos = returned
+        except (TypeError, ValueError):
+            raise GameError(
+                f"{self.name}.step returned {short(returned)}: expected (observations, rewards, terminations, truncations,"
+                " infos)."
+            ) from None
+        self._infos = infos or NOTHING
+        rewards: list[float] = []
+        terminated: list[bool] = []
+        ended: list[int] = []
+        for name, agent in zip(names, self.acting, strict=True):
+            try:
+                rewards.append(earned(self.name, agents[agent], paid[name]))
+                is_terminated, is_truncated = terminations[name], truncations[name]
+            except KeyError:
+                raise self._missing(agent, paid, terminations, truncations) from None
+            terminated.append(bool(is_terminated))
+            if is_terminated or is_truncated:
+                ended.append(agent)
+        if not ended and tuple(self.env.agents) == self._listed:
+            return Step(rewards, terminated)
+        before = dict(zip(self.acting, terminated, strict=True))
+        self._note_living(ended)
+        cut = [agent for agent in before if not before[agent] and (agent in ended or agent not in self.acting)]
+        return Step(rewards, terminated, [News(agent, truncated=True) for agent in cut])
+
+    def _missing(self, agent: int, *dictionaries: Any) -> GameError:
+        name, kinds = self._all_names[agent], ("rewards", "terminations", "truncations")
+        lacking = (each for each in zip(kinds, dictionaries, strict=True) if name not in each[1])
+        return missing(self.name, self.agents[agent], *next(lacking))
+
+    def _note_living(self, ended: Sequence[int]) -> None:
+        """Find out who is alive, if any have come or gone."""
+        self._listed = tuple(self.env.agents)
+        try:
+            listed = {self._numbers[name] for name in self._listed}
+        except KeyError as error:
+            raise undeclared(self.name, error.args[0], self.agents) from None
+        self._lingering = (self._lingering | set(ended)) & listed
+        acting = tuple(sorted(listed - self._lingering))
+        if acting != self.acting:
+            self.acting = acting
+        self._names = [self._all_names[agent] for agent in acting]
+        self._are_plain = all(self.agents[agent].actions.is_plain for agent in acting)
+
+    def leave(self) -> Sequence[News]:
+        return ()
+
+    def render(self) -> NDArray[Any] | str | None:
+        return self.env.render()  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        self.env.close()

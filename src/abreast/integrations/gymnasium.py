@@ -1,0 +1,157 @@
+"""Gymnasium environments as games with one agent: `abreast train gymnasium:CartPole-v1`.
+
+What comes after the colon is the name of a registered environment, MODULE:NAME where the module registers it when it is
+imported, or MODULE:FUNCTION or FILE.py:FUNCTION, where a class will do too.
+"""
+
+import importlib
+import importlib.util
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import gymnasium
+
+from abreast.errors import GameError, nearest, short
+from abreast.files import seen_from_here
+from abreast.integrations.adapted.base import Adapted
+from abreast.integrations.adapted.experiment import AdaptedGame
+from abreast.integrations.adapted.making import called, first_line, place_of, plain_name
+from abreast.integrations.adapted.single import SingleCopy
+from abreast.plugins import import_target, split_target
+
+REGISTERED_BY = {"MiniGrid": "minigrid", "BabyAI": "minigrid", "ALE": "ale_py", "highway": "highway_env"}
+"""Packages that register environments when they are imported, by how the names begin."""
+
+SPACES = ("observation_space", "action_space")
+
+
+def find(what: str | Callable[..., Any]) -> AdaptedGame:
+    """The game with that name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function
+    makes.
+    """
+    text = what if isinstance(what, str) else place_of(what) or str(getattr(what, "__name__", type(what).__name__))
+    maker = GymnasiumMaker(text, None if isinstance(what, str) else what)
+    assert maker.function is not None  # found now, so that what is not there is told at once
+    return AdaptedGame(maker)
+
+
+@dataclass(frozen=True)
+class GymnasiumMaker:
+    """Makes Gymnasium environments. It is sent to other processes by its text."""
+
+    text: str
+    own: Callable[..., Any] | None = None
+    """What makes one, if it is there already."""
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
+
+    @cached_property
+    def _spec(self) -> Any:
+        """Of a registered environment; None: it is made by a function."""
+        if self.own is not None:
+            return None
+        place, colon, name = split_target(self.text)
+        if not colon:
+            place, name = "", self.text
+        if place.endswith(".py") or name.endswith(".py"):
+            return None
+        if place:
+            module = import_target(place, "Gymnasium environment", GameError)
+            if hasattr(module, name):
+                return None
+        elif name not in gymnasium.registry:
+            package = next((each for start, each in REGISTERED_BY.items() if name.startswith(start)), None)
+            if package is not None and importlib.util.find_spec(package) is None:
+                raise GameError(
+                    f"gymnasium:{self.text} needs the package {package}, which is not installed: install it."
+                )
+            if package is not None:
+                _import(package)
+        try:
+            return gymnasium.spec(name)
+        except gymnasium.error.Error:
+            where = "there is no Gymnasium environment"
+            if place:
+                where = f"{place} registers no Gymnasium environment, and has no function,"
+            raise GameError(f"{where} {name!r}: {_hint(name)}") from None
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """What makes one."""
+        if self.own is not None:
+            return self.own
+        if self._spec is not None:
+            return self._make_registered
+        found = import_target(self.text, "Gymnasium environment", GameError)
+        if not callable(found):
+            raise GameError(
+                f"gymnasium:{self.text} is {short(found)}: expected a function that makes an environment, or a class, as in"
+                f" gymnasium:{split_target(self.text)[0]}:FUNCTION."
+            )
+        return found  # type: ignore[no-any-return]
+
+    def _make_registered(self, **arguments: Any) -> Any:
+        # What its checker would complain of at every step, `abreast check` says once.
+        return gymnasium.make(self._spec, **{"disable_env_checker": True, **arguments})
+
+    @property
+    def target(self) -> str | None:
+        if self.own is not None and place_of(self.own) is None:
+            return None
+        place, colon, name = split_target(self.text)
+        return f"gymnasium:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
+
+    @property
+    def name(self) -> str:
+        return plain_name(split_target(self.text)[2] or self.text)
+
+    @property
+    def summary(self) -> str:
+        if self._spec is not None:
+            return f"The Gymnasium environment {self._spec.id}."
+        return first_line(self.function) or f"The Gymnasium environment {self.text}."
+
+    @property
+    def max_turns(self) -> int | None:
+        return None if self._spec is None else self._spec.max_episode_steps
+
+    def make(self, arguments: Mapping[str, Any]) -> Adapted:
+        env = called(self.function, arguments, self.name)
+        spaces = [each for each in SPACES if not isinstance(getattr(env, each, None), gymnasium.Space)]
+        missing = [*spaces, *(each for each in ("reset", "step") if not hasattr(env, each))]
+        if missing:
+            raise GameError(
+                f"gymnasium:{self.text} makes {short(env)}, which has no {missing[0]}: expected a gymnasium.Env."
+            )
+        if isinstance(env, gymnasium.vector.VectorEnv):
+            raise GameError(
+                f"gymnasium:{self.text} makes a vector environment: give one that is played alone;"
+                " multiprocessing.num_envs says how many copies there are."
+            )
+        return SingleCopy(env, self.name)
+
+    def own_check(self, arguments: Mapping[str, Any]) -> str:
+        from gymnasium.utils.env_checker import check_env
+
+        copy = self.make(arguments)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # it warns of habits; what breaks the contract, it raises
+            check_env(copy.env.unwrapped, skip_render_check=True)
+        return "gymnasium.utils.env_checker.check_env"
+
+
+def _import(package: str) -> None:
+    try:
+        importlib.import_module(package)
+    except Exception as error:
+        raise GameError(f"importing {package} failed: {error!r}.") from error
+
+
+def _hint(name: str) -> str:
+    """A name that is like it, or how to say where it is."""
+    hint = nearest(name, gymnasium.registry)
+    return hint if hint.startswith("did") else "name the module that registers it too, as in gymnasium:MODULE:NAME."

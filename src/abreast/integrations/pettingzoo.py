@@ -1,0 +1,141 @@
+"""PettingZoo environments as games: `abreast train pettingzoo:mpe2.simple_spread_v3`.
+
+What comes after the colon is a module with a function `parallel_env` or `env`, as PettingZoo's own have, or
+MODULE:FUNCTION, or FILE.py:FUNCTION; a class will do. It may return a `ParallelEnv` or an `AECEnv`. Or it is the name of a
+registered environment, as `classic/connect_four-v3`, where the PettingZoo that is installed has names.
+"""
+
+import importlib.util
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from types import ModuleType
+from typing import Any
+
+from abreast.errors import GameError, nearest, short
+from abreast.files import seen_from_here
+from abreast.integrations.adapted.base import Adapted
+from abreast.integrations.adapted.experiment import AdaptedGame
+from abreast.integrations.adapted.making import called, first_line, place_of, plain_name
+from abreast.integrations.adapted.parallel import ParallelCopy
+from abreast.integrations.adapted.turns import TurnCopy
+from abreast.plugins import import_target, split_target
+
+FUNCTIONS = ("parallel_env", "env")
+"""What PettingZoo's modules call the functions that make their environments; agents that act at once come first."""
+CYCLES = 40
+"""How long PettingZoo's own checks play."""
+
+
+def find(what: str | Callable[..., Any]) -> AdaptedGame:
+    """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to, or whose environments a function makes."""
+    text = what if isinstance(what, str) else place_of(what) or str(getattr(what, "__name__", type(what).__name__))
+    if importlib.util.find_spec("pettingzoo") is None:
+        raise GameError(
+            f"pettingzoo:{text} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
+        )
+    maker = PettingZooMaker(text, None if isinstance(what, str) else what)
+    assert maker.function is not None  # found now, so that what is not there is told at once
+    return AdaptedGame(maker)
+
+
+@dataclass(frozen=True)
+class PettingZooMaker:
+    """Makes PettingZoo environments. It is sent to other processes by its text."""
+
+    text: str
+    own: Callable[..., Any] | None = None
+    """What makes one, if it is there already."""
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
+
+    @cached_property
+    def function(self) -> Callable[..., Any]:
+        """What makes one."""
+        if self.own is not None:
+            return self.own
+        if (registered := self._registered()) is not None:
+            return registered
+        found = import_target(self.text, "PettingZoo environment", GameError)
+        if isinstance(found, ModuleType):
+            functions = [name for name in FUNCTIONS if callable(getattr(found, name, None))]
+            if not functions:
+                raise GameError(
+                    f"{self.text} has neither a function parallel_env nor env: name the one that makes the environment, as"
+                    f" in pettingzoo:{self.text}:FUNCTION."
+                )
+            found = getattr(found, functions[0])
+        if not callable(found):
+            raise GameError(
+                f"pettingzoo:{self.text} is {short(found)}: expected a function that makes an environment, or a class."
+            )
+        return found  # type: ignore[no-any-return]
+
+    def _registered(self) -> Callable[..., Any] | None:
+        """What makes the environment that is registered by that name, if there is one."""
+        import pettingzoo  # type: ignore[import-untyped]
+
+        kinds = {kind: getattr(pettingzoo, f"{kind}_registry", {}) for kind in ("parallel", "aec")}
+        kind = next((kind for kind, registry in kinds.items() if self.text in registry), None)
+        if kind is None:
+            if "/" in self.text and not self.text.endswith(".py") and ":" not in self.text:
+                known = nearest(self.text, {name for registry in kinds.values() for name in registry})
+                hint = known if known.startswith("did") else "give MODULE or MODULE:FUNCTION."
+                raise GameError(f"there is no PettingZoo environment {self.text!r}: {hint}")
+            return None
+        return partial(_make_registered, kind, self.text)
+
+    @property
+    def target(self) -> str | None:
+        if self.own is not None and place_of(self.own) is None:
+            return None
+        place, colon, name = split_target(self.text)
+        return f"pettingzoo:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
+
+    @cached_property
+    def name(self) -> str:
+        place, _, name = split_target(self.text)
+        module = place.removesuffix(".py").rpartition("/")[2].rpartition(".")[2]
+        return plain_name(module if name in (*FUNCTIONS, "raw_env", "") else name)
+
+    @property
+    def summary(self) -> str:
+        own = "" if isinstance(self.function, partial) else first_line(self.function)
+        return own or f"The PettingZoo environment {self.text}."
+
+    @property
+    def max_turns(self) -> int | None:
+        return None
+
+    def make(self, arguments: Mapping[str, Any]) -> Adapted:
+        env = called(self.function, arguments, self.name)
+        if hasattr(env, "agent_selection") or hasattr(env, "last"):
+            return TurnCopy(env, self.name)
+        missing = [each for each in ("reset", "step", "possible_agents", "action_space") if not hasattr(env, each)]
+        if missing:
+            raise GameError(
+                f"pettingzoo:{self.text} makes {short(env)}, which has no {missing[0]}: expected a PettingZoo ParallelEnv or"
+                " AECEnv."
+            )
+        return ParallelCopy(env, self.name)
+
+    def own_check(self, arguments: Mapping[str, Any]) -> str:
+        from pettingzoo.test import api_test, parallel_api_test  # type: ignore[import-untyped]
+
+        copy = self.make(arguments)
+        test = api_test if isinstance(copy, TurnCopy) else parallel_api_test
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they warn of habits; what breaks the contract, they raise
+            test(copy.env, num_cycles=CYCLES)
+        return f"pettingzoo.test.{test.__name__}"
+
+
+def _make_registered(kind: str, name: str, **arguments: Any) -> Any:
+    import pettingzoo
+
+    try:
+        return pettingzoo.make(kind, name, **arguments)
+    except ImportError as error:
+        raise GameError(f"pettingzoo:{name} cannot be imported: {' '.join(str(error).split())}") from error

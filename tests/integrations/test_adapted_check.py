@@ -1,0 +1,65 @@
+"""`abreast check` of environments of other libraries: each fault is found by its own check."""
+
+import pytest
+
+from abreast.cli.check import SOURCES as KNOWN
+from abreast.games import find_game
+from abreast.games.registry import SOURCES
+from abreast.integrations.adapted import check
+from abreast.training import Experiment
+
+
+@pytest.fixture
+def at_home(monkeypatch):
+    """Other processes are not the point, and take their time."""
+    monkeypatch.setattr(check, "elsewhere", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(Experiment, "run_experiment_mp", Experiment.run_experiment)
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+
+
+GOOD = [
+    "pettingzoo:mpe2.simple_spread_v3",
+    "pettingzoo:pettingzoo.classic.connect_four_v3",
+    "gymnasium:CartPole-v1",
+    "gymnasium:MiniGrid-Empty-5x5-v0",
+]
+
+
+@pytest.mark.parametrize("target", GOOD)
+def test_environments_of_others_keep_their_contract(target, at_home):
+    verdicts = list(find_game(target).check())
+    assert {verdict.outcome for verdict in verdicts} == {"ok"}, verdicts
+
+
+def test_one_passes_in_other_processes_too():
+    verdicts = list(find_game("pettingzoo:pettingzoo.classic.tictactoe_v3").check())
+    assert {verdict.outcome for verdict in verdicts} == {"ok"}, verdicts
+
+
+BAD = [
+    ("LacksAReward", "episode", "the rewards lack agent 'host'"),
+    ("Grows", "episode", "but its space says (2,)"),
+    ("Continuous", "episode", "the actions are continuous"),
+    ("NeverLeaves", "episode", "stays in `agents`"),
+    ("Lingers", "own test", "its library's own test says"),
+    ("Unseeded", "seed", "differ in episode 1, in what is seen first"),
+    ("SharesAList", "copies", "copies share something that changes"),
+    ("OutOfBounds", "spaces", "observes values outside the bounds of its space, for example 2.0"),
+]
+
+
+@pytest.mark.parametrize(("name", "where", "told"), BAD)
+def test_each_fault_is_found_by_its_own_check(name, where, told, at_home):
+    verdicts = {verdict.check: verdict for verdict in find_game(f"pettingzoo:zoo_envs:{name}").check()}
+    assert verdicts[where].outcome == "wrong" and told in verdicts[where].remark, verdicts
+    if where == "episode":
+        assert {each.outcome for check, each in verdicts.items() if check != where} == {"skipped"}
+
+
+def test_what_cannot_be_filmed_is_said(at_home):
+    (film,) = (each for each in find_game("pettingzoo:zoo_envs:Meeting").check() if each.check == "film")
+    assert film.outcome == "skipped" and "no render mode rgb_array or ansi" in film.remark
+
+
+def test_the_command_line_knows_all_sources():
+    assert set(KNOWN) == set(SOURCES)

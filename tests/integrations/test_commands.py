@@ -1,0 +1,97 @@
+"""The command line with environments of other libraries."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from abreast.cli import run
+
+OWN = """
+from zoo_envs import Corridor
+
+
+def make(length=3, render_mode=None):
+    return Corridor(length, render_mode)
+"""
+SMALL = ["model.hidden_size=16", "model.batch_size=8"]
+
+
+@pytest.fixture
+def abreast(capsys):
+    def command(*arguments, code=0):
+        returned = run([str(each) for each in arguments])
+        told = capsys.readouterr()
+        assert returned == code, told
+        return " ".join((told.out + told.err).split())
+
+    return command
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("target", "settings", "agents"),
+    [
+        ("pettingzoo:mpe2.simple_spread_v3", ["world.N=2", "world.max_cycles=6"], ["agent_0", "agent_1"]),
+        ("pettingzoo:pettingzoo.classic.tictactoe_v3", [], ["player_1", "player_2"]),
+        ("gymnasium:CartPole-v1", ["experiment.max_turns=9"], ["agent"]),
+    ],
+)
+def test_a_run_is_trained_resumed_evaluated_watched_and_lent(target, settings, agents, abreast):
+    told = abreast("train", target, *settings, *SMALL, "--epochs", 4, "--output", "run", "experiment.record_period=2")
+    assert "The run folder is run" in told and "random agents get" in told
+    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 4 and lines[-1]["agents"] == agents and len(lines[-1]["reward_per_agent"]) == len(agents)
+    with Image.open("run/replays/epoch_000002.gif") as film:
+        assert max(film.size) > 100
+    abreast("train", "--resume", "run", "--epochs", 6)
+    assert len(Path("run/metrics.jsonl").read_text().splitlines()) == 6
+    told = abreast("eval", "run", "--episodes", 3)
+    assert all(agent in told for agent in agents)
+    told = abreast("play", "run")
+    assert all(f"{agent} " in told for agent in agents) and "▀" in told
+    abreast("train", target, *settings, *SMALL, "--epochs", 2, "--output", "other", "--load-agent", "0=run:0")
+
+
+def test_a_file_of_the_users_is_found_again_from_another_folder(here, abreast, monkeypatch):
+    (here / "own_corridor.py").write_text(OWN)
+    actors = ["multiprocessing.num_actors=2", "multiprocessing.workers=processes", "multiprocessing.schedule=lockstep"]
+    abreast("train", "gymnasium:own_corridor.py:make", *SMALL, *actors, "--parallel", "--epochs", 4, "--output", "runs/a",
+            "experiment.max_turns=20", "world.length=2")  # fmt: skip
+    config = Path("runs/a/config.yaml").read_text()
+    assert "game: gymnasium:own_corridor.py:make" in config and "length: 2" in config
+    (here / "elsewhere").mkdir()
+    monkeypatch.chdir(here / "elsewhere")
+    assert "agent" in abreast("eval", "../runs/a", "--episodes", 2)
+
+
+def test_text_is_shown_as_it_is(abreast):
+    assert "moves: 9" in abreast("play", "pettingzoo:zoo_envs:Auction")
+
+
+def test_settings_say_what_the_environment_decides(abreast):
+    told = abreast("settings", "pettingzoo:mpe2.simple_spread_v3", "world.N=4")
+    assert "experiment.num_agents 4 " in told and "world.N 4 " in told and "model.algorithm dqn" in told
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["train", "gymnasium:Pendulum-v1"], "the actions are continuous"),
+        (["train", "pettingzoo:zoo_envs:LacksAReward", "--output", "x"], "the rewards lack agent 'host'"),
+        (["play", "gymnasium:CartPol-v1"], "did you mean 'CartPole-v1'?"),
+        (["train", "pettingzoo:mpe2.simple_spread_v3", "--agents", "7"], "but simple_spread_v3 has 3"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(arguments, told, abreast):
+    output = abreast(*arguments, code=2)
+    assert told in output and "Traceback" not in output

@@ -1,0 +1,143 @@
+"""Spaces as arrays and numbers."""
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium import spaces
+from gymnasium.spaces.utils import flatten
+
+from abreast.errors import GameError
+from abreast.integrations.adapted.spaces import actions_of, view_of
+from zoo_envs import Corridor
+
+SAMPLED = {
+    "vector": spaces.Box(-5.0, 5.0, (3,), np.float64),
+    "discrete": spaces.Discrete(6),
+    "multi-discrete": spaces.MultiDiscrete([3, 4]),
+    "multi-binary": spaces.MultiBinary(4),
+    "tuple": spaces.Tuple([spaces.Discrete(3), spaces.Box(-1.0, 1.0, (2, 2))]),
+    "dict": spaces.Dict({"b": spaces.Discrete(2), "a": spaces.Dict({"deep": spaces.MultiBinary(3)})}),
+}
+
+
+@pytest.mark.parametrize("name", SAMPLED)
+def test_observations_are_flattened_as_gymnasium_does(name):
+    space, view = SAMPLED[name], view_of(SAMPLED[name])
+    space.seed(1)
+    for _ in range(20):
+        given = space.sample()
+        seen = view.read(given)
+        assert seen.shape == view.observation.input_size and seen.dtype == view.observation.dtype
+        assert np.allclose(seen, flatten(space, given), atol=1e-6)
+
+
+def test_an_observation_is_a_copy():
+    given = np.zeros(3, np.float32)
+    seen = view_of(spaces.Box(-1.0, 1.0, (3,))).read(given)
+    given[:] = 1
+    assert not seen.any()
+
+
+PICTURES = {
+    "colours": (spaces.Box(0, 255, (20, 30, 3), np.uint8), (20, 30, 3), 1 / 255),
+    "grey": (spaces.Box(0, 255, (20, 30), np.uint8), (20, 30, 1), 1 / 255),
+    "channels first": (spaces.Box(0, 255, (3, 20, 30), np.uint8), (20, 30, 3), 1 / 255),
+    "a board": (spaces.Box(0, 1, (6, 7, 2), np.int8), (6, 7, 2), 1.0),
+    "codes of a small grid": (spaces.Box(0, 255, (7, 7, 3), np.uint8), (7, 7, 3), 0.1),
+    "memory": (spaces.Box(0, 255, (128,), np.uint8), (128,), 1 / 255),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_pictures_keep_their_shape_and_their_bytes(name):
+    space, shape, scale = PICTURES[name]
+    view, given = view_of(space), space.sample()
+    assert view.observation.input_size == shape and view.observation.scale == pytest.approx(scale)
+    assert view.observation.dtype == space.dtype
+    expected = given.transpose(1, 2, 0) if name == "channels first" else given.reshape(shape)
+    assert np.array_equal(view.read(given), expected)
+
+
+def test_numbers_beside_a_picture_become_planes_and_text_is_left_out():
+    import minigrid  # noqa: F401 (it registers its environments)
+
+    env = gymnasium.make("MiniGrid-Empty-5x5-v0")
+    view, (given, _) = view_of(env.observation_space), env.reset(seed=0)
+    seen = view.read(given)
+    assert seen.shape == (7, 7, 3 + 4) and seen.dtype == np.uint8 and view.left_out == ["['mission']"]
+    assert np.array_equal(seen[:, :, :3], given["image"])
+    planes = seen[:, :, 3:] * view.observation.scale
+    assert (planes[:, :, given["direction"]] == 1).all() and planes.sum() == 49
+
+
+def test_large_bounds_are_brought_to_one_and_none_are_left_alone():
+    low = np.array([-50.0, -1.0, -np.inf, -1e6], np.float64)
+    seen = view_of(spaces.Box(low, -low, dtype=np.float64)).read(np.array([25.0, 0.5, 3.0, 7.0]))
+    assert seen.tolist() == [0.5, 0.5, 3.0, 7.0]
+
+
+def test_all_parts_of_a_nested_observation_are_seen():
+    env = Corridor()
+    env.reset(seed=0)
+    view = view_of(env.observation_space)
+    flags, pair, place = [1, 0], [0.5, -1.0, 0, 1, 0, 0, 1], [0.0] * 5
+    place[env.place] = 1.0
+    assert view.read(env.seen()).tolist() == [*flags, *pair, *place]  # in the order of the space, which sorts its keys
+
+
+WRONG = {
+    "shape": (spaces.Box(-1.0, 1.0, (3,)), np.zeros(4), r"an array of shape \(4,\), but its space says \(3,\)"),
+    "type": (spaces.Box(-1.0, 1.0, (3,)), "text", "expected an array"),
+    "none": (spaces.Box(-1.0, 1.0, (3,)), None, "its space says"),
+    "range": (spaces.Discrete(3), 3, "3: its space says 0 to 2"),
+    "key": (spaces.Dict({"a": spaces.Discrete(2)}), {"b": 1}, r"lacks \['a'\]"),
+    "mask": (
+        spaces.Dict({"observation": spaces.Discrete(2), "action_mask": spaces.MultiBinary(2)}),
+        {"observation": 1},
+        "expected a dictionary with `observation` and `action_mask`",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_what_does_not_fit_its_space_is_refused(name):
+    space, given, told = WRONG[name]
+    with pytest.raises(GameError, match=told):
+        view_of(space).read(given)
+
+
+@pytest.mark.parametrize(
+    ("space", "told"),
+    [(spaces.Text(5), "text alone"), (spaces.Sequence(spaces.Discrete(2)), "of the space Sequence")],
+)
+def test_observations_that_cannot_be_seen_are_refused(space, told):
+    with pytest.raises(GameError, match=told):
+        view_of(space)
+
+
+def test_every_action_has_a_number():
+    plain, shifted = actions_of(spaces.Discrete(3)), actions_of(spaces.Discrete(3, start=-1))
+    assert plain.is_plain and [shifted.of(action) for action in range(3)] == [-1, 0, 1]
+    pairs = actions_of(spaces.MultiDiscrete([2, 3], start=[0, 5]))
+    assert [pairs.of(action).tolist() for action in range(pairs.number)] == [
+        [first, second] for first in range(2) for second in range(5, 8)
+    ]
+    nested = spaces.Dict({"go": spaces.Discrete(2), "with": spaces.Tuple([spaces.MultiBinary(1), spaces.Discrete(2)])})
+    found = actions_of(nested)
+    assert found.number == 8 and all(nested.contains(found.of(action)) for action in range(8))
+    assert len({repr(found.of(action)) for action in range(8)}) == 8
+
+
+@pytest.mark.parametrize(
+    ("space", "told"),
+    [
+        (spaces.Box(-1.0, 1.0, (2,)), "continuous .* Discrete, MultiDiscrete, MultiBinary"),
+        (spaces.MultiDiscrete([50, 50, 50]), "125,000 in number, and at most 4,096 are supported"),
+        (spaces.MultiBinary(40), "at most 4,096"),
+        (spaces.Discrete(10_000), "10,000 in number"),
+        (spaces.Text(3), "not numbered"),
+    ],
+)
+def test_actions_that_cannot_be_numbered_are_refused(space, told):
+    with pytest.raises(GameError, match=told):
+        actions_of(space)
