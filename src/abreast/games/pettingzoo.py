@@ -267,12 +267,21 @@ def env(game: str, render_mode: str | None = None, **settings: Any) -> Any:
 
 def raw_env(game: str, render_mode: str | None = None, **settings: Any) -> TurnGame:
     """The same, without a wrapper that tells misuse."""
-    return TurnGame(find_game(game), render_mode, settings)
+    return TurnGame(_of_ours(game), render_mode, settings)
 
 
 def parallel_env(game: str, render_mode: str | None = None, **settings: Any) -> ParallelGame:
     """A game whose agents act at once; settings as for `env`."""
-    return ParallelGame(find_game(game), render_mode, settings)
+    return ParallelGame(_of_ours(game), render_mode, settings)
+
+
+def _of_ours(game: str) -> Game:
+    found = find_game(game)
+    if not isinstance(found, Game):
+        raise GameError(
+            f"{game} is an environment of another library already: give it to a PettingZoo trainer as it is."
+        )
+    return found
 
 
 def _register() -> None:

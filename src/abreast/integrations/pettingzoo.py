@@ -75,7 +75,7 @@ class PettingZooMaker:
 
     def _registered(self) -> Callable[..., Any] | None:
         """What makes the environment that is registered by that name, if there is one."""
-        import pettingzoo  # type: ignore[import-untyped]
+        import pettingzoo
 
         kinds = {kind: getattr(pettingzoo, f"{kind}_registry", {}) for kind in ("parallel", "aec")}
         kind = next((kind for kind, registry in kinds.items() if self.text in registry), None)
@@ -122,7 +122,7 @@ class PettingZooMaker:
         return ParallelCopy(env, self.name)
 
     def own_check(self, arguments: Mapping[str, Any]) -> str:
-        from pettingzoo.test import api_test, parallel_api_test  # type: ignore[import-untyped]
+        from pettingzoo.test import api_test, parallel_api_test
 
         copy = self.make(arguments)
         test = api_test if isinstance(copy, TurnCopy) else parallel_api_test
