@@ -110,6 +110,8 @@ def test_bad_input_is_refused_in_a_sentence(monkeypatch):
         parallel_env("treasurehunt", gem_vlaue=3)
     with pytest.raises(ConfigError, match="render_mode is 'rgb'"):
         parallel_env("treasurehunt", render_mode="rgb")
+    with pytest.raises(GameError, match="CartPole-v1 is an environment of another library"):
+        env("gymnasium:CartPole-v1")
     zoo = parallel_env("treasurehunt", num_agents=2)
     with pytest.raises(WorldError, match="call reset"):
         zoo.step({})

@@ -267,18 +267,20 @@ def env(game: str, render_mode: str | None = None, **settings: Any) -> Any:
 
 def raw_env(game: str, render_mode: str | None = None, **settings: Any) -> TurnGame:
     """The same, without a wrapper that tells misuse."""
-    return TurnGame(_own_game(game), render_mode, settings)
+    return TurnGame(_of_ours(game), render_mode, settings)
 
 
 def parallel_env(game: str, render_mode: str | None = None, **settings: Any) -> ParallelGame:
     """A game whose agents act at once; settings as for `env`."""
-    return ParallelGame(_own_game(game), render_mode, settings)
+    return ParallelGame(_of_ours(game), render_mode, settings)
 
 
-def _own_game(text: str) -> Game:
-    found = find_game(text)
+def _of_ours(game: str) -> Game:
+    found = find_game(game)
     if not isinstance(found, Game):
-        raise GameError(f"{text} is an environment of another library already: use it there as it is.")
+        raise GameError(
+            f"{game} is an environment of another library already: give it to a PettingZoo trainer as it is."
+        )
     return found
 
 
