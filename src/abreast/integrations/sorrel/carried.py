@@ -1,0 +1,154 @@
+"""A model of sorrel's as facts and arrays, all of it: networks, optimiser, memory, counters; and a copy that shares nothing.
+
+The same form is published by a learner, taken over by the model that plays, and written to checkpoints.
+"""
+
+import json
+import sys
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from abreast.attributes import pack, reachable, unpack
+from abreast.errors import ModelError, StateError
+from abreast.integrations.sorrel.fingerprint import fingerprint
+from abreast.plain_values import Unwritable, decode_all, encode_all, user_modules
+from abreast.state import Opaque, State
+
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+NOT_THE_USERS = frozenset({"abreast", "builtins", "torch", "numpy", "abc", "typing"})
+NETWORK_PARTS = frozenset(vars(nn.Module()))
+"""Attributes that torch keeps for itself in a module."""
+
+
+def modules_of(things: Iterable[object]) -> frozenset[str]:
+    """The modules whose classes may be written: the user's, and those of the packages that the classes of these things are
+    derived from, sorrel's with them.
+    """
+    kept = list(things)
+    roots = {kind.__module__.partition(".")[0] for each in kept for kind in type(each).__mro__}
+    roots -= NOT_THE_USERS | sys.stdlib_module_names | {"__main__"}
+    names = {name for name in list(sys.modules) if name.partition(".")[0] in roots}
+    return user_modules(kept) | names
+
+
+class Carried:
+    """One model, told as a state and set from one."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self._modules = modules_of([model, model.memory])
+        self._locks = {f"lock{index}": each for index, each in enumerate(_locks_in(model))}
+
+    def copy(self) -> "Carried":
+        """Another model like this one, on memory of its own."""
+        return self.packed().unpack()
+
+    def packed(self) -> "Packed":
+        """The whole model for another process."""
+        kinds = [isinstance(each, LOCKS[1]) for each in self._locks.values()]
+        try:
+            return Packed(kinds, pack({"model": self.model}, self._locks | _shared()))
+        except Exception as error:
+            raise ModelError(f"it cannot be copied into another process ({str(error).rstrip('.')})") from error
+
+    # ---- state
+
+    def state(self) -> State:
+        """All of the model; the arrays may be views of what it is made of."""
+        try:
+            return encode_all({"model": self.model}, self._locks, self._modules)
+        except Unwritable as error:
+            inside = error.path.removeprefix("model").lstrip(".")
+            raise StateError(
+                f"{type(self.model).__name__}.{inside} ({error.kind}) cannot be told to another process or to a file, because"
+                f" {error.reason}"
+            ) from None
+
+    def take(self, state: State) -> None:
+        """Become the model that told this state. What it is made of stays in place: agents may refer to parts of it."""
+        decode_all(state, {"model": self.model}, self._locks, self._modules)
+
+    # ---- what playing changes
+
+    def digest(self) -> bytes:
+        """Of all that the events of playing change: the memory, counters, epsilon. Learning changes weights beside."""
+        return fingerprint({"memory": vars(self.model.memory), "plain": self.plain()})
+
+    def plain(self) -> dict[str, Any]:
+        """Attributes that are no networks, optimisers, generators or locks, and not the memory."""
+        return {
+            name: value
+            for name, value in vars(self.model).items()
+            if name not in NETWORK_PARTS and value is not self.model.memory and not _is_machinery(value)
+        }
+
+    def digests(self) -> dict[str, bytes]:
+        """Of each of these attributes."""
+        return {name: fingerprint(value) for name, value in self.plain().items()}
+
+
+class Packed(NamedTuple):
+    """A model as bytes."""
+
+    locks: list[bool]
+    """One for each lock in it, of which each process has its own: whether it may be acquired twice."""
+    data: bytes
+
+    def unpack(self) -> Carried:
+        """The model, in this process."""
+        locks = {f"lock{index}": (threading.RLock if again else threading.Lock)() for index, again in enumerate(self.locks)}
+        model = unpack(self.data, locks | _shared())["model"]
+        for each in (each for each in reachable(model) if isinstance(each, nn.Module)):
+            for tensor in (*each.parameters(False), *each.buffers(False)):
+                tensor.data = tensor.data.clone()  # rounding depends on how memory is aligned, so it is torch's own
+        return Carried(model)
+
+
+def _shared() -> dict[str, Any]:
+    """What each process has one of."""
+    return {"torch.default_generator": torch.default_generator}
+
+
+def _locks_in(model: Any) -> Iterator[Any]:
+    return (each for each in reachable(model) if isinstance(each, LOCKS))
+
+
+def _is_machinery(value: Any) -> bool:
+    kinds = (nn.Module, torch.optim.Optimizer, torch.Generator, *LOCKS)
+    if isinstance(value, np.ndarray | int | float | str | torch.Tensor):
+        return False
+    return any(isinstance(each, kinds) for each in reachable(value))
+
+
+# ---- as few arrays: a published state has a line for each in its header
+
+
+def in_blocks(state: State) -> State:
+    """The same state with one array for each element type, and its facts as bytes."""
+    groups: dict[str, list[NDArray[Any]]] = {}
+    index: dict[str, tuple[str, int, tuple[int, ...]]] = {}
+    sizes: dict[str, int] = {}
+    for name, array in state.arrays.items():
+        kind = array.dtype.str
+        index[name] = kind, sizes.get(kind, 0), array.shape
+        sizes[kind] = sizes.get(kind, 0) + array.size
+        groups.setdefault(kind, []).append(array.reshape(-1))
+    blocks = {f"block.{kind}": np.concatenate(arrays) for kind, arrays in groups.items()}
+    facts = json.dumps({"facts": state.facts, "index": index}).encode()
+    return State({}, blocks, {"model": Opaque("json", facts)})
+
+
+def from_blocks(state: State) -> State:
+    """The state that `in_blocks` was given; its arrays are views."""
+    told = json.loads(state.opaque["model"].data)
+    arrays = {}
+    for name, (kind, start, shape) in told["index"].items():
+        size = int(np.prod(shape, dtype=np.int64))
+        arrays[name] = state.arrays[f"block.{kind}"][start : start + size].reshape(shape)
+    return State(told["facts"], arrays)

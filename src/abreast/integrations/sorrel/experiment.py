@@ -1,0 +1,199 @@
+"""An environment of sorrel's as an experiment of ours: its own object, its own models, our loop, schedules and run folders."""
+
+import logging
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import numpy as np
+
+from abreast.errors import ConfigError, GameError, short
+from abreast.integrations.sorrel.carried import Carried
+from abreast.integrations.sorrel.game import SorrelGame, SorrelPlayer
+from abreast.integrations.sorrel.generators import Generators
+from abreast.integrations.sorrel.model import ADDS_PER_TURN, EpochCalls, SorrelModel, SorrelModelConfig
+from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
+from abreast.training.experiment import Experiment
+from abreast.training.system import MARLMultiprocessingSystem
+
+log = logging.getLogger("abreast")
+
+Streams = Literal["apart", "shared"]
+PLAYING, LEARNING = 8, 9
+"""The parts of a seed's spawn key that stand for the generators of playing and of learning."""
+NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
+CALLS = ("_model_start_epoch_action", "_model_end_epoch_action", "_model_train_step")
+"""How an environment calls its models; with its own, they cannot learn elsewhere."""
+
+
+class SorrelExperiment(Experiment):
+    """Trains the agents of an environment that was written for sorrel, with the models they have.
+
+        SorrelExperiment(env).run_experiment(output_dir="runs/treasure")      sequential
+        SorrelExperiment(env, {"multiprocessing": {"schedule": "lockstep"}}).run_experiment_mp()
+
+    settings: sections `experiment` and `multiprocessing` of ours; what they leave out of `experiment` is as in the
+        environment's own configuration, which plays `experiment.epochs + 1` epochs.
+    streams: "apart": playing, and each agent's learning, draw from generators of their own, which `experiment.seed`
+        decides, so that parallel runs give the same result. "shared": all draw from one, as in sorrel's own loop, from
+        where NumPy's, Python's and torch's generators are now; for sequential runs.
+    """
+
+    def __init__(self, env: Any, settings: Mapping[str, Any] | None = None, streams: Streams = "apart") -> None:
+        check_environment(env)
+        self.env, self.streams = env, streams
+        config = settings if isinstance(settings, Config) else settings_for(env, settings or {})
+        config = config.with_derived(experiment=config.experiment.with_derived(num_agents=len(env.agents)))
+        playing, learning = streams_for(len(env.agents), config.experiment.seed, streams)
+        max_rows = ADDS_PER_TURN * (config.experiment.max_turns + 2) * config.experiment.train_interval
+        decay = epsilon_decay(env)
+        players = [
+            SorrelPlayer(
+                agent, SorrelModel(Carried(agent.model), own, playing, max_rows, decay, EpochCalls(env, agent))
+            )
+            for agent, own in zip(env.agents, learning, strict=True)
+        ]
+        super().__init__(SorrelGame(env, players, playing), config)
+
+    @property
+    def agents(self) -> "list[SorrelPlayer]":
+        """Agents, and their models as training sees them."""
+        return list(self.game.players)  # type: ignore[arg-type]
+
+    @property
+    def name(self) -> str:
+        return type(self.env).__name__
+
+    @property
+    def target(self) -> str | None:
+        return f"sorrel:{type(self.env).__module__}:{type(self.env).__qualname__}"
+
+    def make_lanes(self) -> None:
+        """Refuse what an environment of sorrel's cannot do."""
+        parallel = self.config.multiprocessing
+        if parallel.lanes > 1:
+            key = "num_envs" if parallel.num_envs > 1 else "num_actors"
+            raise ConfigError(
+                f"multiprocessing.{key} is {getattr(parallel, key)}, but {self.name} can only be played in one lane by one"
+                " actor: agents of sorrel's choose by what is in their memory. Leave it out; learners may be several"
+                " (num_workers)."
+            )
+        own = type(self.env)
+        oldest = next((kind for kind in reversed(own.__mro__) if "run_experiment" in vars(kind)), own)
+        if getattr(own, "run_experiment", None) is not getattr(oldest, "run_experiment", None):
+            log.warning("%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name)
+
+    def _system(self) -> MARLMultiprocessingSystem:
+        self.check_parallel(self.config.multiprocessing)
+        return super()._system()
+
+    def check_parallel(self, parallel: MPConfig) -> None:
+        """Refuse what its models cannot do apart from their agents."""
+        if self.streams == "shared":
+            raise ConfigError(
+                'streams="shared" is for sequential runs: learners that train side by side cannot draw from one generator.'
+                ' Leave it out ("apart").'
+            )
+        if parallel.schedule == "free":
+            raise ConfigError(
+                "multiprocessing.schedule is free, but models of sorrel's train once an epoch: use lockstep or pipelined."
+            )
+        if parallel.workers == "threads":
+            raise ConfigError(
+                "multiprocessing.workers is threads, but models of sorrel's draw from generators that all threads share: use"
+                " processes, or inline."
+            )
+        kind = type(self.env)
+        for name in CALLS:
+            own = next((each for each in kind.__mro__ if name in vars(each)), None)
+            oldest = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
+            if own is not oldest:
+                raise ConfigError(
+                    f"{own.__name__ if own else kind.__name__}.{name} is its own way to call models, but learners elsewhere"
+                    " call start_epoch_action, end_epoch_action and train_step: run it sequentially."
+                )
+
+
+def check_environment(env: Any) -> None:
+    """Refuse what is no environment of sorrel's."""
+    missing = [name for name in NEEDED if not hasattr(env, name)]
+    if missing or not len(env.agents):
+        what = f"it has no {', '.join(missing)}" if missing else "it has no agents"
+        raise GameError(f"{short(env)} is no environment of sorrel's: {what}.")
+    models = [id(agent.model) for agent in env.agents]
+    for index, model in enumerate(models):
+        if models.index(model) != index:
+            raise ConfigError(
+                f"agents {models.index(model)} and {index} have one and the same model, but agents are independent learners:"
+                " make one for each in setup_agents."
+            )
+        if not hasattr(env.agents[index].model, "memory"):
+            raise GameError(f"the model of agent {index} has no memory: expected one of sorrel's models.")
+
+
+def streams_for(agents: int, seed: int, streams: Streams) -> tuple[Generators, list[Generators]]:
+    """The generators of playing, and of each agent's learning."""
+    if streams == "shared":
+        one = Generators()
+        return one, [one] * agents
+
+    def of(*path: int) -> Generators:
+        return Generators(np.random.SeedSequence(seed, spawn_key=path))
+
+    return of(PLAYING), [of(LEARNING, agent) for agent in range(agents)]
+
+
+@contextmanager
+def streams_apart(env: Any, seed: int = 0) -> Iterator[None]:
+    """Inside, sorrel's own loop draws from the generators that `SorrelExperiment` draws from with this seed: its result is
+    the same then, bit for bit.
+
+        with streams_apart(env, seed=0):
+            env.run_experiment(animate=False)
+    """
+    playing, learning = streams_for(len(env.agents), seed, "apart")
+    for agent, own in zip(env.agents, learning, strict=True):
+        vars(agent.model)["train_step"] = _drawing_from(own, agent.model.train_step)
+    try:
+        with playing:
+            yield
+    finally:
+        for agent in env.agents:
+            del vars(agent.model)["train_step"]
+
+
+def _drawing_from(generators: Generators, call: Any) -> Any:
+    def train_step(*arguments: Any, **named: Any) -> Any:
+        with generators:
+            return call(*arguments, **named)
+
+    return train_step
+
+
+def epsilon_decay(env: Any) -> float | None:
+    """What epsilon loses after each epoch, if the environment's configuration says so."""
+    section = section_of(env.config, "model")
+    value = section.get("epsilon_decay")
+    return None if value is None else float(value)
+
+
+def section_of(config: Any, name: str) -> Mapping[str, Any]:
+    """A section of a configuration of sorrel's; empty where there is none."""
+    found = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
+    return found if hasattr(found, "keys") else {}
+
+
+def settings_for(env: Any, given: Mapping[str, Any]) -> Config[Any, Any]:
+    """Our settings for an environment: those given, over those of its own that we know."""
+    own = section_of(env.config, "experiment")
+    if "epochs" not in own or "max_turns" not in own:
+        raise ConfigError(f"the configuration of {type(env).__name__} has no experiment.epochs and experiment.max_turns.")
+    known = {name: own[name] for name in ExperimentConfig.model_fields if name in own and own[name] is not None}
+    known["epochs"] = int(known["epochs"]) + 1  # as its own loop counts
+    experiment = {**known, **dict(given.get("experiment", {})), "max_turns": int(own["max_turns"])}
+    model = {"algorithm": SorrelModelConfig().algorithm, "epsilon_decay": 0.0, "buffer_capacity": 1024}
+    multiprocessing = given.get("multiprocessing", {})
+    if isinstance(multiprocessing, MPConfig):
+        multiprocessing = multiprocessing.model_dump(exclude_unset=True)
+    sections = {"game": given.get("game"), "experiment": experiment, "model": model, "world": dict(given.get("world", {}))}
+    return parse_config({**sections, "multiprocessing": dict(multiprocessing)})
