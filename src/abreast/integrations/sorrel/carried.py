@@ -59,20 +59,42 @@ class Carried:
 
     # ---- state
 
-    def state(self) -> State:
-        """All of the model; the arrays may be views of what it is made of."""
+    def state(self, in_part: bool = False) -> State:
+        """All of the model; the arrays may be views of what it is made of.
+
+        What cannot be told is named in a `StateError`, or else (`in_part`) left out, with the fact `lost`.
+        """
         try:
             return encode_all({"model": self.model}, self._locks, self._modules)
         except Unwritable as error:
             inside = error.path.removeprefix("model").lstrip(".")
-            raise StateError(
-                f"{type(self.model).__name__}.{inside} ({error.kind}) cannot be told to another process or to a file, because"
+            lost = (
+                f"{type(self.model).__name__}.{inside} ({error.kind}) cannot be told to another process or a file, because"
                 f" {error.reason}"
-            ) from None
+            )
+        if not in_part:
+            raise StateError(f"{lost}.")
+        parts = dict(self._parts())
+        while True:
+            try:
+                found = encode_all(parts, self._locks, self._modules)
+                return found._replace(facts={**found.facts, "lost": lost})
+            except Unwritable as error:
+                del parts[error.root]
 
     def take(self, state: State) -> None:
         """Become the model that told this state. What it is made of stays in place: agents may refer to parts of it."""
-        decode_all(state, {"model": self.model}, self._locks, self._modules)
+        facts = {name: fact for name, fact in state.facts.items() if name != "lost"}
+        current = {"model": self.model, **dict(self._parts())}
+        for name, value in decode_all(State(facts, state.arrays), current, self._locks, self._modules).items():
+            if name != "model" and value is not current.get(name):
+                vars(self.model)[name] = value
+
+    def _parts(self) -> Iterator[tuple[str, Any]]:
+        """Its networks and attributes, one by one."""
+        if isinstance(self.model, nn.Module):
+            yield from self.model.named_children()
+        yield from ((name, value) for name, value in vars(self.model).items() if name not in NETWORK_PARTS)
 
     # ---- what playing changes
 
@@ -102,7 +124,9 @@ class Packed(NamedTuple):
 
     def unpack(self) -> Carried:
         """The model, in this process."""
-        locks = {f"lock{index}": (threading.RLock if again else threading.Lock)() for index, again in enumerate(self.locks)}
+        locks = {
+            f"lock{index}": (threading.RLock if again else threading.Lock)() for index, again in enumerate(self.locks)
+        }
         model = unpack(self.data, locks | _shared())["model"]
         for each in (each for each in reachable(model) if isinstance(each, nn.Module)):
             for tensor in (*each.parameters(False), *each.buffers(False)):

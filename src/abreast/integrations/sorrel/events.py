@@ -3,7 +3,8 @@
     row    START epoch 7 │ ADD state, action, reward, done │ ADD … │ END epoch 7, digest │ DECAY │ START epoch 8 …
 
 sorrel's loop has one model that plays and learns. Here they may be apart, so every call by which playing changes a model
-(`memory.add`, its epoch actions, `reset`, the decay of epsilon) is a row, and the copy that learns is called in the same way.
+(`memory.add`, its epoch actions, `reset`, the decay of epsilon) is a row, and the copy that learns is called in the same
+way.
 """
 
 from collections.abc import Callable, Mapping
@@ -109,7 +110,7 @@ class EventLog:
         unknown = extra.keys() - self._layout.extra.keys()
         if unknown:
             raise ModelError(
-                f"memory.add was given {', '.join(sorted(unknown))}, of which memory.extra_data had nothing when the run began."
+                f"memory.add was given {', '.join(sorted(unknown))}, which its extra_data did not have when the run began."
             )
         row: dict[str, Any] = {"event": int(Event.ADD), "got": float(reward), "is_done": bool(done)}
         row |= {"parts": parts, "kinds": kinds, "is_tuple": is_tuple}

@@ -1,9 +1,9 @@
-"""An environment of sorrel's as an experiment of ours: its own object, its own models, our loop, schedules and run folders."""
+"""An environment of sorrel's as an experiment of ours: its own object and models, our loop, schedules and run folders."""
 
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -11,10 +11,9 @@ from abreast.errors import ConfigError, GameError, short
 from abreast.integrations.sorrel.carried import Carried
 from abreast.integrations.sorrel.game import SorrelGame, SorrelPlayer
 from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.model import ADDS_PER_TURN, EpochCalls, SorrelModel, SorrelModelConfig
+from abreast.integrations.sorrel.model import ADDS_PER_TURN, EpochCalls, SorrelModel, SorrelModelConfig, model_config
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
 from abreast.training.experiment import Experiment
-from abreast.training.system import MARLMultiprocessingSystem
 
 log = logging.getLogger("abreast")
 
@@ -39,13 +38,18 @@ class SorrelExperiment(Experiment):
         where NumPy's, Python's and torch's generators are now; for sequential runs.
     """
 
-    def __init__(self, env: Any, settings: Mapping[str, Any] | None = None, streams: Streams = "apart") -> None:
+    def __init__(
+        self, env: Any, settings: Mapping[str, Any] | Config[Any, Any] | None = None, streams: Streams = "apart"
+    ) -> None:
         check_environment(env)
         self.env, self.streams = env, streams
-        config = settings if isinstance(settings, Config) else settings_for(env, settings or {})
-        config = config.with_derived(experiment=config.experiment.with_derived(num_agents=len(env.agents)))
-        playing, learning = streams_for(len(env.agents), config.experiment.seed, streams)
+        config = (
+            settings if isinstance(settings, Config) else settings_for(env.config, settings or {}, type(env).__name__)
+        )
         max_rows = ADDS_PER_TURN * (config.experiment.max_turns + 2) * config.experiment.train_interval
+        counted = config.experiment.with_derived(num_agents=len(env.agents))
+        config = config.with_derived(experiment=counted, model=model_config(max_rows))
+        playing, learning = streams_for(len(env.agents), config.experiment.seed, streams)
         decay = epsilon_decay(env)
         players = [
             SorrelPlayer(
@@ -68,27 +72,30 @@ class SorrelExperiment(Experiment):
     def target(self) -> str | None:
         return f"sorrel:{type(self.env).__module__}:{type(self.env).__qualname__}"
 
+    def agent_seed(self, agent: int) -> np.random.SeedSequence:
+        raise GameError("its environment makes the models")
+
     def make_lanes(self) -> None:
-        """Refuse what an environment of sorrel's cannot do."""
-        parallel = self.config.multiprocessing
-        if parallel.lanes > 1:
-            key = "num_envs" if parallel.num_envs > 1 else "num_actors"
-            raise ConfigError(
-                f"multiprocessing.{key} is {getattr(parallel, key)}, but {self.name} can only be played in one lane by one"
-                " actor: agents of sorrel's choose by what is in their memory. Leave it out; learners may be several"
-                " (num_workers)."
-            )
+        self._check_lanes(self.config.multiprocessing)
         own = type(self.env)
         oldest = next((kind for kind in reversed(own.__mro__) if "run_experiment" in vars(kind)), own)
         if getattr(own, "run_experiment", None) is not getattr(oldest, "run_experiment", None):
-            log.warning("%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name)
+            log.warning(
+                "%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name
+            )
 
-    def _system(self) -> MARLMultiprocessingSystem:
-        self.check_parallel(self.config.multiprocessing)
-        return super()._system()
+    def _check_lanes(self, parallel: MPConfig) -> None:
+        if parallel.lanes == 1:
+            return
+        key = "num_envs" if parallel.num_envs > 1 else "num_actors"
+        raise ConfigError(
+            f"multiprocessing.{key} is {getattr(parallel, key)}, but {self.name} can only be played in one lane, by one"
+            " actor: agents of sorrel's choose by what is in their memory. Leave it out; num_workers may be several."
+        )
 
     def check_parallel(self, parallel: MPConfig) -> None:
         """Refuse what its models cannot do apart from their agents."""
+        self._check_lanes(parallel)
         if self.streams == "shared":
             raise ConfigError(
                 'streams="shared" is for sequential runs: learners that train side by side cannot draw from one generator.'
@@ -172,28 +179,48 @@ def _drawing_from(generators: Generators, call: Any) -> Any:
 
 def epsilon_decay(env: Any) -> float | None:
     """What epsilon loses after each epoch, if the environment's configuration says so."""
-    section = section_of(env.config, "model")
-    value = section.get("epsilon_decay")
+    value = section_of(env.config, "model").get("epsilon_decay")
     return None if value is None else float(value)
 
 
 def section_of(config: Any, name: str) -> Mapping[str, Any]:
     """A section of a configuration of sorrel's; empty where there is none."""
     found = config.get(name) if hasattr(config, "get") else getattr(config, name, None)
-    return found if hasattr(found, "keys") else {}
+    return cast(Mapping[str, Any], found) if hasattr(found, "keys") else {}
 
 
-def settings_for(env: Any, given: Mapping[str, Any]) -> Config[Any, Any]:
-    """Our settings for an environment: those given, over those of its own that we know."""
-    own = section_of(env.config, "experiment")
-    if "epochs" not in own or "max_turns" not in own:
-        raise ConfigError(f"the configuration of {type(env).__name__} has no experiment.epochs and experiment.max_turns.")
-    known = {name: own[name] for name in ExperimentConfig.model_fields if name in own and own[name] is not None}
-    known["epochs"] = int(known["epochs"]) + 1  # as its own loop counts
-    experiment = {**known, **dict(given.get("experiment", {})), "max_turns": int(own["max_turns"])}
-    model = {"algorithm": SorrelModelConfig().algorithm, "epsilon_decay": 0.0, "buffer_capacity": 1024}
-    multiprocessing = given.get("multiprocessing", {})
-    if isinstance(multiprocessing, MPConfig):
-        multiprocessing = multiprocessing.model_dump(exclude_unset=True)
-    sections = {"game": given.get("game"), "experiment": experiment, "model": model, "world": dict(given.get("world", {}))}
-    return parse_config({**sections, "multiprocessing": dict(multiprocessing)})
+def settings_for(own: Any, given: Mapping[str, Any], name: str) -> Config[Any, Any]:
+    """Our settings for an environment with these of its own: those given, over what we know of its own.
+
+    Its loop plays one epoch more than `experiment.epochs` says.
+    """
+    counted = section_of(own, "experiment")
+    if "epochs" not in counted or "max_turns" not in counted:
+        raise ConfigError(
+            f"the configuration of {name} has no experiment.epochs or no experiment.max_turns: give both."
+        )
+    known = {key: counted[key] for key in ExperimentConfig.model_fields if key in counted and counted[key] is not None}
+    known["epochs"] = int(known["epochs"]) + 1
+    parallel = given.get("multiprocessing") or {}
+    if isinstance(parallel, MPConfig):
+        parallel = parallel.model_dump(exclude_unset=True)
+    model = {"algorithm": SorrelModelConfig().algorithm, "epsilon_decay": 0.0}
+    return parse_config(
+        {
+            "game": given.get("game"),
+            "experiment": {**known, **dict(given.get("experiment") or {}), "max_turns": int(counted["max_turns"])},
+            "model": model,
+            "world": dict(given.get("world") or {}),
+            "multiprocessing": dict(parallel),
+        }
+    )
+
+
+def experiment_of(env: Any, config: object) -> SorrelExperiment | None:
+    """An environment of sorrel's as an experiment with these parallel settings (`MARLMultiprocessingSystem`); None: it is
+    no such environment.
+    """
+    if not all(hasattr(env, name) for name in NEEDED):
+        return None
+    parallel = config if isinstance(config, MPConfig) else dict(section_of(config, "multiprocessing"))
+    return SorrelExperiment(env, {"multiprocessing": parallel})

@@ -22,7 +22,9 @@ from abreast.worlds.playable import Decision, Late, Outcome, Played
 
 LARGEST_TILE, LARGEST_PICTURE = 24, 480
 """Pixels a side, of a cell and of a picture."""
-NOT_KEPT = frozenset({"env.world", "env.agents", "env.config", "env._epoch_turn_stats", "env._active_logger", "world.map"})
+NOT_KEPT = frozenset(
+    {"env.world", "env.agents", "env.config", "env._epoch_turn_stats", "env._active_logger", "world.map"}
+)
 """Attributes that `reset` makes anew, or that are kept elsewhere."""
 
 
@@ -35,7 +37,7 @@ class SorrelPlayer:
 
 
 class SorrelGame:
-    """Plays epochs as `Environment.run_experiment` of sorrel does: `take_turn` does all of a turn, and agents choose there."""
+    """Plays epochs as `run_experiment` of sorrel's does: `take_turn` does all of a turn, and agents choose in it."""
 
     def __init__(self, env: Any, players: Sequence[SorrelPlayer], playing: Generators) -> None:
         self.env, self.players, self._playing = env, players, playing
@@ -44,7 +46,7 @@ class SorrelGame:
         self._classes = ClassAttributes(self._objects)
         framework = root_of(env)
         own = {name for name in self._modules if name.partition(".")[0] != framework}
-        self._variables = ModuleVariables(own, lambda: self._places())
+        self._variables = ModuleVariables(own, self._places)
         self._keeps_map = False
 
     @property
@@ -122,9 +124,13 @@ class SorrelGame:
     def file_state(self) -> State:
         """All that outlives `reset`; what cannot be written is named in a `StateError`."""
         if self._keeps_map:
-            raise StateError(f"{type(self.env).__name__}.reset leaves the map as it was, which is part of no checkpoint.")
+            raise StateError(
+                f"{type(self.env).__name__}.reset leaves the map as it was, which is part of no checkpoint."
+            )
         if (name := self._classes.changed()) is not None:
-            raise StateError(f"{name} belongs to a class and has changed since the run began: make it an attribute of self.")
+            raise StateError(
+                f"{name} belongs to a class and has changed since the run began: make it an attribute of self."
+            )
         if (name := self._variables.changed()) is not None:
             raise StateError(f"{name} has changed since the run began, but a checkpoint holds attributes of objects.")
         try:

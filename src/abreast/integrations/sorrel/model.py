@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pydantic
 from numpy.typing import NDArray
 from pydantic import Field
 
-from abreast.errors import ModelError, ModelFileError
+from abreast.errors import ModelError, ModelFileError, StateError
 from abreast.integrations.sorrel.carried import Carried, Packed, from_blocks, in_blocks
 from abreast.integrations.sorrel.events import MEMORY_CALLS, MODEL_CALLS, Event, EventLog, Layout
 from abreast.integrations.sorrel.generators import Generators, Unchanged
@@ -48,6 +49,16 @@ class SorrelModelConfig(ModelConfig):
     """Its memory stacks frames itself."""
     batch_size: int = Field(1, ge=1)
     """Its own."""
+
+    @pydantic.model_serializer(mode="wrap")
+    def _dump(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Settings of ours that mean nothing here are not told."""
+        return {name: value for name, value in dump(self).items() if name in ("algorithm", "buffer_capacity")}
+
+
+def model_config(max_rows: int) -> SorrelModelConfig:
+    """The settings of a model with so many rows an epoch."""
+    return SorrelModelConfig(buffer_capacity=PASSES_KEPT * max_rows, epsilon_decay=0.0)
 
 
 class SorrelModel(BaseModel):
@@ -84,7 +95,7 @@ class SorrelModel(BaseModel):
         self._before: dict[str, bytes] = {}
         self.epoch, self.reward, self.adds = 0, 0.0, 0
         """Of the epoch: its number, what was put into memory."""
-        config = SorrelModelConfig(buffer_capacity=PASSES_KEPT * max_rows, epsilon_decay=0.0)
+        config = model_config(max_rows)
         seen = PlainObservation(self.layout.shape, self.layout.dtype, 1.0)
         actions = getattr(inner, "action_space", 1)
         super().__init__(seen, actions if isinstance(actions, int) else len(actions), config, np.random.SeedSequence(0))
@@ -100,7 +111,7 @@ class SorrelModel(BaseModel):
         return self.acting.carried.model
 
     @property
-    def epsilon(self) -> float:  # type: ignore[override]
+    def epsilon(self) -> float:
         return float(getattr(self.inner, "epsilon", 0.0))
 
     @epsilon.setter
@@ -109,7 +120,7 @@ class SorrelModel(BaseModel):
             self.inner.epsilon = value
 
     @cached_property
-    def own_attributes(self) -> "SorrelAttributes":  # type: ignore[override]
+    def own_attributes(self) -> "SorrelAttributes":
         return SorrelAttributes(self)
 
     # ---- playing
@@ -202,8 +213,8 @@ class SorrelModel(BaseModel):
         changed = sorted(name for name in now if now[name] != self._before.get(name, b"") and name != "epsilon")
         if changed:
             raise ModelError(
-                f"{type(self.inner).__name__} changes {', '.join(changed)} when it chooses, and where learning happens in"
-                " another process only what is put into its memory is known: run it sequentially, or keep it out of the model."
+                f"{type(self.inner).__name__} changes {', '.join(changed)} when it chooses, but learners elsewhere know only"
+                " what is put into its memory: run it sequentially, or keep that out of the model."
             )
 
     def end_episode(self, lane: int, done: bool = False) -> None:
@@ -252,8 +263,8 @@ class SorrelModel(BaseModel):
         def check(digest: bytes) -> None:
             if any(digest) and side.carried.digest() != digest:
                 raise ModelError(
-                    f"the memory or the counters of {type(side.carried.model).__name__} are not the same after the same calls"
-                    " in another process: does memory.add or train_step change what playing uses? Run it sequentially."
+                    f"the memory or counters of {type(side.carried.model).__name__} are not the same after the same calls in"
+                    " another process: does memory.add or train_step change what playing uses? Run it sequentially."
                 )
 
         with Unchanged():
@@ -288,10 +299,12 @@ class SorrelModel(BaseModel):
     # ---- state
 
     def learning_state(self) -> State:
-        blocks = in_blocks(self.learning.carried.state())
+        blocks = in_blocks(self.learning.carried.state(in_part=not self.is_apart and not self.is_only_learner))
         facts = {"updates": self.updates, "position": self.learning.position}
         streams = self.generators.state()
-        return State({**facts, "generators": streams.facts}, join(generators=streams).arrays | blocks.arrays, blocks.opaque)
+        return State(
+            {**facts, "generators": streams.facts}, join(generators=streams).arrays | blocks.arrays, blocks.opaque
+        )
 
     def set_learning_state(self, state: State) -> None:
         self.learning.take(state)
@@ -325,6 +338,8 @@ class SorrelModel(BaseModel):
     def file_state(self, learning: State | None = None, is_whole: bool = False) -> State:
         learning = learning or self.learning_state()
         model = from_blocks(learning)
+        if is_whole and "lost" in model.facts:
+            raise StateError(f"{model.facts['lost']}.")
         streams = {name: array for name, array in learning.arrays.items() if name.startswith(STREAMS)}
         facts = {"format": FORMAT, "algorithm": self.file_kind, "learning": learning.facts, "own": model.facts}
         arrays = streams | {f"{OWN}{name}": array for name, array in model.arrays.items()}
@@ -357,7 +372,7 @@ class SorrelModel(BaseModel):
 
     # ---- other processes
 
-    def recipe(self) -> "SorrelRecipe":  # type: ignore[override]
+    def recipe(self) -> "SorrelRecipe":
         if self.why_inseparable is not None:
             raise ModelError(f"it cannot learn apart from its agent, because {self.why_inseparable}")
         self.unwatch()
