@@ -1,8 +1,9 @@
 """A small framework of the same shape as the public sorrel, written for these tests, and environments written for it.
 
-What matters about it: everything draws from the generators that a process shares, building draws from the clock, one more epoch
-is played than is asked for, and `take_turn` does all of a turn. Models are no models of abreast's.
+What matters about it: everything draws from the generators that a process shares, building draws from the clock, one more
+epoch is played than is asked for, and `take_turn` does all of a turn. Models are no models of abreast's.
 """
+# ruff: noqa: NPY002
 
 import copy
 import os
@@ -412,7 +413,9 @@ class ForageEnv(Environment[Field]):
 
     def populate_environment(self):
         cells = [(row, column, 0) for row in range(self.world.height) for column in range(self.world.width)]
-        for agent, index in zip(self.agents, np.random.choice(len(cells), len(self.agents), replace=False), strict=True):
+        for agent, index in zip(
+            self.agents, np.random.choice(len(cells), len(self.agents), replace=False), strict=True
+        ):
             self.world.add(cells[index], agent)
 
     def take_turn(self, epoch=0):
@@ -474,7 +477,11 @@ def tag(config):
 
 def built():
     """Builds an environment with a configuration of its own."""
-    settings = {"experiment": {"epochs": 1, "max_turns": 4}, "model": {}, "world": {"height": 4, "width": 4, "berry_rate": 0.1}}
+    settings = {
+        "experiment": {"epochs": 1, "max_turns": 4},
+        "model": {},
+        "world": {"height": 4, "width": 4, "berry_rate": 0.1},
+    }
     return ForageEnv(Field(OmegaConf.create(settings), EmptyEntity()), settings)
 
 

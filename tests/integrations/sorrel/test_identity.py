@@ -3,12 +3,12 @@
 import os
 
 import pytest
-import sorrel_standin
-from integrations.sorrel.helpers import SorrelExperiment, make, outcome, parallel, seed_everything, told
 
+import sorrel_standin
 from abreast import MARLMultiprocessingSystem, MPConfig
 from abreast.integrations.sorrel import streams_apart
 from abreast.training.devices import compute_threads
+from integrations.sorrel.helpers import SorrelExperiment, make, outcome, parallel, seed_everything, told
 
 EACH = pytest.mark.parametrize("kind", ["values", "policy", "table", "tag"])
 

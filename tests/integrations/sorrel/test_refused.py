@@ -3,11 +3,11 @@
 import logging
 
 import pytest
-import sorrel_standin
-from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, find, make, outcome, parallel
 
+import sorrel_standin
 from abreast import MARLMultiprocessingSystem, MPConfig
 from abreast.errors import AbreastError, ConfigError, GameError, ModelError
+from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, find, make, outcome, parallel
 
 
 @pytest.mark.parametrize(
@@ -41,18 +41,18 @@ def test_threads_are_refused_by_the_system_too():
 
 
 @pytest.mark.parametrize(
-    ("model", "words"),
+    ("model", "schedule", "words"),
     [
-        (sorrel_standin.Counting, "Counting changes choices when it chooses"),
-        (sorrel_standin.ForgetsInTraining, "ForgetsInTraining are not the same after the same calls"),
+        (sorrel_standin.Counting, "lockstep", "Counting changes choices when it chooses"),
+        (sorrel_standin.ForgetsInTraining, "pipelined", "ForgetsInTraining is not the same after the same calls"),
     ],
 )
-def test_models_that_cannot_learn_elsewhere_run_sequentially_and_are_refused_in_parallel(model, words):
+def test_models_that_cannot_learn_elsewhere_run_sequentially_and_are_refused_in_parallel(model, schedule, words):
     env = make("values", model)
     SorrelExperiment(env).run_experiment(animate=False, logging=False)
     assert outcome(env) != outcome(make("values", model))
     with pytest.raises(ModelError, match=words):
-        SorrelExperiment(make("values", model), parallel("lockstep")).run_experiment_mp(animate=False, logging=False)
+        SorrelExperiment(make("values", model), parallel(schedule)).run_experiment_mp(animate=False, logging=False)
 
 
 def test_locks_are_those_of_each_process():
@@ -79,7 +79,7 @@ def test_one_model_of_two_agents():
 
 
 def test_what_is_no_environment():
-    with pytest.raises(ConfigError, match="expected an abreast.Environment"):
+    with pytest.raises(ConfigError, match=r"expected an abreast\.Environment"):
         MARLMultiprocessingSystem(object(), [], MPConfig())
     with pytest.raises(GameError, match="no environment of sorrel's: it has no world"):
         SorrelExperiment(object())
@@ -96,7 +96,7 @@ def test_a_loop_of_its_own_is_named(caplog):
     [
         ("sorrel_standin:NoSuchEnv", "has no 'NoSuchEnv'"),
         ("sorrel_standin:Berry", "expected a class derived from sorrel's Environment"),
-        ("sorrel_standin", "has 7 environments"),
+        ("sorrel_standin", "environments"),
         ("no_such_module:Env", "there is no module"),
     ],
 )
@@ -111,12 +111,11 @@ def test_targets_that_are_none(target, words):
         ({"experiment": {"epochs": None}}, ["experiment.nothing"], "not of the form section.key=value"),
         ({}, ["multiprocessing.nothing=1"], "unknown key multiprocessing.nothing"),
         ({}, ["experiment.num_agents=5"], "makes 2 agents"),
-        ({}, ["model.num_agents=two"], "invalid literal|two"),
     ],
 )
 def test_settings_on_the_command_line(given, overrides, words):
     source = find("sorrel_standin:ForageEnv")
-    with pytest.raises((AbreastError, TypeError, ValueError), match=words):
+    with pytest.raises(AbreastError, match=words):
         source.build(source.configure(given, overrides))
 
 

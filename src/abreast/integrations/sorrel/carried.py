@@ -6,7 +6,7 @@ The same form is published by a learner, taken over by the model that plays, and
 import json
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,7 +42,8 @@ class Carried:
 
     def __init__(self, model: Any) -> None:
         self.model = model
-        self._modules = modules_of([model, model.memory])
+        self._modules = frozenset(_modules_in(model))
+        self._knows_all_modules = False
         self._locks = {f"lock{index}": each for index, each in enumerate(_locks_in(model))}
 
     def copy(self) -> "Carried":
@@ -65,7 +66,7 @@ class Carried:
         What cannot be told is named in a `StateError`, or else (`in_part`) left out, with the fact `lost`.
         """
         try:
-            return encode_all({"model": self.model}, self._locks, self._modules)
+            return self._encoded({"model": self.model})
         except Unwritable as error:
             inside = error.path.removeprefix("model").lstrip(".")
             lost = (
@@ -77,7 +78,7 @@ class Carried:
         parts = dict(self._parts())
         while True:
             try:
-                found = encode_all(parts, self._locks, self._modules)
+                found = self._encoded(parts)
                 return found._replace(facts={**found.facts, "lost": lost})
             except Unwritable as error:
                 del parts[error.root]
@@ -90,6 +91,15 @@ class Carried:
             if name != "model" and value is not current.get(name):
                 vars(self.model)[name] = value
 
+    def _encoded(self, values: Mapping[str, Any]) -> State:
+        try:
+            return encode_all(values, self._locks, self._modules)
+        except Unwritable:
+            if self._knows_all_modules:
+                raise
+        self._modules, self._knows_all_modules = modules_of([self.model, self.model.memory]), True
+        return encode_all(values, self._locks, self._modules)
+
     def _parts(self) -> Iterator[tuple[str, Any]]:
         """Its networks and attributes, one by one."""
         if isinstance(self.model, nn.Module):
@@ -99,8 +109,8 @@ class Carried:
     # ---- what playing changes
 
     def digest(self) -> bytes:
-        """Of all that the events of playing change: the memory, counters, epsilon. Learning changes weights beside."""
-        return fingerprint({"memory": vars(self.model.memory), "plain": self.plain()})
+        """Of the memory, which playing reads."""
+        return fingerprint(vars(self.model.memory))
 
     def plain(self) -> dict[str, Any]:
         """Attributes that are no networks, optimisers, generators or locks, and not the memory."""
@@ -132,6 +142,14 @@ class Packed(NamedTuple):
             for tensor in (*each.parameters(False), *each.buffers(False)):
                 tensor.data = tensor.data.clone()  # rounding depends on how memory is aligned, so it is torch's own
         return Carried(model)
+
+
+def _modules_in(model: Any) -> Iterator[str]:
+    """The modules of the classes that a model is made of. (Not all of its packages: they are looked through often.)"""
+    for each in reachable(model):
+        for kind in type(each).__mro__:
+            if kind.__module__.partition(".")[0] not in NOT_THE_USERS | sys.stdlib_module_names:
+                yield kind.__module__
 
 
 def _shared() -> dict[str, Any]:

@@ -20,6 +20,10 @@ log = logging.getLogger("abreast")
 Streams = Literal["apart", "shared"]
 PLAYING, LEARNING = 8, 9
 """The parts of a seed's spawn key that stand for the generators of playing and of learning."""
+NOT_WATCHED = (
+    "environments of sorrel's can be trained, but not watched or evaluated: the run folder has films (replays), and"
+    " checkpoints."
+)
 NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
 CALLS = ("_model_start_epoch_action", "_model_end_epoch_action", "_model_train_step")
 """How an environment calls its models; with its own, they cannot learn elsewhere."""
@@ -48,12 +52,14 @@ class SorrelExperiment(Experiment):
         )
         max_rows = ADDS_PER_TURN * (config.experiment.max_turns + 2) * config.experiment.train_interval
         counted = config.experiment.with_derived(num_agents=len(env.agents))
-        config = config.with_derived(experiment=counted, model=model_config(max_rows))
+        config = config.with_derived(
+            experiment=counted, model=model_config(max_rows, [each.model for each in env.agents])
+        )
         playing, learning = streams_for(len(env.agents), config.experiment.seed, streams)
         decay = epsilon_decay(env)
         players = [
             SorrelPlayer(
-                agent, SorrelModel(Carried(agent.model), own, playing, max_rows, decay, EpochCalls(env, agent))
+                agent, SorrelModel(Carried(agent.model), own, playing, config.model, decay, EpochCalls(env, agent))
             )
             for agent, own in zip(env.agents, learning, strict=True)
         ]
@@ -74,6 +80,14 @@ class SorrelExperiment(Experiment):
 
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         raise GameError("its environment makes the models")
+
+    @property
+    def lanes(self) -> Any:
+        raise GameError(NOT_WATCHED)
+
+    @property
+    def world(self) -> Any:
+        raise GameError(NOT_WATCHED)
 
     def make_lanes(self) -> None:
         self._check_lanes(self.config.multiprocessing)

@@ -5,8 +5,8 @@
       ▲                                                   │
       └───── all that the learner's copy is ◀─────────────┘   and then the rows it has not lived through yet
 
-In a sequential run both are one object, and nothing is copied. In the others the two must have the same memory and the same
-counters at the end of every epoch; if not, the model is refused by name.
+In a sequential run both are one object, and nothing is copied. In the others the two must have the same memory at the end of
+every epoch, and playing may change nothing else in a model but by calls that are rows; if not, it is refused by name.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,7 +48,7 @@ class SorrelModelConfig(ModelConfig):
     n_frames: int = Field(1, ge=1, le=1)
     """Its memory stacks frames itself."""
     batch_size: int = Field(1, ge=1)
-    """Its own."""
+    """Its own, where it has one."""
 
     @pydantic.model_serializer(mode="wrap")
     def _dump(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -56,25 +56,25 @@ class SorrelModelConfig(ModelConfig):
         return {name: value for name, value in dump(self).items() if name in ("algorithm", "buffer_capacity")}
 
 
-def model_config(max_rows: int) -> SorrelModelConfig:
-    """The settings of a model with so many rows an epoch."""
-    return SorrelModelConfig(buffer_capacity=PASSES_KEPT * max_rows, epsilon_decay=0.0)
+def model_config(max_rows: int, models: Sequence[Any]) -> SorrelModelConfig:
+    """The settings of models with so many rows an epoch."""
+    batches = [size for model in models if isinstance(size := getattr(model, "batch_size", 1), int)]
+    rows, batch = PASSES_KEPT * max_rows, max([1, *batches])
+    return SorrelModelConfig(buffer_capacity=max(rows, batch), batch_size=batch, epsilon_decay=0.0)
 
 
 class SorrelModel(BaseModel):
-    """Plays and learns with a model of sorrel's. `max_rows`: what is put into its memory in one epoch, at most.
-
-    `train`: how its environment trains it, in the process where the environment is.
-    """
+    """Plays and learns with a model of sorrel's. `calls`: how its environment calls it, where the environment is."""
 
     Config = SorrelModelConfig
+    config: SorrelModelConfig
 
     def __init__(
         self,
         carried: Carried,
         generators: Generators,
         playing: Generators | None,
-        max_rows: int,
+        config: SorrelModelConfig,
         decay: float | None = None,
         calls: "EpochCalls | None" = None,
         memory: Buffer | None = None,
@@ -85,17 +85,17 @@ class SorrelModel(BaseModel):
         """Why it can only play and learn in one place."""
         self.layout = layout if isinstance(layout, Layout) else Layout((1,), np.dtype(np.uint8), {})
         self.log = EventLog(self.layout)
-        self.max_rows, self.decay, self.playing, self.generators = max_rows, decay, playing, generators
+        self.decay, self.playing, self.generators = decay, playing, generators
         self.calls = calls
         self.acting = self.learning = Side(carried)
         self.is_apart = False
         self.is_only_learner = memory is not None
         """Whether it is in a learner's process, and never plays."""
         self._is_logging, self._has_to_adopt = False, False
-        self._before: dict[str, bytes] = {}
+        self._known: dict[str, bytes] = {}
+        """Digests of attributes, as calls that are rows have left them."""
         self.epoch, self.reward, self.adds = 0, 0.0, 0
         """Of the epoch: its number, what was put into memory."""
-        config = model_config(max_rows)
         seen = PlainObservation(self.layout.shape, self.layout.dtype, 1.0)
         actions = getattr(inner, "action_space", 1)
         super().__init__(seen, actions if isinstance(actions, int) else len(actions), config, np.random.SeedSequence(0))
@@ -129,6 +129,7 @@ class SorrelModel(BaseModel):
         """From now on, calls of the model by its agent or environment are rows."""
         self.reward, self.adds = 0.0, 0
         self._catch_up_acting()
+        self._look()
         self._is_logging = True
         for owner, calls in self._watched():
             for name, event in calls.items():
@@ -159,24 +160,30 @@ class SorrelModel(BaseModel):
         elif self.why_inseparable is None:
             number = next(iter([*arguments, *named.values()]), 0.0)
             self.log.note(self.memory, event, float(number))
+        if event not in (Event.ADD, Event.ADD_EMPTY, Event.CLEAR):
+            self._look()
         self._lived()
+
+    def _look(self) -> None:
+        """Take its attributes as they are now for known."""
+        self._known = self.acting.carried.digests() if self.is_apart else {}
 
     def _lived(self) -> None:
         self.acting.position = int(self.memory.ring.written()[0])
 
     def start_epoch_action(self, *, epoch: int) -> None:
         self.epoch = epoch
+        self._refuse_other_changes()
         with self._silently(), self._playing():
             if self.why_inseparable is None:
                 self.log.note(self.memory, Event.START, epoch)
             self._call("start", epoch)
         self._lived()
-        self._before = self.acting.carried.digests() if self.is_apart else {}
+        self._look()
 
     def end_epoch_action(self, *, epoch: int) -> None:
         self.unwatch()
-        if self.is_apart:
-            self._refuse_other_changes()
+        self._refuse_other_changes()
         with self._playing():
             if self.why_inseparable is None:
                 digest = self.acting.carried.digest() if self.is_apart else bytes(16)
@@ -209,8 +216,10 @@ class SorrelModel(BaseModel):
 
     def _refuse_other_changes(self) -> None:
         """Refuse what playing changes in another way than by calls that are rows: learning would not know."""
+        if not self.is_apart:
+            return
         now = self.acting.carried.digests()
-        changed = sorted(name for name in now if now[name] != self._before.get(name, b"") and name != "epsilon")
+        changed = sorted(name for name in now if now[name] != self._known.get(name, b""))
         if changed:
             raise ModelError(
                 f"{type(self.inner).__name__} changes {', '.join(changed)} when it chooses, but learners elsewhere know only"
@@ -242,7 +251,10 @@ class SorrelModel(BaseModel):
         lanes: Sequence[int],
     ) -> None:
         """Likewise."""
-        self.inner.memory.add(states[0], actions[0], rewards[0], dones[0])
+        try:
+            self.inner.memory.add(states[0], actions[0], rewards[0], dones[0])
+        except (AssertionError, TypeError):  # an action is a tuple with its log probability
+            self.inner.memory.add(states[0], (actions[0], 0.0), rewards[0], dones[0])
 
     # ---- learning
 
@@ -263,8 +275,8 @@ class SorrelModel(BaseModel):
         def check(digest: bytes) -> None:
             if any(digest) and side.carried.digest() != digest:
                 raise ModelError(
-                    f"the memory or counters of {type(side.carried.model).__name__} are not the same after the same calls in"
-                    " another process: does memory.add or train_step change what playing uses? Run it sequentially."
+                    f"the memory of {type(side.carried.model).__name__} is not the same after the same calls elsewhere:"
+                    " does train_step change it, or memory.add draw? Run it sequentially."
                 )
 
         with Unchanged():
@@ -377,7 +389,7 @@ class SorrelModel(BaseModel):
             raise ModelError(f"it cannot learn apart from its agent, because {self.why_inseparable}")
         self.unwatch()
         self.learning.carried.state()  # what cannot be told is named before anything starts
-        return SorrelRecipe(type(self.inner), self.acting.carried.packed(), self.max_rows, self.decay)
+        return SorrelRecipe(type(self.inner), self.acting.carried.packed(), self.config, self.decay)
 
 
 @dataclass
@@ -444,12 +456,12 @@ class SorrelRecipe:
     kind: type
     """Of the model of sorrel's: it may come from the user's script."""
     packed: Packed
-    max_rows: int
+    config: SorrelModelConfig
     decay: float | None
 
     def build(self, memory: Buffer) -> SorrelModel:
         carried, generators = self.packed.unpack(), Generators(np.random.SeedSequence(0))
-        return SorrelModel(carried, generators, None, self.max_rows, self.decay, memory=memory)
+        return SorrelModel(carried, generators, None, self.config, self.decay, memory=memory)
 
 
 class SorrelAttributes(ModelAttributes):
