@@ -113,7 +113,7 @@ class Carried:
         return fingerprint(vars(self.model.memory))
 
     def plain(self) -> dict[str, Any]:
-        """Attributes that are no networks, optimisers, generators or locks, and not the memory."""
+        """Attributes that are no networks, optimisers or locks, and not the memory."""
         return {
             name: value
             for name, value in vars(self.model).items()
@@ -121,8 +121,13 @@ class Carried:
         }
 
     def digests(self) -> dict[str, bytes]:
-        """Of each of these attributes."""
-        return {name: fingerprint(value) for name, value in self.plain().items()}
+        """Of each of these attributes, and of whether tensors of its networks were written to."""
+        found = {name: fingerprint(value) for name, value in self.plain().items()}
+        for name, network in self._parts():
+            if isinstance(network, nn.Module):
+                tensors = [(id(each), each._version) for each in (*network.parameters(), *network.buffers())]
+                found[name] = fingerprint([tensors, [each.training for each in network.modules()]])
+        return found
 
 
 class Packed(NamedTuple):
@@ -162,7 +167,7 @@ def _locks_in(model: Any) -> Iterator[Any]:
 
 
 def _is_machinery(value: Any) -> bool:
-    kinds = (nn.Module, torch.optim.Optimizer, torch.Generator, *LOCKS)
+    kinds = (nn.Module, torch.optim.Optimizer, *LOCKS)
     if isinstance(value, np.ndarray | int | float | str | torch.Tensor):
         return False
     return any(isinstance(each, kinds) for each in reachable(value))

@@ -8,10 +8,11 @@ from typing import Any, Literal, cast
 import numpy as np
 
 from abreast.errors import ConfigError, GameError, short
+from abreast.integrations.sorrel.calls import EpochCalls
 from abreast.integrations.sorrel.carried import Carried
 from abreast.integrations.sorrel.game import SorrelGame, SorrelPlayer
 from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.model import ADDS_PER_TURN, EpochCalls, SorrelModel, SorrelModelConfig, model_config
+from abreast.integrations.sorrel.model import ADDS_PER_TURN, SorrelModel, SorrelModelConfig, model_config
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
 from abreast.training.experiment import Experiment
 
@@ -91,6 +92,11 @@ class SorrelExperiment(Experiment):
 
     def make_lanes(self) -> None:
         self._check_lanes(self.config.multiprocessing)
+        devices = {str(each.device) for agent in self.env.agents for each in _parameters(agent.model)} - {"cpu"}
+        if devices:
+            log.warning(
+                "models on %s draw from its own generator: the same results are not promised.", ", ".join(devices)
+            )
         own = type(self.env)
         oldest = next((kind for kind in reversed(own.__mro__) if "run_experiment" in vars(kind)), own)
         if getattr(own, "run_experiment", None) is not getattr(oldest, "run_experiment", None):
@@ -150,6 +156,10 @@ def check_environment(env: Any) -> None:
             )
         if not hasattr(env.agents[index].model, "memory"):
             raise GameError(f"the model of agent {index} has no memory: expected one of sorrel's models.")
+
+
+def _parameters(model: Any) -> list[Any]:
+    return list(model.parameters()) if hasattr(model, "parameters") else []
 
 
 def streams_for(agents: int, seed: int, streams: Streams) -> tuple[Generators, list[Generators]]:
@@ -215,6 +225,12 @@ def settings_for(own: Any, given: Mapping[str, Any], name: str) -> Config[Any, A
         )
     known = {key: counted[key] for key in ExperimentConfig.model_fields if key in counted and counted[key] is not None}
     known["epochs"] = int(known["epochs"]) + 1
+    wanted = dict(given.get("experiment") or {})
+    if wanted.get("max_turns", counted["max_turns"]) != counted["max_turns"]:
+        raise ConfigError(
+            f"experiment.max_turns is {wanted['max_turns']}, but {name} was built with {counted['max_turns']}:"
+            " leave it out."
+        )
     parallel = given.get("multiprocessing") or {}
     if isinstance(parallel, MPConfig):
         parallel = parallel.model_dump(exclude_unset=True)
@@ -222,7 +238,7 @@ def settings_for(own: Any, given: Mapping[str, Any], name: str) -> Config[Any, A
     return parse_config(
         {
             "game": given.get("game"),
-            "experiment": {**known, **dict(given.get("experiment") or {}), "max_turns": int(counted["max_turns"])},
+            "experiment": {**known, **wanted, "max_turns": int(counted["max_turns"])},
             "model": model,
             "world": dict(given.get("world") or {}),
             "multiprocessing": dict(parallel),

@@ -72,9 +72,12 @@ class SorrelGame:
         agents = list(self.env.agents)
         self.env.reset()
         self._keeps_map |= before is not None and self.env.world.map is before
-        if [id(agent) for agent in self.env.agents] != [id(agent) for agent in agents]:
+        models = [player.model.inner for player in self.players]
+        if list(map(id, self.env.agents)) != list(map(id, agents)) or any(
+            agent.model is not model for agent, model in zip(agents, models, strict=True)
+        ):
             raise ConfigError(
-                f"{type(self.env).__name__}.reset makes other agents, whose models have learned nothing: keep those of"
+                f"{type(self.env).__name__}.reset makes other agents or models, which have learned nothing: keep those of"
                 " setup_agents."
             )
 

@@ -9,8 +9,8 @@ In a sequential run both are one object, and nothing is copied. In the others th
 every epoch, and playing may change nothing else in a model but by calls that are rows; if not, it is refused by name.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -22,14 +22,16 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from abreast.errors import ModelError, ModelFileError, StateError
+from abreast.integrations.sorrel.calls import EpochCalls, Watch
 from abreast.integrations.sorrel.carried import Carried, Packed, from_blocks, in_blocks
-from abreast.integrations.sorrel.events import MEMORY_CALLS, MODEL_CALLS, Event, EventLog, Layout
+from abreast.integrations.sorrel.events import MODEL_CALLS, Event, EventLog, Layout
 from abreast.integrations.sorrel.generators import Generators, Unchanged
 from abreast.models import BaseModel, ModelConfig
 from abreast.models.base import PlainObservation
 from abreast.models.own import ModelAttributes
 from abreast.replay import Buffer
 from abreast.state import State, join, part_of
+from abreast.streams import shared_streams
 
 ADDS_PER_TURN = 4
 """Rows that an agent may put into its memory in one turn."""
@@ -76,7 +78,7 @@ class SorrelModel(BaseModel):
         playing: Generators | None,
         config: SorrelModelConfig,
         decay: float | None = None,
-        calls: "EpochCalls | None" = None,
+        calls: EpochCalls | None = None,
         memory: Buffer | None = None,
     ) -> None:
         inner = carried.model
@@ -91,7 +93,8 @@ class SorrelModel(BaseModel):
         self.is_apart = False
         self.is_only_learner = memory is not None
         """Whether it is in a learner's process, and never plays."""
-        self._is_logging, self._has_to_adopt = False, False
+        self._watch = Watch(inner, self.note)
+        self._has_to_adopt, self._decays = False, 0
         self._known: dict[str, bytes] = {}
         """Digests of attributes, as calls that are rows have left them."""
         self.epoch, self.reward, self.adds = 0, 0.0, 0
@@ -126,93 +129,70 @@ class SorrelModel(BaseModel):
     # ---- playing
 
     def watch(self) -> None:
-        """From now on, calls of the model by its agent or environment are rows."""
+        """An epoch begins: from now on, calls of the model by its agent or environment are rows."""
         self.reward, self.adds = 0.0, 0
         self._catch_up_acting()
         self._look()
-        self._is_logging = True
-        for owner, calls in self._watched():
-            for name, event in calls.items():
-                if callable(getattr(type(owner), name, None)):
-                    vars(owner)[name] = self._noting(owner, name, event)
-
-    def unwatch(self) -> None:
-        """The epoch is over, or was ended by an error."""
-        self._is_logging = False
-        for owner, calls in self._watched():
-            for name in calls:
-                if isinstance(vars(owner).get(name), _Noting):
-                    del vars(owner)[name]
-
-    def _watched(self) -> Sequence[tuple[Any, Mapping[str, Event]]]:
-        return (self.inner, MODEL_CALLS), (self.inner.memory, MEMORY_CALLS)
-
-    def _noting(self, owner: Any, name: str, event: Event) -> "_Noting":
-        return _Noting(self, getattr(type(owner), name).__get__(owner), event)
+        self._watch.begin()
 
     def note(self, event: Event, *arguments: Any, **named: Any) -> None:
-        """Write a call of the agent's model as a row, if nobody does it already."""
+        """Write a call of the agent's model, or of its memory, as a row."""
         if event is Event.ADD:
             given = dict(zip(("obs", "action", "reward", "done"), arguments, strict=False)) | named
             self.reward, self.adds = self.reward + float(given["reward"]), self.adds + 1
             if self.why_inseparable is None:
                 self.log.add(self.memory, **given)
         elif self.why_inseparable is None:
-            number = next(iter([*arguments, *named.values()]), 0.0)
-            self.log.note(self.memory, event, float(number))
-        if event not in (Event.ADD, Event.ADD_EMPTY, Event.CLEAR):
+            self.log.note(self.memory, event, float(next(iter([*arguments, *named.values()]), 0.0)))
+        if event in MODEL_CALLS.values():
             self._look()
         self._lived()
-
-    def _look(self) -> None:
-        """Take its attributes as they are now for known."""
-        self._known = self.acting.carried.digests() if self.is_apart else {}
-
-    def _lived(self) -> None:
-        self.acting.position = int(self.memory.ring.written()[0])
 
     def start_epoch_action(self, *, epoch: int) -> None:
         self.epoch = epoch
         self._refuse_other_changes()
-        with self._silently(), self._playing():
+        with self._watch.off(), self._playing("start_epoch_action"):
             if self.why_inseparable is None:
                 self.log.note(self.memory, Event.START, epoch)
-            self._call("start", epoch)
+            if self.calls is not None:
+                self.calls.start(epoch)
+        if self._watch.is_on:
+            self._watch.begin()
         self._lived()
         self._look()
 
     def end_epoch_action(self, *, epoch: int) -> None:
-        self.unwatch()
+        self._watch.end()
         self._refuse_other_changes()
-        with self._playing():
+        with self._playing("end_epoch_action"):
             if self.why_inseparable is None:
                 digest = self.acting.carried.digest() if self.is_apart else bytes(16)
                 self.log.note(self.memory, Event.END, epoch, digest)
-            self._call("end", epoch)
+            if self.calls is not None:
+                self.calls.end(epoch)
         self._lived()
 
-    def _call(self, which: str, epoch: int) -> None:
-        if self.calls is not None:
-            getattr(self.calls, which)(epoch)
-        else:
-            getattr(self.inner, f"{which}_epoch_action")(epoch=epoch)
-
     @contextmanager
-    def _silently(self) -> Iterator[None]:
-        """Inside, calls are no rows: they belong to one that is written already."""
-        was, self._is_logging = self._is_logging, False
-        try:
-            yield
-        finally:
-            self._is_logging = was
-
-    @contextmanager
-    def _playing(self) -> Iterator[None]:
+    def _playing(self, name: str) -> Iterator[None]:
+        """Inside, an action of the model draws as playing does; elsewhere, where it is repeated, it could not."""
         if self.playing is None:
             yield
-        else:
-            with self.playing:
-                yield
+            return
+        with self.playing:
+            before = shared_streams() if self.is_apart else []
+            yield
+            if self.is_apart and shared_streams() != before:
+                raise ModelError(
+                    f"{type(self.inner).__name__}.{name} draws random numbers, but it is also called where learning happens,"
+                    " which would draw others: run it sequentially."
+                )
+
+    def _lived(self) -> None:
+        self.acting.position = int(self.memory.ring.written()[0])
+
+    def _look(self) -> None:
+        """Take all but the memory as it is now for known."""
+        self._known = self.acting.carried.digests() if self.is_apart else {}
 
     def _refuse_other_changes(self) -> None:
         """Refuse what playing changes in another way than by calls that are rows: learning would not know."""
@@ -227,7 +207,7 @@ class SorrelModel(BaseModel):
             )
 
     def end_episode(self, lane: int, done: bool = False) -> None:
-        self.unwatch()
+        self._watch.end()
 
     def epsilon_decay(self, rate: float) -> None:
         """As its environment's settings say, when this epoch's round has been trained, as in sorrel's own loop."""
@@ -236,7 +216,7 @@ class SorrelModel(BaseModel):
         if self.why_inseparable is None:
             self.log.note(self.memory, Event.DECAY, self.decay)
         else:
-            self.inner.epsilon_decay(self.decay)
+            self._decays += 1
 
     def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
         """Asked for only when a run is measured: agents of sorrel's choose by themselves."""
@@ -262,7 +242,7 @@ class SorrelModel(BaseModel):
         self._catch_up(self.learning)
         with self.generators:
             inner = self.learning.carried.model
-            is_here = self.calls is not None and self.learning is self.acting
+            is_here = self.learning is self.acting
             loss = self.calls.train() if is_here and self.calls is not None else inner.train_step()
         self._has_to_adopt = self.is_apart
         return float(np.asarray(loss))
@@ -287,6 +267,9 @@ class SorrelModel(BaseModel):
             self.acting.take(self.learning.state())
         self._has_to_adopt = False
         self._catch_up(self.acting)
+        for _ in range(self._decays):
+            self.inner.epsilon_decay(self.decay)
+        self._decays = 0
 
     def separate(self) -> None:
         """From now on, another copy learns than the one that plays."""
@@ -297,15 +280,16 @@ class SorrelModel(BaseModel):
                 f"{type(self.inner).__name__} cannot learn apart from its agent, because {self.why_inseparable}: run it"
                 " sequentially."
             )
-        self.unwatch()
+        self._watch.end()
         self.is_apart = True
         self.learning = Side(self.acting.carried.copy(), self.acting.position)
 
     def unite(self) -> None:
         """The agent's own model, which has taken over all that was learned, learns and plays again."""
-        self.unwatch()
+        self._watch.end()
         if not self.is_only_learner:
-            self._catch_up_acting()
+            with suppress(ModelError):  # by which the run has ended
+                self._catch_up_acting()
             self.learning, self.is_apart = self.acting, False
 
     # ---- state
@@ -387,7 +371,7 @@ class SorrelModel(BaseModel):
     def recipe(self) -> "SorrelRecipe":
         if self.why_inseparable is not None:
             raise ModelError(f"it cannot learn apart from its agent, because {self.why_inseparable}")
-        self.unwatch()
+        self._watch.end()
         self.learning.carried.state()  # what cannot be told is named before anything starts
         return SorrelRecipe(type(self.inner), self.acting.carried.packed(), self.config, self.decay)
 
@@ -407,46 +391,6 @@ class Side:
         """Become the side that told this state."""
         self.carried.take(from_blocks(state))
         self.position = int(state.facts["position"])
-
-
-class EpochCalls:
-    """How an environment calls the model of one of its agents; environments may have their own ways."""
-
-    def __init__(self, env: Any, agent: Any) -> None:
-        self._env, self._agent = env, agent
-
-    def start(self, epoch: int) -> None:
-        if hasattr(self._env, "_model_start_epoch_action"):
-            self._env._model_start_epoch_action(self._agent, epoch)
-        else:
-            self._agent.model.start_epoch_action(epoch=epoch)
-
-    def end(self, epoch: int) -> None:
-        if hasattr(self._env, "_model_end_epoch_action"):
-            self._env._model_end_epoch_action(self._agent, epoch)
-        else:
-            self._agent.model.end_epoch_action(epoch=epoch)
-
-    def train(self) -> Any:
-        if hasattr(self._env, "_model_train_step"):
-            return self._env._model_train_step(self._agent)
-        return self._agent.model.train_step()
-
-
-class _Noting:
-    """A method of the agent's model or memory, whose calls are rows."""
-
-    def __init__(self, model: SorrelModel, method: Callable[..., Any], event: Event) -> None:
-        self._model, self._method, self._event = model, method, event
-
-    def __call__(self, *arguments: Any, **named: Any) -> Any:
-        model = self._model
-        if not model._is_logging:
-            return self._method(*arguments, **named)
-        with model._silently():
-            result = self._method(*arguments, **named)
-        model.note(self._event, *arguments, **named)
-        return result
 
 
 @dataclass(frozen=True)
