@@ -339,6 +339,62 @@ class ForgetsInTraining(ValueModel):
         return loss
 
 
+class ShakesAtStart(ValueModel):
+    """Its epochs begin with other weights, by chance."""
+
+    def start_epoch_action(self, **more):
+        super().start_epoch_action(**more)
+        with torch.no_grad():
+            self.local[0].bias.add_(0.1 * torch.randn(12))
+
+
+class OwnStream(ValueModel):
+    """Draws its choices from a generator of its own."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.rng = np.random.default_rng(1)
+
+    def take_action(self, state):
+        return int(self.rng.integers(4)) if self.rng.random() < 0.5 else super().take_action(state)
+
+
+class NoisyChoice(ValueModel):
+    """Choosing writes into its networks."""
+
+    def take_action(self, state):
+        self.noise.normal_()
+        return super().take_action(state)
+
+
+class Wordy(ValueModel):
+    """Its memory keeps text, which is no row of numbers."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.memory = TextMemory()
+
+    def take_action(self, state):
+        return random.randrange(self.action_space)
+
+    def start_epoch_action(self, **more):
+        pass
+
+    def train_step(self):
+        return np.array(float(len(self.memory.lines)) * self.epsilon)
+
+
+class TextMemory:
+    def __init__(self):
+        self.lines, self.extra_data = [], {}
+
+    def add(self, obs, action, reward, done):
+        self.lines.append(f"{action} {reward}")
+
+    def current_state(self):
+        return np.zeros((0, 11))
+
+
 class Locked(ValueModel):
     """Holds a lock."""
 

@@ -1,5 +1,6 @@
 """What cannot be promised is refused by name, or said in one line."""
 
+import copy
 import logging
 
 import pytest
@@ -7,7 +8,9 @@ import pytest
 import sorrel_standin
 from abreast import MARLMultiprocessingSystem, MPConfig
 from abreast.errors import AbreastError, ConfigError, GameError, ModelError
-from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, find, make, outcome, parallel
+from abreast.integrations.sorrel import streams_apart
+from abreast.training.devices import compute_threads
+from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, find, make, outcome, parallel, told
 
 
 @pytest.mark.parametrize(
@@ -44,15 +47,38 @@ def test_threads_are_refused_by_the_system_too():
     ("model", "schedule", "words"),
     [
         (sorrel_standin.Counting, "lockstep", "Counting changes choices when it chooses"),
+        (sorrel_standin.OwnStream, "lockstep", "OwnStream changes rng when it chooses"),
+        (sorrel_standin.NoisyChoice, "lockstep", "NoisyChoice changes noise when it chooses"),
+        (sorrel_standin.ShakesAtStart, "lockstep", "ShakesAtStart.start_epoch_action draws random numbers"),
         (sorrel_standin.ForgetsInTraining, "pipelined", "ForgetsInTraining is not the same after the same calls"),
     ],
 )
 def test_models_that_cannot_learn_elsewhere_run_sequentially_and_are_refused_in_parallel(model, schedule, words):
-    env = make("values", model)
+    env, theirs = make("values", model), make("values", model)
     SorrelExperiment(env).run_experiment(animate=False, logging=False)
-    assert outcome(env) != outcome(make("values", model))
+    with compute_threads(1), streams_apart(theirs):
+        theirs.run_experiment()
+    assert outcome(env) == outcome(theirs)
     with pytest.raises(ModelError, match=words):
         SorrelExperiment(make("values", model), parallel(schedule)).run_experiment_mp(animate=False, logging=False)
+
+
+def test_a_memory_without_rows_of_numbers_is_for_sequential_runs():
+    env, theirs = make("values", sorrel_standin.Wordy), make("values", sorrel_standin.Wordy)
+    result = SorrelExperiment(env).run_experiment(animate=False, logging=False)
+    with streams_apart(theirs):
+        theirs.run_experiment()
+    assert told(result) == [(reward, losses) for reward, losses, _ in theirs.told]
+    assert env.agents[0].model.epsilon == theirs.agents[0].model.epsilon
+    with pytest.raises(ModelError, match="TextMemory keeps no array of numbers called `states`"):
+        SorrelExperiment(env, parallel("lockstep")).run_experiment_mp(animate=False, logging=False)
+
+
+def test_other_models_after_a_reset_are_refused():
+    env = make()
+    env.reset = lambda: setattr(env.agents[0], "model", copy.deepcopy(env.agents[1].model.local))
+    with pytest.raises(ConfigError, match="reset makes other agents or models"):
+        SorrelExperiment(env).run_experiment(animate=False, logging=False)
 
 
 def test_locks_are_those_of_each_process():

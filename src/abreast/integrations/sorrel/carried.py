@@ -113,7 +113,7 @@ class Carried:
         return fingerprint(vars(self.model.memory))
 
     def plain(self) -> dict[str, Any]:
-        """Attributes that are no networks, optimisers or locks, and not the memory."""
+        """Attributes that neither are nor hold networks and optimisers, and are not the memory."""
         return {
             name: value
             for name, value in vars(self.model).items()
@@ -123,11 +123,20 @@ class Carried:
     def digests(self) -> dict[str, bytes]:
         """Of each of these attributes, and of whether tensors of its networks were written to."""
         found = {name: fingerprint(value) for name, value in self.plain().items()}
-        for name, network in self._parts():
-            if isinstance(network, nn.Module):
-                tensors = [(id(each), each._version) for each in (*network.parameters(), *network.buffers())]
-                found[name] = fingerprint([tensors, [each.training for each in network.modules()]])
-        return found
+        networks = [each for each in self._networks if isinstance(each, nn.Module)]
+        for network in networks:
+            for name, tensor in (*network.named_parameters(), *network.named_buffers()):
+                found[name] = fingerprint((id(tensor), tensor._version))
+        modes = [[each.training for each in network.modules()] for network in networks]
+        return {**found, "the training mode": fingerprint(modes)}
+
+    @property
+    def _networks(self) -> list[Any]:
+        """The model itself, if it is a network, or those that its attributes are or hold."""
+        if isinstance(self.model, nn.Module):
+            return [self.model]
+        attributes = [value for value in vars(self.model).values() if _is_machinery(value)]
+        return [each for value in attributes for each in reachable(value)]
 
 
 class Packed(NamedTuple):
@@ -167,10 +176,9 @@ def _locks_in(model: Any) -> Iterator[Any]:
 
 
 def _is_machinery(value: Any) -> bool:
-    kinds = (nn.Module, torch.optim.Optimizer, *LOCKS)
     if isinstance(value, np.ndarray | int | float | str | torch.Tensor):
         return False
-    return any(isinstance(each, kinds) for each in reachable(value))
+    return any(isinstance(each, nn.Module | torch.optim.Optimizer) for each in reachable(value))
 
 
 # ---- as few arrays: a published state has a line for each in its header
