@@ -120,15 +120,15 @@ class Carried:
             if name not in NETWORK_PARTS and value is not self.model.memory and not _is_machinery(value)
         }
 
-    def digests(self) -> dict[str, bytes]:
-        """Of each of these attributes, and of whether tensors of its networks were written to."""
-        found = {name: fingerprint(value) for name, value in self.plain().items()}
+    def marks(self) -> dict[str, object]:
+        """What tells whether each of these attributes, and each tensor of its networks, was changed since."""
+        found: dict[str, object] = {name: fingerprint(value) for name, value in self.plain().items()}
         networks = [each for each in self._networks if isinstance(each, nn.Module)]
         for network in networks:
             for name, tensor in (*network.named_parameters(), *network.named_buffers()):
-                found[name] = fingerprint((id(tensor), tensor._version))
-        modes = [[each.training for each in network.modules()] for network in networks]
-        return {**found, "the training mode": fingerprint(modes)}
+                found[name] = id(tensor), tensor._version  # which counts what is written in place
+        found["the training mode"] = [each.training for network in networks for each in network.modules()]
+        return found
 
     @property
     def _networks(self) -> list[Any]:

@@ -95,8 +95,8 @@ class SorrelModel(BaseModel):
         """Whether it is in a learner's process, and never plays."""
         self._watch = Watch(inner, self.note)
         self._has_to_adopt, self._decays = False, 0
-        self._known: dict[str, bytes] = {}
-        """Digests of attributes, as calls that are rows have left them."""
+        self._known: dict[str, object] = {}
+        """Marks of what it is made of, as calls that are rows have left it."""
         self.epoch, self.reward, self.adds = 0, 0.0, 0
         """Of the epoch: its number, what was put into memory."""
         seen = PlainObservation(self.layout.shape, self.layout.dtype, 1.0)
@@ -192,14 +192,14 @@ class SorrelModel(BaseModel):
 
     def _look(self) -> None:
         """Take all but the memory as it is now for known."""
-        self._known = self.acting.carried.digests() if self.is_apart else {}
+        self._known = self.acting.carried.marks() if self.is_apart else {}
 
     def _refuse_other_changes(self) -> None:
         """Refuse what playing changes in another way than by calls that are rows: learning would not know."""
         if not self.is_apart:
             return
-        now = self.acting.carried.digests()
-        changed = sorted(name for name in now if now[name] != self._known.get(name, b""))
+        now = self.acting.carried.marks()
+        changed = sorted(name for name in now if now[name] != self._known.get(name))
         if changed:
             raise ModelError(
                 f"{type(self.inner).__name__} changes {', '.join(changed)} when it chooses, but learners elsewhere know only"
