@@ -99,6 +99,18 @@ def test_the_two_newest_versions_can_be_asked_for():
         reader.read(3)
 
 
+@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
+def test_no_more_is_read_than_was_published_whatever_room_there_is(mode):
+    block = SharedBlock(latest_layout("x.", 4096))
+    writer, reader = Latest(block, "x."), Latest(block, "x.", mode)
+    writer.publish(0, np.zeros(64))
+    writer.publish(1, np.ones(8), np.ones(3))
+    assert len(reader.read().data) == 128
+    assert len(reader.read(0).data) == 512
+    assert len(reader.read(0, 64).data) == 64
+    assert len(reader.read(1, 4096).data) == 128
+
+
 def test_half_a_value_of_a_writer_that_died_is_never_read():
     block = SharedBlock(latest_layout("x.", 64))
     writer, reader = Latest(block, "x."), Latest(block, "x.")

@@ -34,6 +34,7 @@ def latest_layout(prefix: str, size: int, readers: int = 1) -> dict[str, Any]:
     return {
         f"{prefix}slots": ((slots, padded(size)), np.uint8),
         f"{prefix}versions": ((slots,), np.int64),
+        f"{prefix}lengths": ((slots,), np.int64),
         f"{prefix}newest": ((1,), np.int64),
         f"{prefix}pinned": ((readers,), np.int64),
     }
@@ -44,7 +45,7 @@ class Latest:
 
     def __init__(self, block: SharedBlock, prefix: str, mode: Mode = "snapshot", reader: int = 0) -> None:
         arrays = block.part(prefix)
-        self._slots, self._versions = arrays["slots"], arrays["versions"]
+        self._slots, self._versions, self._lengths = arrays["slots"], arrays["versions"], arrays["lengths"]
         self._newest, self._pinned = arrays["newest"], arrays["pinned"]
         self._mode, self._reader = mode, reader
         self._copy: NDArray[np.uint8] | None = None
@@ -64,13 +65,15 @@ class Latest:
             data = part.reshape(-1).view(np.uint8)
             target[offset : offset + len(data)] = data
             offset += padded(len(data))
+        self._lengths[slot] = offset
         fence()
         self._versions[slot] = version
         fence()
         self._newest[0] = slot
 
     def read(self, version: int | None = None, size: int | None = None) -> Value:
-        """The first `size` bytes (all unless given) of the newest value, or of a version among the two published last.
+        """The first `size` bytes (all that were published unless given) of the newest value, or of a version among the two
+        published last.
 
         The data is valid until the next read. Reading before the first publish, or a version that is gone, is an error
         in the caller's schedule, not something to wait for.
@@ -110,6 +113,7 @@ class Latest:
         fence()
         if self._copy is None:
             self._copy = _aligned(self._slots.shape[1])
+        size = self._size(slot, size)
         np.copyto(self._copy[:size], self._slots[slot, :size])
         fence()
         whole = before >= 0 and int(self._versions[slot]) == before
@@ -121,7 +125,12 @@ class Latest:
         self._pinned[self._reader] = slot
         fence()
         whole = before >= 0 and int(self._versions[slot]) == before
-        return Value(before, self._slots[slot, :size]) if whole else None
+        return Value(before, self._slots[slot, : self._size(slot, size)]) if whole else None
+
+    def _size(self, slot: int, wanted: int | None) -> int:
+        """Bytes to read: a slot may have room for far more than was published, which would be copied for nothing."""
+        length = int(self._lengths[slot])
+        return length if wanted is None else min(wanted, length)
 
 
 def _aligned(size: int) -> NDArray[np.uint8]:

@@ -181,6 +181,9 @@ class Experiment:
         self.make_lanes()
         return MARLMultiprocessingSystem(self, self.game.players, self.config)
 
+    def check_parallel(self, parallel: MPConfig) -> None:
+        """Refuse settings of a parallel run that this experiment cannot keep to; usually there are none."""
+
     def make_lanes(self) -> None:
         """Make all lanes of the game now, so that what cannot work is refused before anything starts."""
 

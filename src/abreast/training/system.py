@@ -24,6 +24,7 @@ from abreast.state import State
 from abreast.training.actors.base import Actors, actor_state, models_of, set_actor_state
 from abreast.training.actors.dealt import DealtActors, deal
 from abreast.training.actors.process import ProcessActors
+from abreast.training.adapting import adapted
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Learners
 from abreast.training.learners.free import FreeLearners
@@ -45,9 +46,15 @@ class MARLMultiprocessingSystem:
     learners: Learners | None = None
     actors: Actors | None = None
 
-    def __init__(self, env: "Experiment", agents: Sequence[Any], config: object) -> None:
-        self.env, self.agents = env, agents
+    def __init__(self, env: Any, agents: Sequence[Any], config: object) -> None:
+        """`env`: an environment or another experiment; or an environment of another framework (`adapting.py`)."""
+        if not hasattr(env, "game"):
+            env = adapted(env, config)
+            config = env.config.multiprocessing
+        self.env: Experiment = env
+        self.agents = agents
         given = MPConfig.from_experiment_config(config)
+        env.check_parallel(given)
         self._models = models_of(env.game)
         if given.workers != "inline":
             for index, model in enumerate(self._models):
