@@ -128,6 +128,9 @@ class _Chooser:
         self._stacked: StackedChoice | None = None
 
     def choose(self, decisions: Sequence[Decision]) -> list[list[int]]:
+        if len(decisions) == 1 and decisions[0].masks is None:
+            agent, lanes, states, _ = decisions[0]
+            return [self._models[agent].take_actions(states, lanes)]
         for agent, lanes, _, masks in decisions:
             if masks is not None:
                 self._models[agent].note_masks(lanes, masks)

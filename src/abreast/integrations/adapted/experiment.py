@@ -22,17 +22,18 @@ from abreast.training.sizes import enough_memory
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
         "experiment": {"max_turns": 1000},
-        "model": {
-            "algorithm": "dqn",
-            "n_frames": 1,
-            "epsilon": 1.0,
-            "epsilon_min": 0.05,
-            "hidden_size": 128,
-            "learning_rate": 0.0005,
-        },
+        "model": {"algorithm": "ppo", "n_frames": 1, "epsilon": 1.0, "epsilon_min": 0.05, "hidden_size": 128},
     }
 )
 """Settings of environments of other libraries, beside those that every game has."""
+OF_ALGORITHM: Mapping[str, Any] = MappingProxyType(
+    {
+        "ppo": {"gae_lambda": 0.95, "learning_rate": 0.0007, "gradient_steps": 8},
+        "dqn": {"learning_rate": 0.0005},
+        "iqn": {"learning_rate": 0.0005},
+    }
+)
+"""And those that go with the algorithm (benchmarks/README.md has what they learn)."""
 MOST_ROWS, FEWEST_ROWS, REPLAY_BYTES = 20_000, 1000, 2**28
 """The replay of an agent has so many rows, and fewer where these would take more than so many bytes."""
 MOST_TURNS = 10_000
@@ -105,6 +106,9 @@ class AdaptedGame:
         )
         copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
         values = merge(merge(DEFAULTS, _of_copy(copy)), sections)
+        chosen = apply_overrides(values, [each for each in texts if each.startswith("model.algorithm=")])
+        of_algorithm = OF_ALGORITHM.get(_algorithm_in(chosen), {})
+        values = merge(merge(DEFAULTS, {"model": of_algorithm}), values)
 
         def schema() -> type[Section]:
             return type(parse_config(values, OpenSection))
@@ -130,6 +134,11 @@ class AdaptedGame:
         self.look(arguments)
         with enough_memory("multiprocessing.num_envs, or the size of what agents observe"):
             return AdaptedExperiment(self.maker, config, self._spare.pop()[1])
+
+
+def _algorithm_in(values: Mapping[str, Any]) -> str:
+    model = values.get("model")
+    return str(model.get("algorithm")) if isinstance(model, Mapping) else ""
 
 
 def _of_copy(copy: Adapted) -> dict[str, Any]:
