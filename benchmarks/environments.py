@@ -7,9 +7,9 @@ Prints, per environment, the command that does the same, what trained agents get
 number for each seed, what random agents get, and the bar:
 
     CartPole-v1        475, at which Gymnasium calls it solved
-    simple_spread_v3   -66.3, the sum of the three agents: what the published independent learners reach (EPyMARL's benchmark,
-                       Papoudakis et al. 2021: IQL -132.6, counted without the halving by local_ratio = 0.5 that is the default
-                       here; random agents get -161.0 by that count and -80.5 by this one)
+    simple_spread_v3   -66.3, the sum of the three agents: what published independent learners reach (EPyMARL's benchmark,
+                       Papoudakis et al. 2021: IQL -132.6, counted without the halving by local_ratio = 0.5, which is the
+                       default here; random agents get -161.0 by that count and -80.5 by this one)
     connect four       0.9 of the games won against an opponent that plays at random
     MiniGrid           0.9 of at most 0.96, with the cnn
 """
@@ -23,10 +23,9 @@ from datetime import datetime
 from pathlib import Path
 from statistics import fmean
 
-from learning import smooth
-
 from abreast.games import find_game
 from abreast.training.evaluate import evaluate
+from learning import smooth
 
 EPISODES = 100
 RANDOM_OPPONENT = "model.per_agent.1.algorithm=random"
