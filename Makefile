@@ -41,6 +41,8 @@ bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one
 	@$(BIN)/python benchmarks/planner.py
 	@$(BIN)/python benchmarks/sokoban_rooms.py
 	@$(BIN)/python benchmarks/learning.py
+	@$(BIN)/python benchmarks/adapters.py
+	@$(BIN)/python benchmarks/environments.py
 
 chaos: setup  ## Kill, stop, starve and corrupt real runs at random, after the stress tests: MINUTES=30 SEED=1.
 	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training -k "identical or killed or wherever" || exit 1; done

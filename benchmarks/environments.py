@@ -58,7 +58,13 @@ TASKS = {
     ),
     "connect_four": Task(
         "pettingzoo:classic/connect_four-v3",
-        (RANDOM_OPPONENT, "experiment.epochs=4000", "multiprocessing.num_envs=8"),
+        (
+            RANDOM_OPPONENT,
+            "experiment.epochs=8000",
+            "multiprocessing.num_envs=16",
+            "model.learning_rate=0.0004",
+            "model.entropy_weight=0.02",
+        ),
         0.9,
         counts_wins=True,
     ),
