@@ -49,7 +49,11 @@ PLAY_S, PLAY_LIMIT_S = 0.12, 1.5
 SLOW_S = 0.1
 """What takes so long altogether is not measured again."""
 FEWEST_TURNS, MOST_TURNS = 4, 200
+FEW_ROWS = 256
+"""Rows of an update that learns from all new rows (PPO), where it is measured; a pass may bring far more."""
 WORLD, CHOOSE, REMEMBER, WAIT = range(4)
+TOLD = ("first_update", "update", "publish", "rows")
+"""Of `ModelTimes`, what is measured of users' models too."""
 DRAWS = "its world draws from generators that a process shares (random, numpy.random, torch)"
 MESSAGE_S = 100e-6
 """A message there and back, where it was not measured."""
@@ -69,6 +73,15 @@ class ModelTimes:
     """How many times as fast an update is if two threads share it."""
     choose: tuple[float, float] | None = None
     """Of a choice for no lane, and for each: what was measured for two numbers of lanes, as a line; None: users' models."""
+    rows: float = 0.0
+    """New rows that the first update learned from, if it takes longer with more."""
+
+    def for_rows(self, rows: float) -> "ModelTimes":
+        """What it takes if a pass brings so many."""
+        if not self.rows:
+            return self
+        first = self.update + max(0.0, self.first_update - self.update) * rows / self.rows
+        return replace(self, first_update=first, rows=rows)
 
     def round(self, updates: int) -> float:
         """A round of so many updates."""
@@ -151,7 +164,10 @@ def measure(experiment: "Experiment") -> Measured:
     if told.fault is not None and game.why_one_actor is None:
         game = replace(game, why_one_actor=f"measuring it was not finished ({told.fault})")
     return Measured(
-        [times.get(_kind_of(model)) or _mean(times.values(), told.fault) for model in models],
+        [
+            (times.get(_kind_of(model)) or _mean(times.values(), told.fault)).for_rows(game.turns * model.memory.lanes)
+            for model in models
+        ],
         game,
         told.round_trip_s or MESSAGE_S,
         allowed_cores(),
@@ -173,8 +189,7 @@ def _mean(times: Any, fault: str | None) -> ModelTimes:
     known = list(times)
     if not known:
         raise NotMeasured(fault or "no model could be measured")
-    names = ("first_update", "update", "publish")
-    return ModelTimes(*(sum(getattr(each, name) for each in known) / len(known) for name in names))
+    return ModelTimes(**{name: sum(getattr(each, name) for each in known) / len(known) for name in TOLD})
 
 
 # ---- models
@@ -213,9 +228,11 @@ def _sizes(lanes: int) -> tuple[int, int]:
 
 
 def _rows_needed(model: BaseModel, config: Config[Any, Any]) -> int:
-    """Rows of each lane that an update needs."""
-    epoch = config.experiment.max_turns if model.config.on_policy else 0
-    return max(2, epoch, ceil(2 * model.config.batch_size / model.memory.lanes))
+    """Rows of each lane for an update that is measured."""
+    batches = max(2, ceil(2 * model.config.batch_size / model.memory.lanes))
+    if not model.config.on_policy:
+        return batches
+    return min(config.experiment.max_turns, max(batches, ceil(FEW_ROWS / model.memory.lanes)))
 
 
 def _time_choice(twin: BaseModel, lanes: int) -> float:
@@ -237,7 +254,8 @@ def _time_learning(model: BaseModel, config: Config[Any, Any]) -> ModelTimes:
         first, further = _timed(lambda: update(model), most=1), _timed(lambda: update(model), most=1)
     else:
         first = further = _timed(lambda: update(model), most=3)
-    return ModelTimes(first, further, _time_publishing(model))
+    new = rows * model.memory.lanes if model.config.on_policy else 0
+    return ModelTimes(first, further, _time_publishing(model), rows=new)
 
 
 def _gain_of_threads(twin: BaseModel, config: Config[Any, Any]) -> float:
@@ -395,7 +413,7 @@ class _Trial:
         kinds = {_kind_of(model): model for model in self._foreign}
         for model in kinds.values():
             found = _time_learning(model, self._config)
-            values = {name: getattr(found, name) for name in ("first_update", "update", "publish")}
+            values = {name: getattr(found, name) for name in TOLD}
             tell({"models": [(next(i for i, each in enumerate(self._models) if each is model), values)]})
 
 
