@@ -73,7 +73,7 @@ def test_an_update_of_many_rows_is_measured_with_few_and_told_for_those_of_a_pas
     monkeypatch.setattr(measuring, "_make_up_rows", lambda model, rows: (made.append(rows), make_up(model, rows)))
     settings = ("model.algorithm=ppo", "experiment.max_turns=5000", "model.buffer_capacity=20000")
     (times, _) = measure(ready(*settings, "experiment.num_agents=2")).models
-    assert max(made) <= measuring.FEW_ROWS and times.rows == 5000
+    assert max(made) <= measuring.FEW_ROWS and times.rows == 2 * 5000  # in two lanes
     half = measuring.ModelTimes(3.0, 1.0, 0.5, rows=10.0).for_rows(5.0)
     assert (half.first_update, half.update, half.publish, half.rows) == (2.0, 1.0, 0.5, 5.0)
 
