@@ -13,7 +13,7 @@ from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
-from abreast.integrations.adapted.seeding import why_not_seeded
+from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
 from abreast.models.base import PlainObservation
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
@@ -167,6 +167,8 @@ class AdaptedFactory:
 
     maker: Maker
     config: Config[Any, Any]
+    names: Sequence[str]
+    """Of its agents: in another process they have to be the same, in the same order."""
 
     @property
     def kind(self) -> Any:
@@ -174,7 +176,18 @@ class AdaptedFactory:
         return self.maker.own
 
     def __call__(self) -> "AdaptedExperiment":
-        return AdaptedExperiment(self.maker, self.config)
+        copy = self.maker.make(_arguments(self.config.world))
+        _check_names(copy, self.names)
+        return AdaptedExperiment(self.maker, self.config, copy)
+
+
+def _check_names(copy: Adapted, names: Sequence[str]) -> None:
+    found = [agent.name for agent in copy.agents]
+    if found != names:
+        raise GameError(
+            f"{copy.name} has other agents each time it is made ({', '.join(names)}, and then {', '.join(found)}): let its"
+            " arguments alone decide who they are, and list them in the same order (not in that of a set)."
+        )
 
 
 class AdaptedExperiment(Experiment):
@@ -193,7 +206,7 @@ class AdaptedExperiment(Experiment):
         self.is_filmed = True
         self._looks_at(self._spares[0])
         self.game: AdaptedLanes = AdaptedLanes(self, self._players(self._spares[0]))
-        self.factory = AdaptedFactory(maker, self.config)
+        self.factory = AdaptedFactory(maker, self.config, self.game.agent_names)
         self._is_probed = False
 
     def _looks_at(self, copy: Adapted) -> None:
@@ -266,12 +279,7 @@ class AdaptedExperiment(Experiment):
 
     def _alike(self, copy: Adapted) -> Adapted:
         """A copy, if it is like the first."""
-        names = [player.name for player in self.game.players]
-        if [agent.name for agent in copy.agents] != names:
-            raise GameError(
-                f"{copy.name} has other agents ({', '.join(agent.name for agent in copy.agents)}) each time it is made: let"
-                " its arguments alone decide who they are."
-            )
+        _check_names(copy, self.game.agent_names)
         for agent, player in zip(copy.agents, self.game.players, strict=True):
             seen, there = agent.view.observation, player.model.observation
             if seen.input_size != there.input_size or agent.actions.number != player.model.n_actions:
@@ -285,4 +293,5 @@ class AdaptedExperiment(Experiment):
         copies = self.copies(self.parallel.num_envs)
         if not self._is_probed:
             self._is_probed = True
-            self.game.why_not_resumable = why_not_seeded(copies[0], self._seed(PROBING))
+            copy, seed = copies[0], self._seed(PROBING)
+            self.game.why_not_resumable = why_not_seeded(copy, seed) or kept_between_episodes(copy, seed)

@@ -1,14 +1,15 @@
 """Observation spaces of Gymnasium as arrays: how an observation is read.
 
 observation space                  what a model sees
-Box with three dimensions          the same shape (channels last), as bytes where it is made of bytes
+Box with three dimensions          the same shape, channels last, as bytes where it is made of bytes
+Box, four dimensions (a stack)     the channels of all pictures of the stack in one picture
 Box, two dimensions of bytes       a picture with one channel
 any other Box                      a vector of 32-bit floats; bounds from 10 to 10,000 are brought to 1
 Discrete, MultiDiscrete            one-hot
 MultiBinary                        as it is
 Dict, Tuple                        all parts in one vector; text is left out
 Dict with one picture and one-hot  the picture, with a plane for each number beside it
-Dict with `action_mask`            what `observation` is, and the legal actions
+Dict with `action_mask`            what the rest is (`observation`, if that is all), and the legal actions
 """
 
 import copy
@@ -33,6 +34,12 @@ CODE = 0.1
 SCALED = (10.0, 10_000.0)
 """Bounds from here to there are brought to 1. Larger ones usually stand for none."""
 BYTES = (np.uint8, np.int8, np.bool_)
+CHANNELS = (1, 3, 4)
+"""Of a picture: grey, colours, colours with transparency."""
+LONGEST_STACK, SMALLEST_STACKED = 8, 16
+"""As many pictures of one channel, each larger than so many pixels a side, are a stack."""
+MASK = "action_mask"
+"""What PettingZoo and Gymnasium call the legal actions, in an observation or in `info`."""
 
 
 class View(NamedTuple):
@@ -51,10 +58,13 @@ class View(NamedTuple):
 
 def view_of(space: spaces.Space[Any]) -> View:
     """How observations of a space are seen; one that cannot be is refused with the words after "its observations are"."""
-    if isinstance(space, spaces.Dict) and {"observation", "action_mask"} <= space.spaces.keys():
-        inner = view_of(space["observation"])
-        others = [key for key in space.spaces if key not in ("observation", "action_mask")]
-        return View(inner.observation, _inside(inner.read), True, [*inner.left_out, *others], inner.bounds)
+    if isinstance(space, spaces.Dict) and MASK in space.spaces:
+        rest = {key: inner for key, inner in space.spaces.items() if key != MASK}
+        if not rest:
+            raise GameError(f"an {MASK} alone: put what the agent sees beside it, as `observation`")
+        is_alone = list(rest) == ["observation"]
+        inner = view_of(rest["observation"] if is_alone else spaces.Dict(rest))
+        return inner._replace(read=_beside_mask(inner.read, is_alone), has_mask=True)
     if isinstance(space, spaces.Box):
         return _box_view(space)
     parts = list(_parts(space, ""))
@@ -68,17 +78,16 @@ def view_of(space: spaces.Space[Any]) -> View:
     return _flat_view(parts, left_out)
 
 
-def _inside(read: Callable[[Any], NDArray[Any]]) -> Callable[[Any], NDArray[Any]]:
-    """The same for a dictionary that holds a mask too."""
+def _beside_mask(read: Callable[[Any], NDArray[Any]], is_alone: bool) -> Callable[[Any], NDArray[Any]]:
+    """The same for a dictionary that holds a mask too; `is_alone`: beside it is `observation`, and nothing else."""
 
     def look_inside(given: Any) -> NDArray[Any]:
         try:
-            observation, _ = given["observation"], given["action_mask"]
+            seen, _ = given["observation"] if is_alone else given, given[MASK]
         except (KeyError, TypeError, IndexError):
-            raise GameError(
-                f"{short(given)}: expected a dictionary with `observation` and `action_mask`, as its space says."
-            ) from None
-        return read(observation)
+            what = f"`observation` and `{MASK}`" if is_alone else f"`{MASK}`"
+            raise GameError(f"{short(given)}: expected a dictionary with {what}, as its space says.") from None
+        return read(seen)
 
     return look_inside
 
@@ -89,32 +98,54 @@ def _box_view(space: spaces.Box) -> View:
     kind = (np.dtype(np.uint8) if dtype == np.bool_ else np.dtype(dtype)) if of_bytes else np.dtype(np.float32)
     if math.prod(shape) > MOST_NUMBERS or not math.prod(shape):
         raise GameError(f"of shape {shape}: expected 1 to {MOST_NUMBERS:,} numbers")
-    order: tuple[int, ...] | None = None
+    order = _channels_last(shape)
     seen = shape if len(shape) == 3 else (math.prod(shape),)
     if len(shape) == 2 and of_bytes:
         seen = (*shape, 1)
-    elif len(shape) == 3 and of_bytes and shape[0] in (1, 3, 4) and shape[2] not in (1, 3, 4) and min(shape[1:]) > 4:
-        order, seen = (1, 2, 0), (shape[1], shape[2], shape[0])  # channels last, as networks here have them
+    elif order is not None:
+        seen = (shape[1], shape[2], math.prod(shape) // (shape[1] * shape[2]))
     factor = None if of_bytes else _factor(space)
     scale = _scale_of_bytes(space, seen) if of_bytes else 1.0
+
+    def arranged(array: NDArray[Any]) -> NDArray[Any]:
+        if factor is not None:
+            array = array * factor
+        if order is not None:
+            return np.ascontiguousarray(array.transpose(order)).reshape(seen)
+        return array if shape == seen else array.reshape(seen)
 
     def read(given: Any) -> NDArray[Any]:
         try:
             array = np.array(given, dtype=kind)  # a copy: the environment may write into its own array
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise GameError(f"{short(given)}: expected an array of shape {shape}, as its space says.") from None
         if array.shape != shape:
             raise GameError(
                 f"an array of shape {array.shape}, but its space says {shape}: give every observation the shape of the"
                 " space; pad what is not there."
             )
-        if factor is not None:
-            array = array * factor
-        if order is not None:
-            return np.ascontiguousarray(array.transpose(order))
-        return array if shape == seen else array.reshape(seen)
+        if of_bytes:
+            if getattr(given, "dtype", None) != dtype and not np.array_equal(array, given):
+                raise GameError(
+                    f"{short(given)}, which cannot be {dtype}, as its space says: let the space say what the numbers are."
+                )
+        elif not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():  # the first takes half the time
+            odd = array[~np.isfinite(array)].tolist()[0]
+            raise GameError(f"{odd}, which is no number to learn from: return finite numbers (of 32 bits).")
+        return arranged(array)
 
-    return View(PlainObservation(seen, kind, scale), read, bounds=(read(space.low), read(space.high)))
+    low, high = (arranged(bound.astype(kind)) for bound in (space.low, space.high))
+    return View(PlainObservation(seen, kind, scale), read, bounds=(low, high))
+
+
+def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The order of dimensions that makes a picture of rows x columns x channels of one that is not, or of a stack."""
+    if len(shape) == 4 and shape[3] in CHANNELS and min(shape[1:3]) > max(CHANNELS):
+        return 1, 2, 0, 3
+    if len(shape) != 3 or shape[2] in CHANNELS:
+        return None
+    is_first = shape[0] in CHANNELS and min(shape[1:]) > max(CHANNELS)
+    return (1, 2, 0) if is_first or (shape[0] <= LONGEST_STACK and min(shape[1:]) > SMALLEST_STACKED) else None
 
 
 def _scale_of_bytes(space: spaces.Box, seen: tuple[int, ...]) -> float:
@@ -163,12 +194,12 @@ def _parts(space: spaces.Space[Any], path: str, steps: tuple[Any, ...] = ()) -> 
     elif isinstance(space, spaces.Discrete):
         start, count = int(space.start), int(space.n)
         _check_size(count)
-        yield _Part(path, steps, count, _one_hot([start], [count]), is_one_hot=True)
+        yield _Part(path, steps, count, _one_hot([start], [count], ()), is_one_hot=True)
     elif isinstance(space, spaces.MultiDiscrete):
         counts = [int(count) for count in space.nvec.flat]
         _check_size(sum(counts))
         starts = [int(start) for start in space.start.flat]
-        yield _Part(path, steps, sum(counts), _one_hot(starts, counts), is_one_hot=True)
+        yield _Part(path, steps, sum(counts), _one_hot(starts, counts, space.shape), is_one_hot=True)
     elif isinstance(space, spaces.MultiBinary):
         size = math.prod(space.shape)
         _check_size(size)
@@ -200,17 +231,19 @@ def _nothing(given: Any, out: NDArray[Any]) -> None:
     """Of text, nothing is seen."""
 
 
-def _one_hot(starts: Sequence[int], counts: Sequence[int]) -> Callable[[Any, NDArray[Any]], None]:
+def _one_hot(
+    starts: Sequence[int], counts: Sequence[int], shape: tuple[int, ...]
+) -> Callable[[Any, NDArray[Any]], None]:
     offsets = [0, *itertools.accumulate(counts)]
 
     def write(given: Any, out: NDArray[Any]) -> None:
-        values = [int(given)] if len(counts) == 1 and np.ndim(given) == 0 else np.asarray(given).ravel().tolist()
-        if len(values) != len(counts):
+        array = np.asarray(given)
+        if array.size != len(counts) or (shape and array.shape != shape):
             raise GameError(f"{short(given)}: expected {len(counts)} whole numbers, as its space says.")
-        for value, start, count, offset in zip(values, starts, counts, offsets, strict=False):
-            if not 0 <= value - start < count:
-                raise GameError(f"{value}: its space says {start} to {start + count - 1}.")
-            out[offset + value - start] = 1
+        for value, start, count, offset in zip(array.ravel().tolist(), starts, counts, offsets, strict=False):
+            if not 0 <= value - start < count or value != int(value):
+                raise GameError(f"{value}: its space says {start} to {start + count - 1}, in whole numbers.")
+            out[offset + int(value) - start] = 1
 
     return write
 
@@ -220,6 +253,8 @@ def _copied(shape: tuple[int, ...]) -> Callable[[Any, NDArray[Any]], None]:
         array = np.asarray(given)
         if array.shape != shape:
             raise GameError(f"an array of shape {array.shape}, but its space says {shape}.")
+        if not ((array == 0) | (array == 1)).all():
+            raise GameError(f"{short(given)}: its space says zeros and ones.")
         out[:] = array.ravel()
 
     return write
