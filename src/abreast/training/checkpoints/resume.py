@@ -212,8 +212,8 @@ def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
             is_now = f"is {short(now[key])}" if key in now else "is not given"
             was = f"with {short(before[key])}" if key in before else "without it"
             raise CheckpointError(
-                f"{key} {is_now}, but the run was begun {was}: with --resume a setting that would change its past stays as it"
-                f" was.{hint if key.endswith('epsilon_decay') else ''}"
+                f"{key} {is_now}, but the run was begun {was}: with --resume a setting that would change its past stays as"
+                f" it was.{hint if key.endswith('epsilon_decay') else ''}"
             )
 
 
