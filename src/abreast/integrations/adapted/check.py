@@ -118,7 +118,7 @@ def _follows_from_its_seed(trial: AdaptedTrial) -> str | None:
         )
     kept = kept_between_episodes(trial.make(), np.random.SeedSequence(SEED))
     if kept is not None:
-        return f"the same seed gives the same episodes, but runs cannot be resumed: {kept.removesuffix('.')}"
+        return f"the same seed gives the same episodes, but {kept.removesuffix('.')}"
     if all(_difference(first, _episodes(trial.make(), SEED + other)) is None for other in range(1, 4)):
         return "the same seed gives the same episodes. Other seeds look alike: that is right if nothing in it is random"
     return None

@@ -1,6 +1,8 @@
 """An environment of another library as an experiment, and where it comes from."""
 
+import logging
 import math
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +20,8 @@ from abreast.models.base import PlainObservation
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
 from abreast.training.sizes import enough_memory
+
+log = logging.getLogger("abreast")
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -294,4 +298,7 @@ class AdaptedExperiment(Experiment):
         if not self._is_probed:
             self._is_probed = True
             copy, seed = copies[0], self._seed(PROBING)
-            self.game.why_not_resumable = why_not_seeded(copy, seed) or kept_between_episodes(copy, seed)
+            self.game.why_not_resumable = why_not_seeded(copy, seed)
+            kept = kept_between_episodes(copy, seed) if self.game.why_not_resumable is None else None
+            if kept is not None and multiprocessing.parent_process() is None:  # of an actor, it was told already
+                log.warning(kept)

@@ -63,8 +63,8 @@ def kept_between_episodes(copy: Adapted, seed: np.random.SeedSequence) -> str | 
     if not changed:
         return None
     return (
-        f"{copy.name} keeps {changed[0]} from one episode to the next, and that is part of no checkpoint: set it in reset,"
-        " so that an episode follows from its seed alone."
+        f"{copy.name} keeps {changed[0]} from one episode to the next, which is part of no checkpoint: if what it does"
+        " depends on that, a run that is resumed goes on otherwise than it would have; set it in reset."
     )
 
 
