@@ -217,6 +217,17 @@ class GetsHarder(Corridor):
 # ---- such as break the contract
 
 
+class RevivesAtOnce(Meeting):
+    """`guest` ends, and plays on without having left."""
+
+    calendar = (("host", "guest"),) * 4
+    ends: ClassVar = {1: ("guest",)}
+    cuts: ClassVar = {}
+
+    def step(self, actions):
+        return super().step({"guest": 1, **actions})
+
+
 class ListsByChance(Meeting):
     order = ("host", "guest", "late")
 

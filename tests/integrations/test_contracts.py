@@ -193,6 +193,7 @@ FAULTS = {
     "ListsOneTwice": "possible_agents is .*: make it a list with each agent once",
     "ReturnsLists": r"the rewards lack agent 'host' \(there is \[",
     "SeesLists": r"the observations lack agent 'host' \(there is \[",
+    "RevivesAtOnce": "agent 'guest' has ended its episode, stayed in `agents`, and is not ended any more",
     "SelectsOneWhoLeft": "agent_selection is 'eve', which is not in `agents` any more",
     "ObservesNaNLater": "agent 'host' observes nan, which is no number to learn from",
     "MasksByLogarithms": "the action_mask of agent 'ann' is .*: expected 4 numbers, one for each action, 1 where",
@@ -241,6 +242,12 @@ def test_arguments_that_an_environment_cannot_be_made_with_are_named():
     told = r"CannotBeMade could not be made with world.size='many': it raised TypeError: .*zoo_envs\.py, line \d+\): give it"
     with pytest.raises(ConfigError, match=told):
         build("pettingzoo:zoo_envs:CannotBeMade", "world.size=many")
+
+
+@pytest.mark.parametrize("setting", ["experiment.turn_order=simultaneous", "model.agent_vision_radius=5"])
+def test_settings_that_an_environment_decides_are_refused(setting):
+    with pytest.raises(ConfigError, match=r"is what CartPole-v1 says, not a setting: leave it out"):
+        build("gymnasium:CartPole-v1", setting)
 
 
 def test_arguments_reach_the_environment_and_say_how_many_agents_there_are():

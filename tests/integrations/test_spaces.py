@@ -82,6 +82,13 @@ def test_numbers_beside_a_picture_become_planes_and_text_is_left_out():
     assert (planes[:, :, given["direction"]] == 1).all() and planes.sum() == 49
 
 
+def test_a_picture_that_goes_into_a_row_is_told_of_once(caplog):
+    picture, speed = spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Box(-1.0, 1.0, (2,))
+    for _ in range(2):
+        assert view_of(spaces.Dict({"camera": picture, "speed": speed})).observation.input_size == (8 * 8 * 3 + 2,)
+    assert caplog.text.count("the picture ['camera'] of an observation goes into one row") == 1
+
+
 def test_large_bounds_are_brought_to_one_and_none_are_left_alone():
     low = np.array([-50.0, -1.0, -np.inf, -1e6], np.float64)
     seen = view_of(spaces.Box(low, -low, dtype=np.float64)).read(np.array([25.0, 0.5, 3.0, 7.0]))

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from abreast.errors import GameError, RewardError, short
 from abreast.integrations.adapted.actions import Actions, actions_of
-from abreast.integrations.adapted.views import MASK, View, view_of
+from abreast.integrations.adapted.boxes import View
+from abreast.integrations.adapted.views import MASK, view_of
 from abreast.worlds.playable import as_reward
 
 Seen = tuple[NDArray[Any], NDArray[np.bool_] | None]

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from abreast.checking import Verdict
-from abreast.errors import ConfigError, GameError
+from abreast.errors import ConfigError, GameError, short
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
 from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
@@ -43,6 +43,11 @@ MOST_TURNS = 10_000
 """Turns of an episode at most, unless more are asked for: parallel runs keep room for two episodes beside the replay."""
 OWN_LIMITS = {"max_cycles": "a cycle", "max_steps": "a step"}
 """What environments that cut their episodes usually call the limit, and what it counts."""
+DECIDED = (
+    ("experiment", "turn_order", "who acts when"),
+    ("model", "agent_vision_radius", "how much agents see"),
+)
+"""Settings of gridworlds that mean nothing here."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
 
@@ -214,7 +219,15 @@ class AdaptedExperiment(Experiment):
         self._is_probed = False
 
     def _looks_at(self, copy: Adapted) -> None:
-        """Let the configuration say how many agents there are; refuse a number that was given and is not that."""
+        """Let the configuration say how many agents there are; refuse a number that was given and is not that, and what the
+        environment alone decides.
+        """
+        for section, name, what in DECIDED:
+            values = getattr(self.config, section)
+            if (value := getattr(values, name)) != type(values).model_fields[name].default:
+                raise ConfigError(
+                    f"{section}.{name} is {short(value)}, but {what} is what {copy.name} says, not a setting: leave it out."
+                )
         given, count = self.config.experiment, len(copy.agents)
         if given.num_agents == count:
             return

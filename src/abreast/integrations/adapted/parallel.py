@@ -98,6 +98,8 @@ class ParallelCopy:
             terminated.append(bool(is_terminated))
             if is_terminated or is_truncated:
                 ended.append(agent)
+        if self._lingering:
+            self._check_lingering(terminations, truncations)
         news = [] if len(paid) == len(names) else self._paid_to_others(paid)
         if not ended and tuple(self.env.agents) == self._listed:
             return Step(rewards, terminated, news)
@@ -105,6 +107,15 @@ class ParallelCopy:
         self._note_living(ended)
         cut = [agent for agent in before if not before[agent] and (agent in ended or agent not in self.acting)]
         return Step(rewards, terminated, [*news, *(News(agent, truncated=True) for agent in cut)])
+
+    def _check_lingering(self, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> None:
+        for agent in sorted(self._lingering):
+            name = self._all_names[agent]
+            if name in terminations and not terminations[name] and not truncations.get(name):
+                raise GameError(
+                    f"{self.name}: agent {short(name)} has ended its episode, stayed in `agents`, and is not ended any more:"
+                    " take one that ends out of `agents`; it may be there again after the next step."
+                )
 
     def _paid_to_others(self, paid: Mapping[Any, Any]) -> list[News]:
         """What agents got that did not act, such as one that is dead and whose team has won."""

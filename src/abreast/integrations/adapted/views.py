@@ -13,8 +13,11 @@ Dict with `action_mask`            what the rest is (`observation`, if that is a
 """
 
 import copy
+import functools
 import itertools
+import logging
 import math
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -23,37 +26,13 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from abreast.errors import GameError, short
+from abreast.integrations.adapted.boxes import MOST_NUMBERS, View, box_view
 from abreast.models.base import PlainObservation
 
-MOST_NUMBERS = 2**24
-"""Numbers in an observation."""
-SMALL_GRID = 16
-"""Cells a side up to which bytes are codes of things, not brightness; codes are small, whatever their bounds are."""
-CODE = 0.1
-"""What such codes are multiplied with."""
-SCALED = (10.0, 10_000.0)
-"""Bounds from here to there are brought to 1. Larger ones usually stand for none."""
-BYTES = (np.uint8, np.int8, np.bool_)
-CHANNELS = (1, 3, 4)
-"""Of a picture: grey, colours, colours with transparency."""
-LONGEST_STACK, SMALLEST_STACKED = 8, 16
-"""As many pictures of one channel, each larger than so many pixels a side, are a stack."""
+log = logging.getLogger("abreast")
+
 MASK = "action_mask"
 """What PettingZoo and Gymnasium call the legal actions, in an observation or in `info`."""
-
-
-class View(NamedTuple):
-    """What an agent sees."""
-
-    observation: PlainObservation
-    read: Callable[[Any], NDArray[Any]]
-    """Makes a new array of an observation; raises `GameError` with words that follow "observes"."""
-    has_mask: bool = False
-    """Whether the observation holds `action_mask`."""
-    left_out: Sequence[str] = ()
-    """Parts of the observation that are not seen, in words."""
-    bounds: tuple[NDArray[Any] | None, NDArray[Any] | None] = (None, None)
-    """The lowest and highest values that a Box says, as `read` returns them."""
 
 
 def view_of(space: spaces.Space[Any]) -> View:
@@ -66,7 +45,7 @@ def view_of(space: spaces.Space[Any]) -> View:
         inner = view_of(rest["observation"] if is_alone else spaces.Dict(rest))
         return inner._replace(read=_beside_mask(inner.read, is_alone), has_mask=True)
     if isinstance(space, spaces.Box):
-        return _box_view(space)
+        return box_view(space)
     parts = list(_parts(space, ""))
     left_out = [part.path for part in parts if part.is_text]
     parts = [part for part in parts if not part.is_text]
@@ -90,77 +69,6 @@ def _beside_mask(read: Callable[[Any], NDArray[Any]], is_alone: bool) -> Callabl
         return read(seen)
 
     return look_inside
-
-
-def _box_view(space: spaces.Box) -> View:
-    shape, dtype = space.shape, space.dtype
-    of_bytes = dtype in BYTES
-    kind = (np.dtype(np.uint8) if dtype == np.bool_ else np.dtype(dtype)) if of_bytes else np.dtype(np.float32)
-    if math.prod(shape) > MOST_NUMBERS or not math.prod(shape):
-        raise GameError(f"of shape {shape}: expected 1 to {MOST_NUMBERS:,} numbers")
-    order = _channels_last(shape)
-    seen = shape if len(shape) == 3 else (math.prod(shape),)
-    if len(shape) == 2 and of_bytes:
-        seen = (*shape, 1)
-    elif order is not None:
-        seen = (shape[1], shape[2], math.prod(shape) // (shape[1] * shape[2]))
-    factor = None if of_bytes else _factor(space)
-    scale = _scale_of_bytes(space, seen) if of_bytes else 1.0
-
-    def arranged(array: NDArray[Any]) -> NDArray[Any]:
-        if factor is not None:
-            array = array * factor
-        if order is not None:
-            return np.ascontiguousarray(array.transpose(order)).reshape(seen)
-        return array if shape == seen else array.reshape(seen)
-
-    def read(given: Any) -> NDArray[Any]:
-        try:
-            array = np.array(given, dtype=kind)  # a copy: the environment may write into its own array
-        except (TypeError, ValueError, OverflowError):
-            raise GameError(f"{short(given)}: expected an array of shape {shape}, as its space says.") from None
-        if array.shape != shape:
-            raise GameError(
-                f"an array of shape {array.shape}, but its space says {shape}: give every observation the shape of the"
-                " space; pad what is not there."
-            )
-        if of_bytes:
-            if getattr(given, "dtype", None) != dtype and not np.array_equal(array, given):
-                raise GameError(
-                    f"{short(given)}, which cannot be {dtype}, as its space says: let the space say what the numbers are."
-                )
-        elif not math.isfinite(np.vdot(array, array)) and not np.isfinite(array).all():  # the first takes half the time
-            odd = array[~np.isfinite(array)].tolist()[0]
-            raise GameError(f"{odd}, which is no number to learn from: return finite numbers (of 32 bits).")
-        return arranged(array)
-
-    low, high = (arranged(bound.astype(kind)) for bound in (space.low, space.high))
-    return View(PlainObservation(seen, kind, scale), read, bounds=(low, high))
-
-
-def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...] | None:
-    """The order of dimensions that makes a picture of rows x columns x channels of one that is not, or of a stack."""
-    if len(shape) == 4 and shape[3] in CHANNELS and min(shape[1:3]) > max(CHANNELS):
-        return 1, 2, 0, 3
-    if len(shape) != 3 or shape[2] in CHANNELS:
-        return None
-    is_first = shape[0] in CHANNELS and min(shape[1:]) > max(CHANNELS)
-    return (1, 2, 0) if is_first or (shape[0] <= LONGEST_STACK and min(shape[1:]) > SMALLEST_STACKED) else None
-
-
-def _scale_of_bytes(space: spaces.Box, seen: tuple[int, ...]) -> float:
-    largest = float(max(abs(float(space.low.min())), abs(float(space.high.max()))))
-    if largest > SMALL_GRID and len(seen) == 3 and max(seen[:2]) <= SMALL_GRID:
-        return CODE
-    return 1.0 if largest <= 1 else 1.0 / largest
-
-
-def _factor(space: spaces.Box) -> NDArray[np.float32] | None:
-    bounds = np.maximum(np.abs(space.low.astype(np.float64)), np.abs(space.high.astype(np.float64)))
-    is_scaled = np.isfinite(bounds) & (bounds > SCALED[0]) & (bounds <= SCALED[1])
-    if not is_scaled.any():
-        return None
-    return np.where(is_scaled, 1.0 / np.where(is_scaled, bounds, 1.0), 1.0).astype(np.float32)
 
 
 class _Part(NamedTuple):
@@ -205,7 +113,7 @@ def _parts(space: spaces.Space[Any], path: str, steps: tuple[Any, ...] = ()) -> 
         _check_size(size)
         yield _Part(path, steps, size, _copied(space.shape), is_one_hot=True)
     elif isinstance(space, spaces.Box):
-        view = _box_view(space)
+        view = box_view(space)
         size = math.prod(view.observation.input_size)
         yield _Part(path, steps, size, _seen_by(view), view.observation.dtype, view)
     elif isinstance(space, spaces.Text) or _holds_text(space):
@@ -283,6 +191,9 @@ def _flat_view(parts: Sequence[_Part], left_out: Sequence[str]) -> View:
     """All parts in one vector; of bytes where all of them are."""
     offsets = [0, *itertools.accumulate(part.size for part in parts)]
     _check_size(offsets[-1])
+    for part in parts:
+        if part.is_picture and multiprocessing.parent_process() is None:  # of other processes, it was told here
+            _tell_of_picture(part.path)
     of_bytes = all(part.view is None for part in parts)
     kind = np.dtype(np.uint8) if of_bytes else np.dtype(np.float32)
     places = [(part, slice(begin, begin + part.size)) for part, begin in zip(parts, offsets, strict=False)]
@@ -297,6 +208,16 @@ def _flat_view(parts: Sequence[_Part], left_out: Sequence[str]) -> View:
         return out
 
     return View(PlainObservation((offsets[-1],), kind, 1.0), read, left_out=left_out)
+
+
+@functools.cache
+def _tell_of_picture(path: str) -> None:
+    log.warning(
+        "the picture %s of an observation goes into one row with the numbers beside it, because it is not the only one or"
+        " these are not one-hot: a network does not know which pixels are neighbours then; observe one picture alone, or"
+        " beside Discrete numbers.",
+        path,
+    )
 
 
 def _planes_view(picture: _Part, others: Sequence[_Part], left_out: Sequence[str]) -> View:
