@@ -104,3 +104,29 @@ class Raises(nn.Module):
 
 def function(input_shape):
     return nn.Flatten()
+
+
+class ReturnsDoubles(TwoLayers):
+    def forward(self, frames):
+        return frames.flatten(1)[:, :4].double()
+
+
+class HasAGeneratorOfItsOwn(TwoLayers):
+    """Its first weights follow from the clock."""
+
+    def __init__(self, input_shape):
+        super().__init__(input_shape)
+        generator = torch.Generator()
+        generator.seed()
+        self.layers[4].weight.data.normal_(generator=generator)
+
+
+class DrawsANumber(TwoLayers):
+    """What it draws is no parameter: every copy has another."""
+
+    def __init__(self, input_shape):
+        super().__init__(input_shape)
+        self.factor = torch.rand(()).item()
+
+    def forward(self, frames):
+        return super().forward(frames) * self.factor

@@ -165,7 +165,123 @@ def needs_an_argument(size):
     return Corridor(size)
 
 
+class PaysTheDead(Meeting):
+    """`guest` is gone in turn 3, and is paid then for what it did before."""
+
+    def step(self, actions):
+        seen, rewards, *others = super().step(actions)
+        if self.turn == 3:
+            rewards["guest"] = 500.0
+        return seen, rewards, *others
+
+
+class FirstMoveWins(Auction):
+    """It is over after the first move: two of three agents lose without having acted."""
+
+    def __init__(self):
+        super().__init__(rounds=0)
+
+    def step(self, action):
+        if self.moves == 0:
+            self._cumulative_rewards.update(bob=-1.0, eve=-1.0)
+        super().step(action)
+
+
+class MasksAll(Auction):
+    """What is seen lies beside the mask, in other parts than `observation`."""
+
+    def observation_space(self, agent):
+        parts = super().observation_space(agent).spaces
+        return spaces.Dict(
+            {"board": parts["observation"], "goal": spaces.Discrete(3), "action_mask": parts["action_mask"]}
+        )
+
+    def observe(self, agent):
+        parts = super().observe(agent)
+        return {"board": parts["observation"], "goal": 2, "action_mask": parts["action_mask"]}
+
+
+class GetsHarder(Corridor):
+    """Counts its episodes, and is longer after each hundred."""
+
+    def __init__(self, render_mode=None):
+        super().__init__(4, render_mode)
+        self.episodes = 0
+
+    def reset(self, *, seed=None, options=None):
+        self.episodes += 1
+        self.length = 4 + self.episodes // 100
+        return super().reset(seed=seed)
+
+
 # ---- such as break the contract
+
+
+class RevivesAtOnce(Meeting):
+    """`guest` ends, and plays on without having left."""
+
+    calendar = (("host", "guest"),) * 4
+    ends: ClassVar = {1: ("guest",)}
+    cuts: ClassVar = {}
+
+    def step(self, actions):
+        return super().step({"guest": 1, **actions})
+
+
+class ListsByChance(Meeting):
+    order = ("host", "guest", "late")
+
+    def __init__(self):
+        super().__init__()
+        self.possible_agents = list(self.order)
+
+
+class ListsASet(Meeting):
+    def __init__(self):
+        super().__init__()
+        self.possible_agents = {"host", "guest", "late"}
+
+
+class ListsOneTwice(Meeting):
+    def __init__(self):
+        super().__init__()
+        self.possible_agents = ["host", "guest", "late", "late"]
+
+
+class ReturnsLists(Meeting):
+    def step(self, actions):
+        seen, rewards, *others = super().step(actions)
+        return seen, list(rewards.values()), *others
+
+
+class SeesLists(Meeting):
+    def step(self, actions):
+        seen, *others = super().step(actions)
+        return list(seen.values()), *others
+
+
+class SelectsOneWhoLeft(Auction):
+    def step(self, action):
+        super().step(action)
+        if "eve" not in self.agents:
+            self.agent_selection = "eve"
+
+
+class ObservesNaNLater(Meeting):
+    def seen(self):
+        return {agent: each * (np.nan if self.turn == 3 else 1) for agent, each in super().seen().items()}
+
+
+class MasksByLogarithms(Auction):
+    def observe(self, agent):
+        seen = super().observe(agent)
+        return {**seen, "action_mask": np.where(seen["action_mask"], 0.0, -1e9)}
+
+
+class CannotBeMade(Meeting):
+    def __init__(self, size=3):
+        super().__init__()
+        self.table = [[0] * row for row in range(size)]
 
 
 class Continuous(Meeting):

@@ -5,8 +5,9 @@ import re
 import numpy as np
 import pytest
 
-from abreast.errors import AbreastError, ConfigError, GameError
+from abreast.errors import AbreastError, ConfigError, GameError, ModelError
 from abreast.games import find_game
+from abreast.models import RandomModel
 from abreast.training.collect import collect_pass
 from abreast.training.evaluate import evaluate
 from integrations.adapted import build, rows
@@ -80,6 +81,38 @@ def test_masks_are_kept_with_each_choice():
             lived = rows(experiment, agent)
             masks = lived.extras["mask"]
             assert masks[np.arange(len(masks)), lived.actions].all() and not masks.all()
+
+
+def test_what_lies_beside_a_mask_is_seen_whatever_it_is_called():
+    experiment, _ = play("pettingzoo:zoo_envs:MasksAll", epochs=4)  # the environment refuses what is forbidden
+    seen, masks = rows(experiment, 0).states[:, -1], rows(experiment, 0).extras["mask"]
+    assert seen.shape[1:] == (10 + 4 + 3,) and not masks.all()
+    assert (seen[:, 14:] == [0, 0, 1]).all(), "the goal"
+
+
+def test_rewards_of_the_dead_are_neither_lost_nor_given_to_others():
+    experiment, (played,) = play("pettingzoo:zoo_envs:PaysTheDead")
+    plain, (expected,) = play("pettingzoo:zoo_envs:Meeting")
+    assert np.subtract(played.reward_per_agent, expected.reward_per_agent).tolist() == [0.0, 500.0, 0.0]
+    guest = rows(experiment, 1)
+    assert (guest.rewards - rows(plain, 1).rewards).tolist() == [0.0, 500.0, 0.0] and guest.dones[1]
+
+
+class Notes(RandomModel):
+    """A model of a user's that keeps no rows."""
+
+    def remember(self, state, action, reward, done, lane=0):
+        pass
+
+
+@pytest.mark.parametrize("turns", [1, 100])
+def test_what_an_agent_gets_before_it_has_acted_counts_in_its_score(turns):
+    experiment, (played,) = play("pettingzoo:zoo_envs:FirstMoveWins", f"experiment.max_turns={turns}")
+    assert played.reward_per_agent == [100.0, -1.0, -1.0] and played.steps == 1
+    assert [len(rows(experiment, agent).actions) for agent in range(3)] == [1, 0, 0]
+    own = "model.algorithm=integrations.test_contracts:Notes"
+    with pytest.raises(ModelError, match=r"agent 0 got a reward of 100 .*, but Notes put no row"):
+        play("pettingzoo:zoo_envs:FirstMoveWins", own)  # of the one who has acted, not of the others
 
 
 def test_lanes_hold_different_agents_at_the_same_time():
@@ -156,6 +189,14 @@ FAULTS = {
     "ListsNobody": "has no `agents`",
     "ForbidsAll": "the action_mask of agent 'ann' allows nothing, but it is its turn",
     "NeverLeaves": "agent 'eve' has ended its episode and stays in `agents`",
+    "ListsASet": "possible_agents is .*: make it a list with each agent once",
+    "ListsOneTwice": "possible_agents is .*: make it a list with each agent once",
+    "ReturnsLists": r"the rewards lack agent 'host' \(there is \[",
+    "SeesLists": r"the observations lack agent 'host' \(there is \[",
+    "RevivesAtOnce": "agent 'guest' has ended its episode, stayed in `agents`, and is not ended any more",
+    "SelectsOneWhoLeft": "agent_selection is 'eve', which is not in `agents` any more",
+    "ObservesNaNLater": "agent 'host' observes nan, which is no number to learn from",
+    "MasksByLogarithms": "the action_mask of agent 'ann' is .*: expected 4 numbers, one for each action, 1 where",
 }
 
 
@@ -195,6 +236,18 @@ TAKES_FEW = ["pettingzoo:mpe2.simple_spread_v3", "gymnasium:CartPole-v1", "gymna
 def test_arguments_that_are_not_taken_are_refused(target):
     with pytest.raises(ConfigError, match=r"world\.colour is 3, but .* takes no argument 'colour'"):
         build(target, "world.colour=3")
+
+
+def test_arguments_that_an_environment_cannot_be_made_with_are_named():
+    told = r"CannotBeMade could not be made with world.size='many': it raised TypeError: .*zoo_envs\.py, line \d+\): give it"
+    with pytest.raises(ConfigError, match=told):
+        build("pettingzoo:zoo_envs:CannotBeMade", "world.size=many")
+
+
+@pytest.mark.parametrize("setting", ["experiment.turn_order=simultaneous", "model.agent_vision_radius=5"])
+def test_settings_that_an_environment_decides_are_refused(setting):
+    with pytest.raises(ConfigError, match=r"is what CartPole-v1 says, not a setting: leave it out"):
+        build("gymnasium:CartPole-v1", setting)
 
 
 def test_arguments_reach_the_environment_and_say_how_many_agents_there_are():

@@ -43,6 +43,9 @@ PICTURES = {
     "colours": (spaces.Box(0, 255, (20, 30, 3), np.uint8), (20, 30, 3), 1 / 255),
     "grey": (spaces.Box(0, 255, (20, 30), np.uint8), (20, 30, 1), 1 / 255),
     "channels first": (spaces.Box(0, 255, (3, 20, 30), np.uint8), (20, 30, 3), 1 / 255),
+    "channels first, of floats": (spaces.Box(0, 1, (3, 20, 30), np.float32), (20, 30, 3), 1.0),
+    "a stack of grey ones, first": (spaces.Box(0, 255, (2, 20, 30), np.uint8), (20, 30, 2), 1 / 255),
+    "planes of a board": (spaces.Box(0, 1, (8, 8, 20), np.int8), (8, 8, 20), 1.0),
     "a board": (spaces.Box(0, 1, (6, 7, 2), np.int8), (6, 7, 2), 1.0),
     "codes of a small grid": (spaces.Box(0, 255, (7, 7, 3), np.uint8), (7, 7, 3), 0.1),
     "memory": (spaces.Box(0, 255, (128,), np.uint8), (128,), 1 / 255),
@@ -55,8 +58,16 @@ def test_pictures_keep_their_shape_and_their_bytes(name):
     view, given = view_of(space), space.sample()
     assert view.observation.input_size == shape and view.observation.scale == pytest.approx(scale)
     assert view.observation.dtype == space.dtype
-    expected = given.transpose(1, 2, 0) if name == "channels first" else given.reshape(shape)
+    expected = given.transpose(1, 2, 0) if "first" in name else given.reshape(shape)
     assert np.array_equal(view.read(given), expected)
+
+
+def test_a_stack_of_pictures_is_one_with_more_channels():
+    space = spaces.Box(0, 255, (4, 20, 30, 3), np.uint8)  # as gymnasium.wrappers.FrameStackObservation has it
+    view, given = view_of(space), space.sample()
+    seen = view.read(given)
+    assert seen.shape == view.observation.input_size == (20, 30, 12)
+    assert all(np.array_equal(seen[:, :, 3 * frame : 3 * frame + 3], given[frame]) for frame in range(4))
 
 
 def test_numbers_beside_a_picture_become_planes_and_text_is_left_out():
@@ -69,6 +80,13 @@ def test_numbers_beside_a_picture_become_planes_and_text_is_left_out():
     assert np.array_equal(seen[:, :, :3], given["image"])
     planes = seen[:, :, 3:] * view.observation.scale
     assert (planes[:, :, given["direction"]] == 1).all() and planes.sum() == 49
+
+
+def test_a_picture_that_goes_into_a_row_is_told_of_once(caplog):
+    picture, speed = spaces.Box(0, 255, (8, 8, 3), np.uint8), spaces.Box(-1.0, 1.0, (2,))
+    for _ in range(2):
+        assert view_of(spaces.Dict({"camera": picture, "speed": speed})).observation.input_size == (8 * 8 * 3 + 2,)
+    assert caplog.text.count("the picture ['camera'] of an observation goes into one row") == 1
 
 
 def test_large_bounds_are_brought_to_one_and_none_are_left_alone():
@@ -91,6 +109,19 @@ WRONG = {
     "type": (spaces.Box(-1.0, 1.0, (3,)), "text", "expected an array"),
     "none": (spaces.Box(-1.0, 1.0, (3,)), None, "its space says"),
     "range": (spaces.Discrete(3), 3, "3: its space says 0 to 2"),
+    "fraction": (spaces.Discrete(3), 1.7, "1.7: its space says 0 to 2, in whole numbers"),
+    "fractions": (spaces.MultiDiscrete([3, 3]), np.array([1.0, 0.5]), "0.5: its space says 0 to 2, in whole numbers"),
+    "other order": (spaces.MultiDiscrete([[2, 2], [2, 2]]), np.zeros(4, int), "expected 4 whole numbers"),
+    "no flags": (spaces.MultiBinary(2), np.array([0, 5]), "its space says zeros and ones"),
+    "brightness from 0 to 1": (spaces.Box(0, 255, (2,), np.uint8), np.array([0.2, 0.9]), "which cannot be uint8"),
+    "no bytes": (spaces.Box(0, 255, (2,), np.uint8), np.array([300, -1]), "which cannot be uint8"),
+    "no bytes in a list": (spaces.Box(0, 255, (2,), np.uint8), [300, 1], "expected an array"),
+    "infinite": (spaces.Box(-np.inf, np.inf, (2,)), np.array([1.0, np.inf]), "inf, which is no number to learn from"),
+    "mask alone": (
+        spaces.Dict({"board": spaces.Discrete(2), "action_mask": spaces.MultiBinary(2)}),
+        {"board": 1},
+        "expected a dictionary with `action_mask`",
+    ),
     "key": (spaces.Dict({"a": spaces.Discrete(2)}), {"b": 1}, r"lacks \['a'\]"),
     "mask": (
         spaces.Dict({"observation": spaces.Discrete(2), "action_mask": spaces.MultiBinary(2)}),
@@ -107,9 +138,17 @@ def test_what_does_not_fit_its_space_is_refused(name):
         view_of(space).read(given)
 
 
+def test_numbers_that_a_square_of_32_bits_cannot_hold_are_numbers():
+    assert view_of(spaces.Box(-np.inf, np.inf, (2,))).read([1e30, 1.0])[0] == np.float32(1e30)
+
+
 @pytest.mark.parametrize(
     ("space", "told"),
-    [(spaces.Text(5), "text alone"), (spaces.Sequence(spaces.Discrete(2)), "of the space Sequence")],
+    [
+        (spaces.Text(5), "text alone"),
+        (spaces.Sequence(spaces.Discrete(2)), "of the space Sequence"),
+        (spaces.Dict({"action_mask": spaces.MultiBinary(2)}), "an action_mask alone"),
+    ],
 )
 def test_observations_that_cannot_be_seen_are_refused(space, told):
     with pytest.raises(GameError, match=told):

@@ -78,6 +78,7 @@ class Stage:
         if seed is not None:
             self._seed, self._parts = np.random.SeedSequence(seed), 0
             self.env.world.reseed(self._seed)
+            self.env.world.times_laid_out = 0  # an episode follows from its seed, and leaves nothing behind
         with self._drawing():
             self.env.reset()
         self.begin_turn()

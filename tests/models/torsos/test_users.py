@@ -76,9 +76,15 @@ def test_first_weights_are_seeded_and_nothing_else_is_drawn():
         ("HasFrozenWeights", r"has a parameter layer.weight that is not to be learned"),
         (
             "ReturnsPictures",
-            r"returned torch.float32 of shape \(3, 2, 4\) for 3 rows of frames: expected floats of shape",
+            r"returned torch.float32 of shape \(3, 2, 4\) for 3 rows of frames: expected floats of 32 bits, of shape",
         ),
         ("ReturnsTwo", r"returned .* for 3 rows of frames"),
+        (
+            "ReturnsDoubles",
+            r"returned torch.float64 of shape \(3, 4\) for 3 rows of frames: expected floats of 32 bits",
+        ),
+        ("HasAGeneratorOfItsOwn", "has other first weights each time it is built with the same seed"),
+        ("DrawsANumber", "gives other features for the same weights and frames when it is built again"),
         ("TakesMore", r"Class\(input_shape=\(2, 4\)\) and rows of frames: it raised TypeError: .*'width'"),
         ("Raises", r"it raised RuntimeError: mat1 and mat2 shapes cannot be multiplied\.$"),
         ("function", "which is .*function.*: expected a class derived from torch.nn.Module"),

@@ -6,7 +6,7 @@ while copy.acting:                                   who has to choose now
     rewards, terminated, news = copy.step(actions)   one for each of them
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, Protocol
 
@@ -15,13 +15,12 @@ from numpy.typing import NDArray
 
 from abreast.errors import GameError, RewardError, short
 from abreast.integrations.adapted.actions import Actions, actions_of
-from abreast.integrations.adapted.views import View, view_of
+from abreast.integrations.adapted.boxes import View
+from abreast.integrations.adapted.views import MASK, view_of
 from abreast.worlds.playable import as_reward
 
 Seen = tuple[NDArray[Any], NDArray[np.bool_] | None]
 """An observation, and which actions are legal, if the agent's view is masked."""
-MASK = "action_mask"
-"""What PettingZoo and Gymnasium call the legal actions, in an observation or in `info`."""
 
 
 class News(NamedTuple):
@@ -85,6 +84,20 @@ class Adapted(Protocol):
         """What it looks like now: pixels, text or nothing."""
 
     def close(self) -> None: ...
+
+
+def possible_agents(env: Any, name: str) -> list[Any]:
+    """All agents that an environment says may appear, in its order."""
+    given = getattr(env, "possible_agents", ())
+    found = list(given)
+    if not found:
+        raise GameError(f"{name} has no possible_agents: list every agent there that may ever appear.")
+    if isinstance(given, Set) or len(set(found)) < len(found):
+        raise GameError(
+            f"{name}: possible_agents is {short(given)}: make it a list with each agent once, because models belong to"
+            " agents by their place in it."
+        )
+    return found
 
 
 def declare(
@@ -160,9 +173,10 @@ def _mask(env: str, agent: AdaptedAgent, given: object) -> NDArray[np.bool_]:
         mask = np.array(given, dtype=np.bool_)
     except (TypeError, ValueError):
         mask = np.empty(0, dtype=np.bool_)
-    if mask.shape != (count,):
+    if mask.shape != (count,) or not (mask == given).all():  # of other numbers, such as -inf, zero may be what is legal
         raise GameError(
-            f"{env}: the {MASK} of agent {agent.name!r} is {short(given)}: expected {count} numbers, one for each action."
+            f"{env}: the {MASK} of agent {agent.name!r} is {short(given)}: expected {count} numbers, one for each action, 1"
+            " where it is legal and else 0."
         )
     if not mask.any():
         raise GameError(

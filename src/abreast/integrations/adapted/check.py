@@ -10,7 +10,7 @@ import numpy as np
 from abreast.checking import Check, Fault, Skipped, Verdict, elsewhere, judge
 from abreast.errors import short
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.seeding import Episode, drawn, episode
+from abreast.integrations.adapted.seeding import Episode, drawn, episode, kept_between_episodes
 from abreast.training.check.telling import SEED, differing, learned, quiet, told
 from abreast.training.devices import compute_threads
 
@@ -116,6 +116,9 @@ def _follows_from_its_seed(trial: AdaptedTrial) -> str | None:
             " reset(seed=...) makes (`self.np_random` in Gymnasium), and keep nothing from one episode to the next. (It can"
             " be trained, but runs cannot be repeated or resumed.)"
         )
+    kept = kept_between_episodes(trial.make(), np.random.SeedSequence(SEED))
+    if kept is not None:
+        return f"the same seed gives the same episodes, but {kept.removesuffix('.')}"
     if all(_difference(first, _episodes(trial.make(), SEED + other)) is None for other in range(1, 4)):
         return "the same seed gives the same episodes. Other seeds look alike: that is right if nothing in it is random"
     return None

@@ -1,6 +1,8 @@
 """An environment of another library as an experiment, and where it comes from."""
 
+import logging
 import math
+import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,14 +12,16 @@ from typing import Any, Protocol
 import numpy as np
 
 from abreast.checking import Verdict
-from abreast.errors import ConfigError, GameError
+from abreast.errors import ConfigError, GameError, short
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
-from abreast.integrations.adapted.seeding import why_not_seeded
+from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
 from abreast.models.base import PlainObservation
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
 from abreast.training.sizes import enough_memory
+
+log = logging.getLogger("abreast")
 
 DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {
@@ -40,6 +44,11 @@ MOST_TURNS = 10_000
 """Turns of an episode at most, unless more are asked for: parallel runs keep room for two episodes beside the replay."""
 OWN_LIMITS = {"max_cycles": "a cycle", "max_steps": "a step"}
 """What environments that cut their episodes usually call the limit, and what it counts."""
+DECIDED = (
+    ("experiment", "turn_order", "who acts when"),
+    ("model", "agent_vision_radius", "how much agents see"),
+)
+"""Settings of gridworlds that mean nothing here."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
 
@@ -176,6 +185,8 @@ class AdaptedFactory:
 
     maker: Maker
     config: Config[Any, Any]
+    names: Sequence[str]
+    """Of its agents: in another process they have to be the same, in the same order."""
 
     @property
     def kind(self) -> Any:
@@ -183,7 +194,18 @@ class AdaptedFactory:
         return self.maker.own
 
     def __call__(self) -> "AdaptedExperiment":
-        return AdaptedExperiment(self.maker, self.config)
+        copy = self.maker.make(_arguments(self.config.world))
+        _check_names(copy, self.names)
+        return AdaptedExperiment(self.maker, self.config, copy)
+
+
+def _check_names(copy: Adapted, names: Sequence[str]) -> None:
+    found = [agent.name for agent in copy.agents]
+    if found != names:
+        raise GameError(
+            f"{copy.name} has other agents each time it is made ({', '.join(names)}, and then {', '.join(found)}): let its"
+            " arguments alone decide who they are, and list them in the same order (not in that of a set)."
+        )
 
 
 class AdaptedExperiment(Experiment):
@@ -202,11 +224,19 @@ class AdaptedExperiment(Experiment):
         self.is_filmed = True
         self._looks_at(self._spares[0])
         self.game: AdaptedLanes = AdaptedLanes(self, self._players(self._spares[0]))
-        self.factory = AdaptedFactory(maker, self.config)
+        self.factory = AdaptedFactory(maker, self.config, self.game.agent_names)
         self._is_probed = False
 
     def _looks_at(self, copy: Adapted) -> None:
-        """Let the configuration say how many agents there are; refuse a number that was given and is not that."""
+        """Let the configuration say how many agents there are; refuse a number that was given and is not that, and what the
+        environment alone decides.
+        """
+        for section, name, what in DECIDED:
+            values = getattr(self.config, section)
+            if (value := getattr(values, name)) != type(values).model_fields[name].default:
+                raise ConfigError(
+                    f"{section}.{name} is {short(value)}, but {what} is what {copy.name} says, not a setting: leave it out."
+                )
         given, count = self.config.experiment, len(copy.agents)
         if given.num_agents == count:
             return
@@ -275,12 +305,7 @@ class AdaptedExperiment(Experiment):
 
     def _alike(self, copy: Adapted) -> Adapted:
         """A copy, if it is like the first."""
-        names = [player.name for player in self.game.players]
-        if [agent.name for agent in copy.agents] != names:
-            raise GameError(
-                f"{copy.name} has other agents ({', '.join(agent.name for agent in copy.agents)}) each time it is made: let"
-                " its arguments alone decide who they are."
-            )
+        _check_names(copy, self.game.agent_names)
         for agent, player in zip(copy.agents, self.game.players, strict=True):
             seen, there = agent.view.observation, player.model.observation
             if seen.input_size != there.input_size or agent.actions.number != player.model.n_actions:
@@ -294,4 +319,8 @@ class AdaptedExperiment(Experiment):
         copies = self.copies(self.parallel.num_envs)
         if not self._is_probed:
             self._is_probed = True
-            self.game.why_not_resumable = why_not_seeded(copies[0], self._seed(PROBING))
+            copy, seed = copies[0], self._seed(PROBING)
+            self.game.why_not_resumable = why_not_seeded(copy, seed)
+            kept = kept_between_episodes(copy, seed) if self.game.why_not_resumable is None else None
+            if kept is not None and multiprocessing.parent_process() is None:  # of an actor, it was told already
+                log.warning(kept)

@@ -6,7 +6,7 @@ epochs were begun there: so these counters are all that outlives an epoch.
 
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -49,6 +49,7 @@ class _Lane:
     scores: list[float]
     turns: int = 0
     steps: int = 0
+    have_acted: set[int] = field(default_factory=set)
 
 
 class _Grouping(NamedTuple):
@@ -175,12 +176,14 @@ class AdaptedLanes:
                 scores[agent] += reward
             lane.turns += 1
             lane.steps += len(acting)
+            lane.have_acted.update(acting)
             if lane.turns >= limit or not copy.acting:
                 is_any_over = True
                 news = [*news, *copy.leave()] if copy.acting else news
             for agent, reward, ended, cut in news:
                 scores[agent] += reward
-                late.append(Late(agent, number, reward, ended, cut))
+                if agent in lane.have_acted:  # else there is no action that it could be for
+                    late.append(Late(agent, number, reward, ended, cut))
         self.turns = self._lanes[0].turns
         if is_any_over:
             self._playing = [lane for lane in self._playing if lane.copy.acting and lane.turns < limit]
@@ -221,19 +224,32 @@ class AdaptedLanes:
     def state(self) -> State:
         return join(
             **{
-                f"lane{index}": State({"epochs": self._epochs.get(self._first_lane + index, 0)})
+                f"lane{index}": State(
+                    {"epochs": self._epochs.get(self._first_lane + index, 0), "agents": list(self.agent_names)}
+                )
                 for index in range(self._experiment.parallel.num_envs)
             }
         )
 
     def set_state(self, state: State) -> None:
         for index in range(self._experiment.parallel.num_envs):
-            self._epochs[self._first_lane + index] = _epochs_in(part_of(state, f"lane{index}"))
+            self._epochs[self._first_lane + index] = self._epochs_in(part_of(state, f"lane{index}"))
 
     def set_lanes(self, states: Mapping[int, State]) -> None:
         """Play on, in some lanes, from where other actors were."""
         for lane, state in states.items():
-            self._epochs[lane] = _epochs_in(state)
+            self._epochs[lane] = self._epochs_in(state)
+
+    def _epochs_in(self, state: State) -> int:
+        epochs, agents = state.facts.get("epochs"), state.facts.get("agents")
+        if type(epochs) is not int or epochs < 0:
+            raise StateError(f"the number of epochs begun in a lane is {short(epochs)}, expected a whole number.")
+        if agents != self.agent_names:
+            raise StateError(
+                f"the agents of {self._experiment.name} were {short(agents)}, and now are {short(self.agent_names)}: list"
+                " them in possible_agents in the same order in every process (not in that of a set)."
+            )
+        return epochs
 
     def keep(self) -> Callable[[], None]:
         """A function that puts everything back that outlives an epoch: epochs from seeds that were given do not count."""
@@ -247,10 +263,3 @@ class AdaptedLanes:
 def as_seed(seed: np.random.SeedSequence) -> int:
     """A seed for `reset`."""
     return int(seed.generate_state(1)[0]) >> 1
-
-
-def _epochs_in(state: State) -> int:
-    epochs = state.facts.get("epochs")
-    if type(epochs) is not int or epochs < 0:
-        raise StateError(f"the number of epochs begun in a lane is {short(epochs)}, expected a whole number.")
-    return epochs

@@ -4,9 +4,10 @@ import inspect
 import re
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
-from abreast.errors import ConfigError, nearest, short
+from abreast.errors import AbreastError, ConfigError, nearest, short, words
 from abreast.files import seen_from_here
 
 
@@ -18,11 +19,24 @@ def called(function: Callable[..., Any], arguments: Mapping[str, Any], name: str
     except TypeError as error:
         unknown = [key for key in arguments if f"unexpected keyword argument '{key}'" in str(error)]
         if not unknown:
-            raise
+            raise _not_made(name, arguments, error) from error
         raise ConfigError(
             f"world.{unknown[0]} is {short(arguments[unknown[0]])}, but {name} takes no argument {unknown[0]!r}: leave it"
             " out."
         ) from None
+    except AbreastError:
+        raise
+    except Exception as error:
+        raise _not_made(name, arguments, error) from error
+
+
+def _not_made(name: str, arguments: Mapping[str, Any], error: Exception) -> ConfigError:
+    given = ", ".join(f"world.{key}={short(value)}" for key, value in arguments.items())
+    told = " ".join(words(error, Path(__file__).parent).split())
+    return ConfigError(
+        f"{name} could not be made{given and f' with {given}'}: it raised {told}: give it arguments that it takes"
+        " (world.KEY=VALUE), and install what it needs."
+    )
 
 
 def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> None:

@@ -16,6 +16,7 @@ from abreast.integrations.adapted.base import (
     earned,
     look,
     missing,
+    possible_agents,
     undeclared,
 )
 
@@ -41,9 +42,7 @@ class ParallelCopy:
             raise GameError(
                 f"{name} has no `agents` after reset: list those there that are alive, and update it in step."
             )
-        self._all_names = list(getattr(env, "possible_agents", ()))
-        if not self._all_names:
-            raise GameError(f"{name} has no possible_agents: list every agent there that may ever appear.")
+        self._all_names = possible_agents(env, name)
         self._numbers = {each: number for number, each in enumerate(self._all_names)}
         self.agents = declare(name, self._all_names, env.observation_space, env.action_space, infos)
         self._seen, self._infos = observations, infos
@@ -59,13 +58,15 @@ class ParallelCopy:
         returned = begun(self.env, self.name, seed)
         if not isinstance(returned, tuple) or len(returned) != 2:
             raise GameError(f"{self.name}.reset returned {short(returned)}: expected (observations, infos).")
-        return returned[0], returned[1] or NOTHING
+        return returned[0], returned[1] if isinstance(returned[1], Mapping) else NOTHING
 
     def see(self, agent: int) -> Seen:
         name = self._all_names[agent]
-        if name not in self._seen:
-            raise missing(self.name, self.agents[agent], "observations", self._seen)
-        return look(self.name, self.agents[agent], self._seen[name], self._infos.get(name) or NOTHING)
+        try:
+            seen = self._seen[name]
+        except (KeyError, TypeError, IndexError):
+            raise missing(self.name, self.agents[agent], "observations", self._seen) from None
+        return look(self.name, self.agents[agent], seen, self._infos.get(name) or NOTHING)
 
     def step(self, actions: Sequence[int]) -> Step:
         names, agents = self._names, self.agents
@@ -84,7 +85,7 @@ class ParallelCopy:
                 f"{self.name}.step returned {short(returned)}: expected (observations, rewards, terminations, truncations,"
                 " infos)."
             ) from None
-        self._infos = infos or NOTHING
+        self._infos = infos if isinstance(infos, Mapping) else NOTHING
         rewards: list[float] = []
         terminated: list[bool] = []
         ended: list[int] = []
@@ -92,21 +93,43 @@ class ParallelCopy:
             try:
                 rewards.append(earned(self.name, agents[agent], paid[name]))
                 is_terminated, is_truncated = terminations[name], truncations[name]
-            except KeyError:
+            except (KeyError, TypeError, IndexError):
                 raise self._missing(agent, paid, terminations, truncations) from None
             terminated.append(bool(is_terminated))
             if is_terminated or is_truncated:
                 ended.append(agent)
+        if self._lingering:
+            self._check_lingering(terminations, truncations)
+        news = [] if len(paid) == len(names) else self._paid_to_others(paid)
         if not ended and tuple(self.env.agents) == self._listed:
-            return Step(rewards, terminated)
+            return Step(rewards, terminated, news)
         before = dict(zip(self.acting, terminated, strict=True))
         self._note_living(ended)
         cut = [agent for agent in before if not before[agent] and (agent in ended or agent not in self.acting)]
-        return Step(rewards, terminated, [News(agent, truncated=True) for agent in cut])
+        return Step(rewards, terminated, [*news, *(News(agent, truncated=True) for agent in cut)])
+
+    def _check_lingering(self, terminations: Mapping[Any, Any], truncations: Mapping[Any, Any]) -> None:
+        for agent in sorted(self._lingering):
+            name = self._all_names[agent]
+            if name in terminations and not terminations[name] and not truncations.get(name):
+                raise GameError(
+                    f"{self.name}: agent {short(name)} has ended its episode, stayed in `agents`, and is not ended any more:"
+                    " take one that ends out of `agents`; it may be there again after the next step."
+                )
+
+    def _paid_to_others(self, paid: Mapping[Any, Any]) -> list[News]:
+        """What agents got that did not act, such as one that is dead and whose team has won."""
+        unknown = [name for name in paid if name not in self._numbers]
+        if unknown:
+            raise undeclared(self.name, unknown[0], self.agents)
+        others = ((self._numbers[name], reward) for name, reward in paid.items() if name not in self._names)
+        news = [News(agent, earned(self.name, self.agents[agent], reward)) for agent, reward in others]
+        return [each for each in news if each.reward]
 
     def _missing(self, agent: int, *dictionaries: Any) -> GameError:
         name, kinds = self._all_names[agent], ("rewards", "terminations", "truncations")
-        lacking = (each for each in zip(kinds, dictionaries, strict=True) if name not in each[1])
+        each = zip(kinds, dictionaries, strict=True)
+        lacking = ((kind, given) for kind, given in each if not isinstance(given, Mapping) or name not in given)
         return missing(self.name, self.agents[agent], *next(lacking))
 
     def _note_living(self, ended: Sequence[int]) -> None:

@@ -1,16 +1,19 @@
-"""Does an episode follow from its seed? The same seed and the same actions, twice."""
+"""Does an episode follow from its seed? The same seed and the same actions, twice; and does anything outlive `reset`?"""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from abreast.attributes import digest
 from abreast.integrations.adapted.base import Adapted
 from abreast.streams import seeded_globals
 
 STEPS = 4
 """Steps that are compared before a run."""
+RECORDERS = ("RecordEpisodeStatistics", "RecordVideo")
+"""Gymnasium's wrappers that keep something from one episode to the next which changes nothing in them."""
 Sight = tuple[int, NDArray[Any], NDArray[np.bool_] | None]
 """An agent, what it sees, and its mask."""
 
@@ -45,6 +48,33 @@ def why_not_seeded(copy: Adapted, seed: np.random.SeedSequence) -> str | None:
         f"{copy.name} does not follow from the seed of its reset: two episodes with the same seed and actions differ"
         f" {place}. Let it draw from a generator that reset(seed=...) makes (`self.np_random` in Gymnasium)."
     )
+
+
+def kept_between_episodes(copy: Adapted, seed: np.random.SeedSequence) -> str | None:
+    """What says that an episode may depend on those before it; None if nothing was found. Such a thing, say a counter by
+    which later episodes are harder, may show in what is seen long after the start of the run.
+    """
+    found = []
+    for _ in range(2):
+        episode(copy, seed, STEPS)  # what is made when it is needed is there after the first
+        episode(copy, seed, 0)
+        found.append(dict(_attributes(copy.env)))
+    changed = [name for name, value in found[1].items() if found[0].get(name) != value]
+    if not changed:
+        return None
+    return (
+        f"{copy.name} keeps {changed[0]} from one episode to the next, which is part of no checkpoint: if what it does"
+        " depends on that, a run that is resumed goes on otherwise than it would have; set it in reset."
+    )
+
+
+def _attributes(env: object) -> Iterator[tuple[str, bytes | None]]:
+    """Digests of all attributes of an environment, and of those that it wraps."""
+    for name, value in getattr(env, "__dict__", {}).items():
+        if hasattr(value, "reset") and hasattr(value, "step"):
+            yield from _attributes(value)
+        elif type(env).__name__ not in RECORDERS:
+            yield f"{type(env).__name__}.{name}", digest(value, {})
 
 
 def episode(

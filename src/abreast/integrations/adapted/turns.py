@@ -6,7 +6,17 @@ from typing import Any, ClassVar
 from numpy.typing import NDArray
 
 from abreast.errors import GameError, short
-from abreast.integrations.adapted.base import News, Seen, Step, begun, declare, earned, look, undeclared
+from abreast.integrations.adapted.base import (
+    News,
+    Seen,
+    Step,
+    begun,
+    declare,
+    earned,
+    look,
+    possible_agents,
+    undeclared,
+)
 
 
 class TurnCopy:
@@ -18,19 +28,17 @@ class TurnCopy:
         self.env, self.name = env, name
         self.acting: tuple[int, ...] = ()
         begun(env, name, 0)
-        self._names = list(getattr(env, "possible_agents", ()))
-        if not self._names:
-            raise GameError(f"{name} has no possible_agents: list every agent there that may ever appear.")
+        self._names = possible_agents(env, name)
         self._numbers = {each: number for number, each in enumerate(self._names)}
         self._alone = [(number,) for number in range(len(self._names))]
         self.agents = declare(name, self._names, env.observation_space, env.action_space, getattr(env, "infos", {}))
         self._info: Any = {}
         self._owed: set[int] = set()
-        """Agents that have acted, and do not know yet what they got for it."""
+        """Agents that do not know yet what they got since they acted, or since the start."""
 
     def reset(self, seed: int) -> None:
         begun(self.env, self.name, seed)
-        self._owed.clear()
+        self._owed.update(range(len(self._names)))
         self._next_turn()
         if not self.acting:
             raise GameError(f"{self.name}: `agents` is empty after reset: list the agents that are there.")
@@ -55,7 +63,7 @@ class TurnCopy:
             agent = self._numbers.get(name)
             if agent is None:
                 raise undeclared(self.name, name, self.agents)
-            _, reward, terminated, truncated, self._info = self.env.last(observe=False)
+            _, reward, terminated, truncated, self._info = self._last(name)
             if agent in self._owed:
                 got = earned(self.name, self.agents[agent], reward)
                 self._owed.discard(agent)
@@ -69,6 +77,16 @@ class TurnCopy:
             f"{self.name}: agent {short(name)} has ended its episode and stays in `agents`: remove it when it is stepped"
             " with None (`_was_dead_step` does)."
         )
+
+    def _last(self, name: Any) -> Any:
+        try:
+            return self.env.last(observe=False)
+        except KeyError:
+            if name in self.env.agents:
+                raise
+            raise GameError(
+                f"{self.name}: agent_selection is {short(name)}, which is not in `agents` any more: select one that is."
+            ) from None
 
     def leave(self) -> list[News]:
         """What agents have got that have no turn any more."""

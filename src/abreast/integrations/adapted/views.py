@@ -1,19 +1,23 @@
 """Observation spaces of Gymnasium as arrays: how an observation is read.
 
 observation space                  what a model sees
-Box with three dimensions          the same shape (channels last), as bytes where it is made of bytes
+Box with three dimensions          the same shape, channels last, as bytes where it is made of bytes
+Box, four dimensions (a stack)     the channels of all pictures of the stack in one picture
 Box, two dimensions of bytes       a picture with one channel
 any other Box                      a vector of 32-bit floats; bounds from 10 to 10,000 are brought to 1
 Discrete, MultiDiscrete            one-hot
 MultiBinary                        as it is
 Dict, Tuple                        all parts in one vector; text is left out
 Dict with one picture and one-hot  the picture, with a plane for each number beside it
-Dict with `action_mask`            what `observation` is, and the legal actions
+Dict with `action_mask`            what the rest is (`observation`, if that is all), and the legal actions
 """
 
 import copy
+import functools
 import itertools
+import logging
 import math
+import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -22,41 +26,26 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from abreast.errors import GameError, short
+from abreast.integrations.adapted.boxes import MOST_NUMBERS, View, box_view
 from abreast.models.base import PlainObservation
 
-MOST_NUMBERS = 2**24
-"""Numbers in an observation."""
-SMALL_GRID = 16
-"""Cells a side up to which bytes are codes of things, not brightness; codes are small, whatever their bounds are."""
-CODE = 0.1
-"""What such codes are multiplied with."""
-SCALED = (10.0, 10_000.0)
-"""Bounds from here to there are brought to 1. Larger ones usually stand for none."""
-BYTES = (np.uint8, np.int8, np.bool_)
+log = logging.getLogger("abreast")
 
-
-class View(NamedTuple):
-    """What an agent sees."""
-
-    observation: PlainObservation
-    read: Callable[[Any], NDArray[Any]]
-    """Makes a new array of an observation; raises `GameError` with words that follow "observes"."""
-    has_mask: bool = False
-    """Whether the observation holds `action_mask`."""
-    left_out: Sequence[str] = ()
-    """Parts of the observation that are not seen, in words."""
-    bounds: tuple[NDArray[Any] | None, NDArray[Any] | None] = (None, None)
-    """The lowest and highest values that a Box says, as `read` returns them."""
+MASK = "action_mask"
+"""What PettingZoo and Gymnasium call the legal actions, in an observation or in `info`."""
 
 
 def view_of(space: spaces.Space[Any]) -> View:
     """How observations of a space are seen; one that cannot be is refused with the words after "its observations are"."""
-    if isinstance(space, spaces.Dict) and {"observation", "action_mask"} <= space.spaces.keys():
-        inner = view_of(space["observation"])
-        others = [key for key in space.spaces if key not in ("observation", "action_mask")]
-        return View(inner.observation, _inside(inner.read), True, [*inner.left_out, *others], inner.bounds)
+    if isinstance(space, spaces.Dict) and MASK in space.spaces:
+        rest = {key: inner for key, inner in space.spaces.items() if key != MASK}
+        if not rest:
+            raise GameError(f"an {MASK} alone: put what the agent sees beside it, as `observation`")
+        is_alone = list(rest) == ["observation"]
+        inner = view_of(rest["observation"] if is_alone else spaces.Dict(rest))
+        return inner._replace(read=_beside_mask(inner.read, is_alone), has_mask=True)
     if isinstance(space, spaces.Box):
-        return _box_view(space)
+        return box_view(space)
     parts = list(_parts(space, ""))
     left_out = [part.path for part in parts if part.is_text]
     parts = [part for part in parts if not part.is_text]
@@ -68,68 +57,18 @@ def view_of(space: spaces.Space[Any]) -> View:
     return _flat_view(parts, left_out)
 
 
-def _inside(read: Callable[[Any], NDArray[Any]]) -> Callable[[Any], NDArray[Any]]:
-    """The same for a dictionary that holds a mask too."""
+def _beside_mask(read: Callable[[Any], NDArray[Any]], is_alone: bool) -> Callable[[Any], NDArray[Any]]:
+    """The same for a dictionary that holds a mask too; `is_alone`: beside it is `observation`, and nothing else."""
 
     def look_inside(given: Any) -> NDArray[Any]:
         try:
-            observation, _ = given["observation"], given["action_mask"]
+            seen, _ = given["observation"] if is_alone else given, given[MASK]
         except (KeyError, TypeError, IndexError):
-            raise GameError(
-                f"{short(given)}: expected a dictionary with `observation` and `action_mask`, as its space says."
-            ) from None
-        return read(observation)
+            what = f"`observation` and `{MASK}`" if is_alone else f"`{MASK}`"
+            raise GameError(f"{short(given)}: expected a dictionary with {what}, as its space says.") from None
+        return read(seen)
 
     return look_inside
-
-
-def _box_view(space: spaces.Box) -> View:
-    shape, dtype = space.shape, space.dtype
-    of_bytes = dtype in BYTES
-    kind = (np.dtype(np.uint8) if dtype == np.bool_ else np.dtype(dtype)) if of_bytes else np.dtype(np.float32)
-    if math.prod(shape) > MOST_NUMBERS or not math.prod(shape):
-        raise GameError(f"of shape {shape}: expected 1 to {MOST_NUMBERS:,} numbers")
-    order: tuple[int, ...] | None = None
-    seen = shape if len(shape) == 3 else (math.prod(shape),)
-    if len(shape) == 2 and of_bytes:
-        seen = (*shape, 1)
-    elif len(shape) == 3 and of_bytes and shape[0] in (1, 3, 4) and shape[2] not in (1, 3, 4) and min(shape[1:]) > 4:
-        order, seen = (1, 2, 0), (shape[1], shape[2], shape[0])  # channels last, as networks here have them
-    factor = None if of_bytes else _factor(space)
-    scale = _scale_of_bytes(space, seen) if of_bytes else 1.0
-
-    def read(given: Any) -> NDArray[Any]:
-        try:
-            array = np.array(given, dtype=kind)  # a copy: the environment may write into its own array
-        except (TypeError, ValueError):
-            raise GameError(f"{short(given)}: expected an array of shape {shape}, as its space says.") from None
-        if array.shape != shape:
-            raise GameError(
-                f"an array of shape {array.shape}, but its space says {shape}: give every observation the shape of the"
-                " space; pad what is not there."
-            )
-        if factor is not None:
-            array = array * factor
-        if order is not None:
-            return np.ascontiguousarray(array.transpose(order))
-        return array if shape == seen else array.reshape(seen)
-
-    return View(PlainObservation(seen, kind, scale), read, bounds=(read(space.low), read(space.high)))
-
-
-def _scale_of_bytes(space: spaces.Box, seen: tuple[int, ...]) -> float:
-    largest = float(max(abs(float(space.low.min())), abs(float(space.high.max()))))
-    if largest > SMALL_GRID and len(seen) == 3 and max(seen[:2]) <= SMALL_GRID:
-        return CODE
-    return 1.0 if largest <= 1 else 1.0 / largest
-
-
-def _factor(space: spaces.Box) -> NDArray[np.float32] | None:
-    bounds = np.maximum(np.abs(space.low.astype(np.float64)), np.abs(space.high.astype(np.float64)))
-    is_scaled = np.isfinite(bounds) & (bounds > SCALED[0]) & (bounds <= SCALED[1])
-    if not is_scaled.any():
-        return None
-    return np.where(is_scaled, 1.0 / np.where(is_scaled, bounds, 1.0), 1.0).astype(np.float32)
 
 
 class _Part(NamedTuple):
@@ -163,18 +102,18 @@ def _parts(space: spaces.Space[Any], path: str, steps: tuple[Any, ...] = ()) -> 
     elif isinstance(space, spaces.Discrete):
         start, count = int(space.start), int(space.n)
         _check_size(count)
-        yield _Part(path, steps, count, _one_hot([start], [count]), is_one_hot=True)
+        yield _Part(path, steps, count, _one_hot([start], [count], ()), is_one_hot=True)
     elif isinstance(space, spaces.MultiDiscrete):
         counts = [int(count) for count in space.nvec.flat]
         _check_size(sum(counts))
         starts = [int(start) for start in space.start.flat]
-        yield _Part(path, steps, sum(counts), _one_hot(starts, counts), is_one_hot=True)
+        yield _Part(path, steps, sum(counts), _one_hot(starts, counts, space.shape), is_one_hot=True)
     elif isinstance(space, spaces.MultiBinary):
         size = math.prod(space.shape)
         _check_size(size)
         yield _Part(path, steps, size, _copied(space.shape), is_one_hot=True)
     elif isinstance(space, spaces.Box):
-        view = _box_view(space)
+        view = box_view(space)
         size = math.prod(view.observation.input_size)
         yield _Part(path, steps, size, _seen_by(view), view.observation.dtype, view)
     elif isinstance(space, spaces.Text) or _holds_text(space):
@@ -200,17 +139,19 @@ def _nothing(given: Any, out: NDArray[Any]) -> None:
     """Of text, nothing is seen."""
 
 
-def _one_hot(starts: Sequence[int], counts: Sequence[int]) -> Callable[[Any, NDArray[Any]], None]:
+def _one_hot(
+    starts: Sequence[int], counts: Sequence[int], shape: tuple[int, ...]
+) -> Callable[[Any, NDArray[Any]], None]:
     offsets = [0, *itertools.accumulate(counts)]
 
     def write(given: Any, out: NDArray[Any]) -> None:
-        values = [int(given)] if len(counts) == 1 and np.ndim(given) == 0 else np.asarray(given).ravel().tolist()
-        if len(values) != len(counts):
+        array = np.asarray(given)
+        if array.size != len(counts) or (shape and array.shape != shape):
             raise GameError(f"{short(given)}: expected {len(counts)} whole numbers, as its space says.")
-        for value, start, count, offset in zip(values, starts, counts, offsets, strict=False):
-            if not 0 <= value - start < count:
-                raise GameError(f"{value}: its space says {start} to {start + count - 1}.")
-            out[offset + value - start] = 1
+        for value, start, count, offset in zip(array.ravel().tolist(), starts, counts, offsets, strict=False):
+            if not 0 <= value - start < count or value != int(value):
+                raise GameError(f"{value}: its space says {start} to {start + count - 1}, in whole numbers.")
+            out[offset + int(value) - start] = 1
 
     return write
 
@@ -220,6 +161,8 @@ def _copied(shape: tuple[int, ...]) -> Callable[[Any, NDArray[Any]], None]:
         array = np.asarray(given)
         if array.shape != shape:
             raise GameError(f"an array of shape {array.shape}, but its space says {shape}.")
+        if not ((array == 0) | (array == 1)).all():
+            raise GameError(f"{short(given)}: its space says zeros and ones.")
         out[:] = array.ravel()
 
     return write
@@ -248,6 +191,9 @@ def _flat_view(parts: Sequence[_Part], left_out: Sequence[str]) -> View:
     """All parts in one vector; of bytes where all of them are."""
     offsets = [0, *itertools.accumulate(part.size for part in parts)]
     _check_size(offsets[-1])
+    for part in parts:
+        if part.is_picture and multiprocessing.parent_process() is None:  # of other processes, it was told here
+            _tell_of_picture(part.path)
     of_bytes = all(part.view is None for part in parts)
     kind = np.dtype(np.uint8) if of_bytes else np.dtype(np.float32)
     places = [(part, slice(begin, begin + part.size)) for part, begin in zip(parts, offsets, strict=False)]
@@ -262,6 +208,16 @@ def _flat_view(parts: Sequence[_Part], left_out: Sequence[str]) -> View:
         return out
 
     return View(PlainObservation((offsets[-1],), kind, 1.0), read, left_out=left_out)
+
+
+@functools.cache
+def _tell_of_picture(path: str) -> None:
+    log.warning(
+        "the picture %s of an observation goes into one row with the numbers beside it, because it is not the only one or"
+        " these are not one-hot: a network does not know which pixels are neighbours then; observe one picture alone, or"
+        " beside Discrete numbers.",
+        path,
+    )
 
 
 def _planes_view(picture: _Part, others: Sequence[_Part], left_out: Sequence[str]) -> View:

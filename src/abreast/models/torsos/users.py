@@ -9,6 +9,8 @@ one call to the next or mixes rows (BatchNorm) is refused by name; it is found b
 """
 
 import functools
+from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -60,11 +62,17 @@ class UsersTorso(Torso):
         return found
 
     def _check_output(self, found: Any, rows: int) -> None:
-        is_tensor = isinstance(found, Tensor) and found.is_floating_point()
-        if not is_tensor or found.dim() != 2 or len(found) != rows or not found.shape[1]:
+        is_tensor = isinstance(found, Tensor)
+        if (
+            not is_tensor
+            or found.dtype != torch.float32
+            or found.dim() != 2
+            or len(found) != rows
+            or not found.shape[1]
+        ):
             told = f"{found.dtype} of shape {tuple(found.shape)}" if is_tensor else short(found)
             raise ConfigError(
-                f"model.network {self._name} returned {told} for {rows} rows of frames: expected floats of shape"
+                f"model.network {self._name} returned {told} for {rows} rows of frames: expected floats of 32 bits, of shape"
                 f" ({rows}, features), a row for each."
             )
 
@@ -74,10 +82,10 @@ def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
     """Refuse a module whose features depend on more than a row and its weights. Nothing else is changed."""
     kind = users_class(name)
     found = []
-    for seed in range(2):
+    for seed in (0, 1, 0):
         with seeded_globals(np.random.SeedSequence(seed)):
             found.append(UsersTorso(kind, input_shape, name))
-    torso, other = found
+    torso, other, same = found
     _check_parameters(torso.module, name)
     with seeded_globals(np.random.SeedSequence(0)), torch.no_grad():
         frames = torch.from_numpy(np.random.default_rng(0).random((ROWS, *input_shape), np.float32))
@@ -103,6 +111,23 @@ def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
                 " (as a BatchNorm without running figures does): let each row of features follow from its row of frames."
             )
     _check_constants(torso.module, other.module, name)
+    if not _are_equal(torso.module.parameters(), same.module.parameters()):
+        raise ConfigError(
+            f"model.network {name} has other first weights each time it is built with the same seed: draw them from the"
+            " generator that torch has (torch.manual_seed), which is seeded for each agent."
+        )
+    with torch.no_grad():
+        for theirs, mine in zip(other.module.parameters(), torso.module.parameters(), strict=False):
+            theirs.data = mine.data
+        if not torch.equal(other(frames), features):
+            raise ConfigError(
+                f"model.network {name} gives other features for the same weights and frames when it is built again: keep"
+                " nothing in it that is drawn, or depends on the clock, but parameters."
+            )
+
+
+def _are_equal(some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
+    return all(one is not None and two is not None and torch.equal(one, two) for one, two in zip_longest(some, others))
 
 
 def _check_parameters(module: nn.Module, name: str) -> None:

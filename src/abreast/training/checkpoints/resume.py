@@ -209,16 +209,18 @@ def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
     now = dict(_flat(parse_yaml(config_as_yaml(experiment, False).decode())))
     for key in [*before, *(now.keys() - before.keys())]:
         if before.get(key) != now.get(key) and key not in MAY_CHANGE:
+            is_now = f"is {short(now[key])}" if key in now else "is not given"
+            was = f"with {short(before[key])}" if key in before else "without it"
             raise CheckpointError(
-                f"{key} is {short(now.get(key))}, but the run was begun with {short(before.get(key))}: with --resume a"
-                f" setting that would change its past stays as it was.{hint if key.endswith('epsilon_decay') else ''}"
+                f"{key} {is_now}, but the run was begun {was}: with --resume a setting that would change its past stays as"
+                f" it was.{hint if key.endswith('epsilon_decay') else ''}"
             )
 
 
 def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
     """All settings by their dotted names; one that is a mapping itself (by agents) is a single value."""
     for key, value in values.items():
-        if isinstance(value, Mapping) and value and f"{path}{key}" not in MAPPINGS:
+        if isinstance(value, Mapping) and f"{path}{key}" not in MAPPINGS:
             yield from _flat(value, f"{path}{key}.")
         else:
             yield f"{path}{key}", value
