@@ -81,6 +81,10 @@ class ModelAttributes(OwnAttributes):
         self.is_tracked = True
         self._of_class = ClassAttributes([self._model])
 
+    def track_in_step(self) -> None:
+        """The same, where learning happens in this thread, after every pass, because that was planned."""
+        self.track()
+
     def untrack(self) -> None:
         """The run is over."""
         self.is_tracked, self.has_learned = False, False

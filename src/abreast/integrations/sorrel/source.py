@@ -1,12 +1,13 @@
 """What `abreast train sorrel:…` finds: an environment by the name of its class, with settings from the command line."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, short
 from abreast.files import seen_from_here
 from abreast.integrations.sorrel.building import build, environment_in, is_environment, own_settings
@@ -77,13 +78,10 @@ class SorrelSource:
 
     def build(self, config: Config[Any, Any]) -> SorrelExperiment:
         """A fresh environment, as an experiment."""
-        settings = dict((config.world.model_extra or {})["sorrel"])
-        counted = {"epochs": config.experiment.epochs - 1, "record_period": config.experiment.record_period}
-        settings["experiment"] = {**settings.get("experiment", {}), **counted}
         log.info(
             "%s is built with torch.random.seed() decided by experiment.seed, not by the clock", self.make.__name__
         )
-        env = build(self.make, settings, config.experiment.seed)
+        env = self.make_environment(config)
         experiment = SorrelExperiment(env, config)
         wanted = config.experiment
         if "num_agents" in wanted.model_fields_set and wanted.num_agents != len(env.agents):
@@ -92,6 +90,19 @@ class SorrelSource:
                 " own configuration says how many."
             )
         return experiment
+
+    def make_environment(self, config: Config[Any, Any]) -> Any:
+        """The environment itself, the same for the same settings."""
+        settings = dict((config.world.model_extra or {})["sorrel"])
+        counted = {"epochs": config.experiment.epochs - 1, "record_period": config.experiment.record_period}
+        settings["experiment"] = {**settings.get("experiment", {}), **counted}
+        return build(self.make, settings, config.experiment.seed)
+
+    def check(self) -> Iterator[Verdict]:
+        """Look whether runs of it can be repeated and resumed, and whether its models can learn elsewhere."""
+        from abreast.integrations.sorrel.check import check_sorrel
+
+        return check_sorrel(self)
 
 
 def _is_ours(override: str) -> bool:
