@@ -521,7 +521,7 @@ class SharingEnv(ForageEnv):
 class HiddenEnv(ForageEnv):
     """What outlives an epoch, and decides the next, is in the class."""
 
-    seen = [0]
+    seen = [0]  # noqa: RUF012 (what this is about)
 
     def reset(self):
         super().reset()

@@ -68,7 +68,10 @@ def test_a_run_with_learners_in_processes_goes_on_alike(tmp_path):
     SorrelExperiment(never).run_experiment(animate=False, output_dir=tmp_path / "never")
     run(first, output_dir=tmp_path / "run")
     run(second, resume=tmp_path / "run")
-    rewards = [[(each["reward_per_agent"], each["loss_per_agent"]) for each in lines(tmp_path / name)] for name in ("run", "never")]
+    rewards = [
+        [(each["reward_per_agent"], each["loss_per_agent"]) for each in lines(tmp_path / name)]
+        for name in ("run", "never")
+    ]
     assert rewards[0] == rewards[1]
     assert outcome(second) == outcome(never) != outcome(first)
 

@@ -78,6 +78,14 @@ def test_a_run_is_watched_as_it_was_said(run):
     assert "episode 1:" in shown and "in 12 turns (agent 0" in shown and "▀" in shown
 
 
+@pytest.mark.parametrize("command", [["play"], ["eval"], ["train", "--resume"]])
+def test_only_the_script_that_built_an_environment_can_build_it_again(command, tmp_path):
+    SorrelExperiment(make()).run_experiment(animate=False, output_dir=tmp_path / "run")
+    result = CliRunner().invoke(app, [*command, str(tmp_path / "run")])
+    assert isinstance(result.exception, ConfigError)
+    assert "a script made this run, and built ForageEnv in its own way" in str(result.exception)
+
+
 def test_agents_that_were_not_trained_are_not_watched():
     result = CliRunner().invoke(app, ["play", FORAGE])
     assert isinstance(result.exception, GameError)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
 from abreast.checking import Check, Fault, Verdict, judge
@@ -94,7 +95,7 @@ def _remembered(memory: Any) -> bytes:
 def _kinds(env: Any) -> list[str]:
     """What is where in its world, if it has a map."""
     cells = getattr(env.world, "map", None)
-    return [type(each).__name__ for each in cells.flat] if hasattr(cells, "flat") else []
+    return [type(each).__name__ for each in cells.flat] if isinstance(cells, np.ndarray) else []
 
 
 def _difference(one: Sequence[Turn], two: Sequence[Turn]) -> str | None:
@@ -103,7 +104,9 @@ def _difference(one: Sequence[Turn], two: Sequence[Turn]) -> str | None:
         place = f"after {number} turns" if number else "after reset"
         if mine.world != theirs.world:
             return f"in their worlds, {place}"
-        agents = [agent for agent, pair in enumerate(zip(mine.memories, theirs.memories, strict=True)) if len({*pair}) > 1]
+        agents = [
+            agent for agent, pair in enumerate(zip(mine.memories, theirs.memories, strict=True)) if len({*pair}) > 1
+        ]
         if agents:
             return f"in the memory of agent {agents[0]}, {place}"
         if mine.reward != theirs.reward:
@@ -131,7 +134,8 @@ def _can_be_built(trial: SorrelTrial) -> None:
     for agent, (mine, theirs) in enumerate(zip(one.agents, two.agents, strict=True)):
         if names := differing(_parts(mine.model), _parts(theirs.model)):
             raise Fault(
-                f"built again under the same seed, {', '.join(names[:3])} of the model of agent {agent} is another: {SEEDED}."
+                f"built again under the same seed, {', '.join(names[:3])} of the model of agent {agent} is another:"
+                f" {SEEDED}."
             )
     if _kinds(one) != _kinds(two):
         raise Fault(f"built again under the same seed, its world is another: {SEEDED}.")
@@ -196,7 +200,9 @@ def _trains_alike(trial: SorrelTrial) -> str | None:
     env.config.experiment.epochs = EPOCHS - 1  # a function that builds it may not have asked for ours
     with tempfile.TemporaryDirectory() as folder, streams_apart(env, SEED), contextlib.redirect_stdout(io.StringIO()):
         env.run_experiment(animate=False, logging=False, output_dir=Path(folder))
-    _compare(learned, SorrelExperiment(env, trial.configure()), "in its own loop (run_experiment)", "in a run of abreast's")
+    _compare(
+        learned, SorrelExperiment(env, trial.configure()), "in its own loop (run_experiment)", "in a run of abreast's"
+    )
     return f"learners in processes, the sequential run and its own loop learn the same{remark}" if remark else None
 
 

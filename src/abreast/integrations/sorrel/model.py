@@ -382,6 +382,8 @@ class SorrelRecipe:
 class SorrelAttributes(ModelAttributes):
     """Which side changes what is known by rows, not by looking: nothing is added to our own class."""
 
+    has_copy = True
+
     def __init__(self, model: SorrelModel) -> None:
         super().__init__(model)
         self.is_foreign = True

@@ -11,7 +11,8 @@ from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, short
 from abreast.files import seen_from_here
 from abreast.integrations.sorrel.building import build, environment_in, is_environment, own_settings
-from abreast.integrations.sorrel.experiment import SorrelExperiment, settings_for
+from abreast.integrations.sorrel.experiment import SorrelExperiment, section_of, settings_for
+from abreast.integrations.sorrel.model_config import SorrelModelConfig
 from abreast.plugins import import_target, split_target
 from abreast.settings import apply_overrides, merge, read_yaml
 from abreast.training.config import Config, ExperimentConfig
@@ -56,6 +57,11 @@ class SorrelSource:
             counted = {name: ours["experiment"].pop(name) for name in OF_SORREL & ours["experiment"].keys()}
             counted["epochs"] = counted.get("epochs", 1) - 1
             own["experiment"] = {**dict(own.get("experiment") or {}), **counted}
+        elif section_of(sections, "model").get("algorithm") == SorrelModelConfig().algorithm:
+            raise ConfigError(
+                f"a script made this run, and built {self.make.__name__} in its own way, which no file says: let the script go on"
+                " with it (run_experiment with resume=…), and evaluate it there (abreast.training.evaluate)."
+            )
         else:
             ours = {"experiment": {}, "multiprocessing": sections.pop("multiprocessing", None) or {}}
             sections.pop("game", None)
