@@ -59,8 +59,8 @@ class SorrelSource:
             own["experiment"] = {**dict(own.get("experiment") or {}), **counted}
         elif section_of(sections, "model").get("algorithm") == SorrelModelConfig().algorithm:
             raise ConfigError(
-                f"a script made this run, and built {self.make.__name__} in its own way, which no file says: let the script go on"
-                " with it (run_experiment with resume=…), and evaluate it there (abreast.training.evaluate)."
+                f"a script made this run, and built {self.make.__name__} in its own way, which no file says: let the script"
+                " go on with it (run_experiment with resume=…), and evaluate it there (abreast.training.evaluate)."
             )
         else:
             ours = {"experiment": {}, "multiprocessing": sections.pop("multiprocessing", None) or {}}
