@@ -408,7 +408,7 @@ class Locked(ValueModel):
 
 
 class Killed(ValueModel):
-    """Its first learner's process is killed in the middle of an update."""
+    """Its first learner's process is killed in the middle of an update: some weights are new, and nothing was published."""
 
     home, witness = 0, ""
 
@@ -416,6 +416,7 @@ class Killed(ValueModel):
         loss = super().train_step()
         if os.getpid() != self.home and float(loss) and not Path(self.witness).exists():
             Path(self.witness).touch()
+            self.local[0].weight.data[:6] += 1.0  # half of what another step would change
             os.kill(os.getpid(), signal.SIGKILL)
         return loss
 
@@ -426,6 +427,14 @@ class Unwritable(ValueModel):
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
         self.stream = (number for number in range(10**9))
+
+
+class FromTheClock(ValueModel):
+    """Has weights that no seed decides."""
+
+    def __init__(self, *arguments, **named):
+        super().__init__(*arguments, **named)
+        self.local[0].bias.data += float(np.random.default_rng().random())
 
 
 # ---- environments written for it
@@ -487,6 +496,38 @@ class PolicyEnv(ForageEnv):
 
 class TableEnv(ForageEnv):
     make = staticmethod(lambda seen, actions, turns: TableModel(seen, actions))
+
+
+class ClockEnv(ForageEnv):
+    make = staticmethod(lambda seen, actions, turns: FromTheClock(seen, actions, torch.random.seed()))
+
+
+class CountingEnv(ForageEnv):
+    make = staticmethod(lambda seen, actions, turns: Counting(seen, actions, torch.random.seed()))
+
+
+class UnwritableEnv(ForageEnv):
+    make = staticmethod(lambda seen, actions, turns: Unwritable(seen, actions, torch.random.seed()))
+
+
+class SharingEnv(ForageEnv):
+    """Its agents have one model."""
+
+    def setup_agents(self):
+        model = ValueModel(11, 4, torch.random.seed())
+        self.agents = [Forager(model), Forager(model)]
+
+
+class HiddenEnv(ForageEnv):
+    """What outlives an epoch, and decides the next, is in the class."""
+
+    seen = [0]  # noqa: RUF012 (what this is about)
+
+    def reset(self):
+        super().reset()
+        self.seen[0] += 1
+        for _ in range(self.seen[0]):
+            np.random.rand()
 
 
 class Chaser(Forager):

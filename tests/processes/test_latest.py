@@ -30,12 +30,16 @@ class HastyLatest(Latest):
 
 
 def publish_values(block, kind, count):
-    """Every element of version v holds v."""
+    """Every element of version v holds v, and how many there are follows from v."""
     latest = kind(block, "latest.")
     value = np.empty(20_000, dtype=np.int64)
     for version in range(count):
         value[:] = version
-        latest.publish(version, value)
+        latest.publish(version, value[: length_of(version)])
+
+
+def length_of(version):
+    return 8 * (2500 - version % 5)
 
 
 def read_values(mode, kind, count):
@@ -53,7 +57,7 @@ def read_values(mode, kind, count):
             continue
         version, data = latest.read()
         numbers = data.view(np.int64)
-        torn += not (numbers == version).all()
+        torn += len(numbers) != length_of(version) or not (numbers == version).all()
         back += version < last
         different += version != last
         last = version
@@ -109,6 +113,54 @@ def test_no_more_is_read_than_was_published_whatever_room_there_is(mode):
     assert len(reader.read(0).data) == 512
     assert len(reader.read(0, 64).data) == 64
     assert len(reader.read(1, 4096).data) == 128
+
+
+class _Interrupted:
+    """The lengths of the slots, as a reader sees them whose core is taken away just before or after it looks."""
+
+    def __init__(self, lengths, publish):
+        self._lengths, self._publish, self.looks = lengths, publish, 0
+
+    def __getitem__(self, slot):
+        self.looks += 1
+        if self.looks % 3 == 1:
+            self._publish()
+        length = self._lengths[slot]
+        if self.looks % 3 == 2:
+            self._publish()
+        return length
+
+
+class LengthFirst(Latest):
+    """Looks at the length before it knows which version is there."""
+
+    def _snapshot(self, slot, size):
+        return super()._snapshot(slot, self._size(slot, size))
+
+    def _pin(self, slot, size):
+        return super()._pin(slot, self._size(slot, size))
+
+
+def odd_lengths(mode, kind):
+    """How many of some values had another length than their version, with a writer that publishes whenever it hurts."""
+    block = SharedBlock(latest_layout("x.", 4096))
+    writer, reader, versions = Latest(block, "x."), kind(block, "x.", mode), iter(range(1000))
+
+    def publish():
+        for version in (next(versions) for _ in range(4)):  # every slot that is not held
+            writer.publish(version, np.full(8 * (1 + version % 7), float(version)))
+
+    publish()
+    reader._lengths = _Interrupted(writer._lengths, publish)
+    values = [(read.version, read.data.view(np.float64).copy()) for read in (reader.read() for _ in range(20))]
+    assert reader._lengths.looks >= 20
+    return sum(len(data) != 8 * (1 + version % 7) or (data != version).any() for version, data in values)
+
+
+@pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])
+def test_a_length_is_that_of_the_version_that_was_read(mode):
+    assert odd_lengths(mode, Latest) == 0
+    assert odd_lengths(mode, LengthFirst) > 0  # the check can fail
 
 
 def test_half_a_value_of_a_writer_that_died_is_never_read():

@@ -37,7 +37,7 @@ def check(
             help="Of your own, as MODULE:NAME or FILE.py:NAME: a game (a subclass of Environment; FILE.py will do), a model"
             " (a subclass of BaseModel), or an environment of rollouts (a class, a factory called with a configuration or"
             " nothing, or an EnvKind). Or the name of one that ships, or an environment of another library, as in"
-            " pettingzoo:MODULE or gymnasium:NAME.",
+            " pettingzoo:MODULE, gymnasium:NAME or sorrel:MODULE:CLASS.",
         ),
     ],
 ) -> None:

@@ -34,7 +34,7 @@ GameName = Annotated[
     typer.Argument(
         metavar="GAME",
         help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME, MODULE:NAME,"
-        " pettingzoo:MODULE or gymnasium:NAME.",
+        " pettingzoo:MODULE, gymnasium:NAME or sorrel:MODULE:CLASS.",
     ),
 ]
 Overrides = Annotated[
@@ -57,7 +57,7 @@ def train(
         typer.Argument(
             metavar="GAME",
             help="A game's name (`abreast games` lists them), FILE.py, FILE.py:NAME, MODULE:NAME,"
-            " pettingzoo:MODULE or gymnasium:NAME.",
+            " pettingzoo:MODULE, gymnasium:NAME or sorrel:MODULE:CLASS.",
         ),
     ] = None,
     overrides: Overrides = None,
@@ -136,7 +136,8 @@ def train(
     out.print(f"The run folder is {result.folder}")
     out.print(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}")
     recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
-    out.print(_compared(fmean(recent), _random_reward(chosen, env.config), len(recent)))
+    random = _random_reward(chosen, env.config) if env.has_random_agents else None
+    out.print(_compared(fmean(recent), random, len(recent)))
     for agent, why in sorted(result.given_up.items()):
         complain(f"agent {agent} was given up, the others finished ({result.folder}/log.txt has the stack): {why}")
     if result.given_up:
@@ -370,8 +371,11 @@ def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:
         complain(f"model.algorithm={asked[-1]} has no effect: the agents of this game are {', '.join(sorted(names))}.")
 
 
-def _compared(reward: float, random: float | str, epochs: int) -> str:
+def _compared(reward: float, random: float | str | None, epochs: int) -> str:
+    """The last line of a run. `random`: what random agents get, or why they cannot play; None: there are none."""
     text = f"Mean reward of the last {epochs} {'epoch' if epochs == 1 else 'epochs'}: {reward:.1f}"
+    if random is None:
+        return f"{text}."
     if isinstance(random, str):
         return f"{text}; there is no comparison, because random agents cannot play this game: {random}."
     text = f"{text}; random agents get {random:.1f}"

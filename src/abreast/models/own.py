@@ -38,6 +38,9 @@ GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.G
 class ModelAttributes(OwnAttributes):
     """The attributes of a user's model class. For our own classes there are none, and nothing here takes time."""
 
+    has_copy = False
+    """Whether a copy of the model learns beside the one that plays even in one thread, where the two do not take turns."""
+
     def __init__(self, model: "BaseModel") -> None:
         super().__init__(model, model.KNOWN, model.places)
         self._model = model
@@ -80,6 +83,10 @@ class ModelAttributes(OwnAttributes):
         self.look()
         self.is_tracked = True
         self._of_class = ClassAttributes([self._model])
+
+    def track_in_step(self) -> None:
+        """The same, where learning happens in this thread, after every pass, because that was planned."""
+        self.track()
 
     def untrack(self) -> None:
         """The run is over."""

@@ -55,6 +55,8 @@ class Experiment:
     config: Config[Any, Any]
     factory: Factory | None = None
     epochs_played = 0
+    has_random_agents = True
+    """Whether its agents can act at random, for comparison."""
     planned: MPConfig | None = None
     """How it is run at the moment, if a plan says so."""
 

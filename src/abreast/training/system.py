@@ -73,6 +73,7 @@ class MARLMultiprocessingSystem:
                 f"the system is given {given.actors} actors with {given.num_envs} lanes each, but the environment was made"
                 f" for {own.actors} with {own.num_envs}: give both the same configuration."
             )
+        self._given = given
         self.plan = make_plan(env, given)
         self.config = self.plan.applied(given)
         self._deals = given.num_actors is None and self.plan.num_actors > 1
@@ -94,8 +95,10 @@ class MARLMultiprocessingSystem:
         slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
         try:
             if self.config.workers == "inline":
+                is_in_step = self._given.workers == "auto" and self.config.schedule == "lockstep"
                 for model in self._models:
-                    model.own_attributes.track()
+                    own = model.own_attributes
+                    own.track_in_step() if is_in_step else own.track()
                 self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
                 self.actors = self.env.inline_actors(states)
                 return

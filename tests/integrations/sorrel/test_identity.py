@@ -7,6 +7,7 @@ import pytest
 import sorrel_standin
 from abreast import MARLMultiprocessingSystem, MPConfig
 from abreast.integrations.sorrel import streams_apart
+from abreast.integrations.sorrel.model import SorrelModel
 from abreast.training.devices import compute_threads
 from integrations.sorrel.helpers import SorrelExperiment, make, outcome, parallel, seed_everything, told
 
@@ -57,6 +58,17 @@ def test_pipelined_is_the_same_for_any_number_of_processes():
     run(processes, parallel("pipelined", "processes", num_workers=1))
     run(sequential)
     assert outcome(inline) == outcome(processes) != outcome(sequential)
+
+
+def test_where_a_plan_lets_learners_live_in_this_thread_lockstep_copies_nothing(monkeypatch):
+    sequential, env = make(), make()
+    run(sequential)
+    monkeypatch.setattr("abreast.training.planning.plan.cores", lambda: 1)
+    monkeypatch.delattr(SorrelModel, "separate")
+    run(env, parallel("lockstep", "auto"))
+    assert outcome(env) == outcome(sequential)
+    with pytest.raises(AttributeError, match="separate"):
+        run(make(), parallel("pipelined", "auto"))  # an epoch is played before the round of the last is trained
 
 
 def test_a_killed_learner_changes_nothing(tmp_path):

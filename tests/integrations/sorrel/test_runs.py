@@ -59,6 +59,23 @@ def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, schedule, tmp_pa
     assert outcome(second) == outcome(never) != outcome(first)
 
 
+def test_a_run_with_learners_in_processes_goes_on_alike(tmp_path):
+    def run(env, **options):
+        settings = parallel("lockstep", "processes", num_workers=1)
+        return SorrelExperiment(env, settings).run_experiment_mp(animate=False, **options)
+
+    never, first, second = make(epochs=6), make(epochs=3), make(epochs=6)
+    SorrelExperiment(never).run_experiment(animate=False, output_dir=tmp_path / "never")
+    run(first, output_dir=tmp_path / "run")
+    run(second, resume=tmp_path / "run")
+    rewards = [
+        [(each["reward_per_agent"], each["loss_per_agent"]) for each in lines(tmp_path / name)]
+        for name in ("run", "never")
+    ]
+    assert rewards[0] == rewards[1]
+    assert outcome(second) == outcome(never) != outcome(first)
+
+
 def test_what_cannot_be_kept_is_said_in_one_line_and_agents_are_kept(tmp_path, caplog):
     env = make("values", sorrel_standin.Unwritable)
     with caplog.at_level(logging.WARNING, "abreast"):

@@ -29,6 +29,19 @@ def test_without_workers_everything_is_one_after_the_other():
     assert predict(quota=0.5).sequential == pytest.approx(2 * (PLAY + 4 * ROUND))
 
 
+def test_a_copy_that_learns_in_the_same_thread_hands_over_what_it_learned():
+    models = [ModelTimes(0.05, 0.05, 0.01), ModelTimes(0.05, 0.05, 0.02), ModelTimes(0.05, 0.05, 0.04)]
+    measured = Measured(models, GameTimes(8, 0.02, 0.01, 0.005, 0.0, 10.0), 0.0, 64, None, 0.1)
+
+    def more(schedule):
+        shape = Shape(schedule, 8, 8, 10**9, frozen=frozenset({2}), copied=frozenset({1, 2}))
+        prediction = Prediction(measured, shape, FREE)
+        return prediction.of_pass(Candidate("inline")) - prediction.sequential
+
+    assert more("pipelined") == pytest.approx(0.02)
+    assert more("lockstep") == 0.0  # there they take turns, and are one
+
+
 @pytest.mark.parametrize(("workers", "longest"), [(1, 4), (2, 2), (3, 2), (4, 1)])
 def test_a_round_takes_as_long_as_the_worker_with_most_agents(workers, longest):
     assert predict("lockstep").of_pass(processes(workers)) == pytest.approx(PLAY + longest * ROUND)

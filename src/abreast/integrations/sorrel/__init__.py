@@ -12,6 +12,7 @@ Nothing here imports sorrel: what an environment, an agent and a model have to o
     game         an epoch: reset, take_turn after take_turn         model        the agent's own model plays, a copy learns
     events       what playing does to a model, as rows              carried      a whole model as facts and arrays
     generators   the generators that a process shares, one place in them for each part of a run
+    check        what `abreast check` looks at
 """
 
 from abreast.integrations.sorrel.experiment import SorrelExperiment, experiment_of, streams_apart

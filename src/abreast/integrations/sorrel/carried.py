@@ -7,6 +7,7 @@ import json
 import sys
 import threading
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -137,6 +138,24 @@ class Carried:
             return [self.model]
         attributes = [value for value in vars(self.model).values() if _is_machinery(value)]
         return [each for value in attributes for each in reachable(value)]
+
+
+@dataclass
+class Side:
+    """A model that plays or learns, and how many rows it has lived through."""
+
+    carried: Carried
+    position: int = 0
+
+    def follow(self, other: "Side") -> None:
+        """Become what another side, in this process, is."""
+        self.carried.take(other.carried.state())
+        self.position = other.position
+
+    def take(self, state: State) -> None:
+        """Become the side that told this state."""
+        self.carried.take(from_blocks(state))
+        self.position = int(state.facts["position"])
 
 
 class Packed(NamedTuple):

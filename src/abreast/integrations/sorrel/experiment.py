@@ -1,7 +1,7 @@
 """An environment of sorrel's as an experiment of ours: its own object and models, our loop, schedules and run folders."""
 
 import logging
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal, cast
 
@@ -12,7 +12,8 @@ from abreast.integrations.sorrel.calls import EpochCalls
 from abreast.integrations.sorrel.carried import Carried
 from abreast.integrations.sorrel.game import SorrelGame, SorrelPlayer
 from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.model import ADDS_PER_TURN, SorrelModel, SorrelModelConfig, model_config
+from abreast.integrations.sorrel.model import SorrelModel
+from abreast.integrations.sorrel.model_config import ADDS_PER_TURN, SorrelModelConfig, model_config
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
 from abreast.training.experiment import Experiment
 
@@ -21,10 +22,6 @@ log = logging.getLogger("abreast")
 Streams = Literal["apart", "shared"]
 PLAYING, LEARNING = 8, 9
 """The parts of a seed's spawn key that stand for the generators of playing and of learning."""
-NOT_WATCHED = (
-    "environments of sorrel's can be trained, but not watched or evaluated: the run folder has films (replays), and"
-    " checkpoints."
-)
 NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
 CALLS = ("_model_start_epoch_action", "_model_end_epoch_action", "_model_train_step")
 """How an environment calls its models; with its own, they cannot learn elsewhere."""
@@ -43,6 +40,8 @@ class SorrelExperiment(Experiment):
         where NumPy's, Python's and torch's generators are now; for sequential runs.
     """
 
+    has_random_agents = False
+
     def __init__(
         self, env: Any, settings: Mapping[str, Any] | Config[Any, Any] | None = None, streams: Streams = "apart"
     ) -> None:
@@ -51,8 +50,9 @@ class SorrelExperiment(Experiment):
         config = (
             settings if isinstance(settings, Config) else settings_for(env.config, settings or {}, type(env).__name__)
         )
-        max_rows = ADDS_PER_TURN * (config.experiment.max_turns + 2) * config.experiment.train_interval
-        counted = config.experiment.with_derived(num_agents=len(env.agents))
+        turns = int(section_of(env.config, "experiment").get("max_turns", config.experiment.max_turns))
+        max_rows = ADDS_PER_TURN * (turns + 2) * config.experiment.train_interval
+        counted = config.experiment.with_derived(num_agents=len(env.agents), max_turns=turns)
         config = config.with_derived(
             experiment=counted, model=model_config(max_rows, [each.model for each in env.agents])
         )
@@ -82,13 +82,19 @@ class SorrelExperiment(Experiment):
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         raise GameError("its environment makes the models")
 
-    @property
-    def lanes(self) -> Any:
-        raise GameError(NOT_WATCHED)
+    def act_at_random(self, but: Collection[int] = ()) -> None:
+        if len(but) < len(self.agents):
+            raise GameError(
+                "agents of sorrel's choose with models of their own, which no random ones can stand in for: train them"
+                " (`abreast train`), then watch them (`abreast play RUN`)."
+            )
 
     @property
-    def world(self) -> Any:
-        raise GameError(NOT_WATCHED)
+    def has_own_loop(self) -> bool:
+        """Whether its environment has another `run_experiment` than the framework's."""
+        own = type(self.env)
+        oldest = next((kind for kind in reversed(own.__mro__) if "run_experiment" in vars(kind)), own)
+        return getattr(own, "run_experiment", None) is not getattr(oldest, "run_experiment", None)
 
     def make_lanes(self) -> None:
         self._check_lanes(self.config.multiprocessing)
@@ -97,9 +103,7 @@ class SorrelExperiment(Experiment):
             log.warning(
                 "models on %s draw from its own generator: the same results are not promised.", ", ".join(devices)
             )
-        own = type(self.env)
-        oldest = next((kind for kind in reversed(own.__mro__) if "run_experiment" in vars(kind)), own)
-        if getattr(own, "run_experiment", None) is not getattr(oldest, "run_experiment", None):
+        if self.has_own_loop:
             log.warning(
                 "%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name
             )

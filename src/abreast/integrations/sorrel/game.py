@@ -1,6 +1,6 @@
 """An environment of sorrel's as a game that can be trained on (`worlds/playable.py`), in one lane."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from numbers import Real
@@ -16,7 +16,7 @@ from abreast.integrations.sorrel.carried import modules_of
 from abreast.integrations.sorrel.generators import Generators
 from abreast.integrations.sorrel.model import SorrelModel
 from abreast.plain_values import Unwritable, decode_all, encode_all
-from abreast.state import State, join, part_of
+from abreast.state import State, copied, join, part_of
 from abreast.training.resumable import ModuleVariables
 from abreast.worlds.playable import Decision, Late, Outcome, Played
 
@@ -124,8 +124,46 @@ class SorrelGame:
         """Where the generators of playing are: enough in this process."""
         return join(playing=self._playing.state())
 
+    def keep(self) -> Callable[[], None]:
+        """A function that puts everything back that outlives an epoch, in the environment and in its models: what no file
+        can hold cannot be put back either.
+        """
+        try:
+            here, models = copied(self.file_state()), [player.model.keep() for player in self.players]
+        except StateError as error:
+            raise self._not_put_back(error) from error
+
+        def put_back() -> None:
+            self.set_state(here)
+            for put_model_back in models:
+                put_model_back()
+            try:
+                self._refuse_changes_elsewhere()
+            except StateError as error:
+                raise self._not_put_back(error) from error
+
+        return put_back
+
+    def _not_put_back(self, error: StateError) -> ConfigError:
+        return ConfigError(
+            f"{type(self.env).__name__} cannot be evaluated, because it would not be as it was afterwards: {error}"
+        )
+
+    def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
+        """Let the next epoch follow from this seed (there is one lane)."""
+        self._playing.set_state(Generators(seeds[0]).state())
+
     def file_state(self) -> State:
         """All that outlives `reset`; what cannot be written is named in a `StateError`."""
+        self._refuse_changes_elsewhere()
+        try:
+            kept = encode_all(dict(self._lasting()), self._places(), self._modules)
+        except Unwritable as error:
+            raise StateError(f"{error.path} ({error.kind}) cannot be kept in a file, because {error.reason}.") from None
+        return join(playing=self._playing.state(), kept=State({"facts": kept.facts}, kept.arrays))
+
+    def _refuse_changes_elsewhere(self) -> None:
+        """Refuse what outlives `reset` in another place than attributes of objects."""
         if self._keeps_map:
             raise StateError(
                 f"{type(self.env).__name__}.reset leaves the map as it was, which is part of no checkpoint."
@@ -136,11 +174,6 @@ class SorrelGame:
             )
         if (name := self._variables.changed()) is not None:
             raise StateError(f"{name} has changed since the run began, but a checkpoint holds attributes of objects.")
-        try:
-            kept = encode_all(dict(self._lasting()), self._places(), self._modules)
-        except Unwritable as error:
-            raise StateError(f"{error.path} ({error.kind}) cannot be kept in a file, because {error.reason}.") from None
-        return join(playing=self._playing.state(), kept=State({"facts": kept.facts}, kept.arrays))
 
     def set_state(self, state: State) -> None:
         self._playing.set_state(part_of(state, "playing"))

@@ -9,7 +9,7 @@ In a sequential run both are one object, and nothing is copied. In the others th
 every epoch, and playing may change nothing else in a model but by calls that are rows; if not, it is refused by name.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,52 +17,26 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pydantic
+import torch
 from numpy.typing import NDArray
-from pydantic import Field
 
+from abreast.attributes import reachable
 from abreast.errors import ModelError, ModelFileError, StateError
 from abreast.integrations.sorrel.calls import EpochCalls, Watch
-from abreast.integrations.sorrel.carried import Carried, Packed, from_blocks, in_blocks
+from abreast.integrations.sorrel.carried import Carried, Packed, Side, from_blocks, in_blocks
 from abreast.integrations.sorrel.events import MODEL_CALLS, Event, EventLog, Layout
 from abreast.integrations.sorrel.generators import Generators, Unchanged
-from abreast.models import BaseModel, ModelConfig
+from abreast.integrations.sorrel.model_config import SorrelModelConfig
+from abreast.models import BaseModel
 from abreast.models.base import PlainObservation
-from abreast.models.own import ModelAttributes
+from abreast.models.own import GENERATORS, ModelAttributes
 from abreast.replay import Buffer
-from abreast.state import State, join, part_of
+from abreast.state import State, copied, join, part_of
 from abreast.streams import shared_streams
 
-ADDS_PER_TURN = 4
-"""Rows that an agent may put into its memory in one turn."""
-PASSES_KEPT = 4
-"""Passes whose rows are kept: a learner is at most two behind, and one is being played."""
 FORMAT = 1
 """Of the files of such models."""
 STREAMS, OWN = "generators.", "own."
-
-
-class SorrelModelConfig(ModelConfig):
-    """What is known of a model of sorrel's; its own settings are those of its environment (`world.sorrel`)."""
-
-    algorithm: str = "abreast.integrations.sorrel.model:SorrelModel"
-    """Models of sorrel's: the environment makes them."""
-    n_frames: int = Field(1, ge=1, le=1)
-    """Its memory stacks frames itself."""
-    batch_size: int = Field(1, ge=1)
-    """Its own, where it has one."""
-
-    @pydantic.model_serializer(mode="wrap")
-    def _dump(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings of ours that mean nothing here are not told."""
-        return {name: value for name, value in dump(self).items() if name in ("algorithm", "buffer_capacity")}
-
-
-def model_config(max_rows: int, models: Sequence[Any]) -> SorrelModelConfig:
-    """The settings of models with so many rows an epoch."""
-    batches = [size for model in models if isinstance(size := getattr(model, "batch_size", 1), int)]
-    rows, batch = PASSES_KEPT * max_rows, max([1, *batches])
-    return SorrelModelConfig(buffer_capacity=max(rows, batch), batch_size=batch, epsilon_decay=0.0)
 
 
 class SorrelModel(BaseModel):
@@ -119,7 +93,7 @@ class SorrelModel(BaseModel):
 
     @epsilon.setter
     def epsilon(self, value: float) -> None:
-        if "memory" in vars(self):  # after `BaseModel.__init__`, which gives it that of the settings
+        if "memory" in vars(self) and hasattr(self.inner, "epsilon"):  # not that of our settings (`BaseModel.__init__`)
             self.inner.epsilon = value
 
     @cached_property
@@ -247,7 +221,7 @@ class SorrelModel(BaseModel):
         self._has_to_adopt = self.is_apart
         return float(np.asarray(loss))
 
-    def _catch_up(self, side: "Side") -> None:
+    def _catch_up(self, side: Side) -> None:
         """Let a side live through the rows that it does not know."""
         if self.why_inseparable is not None or side.position >= int(self.memory.written[0]):
             return
@@ -264,7 +238,7 @@ class SorrelModel(BaseModel):
 
     def _catch_up_acting(self) -> None:
         if self._has_to_adopt and self.learning is not self.acting:
-            self.acting.take(self.learning.state())
+            self.acting.follow(self.learning)
         self._has_to_adopt = False
         self._catch_up(self.acting)
         for _ in range(self._decays):
@@ -293,6 +267,20 @@ class SorrelModel(BaseModel):
             self.learning, self.is_apart = self.acting, False
 
     # ---- state
+
+    def keep(self) -> Callable[[], None]:
+        """A function that puts the agent's own model back as it is now, all of it. What cannot be put back is named in a
+        `StateError`.
+        """
+        self._catch_up_acting()
+        whole, position = copied(self.acting.carried.state()), self.acting.position
+
+        def put_back() -> None:
+            self._watch.end()
+            self.acting.carried.take(whole)
+            self.acting.position = position
+
+        return put_back
 
     def learning_state(self) -> State:
         blocks = in_blocks(self.learning.carried.state(in_part=not self.is_apart and not self.is_only_learner))
@@ -376,23 +364,6 @@ class SorrelModel(BaseModel):
         return SorrelRecipe(type(self.inner), self.acting.carried.packed(), self.config, self.decay)
 
 
-@dataclass
-class Side:
-    """A model, and how many rows it has lived through."""
-
-    carried: Carried
-    position: int = 0
-
-    def state(self) -> State:
-        blocks = in_blocks(self.carried.state())
-        return State({"position": self.position}, blocks.arrays, blocks.opaque)
-
-    def take(self, state: State) -> None:
-        """Become the side that told this state."""
-        self.carried.take(from_blocks(state))
-        self.position = int(state.facts["position"])
-
-
 @dataclass(frozen=True)
 class SorrelRecipe:
     """How a learner's process has the model."""
@@ -411,6 +382,8 @@ class SorrelRecipe:
 class SorrelAttributes(ModelAttributes):
     """Which side changes what is known by rows, not by looking: nothing is added to our own class."""
 
+    has_copy = True
+
     def __init__(self, model: SorrelModel) -> None:
         super().__init__(model)
         self.is_foreign = True
@@ -424,8 +397,16 @@ class SorrelAttributes(ModelAttributes):
     def watched(self) -> list[str]:
         return []
 
+    def generators(self) -> list[Any]:
+        """Those of the agent's own model, but not that of the process."""
+        found = (each for each in reachable(self._sorrel.inner) if isinstance(each, GENERATORS))
+        return [each for each in found if each is not torch.default_generator]
+
     def track(self) -> None:
         self._sorrel.separate()
+
+    def track_in_step(self) -> None:
+        """One and the same object plays and learns, as in a sequential run: a copy would only take time."""
 
     def untrack(self) -> None:
         self._sorrel.unite()

@@ -1,16 +1,18 @@
 """What `abreast train sorrel:…` finds: an environment by the name of its class, with settings from the command line."""
 
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, short
 from abreast.files import seen_from_here
 from abreast.integrations.sorrel.building import build, environment_in, is_environment, own_settings
-from abreast.integrations.sorrel.experiment import SorrelExperiment, settings_for
+from abreast.integrations.sorrel.experiment import SorrelExperiment, section_of, settings_for
+from abreast.integrations.sorrel.model_config import SorrelModelConfig
 from abreast.plugins import import_target, split_target
 from abreast.settings import apply_overrides, merge, read_yaml
 from abreast.training.config import Config, ExperimentConfig
@@ -55,6 +57,11 @@ class SorrelSource:
             counted = {name: ours["experiment"].pop(name) for name in OF_SORREL & ours["experiment"].keys()}
             counted["epochs"] = counted.get("epochs", 1) - 1
             own["experiment"] = {**dict(own.get("experiment") or {}), **counted}
+        elif section_of(sections, "model").get("algorithm") == SorrelModelConfig().algorithm:
+            raise ConfigError(
+                f"a script made this run, and built {self.make.__name__} in its own way, which no file says: let the script"
+                " go on with it (run_experiment with resume=…), and evaluate it there (abreast.training.evaluate)."
+            )
         else:
             ours = {"experiment": {}, "multiprocessing": sections.pop("multiprocessing", None) or {}}
             sections.pop("game", None)
@@ -77,13 +84,10 @@ class SorrelSource:
 
     def build(self, config: Config[Any, Any]) -> SorrelExperiment:
         """A fresh environment, as an experiment."""
-        settings = dict((config.world.model_extra or {})["sorrel"])
-        counted = {"epochs": config.experiment.epochs - 1, "record_period": config.experiment.record_period}
-        settings["experiment"] = {**settings.get("experiment", {}), **counted}
         log.info(
             "%s is built with torch.random.seed() decided by experiment.seed, not by the clock", self.make.__name__
         )
-        env = build(self.make, settings, config.experiment.seed)
+        env = self.make_environment(config)
         experiment = SorrelExperiment(env, config)
         wanted = config.experiment
         if "num_agents" in wanted.model_fields_set and wanted.num_agents != len(env.agents):
@@ -92,6 +96,19 @@ class SorrelSource:
                 " own configuration says how many."
             )
         return experiment
+
+    def make_environment(self, config: Config[Any, Any]) -> Any:
+        """The environment itself, the same for the same settings."""
+        settings = dict((config.world.model_extra or {})["sorrel"])
+        counted = {"epochs": config.experiment.epochs - 1, "record_period": config.experiment.record_period}
+        settings["experiment"] = {**settings.get("experiment", {}), **counted}
+        return build(self.make, settings, config.experiment.seed)
+
+    def check(self) -> Iterator[Verdict]:
+        """Look whether runs of it can be repeated and resumed, and whether its models can learn elsewhere."""
+        from abreast.integrations.sorrel.check import check_sorrel
+
+        return check_sorrel(self)
 
 
 def _is_ours(override: str) -> bool:

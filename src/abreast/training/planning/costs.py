@@ -1,13 +1,13 @@
 """What a plan costs: seconds of a pass, predicted from what was measured.
 
-    sequential, inline    play + train
+    sequential, inline    play + train, and what a copy that learns in the same thread hands over
     lockstep              play on all actors, then train on all workers
     pipelined, free       the longer of both, beside each other
 
 and never less than all computing together takes on the cores there are. The start is spread over the passes of the run.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from abreast.training.config import ScheduleName
@@ -69,12 +69,14 @@ class Shape:
     passes: int
     frozen: frozenset[int] = frozenset()
     has_fork_server: bool = False
+    copied: frozenset[int] = frozenset()
+    """Agents of which a copy learns, in one thread too."""
 
     def with_lanes(self, lanes: int) -> "Shape":
         """The same run with more lanes: fewer passes, longer rounds."""
         times = lanes / self.lanes
         passes = max(1, round(self.passes / times))
-        return Shape(self.schedule, lanes, round(self.updates * times), passes, self.frozen, self.has_fork_server)
+        return replace(self, lanes=lanes, updates=round(self.updates * times), passes=passes)
 
 
 class Prediction:
@@ -95,10 +97,16 @@ class Prediction:
         play, waits = (self._play(self._shape.lanes, waits) for waits in (False, True))
         return (play + sum(self._rounds)) / share + waits - play
 
+    @property
+    def _handed_over(self) -> float:
+        """To tell copies that play what those that learn have become, in one thread; in lockstep there are none."""
+        copied = self._shape.copied - self._shape.frozen if self._shape.schedule != "lockstep" else ()
+        return sum(self._measured.models[agent].publish for agent in copied)
+
     def of_pass(self, plan: Candidate, is_alone: bool = False) -> float:
         """Of a plan, the start aside. `is_alone`: of a pass with no other before or after it."""
         if plan.workers == "inline":
-            return self.sequential  # actors too play one after the other
+            return self.sequential + self._handed_over  # actors too play one after the other
         play_one = self._play(self._shape.lanes // plan.num_actors, waits=True)
         playing = plan.num_actors * self._play(self._shape.lanes // plan.num_actors, waits=False)
         threads = plan.learner_threads

@@ -225,6 +225,7 @@ class _Planner:
             max(1, -(-self._settings.epochs // lanes)),
             self._frozen,
             has_fork_server(),
+            frozenset(agent for agent, model in enumerate(self._models) if model.own_attributes.has_copy),
         )
 
     def _chosen(self, candidates: Sequence[Candidate], measured: Measured) -> Plan:
