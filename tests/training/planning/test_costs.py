@@ -42,6 +42,18 @@ def test_a_copy_that_learns_in_the_same_thread_hands_over_what_it_learned():
     assert more("lockstep") == 0.0  # there they take turns, and are one
 
 
+def test_an_actor_takes_over_whole_models_one_after_the_other():
+    measured = Measured(
+        [ModelTimes(0.05, 0.05, 0.02)] * 4, GameTimes(8, 0.02, 0.01, 0.005, 0.0, 10.0), 0.0, 64, None, 0.1
+    )
+    copied, plain = (
+        Prediction(measured, Shape("lockstep", 8, 8, 10**9, copied=frozenset(agents)), FREE)
+        for agents in (range(4), ())
+    )
+    assert plain.of_pass(processes(4)) == pytest.approx(PLAY + ROUND + 0.02)
+    assert copied.of_pass(processes(4)) == pytest.approx(PLAY + 4 * 0.01 + ROUND + 0.01)
+
+
 @pytest.mark.parametrize(("workers", "longest"), [(1, 4), (2, 2), (3, 2), (4, 1)])
 def test_a_round_takes_as_long_as_the_worker_with_most_agents(workers, longest):
     assert predict("lockstep").of_pass(processes(workers)) == pytest.approx(PLAY + longest * ROUND)

@@ -88,7 +88,13 @@ class Prediction:
             each.round(shape.updates) for agent, each in enumerate(measured.models) if agent not in shape.frozen
         ]
         self._gains = [each.two_threads for agent, each in enumerate(measured.models) if agent not in shape.frozen]
-        self._publish = [each.publish for agent, each in enumerate(measured.models) if agent not in shape.frozen]
+        self._publish = [
+            each.publish * (0.5 if agent in shape.copied else 1.0)
+            for agent, each in enumerate(measured.models)
+            if agent not in shape.frozen
+        ]
+        self._taken_over = sum(0.5 * measured.models[agent].publish for agent in shape.copied - shape.frozen)
+        """What the actor itself does of handing over whole models (which others only read): half of it."""
 
     @property
     def sequential(self) -> float:
@@ -100,8 +106,7 @@ class Prediction:
     @property
     def _handed_over(self) -> float:
         """To tell copies that play what those that learn have become, in one thread; in lockstep there are none."""
-        copied = self._shape.copied - self._shape.frozen if self._shape.schedule != "lockstep" else ()
-        return sum(self._measured.models[agent].publish for agent in copied)
+        return 2 * self._taken_over if self._shape.schedule != "lockstep" else 0.0
 
     def of_pass(self, plan: Candidate, is_alone: bool = False) -> float:
         """Of a plan, the start aside. `is_alone`: of a pass with no other before or after it."""
@@ -116,6 +121,8 @@ class Prediction:
             (threads / gain - 1 / gain) * each for each, gain in zip(self._rounds, gains, strict=True) if gain > 1
         )
         longest = max((sum(work[worker :: plan.num_workers]) for worker in range(plan.num_workers)), default=0.0)
+        play_one += self._taken_over
+        playing += self._taken_over
         ordering = (plan.num_workers + plan.num_actors - 1) * (self._measured.message + self._costs.order)
         ordering += (plan.num_actors - 1) * self._measured.game.tell
         if self._shape.schedule == "lockstep" or is_alone:
