@@ -80,7 +80,7 @@ def test_text_is_shown_as_it_is(abreast):
 
 def test_settings_say_what_the_environment_decides(abreast):
     told = abreast("settings", "pettingzoo:mpe2.simple_spread_v3", "world.N=4")
-    assert "experiment.num_agents 4 " in told and "world.N 4 " in told and "model.algorithm dqn" in told
+    assert "experiment.num_agents 4 " in told and "world.N 4 " in told and "model.algorithm ppo" in told
 
 
 @pytest.mark.parametrize(

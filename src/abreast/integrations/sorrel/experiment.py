@@ -26,6 +26,10 @@ NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
 CALLS = ("_model_start_epoch_action", "_model_end_epoch_action", "_model_train_step")
 """How an environment calls its models; with its own, they cannot learn elsewhere."""
 
+SCHEDULE = "lockstep"
+"""Unless another is asked for: there, a plan may leave the models where they are. What learns one pass behind has to be a
+copy, and copies of whole models cost what they gain (benchmarks/README.md)."""
+
 
 class SorrelExperiment(Experiment):
     """Trains the agents of an environment that was written for sorrel, with the models they have.
@@ -245,7 +249,7 @@ def settings_for(own: Any, given: Mapping[str, Any], name: str) -> Config[Any, A
             "experiment": {**known, **wanted, "max_turns": int(counted["max_turns"])},
             "model": model,
             "world": dict(given.get("world") or {}),
-            "multiprocessing": dict(parallel),
+            "multiprocessing": {"schedule": SCHEDULE, **dict(parallel)},
         }
     )
 
