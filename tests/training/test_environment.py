@@ -34,8 +34,9 @@ def metrics(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
-@pytest.mark.parametrize("game", list_games())
-@pytest.mark.parametrize("algorithm", ["dqn", "iqn", "ppo"])
+@pytest.mark.parametrize(
+    ("algorithm", "game"), list(zip(["dqn", "iqn", "ppo", "iqn"], list_games(), strict=True)), ids="-".join
+)
 def test_the_same_seed_twice_gives_identical_metrics_and_another_does_not(algorithm, game, tmp_path):
     def run(name, seed):
         env = small_game(f"model.algorithm={algorithm}", f"experiment.seed={seed}", "experiment.epochs=4", game=game)

@@ -7,6 +7,7 @@ import pytest
 
 from abreast.games import find_game
 
+SLOW = pytest.mark.skipif(not os.environ.get("ABREAST_CHAOS"), reason="15 s: make chaos")
 SMALL = ["model.n_frames=1", "model.hidden_size=64", "model.epsilon_decay=0.1"]
 
 
@@ -20,12 +21,8 @@ def rewards(algorithm, *overrides):
     ("algorithm", "settings"),
     [
         ("dqn", ["experiment.epochs=40", "model.gradient_steps=8"]),
-        ("iqn", ["experiment.epochs=45", "model.gradient_steps=8"]),
-        pytest.param(
-            "ppo",
-            ["experiment.epochs=160", "model.gradient_steps=6"],
-            marks=pytest.mark.skipif(not os.environ.get("ABREAST_CHAOS"), reason="15 s: make chaos"),
-        ),
+        pytest.param("iqn", ["experiment.epochs=45", "model.gradient_steps=8"], marks=SLOW),
+        pytest.param("ppo", ["experiment.epochs=160", "model.gradient_steps=6"], marks=SLOW),
     ],
 )
 def test_agents_come_to_at_least_three_times_the_reward_of_random_ones(algorithm, settings):

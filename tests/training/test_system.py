@@ -49,15 +49,17 @@ def reference():
 
 
 @pytest.mark.parametrize(
-    ("workers", "count", "mode"),
+    ("algorithm", "workers", "count", "mode"),
     [
-        ("inline", 1, "snapshot"),
-        ("threads", 5, "double_buffer"),
-        ("processes", 2, "double_buffer"),
-        ("processes", 5, "snapshot"),
+        ("iqn", "inline", 1, "snapshot"),
+        ("iqn", "processes", 2, "double_buffer"),
+        ("iqn", "processes", 5, "snapshot"),
+        ("dqn", "threads", 5, "double_buffer"),
+        ("dqn", "processes", 5, "snapshot"),
+        ("ppo", "inline", 1, "snapshot"),
+        ("ppo", "processes", 2, "double_buffer"),
     ],
 )
-@pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo"])
 @pytest.mark.xdist_group("system")
 def test_lockstep_is_identical_to_sequential_and_pipelined_to_its_inline_run(
     algorithm, workers, count, mode, reference
