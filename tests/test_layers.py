@@ -88,6 +88,7 @@ MAY_IMPORT = {
         "bench",
         "checking",
         "games",
+        "integrations",
         "rollouts",
         "training",
         "models",

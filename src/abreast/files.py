@@ -220,6 +220,17 @@ def seen_from_here(path: Path | str) -> str:
     return str(whole.relative_to(here) if whole.is_relative_to(here) else path)
 
 
+def target_of(thing: object) -> str | None:
+    """Where a class or a function is found again: MODULE:NAME, or FILE.py:NAME if it comes from the user's main script; None
+    if it cannot be.
+    """
+    place, name = str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
+    if place == "__main__":
+        script = getattr(sys.modules["__main__"], "__file__", None)
+        place = "" if script is None else seen_from_here(script)
+    return f"{place}:{name}" if place and name.isidentifier() else None
+
+
 class _LogFile(logging.FileHandler):
     """A log that ends where the disk is full: the run says itself what it could not write, and without a stack."""
 

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from abreast.cli import run
+from abreast.games import find_game
 
 OWN = """
 from zoo_envs import Corridor
@@ -95,3 +96,13 @@ def test_settings_say_what_the_environment_decides(abreast):
 def test_what_is_wrong_is_one_sentence(arguments, told, abreast):
     output = abreast(*arguments, code=2)
     assert told in output and "Traceback" not in output
+
+
+def test_what_is_learned_with_follows_the_algorithm_and_what_is_given_wins():
+    game = find_game("gymnasium:CartPole-v1")
+    ppo, dqn, given = (game.configure(*each).model for each in (
+        (), (None, ["model.algorithm=dqn"]), ({"model": {"gae_lambda": 0.5}}, ["model.learning_rate=0.01"]),
+    ))  # fmt: skip
+    assert (ppo.algorithm, ppo.gae_lambda, ppo.learning_rate, ppo.gradient_steps) == ("ppo", 0.95, 0.0007, 8)
+    assert (dqn.algorithm, dqn.learning_rate, dqn.epsilon_min) == ("dqn", 0.0005, 0.05)
+    assert (given.gae_lambda, given.learning_rate, given.gradient_steps) == (0.5, 0.01, 8)

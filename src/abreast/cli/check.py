@@ -15,6 +15,7 @@ from rich.table import Table
 from abreast.checking import Verdict
 from abreast.cli.app import app, look_here, out
 from abreast.errors import ConfigError, RolloutError, nearest
+from abreast.integrations import SOURCES
 from abreast.plugins import import_target, is_target
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
@@ -23,8 +24,6 @@ from abreast.rollouts.registry import list_kinds
 if TYPE_CHECKING:
     from abreast.models import BaseModel
 
-SOURCES = ("pettingzoo", "gymnasium", "sorrel")
-"""What the targets of games of other libraries begin with."""
 STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
 
 

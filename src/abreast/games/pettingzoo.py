@@ -46,7 +46,7 @@ SETTINGS = {"experiment": ("num_agents", "max_turns", "seed"), "model": ("agent_
 RENDER_MODES = ["human", "ansi", "rgb_array"]
 
 
-class Stage:
+class GameCopy:
     """One copy of a game whose agents are told what to do: what each sees, what came of an action, when it is over."""
 
     def __init__(self, game: Game, settings: Mapping[str, Any]) -> None:
@@ -137,7 +137,7 @@ class Stage:
         return view.to_text(view.observe(world, (0, 0, 0))) + "\n"
 
 
-class _OnStage:
+class _GameEnv:
     """What both kinds of environments have in common."""
 
     metadata: dict[str, Any]
@@ -147,7 +147,7 @@ class _OnStage:
     def __init__(self, game: Game, render_mode: str | None, settings: Mapping[str, Any]) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ConfigError(f"render_mode is {short(render_mode)}: {nearest(str(render_mode), RENDER_MODES)}")
-        self._stage = Stage(game, settings)
+        self._copy = GameCopy(game, settings)
         self.render_mode = render_mode
         self.metadata = {
             "name": f"{game.name}_v0",
@@ -155,74 +155,74 @@ class _OnStage:
             "render_fps": 6,
             "is_parallelizable": True,
         }
-        self.possible_agents = list(self._stage.names)
+        self.possible_agents = list(self._copy.names)
         self.agents = []
 
     def observation_space(self, agent: str) -> "spaces.Space[Any]":
-        return self._stage.observation_spaces[agent]
+        return self._copy.observation_spaces[agent]
 
     def action_space(self, agent: str) -> "spaces.Space[Any]":
-        return self._stage.action_spaces[agent]
+        return self._copy.action_spaces[agent]
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """rgb_array: pixels; ansi: a character for each cell; human: the same, written to the terminal."""
         if self.render_mode == "rgb_array":
-            return self._stage.picture()
+            return self._copy.picture()
         if self.render_mode == "human":
-            sys.stdout.write(self._stage.text())
-        return self._stage.text() if self.render_mode == "ansi" else None
+            sys.stdout.write(self._copy.text())
+        return self._copy.text() if self.render_mode == "ansi" else None
 
     def close(self) -> None:
         """Nothing is open."""
 
 
-class ParallelGame(_OnStage, ParallelEnv[str, NDArray[Any], int]):
+class ParallelGame(_GameEnv, ParallelEnv[str, NDArray[Any], int]):
     """A game whose agents all see and choose at once."""
 
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, NDArray[Any]], dict[str, dict[str, Any]]]:
-        self._stage.reset(seed)
+        self._copy.reset(seed)
         self.agents = list(self.possible_agents)
-        return {name: self._stage.see(name) for name in self.agents}, {
-            name: self._stage.info(name) for name in self.agents
+        return {name: self._copy.see(name) for name in self.agents}, {
+            name: self._copy.info(name) for name in self.agents
         }
 
     def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
-        stage, acting = self._stage, self.agents
+        copy, acting = self._copy, self.agents
         if not acting:
             raise WorldError("step was called, but no agent is in the game: call reset.")
         if missing := [name for name in acting if name not in actions]:
             raise WorldError(f"step was given no action of {', '.join(missing)}: give one for each of env.agents.")
-        rewards = {name: stage.act(name, actions[name]) for name in acting}
-        for name, more in zip(stage.names, stage.end_turn(), strict=True):
+        rewards = {name: copy.act(name, actions[name]) for name in acting}
+        for name, more in zip(copy.names, copy.end_turn(), strict=True):
             if name in rewards:
                 rewards[name] += more
-        done = {name: stage.is_done(name) for name in acting}
-        cut = {name: stage.is_cut and not done[name] for name in acting}
+        done = {name: copy.is_done(name) for name in acting}
+        cut = {name: copy.is_cut and not done[name] for name in acting}
         self.agents = [name for name in acting if not done[name] and not cut[name]]
         if self.agents:
-            stage.begin_turn()
-        seen, infos = ({name: about(name) for name in acting} for about in (stage.see, stage.info))
+            copy.begin_turn()
+        seen, infos = ({name: about(name) for name in acting} for about in (copy.see, copy.info))
         return seen, rewards, done, cut, infos
 
 
-class TurnGame(_OnStage, AECEnv[str, NDArray[Any], int | None]):
+class TurnGame(_GameEnv, AECEnv[str, NDArray[Any], int | None]):
     """A game whose agents see, choose and act one after the other."""
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self._stage.reset(seed)
+        self._copy.reset(seed)
         self.agents = list(self.possible_agents)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
-        self.infos = {name: self._stage.info(name) for name in self.agents}
+        self.infos = {name: self._copy.info(name) for name in self.agents}
         self._to_act = list(self.agents)
         self._skip_agent_selection: str | None = None
         self.agent_selection = self._to_act.pop(0)
 
     def observe(self, agent: str) -> NDArray[Any]:
-        return self._stage.see(agent)
+        return self._copy.see(agent)
 
     def step(self, action: int | None) -> None:
         name = self.agent_selection
@@ -231,25 +231,25 @@ class TurnGame(_OnStage, AECEnv[str, NDArray[Any], int | None]):
             return
         self._cumulative_rewards[name] = 0.0
         self._clear_rewards()
-        self.rewards[name] = self._stage.act(name, action)
+        self.rewards[name] = self._copy.act(name, action)
         if not self._to_act:
             self._end_turn()
         self.agent_selection = self._to_act.pop(0)
-        self.infos[self.agent_selection] = self._stage.info(self.agent_selection)  # as the others have left the world
+        self.infos[self.agent_selection] = self._copy.info(self.agent_selection)  # as the others have left the world
         self._accumulate_rewards()
         self._deads_step_first()
 
     def _end_turn(self) -> None:
-        stage = self._stage
-        for name, more in zip(stage.names, stage.end_turn(), strict=True):
+        copy = self._copy
+        for name, more in zip(copy.names, copy.end_turn(), strict=True):
             if name in self.rewards:
                 self.rewards[name] += more
         for name in self.agents:
-            self.terminations[name] = stage.is_done(name)
-            self.truncations[name] = stage.is_cut and not self.terminations[name]
+            self.terminations[name] = copy.is_done(name)
+            self.truncations[name] = copy.is_cut and not self.terminations[name]
         playing = [name for name in self.agents if not self.terminations[name] and not self.truncations[name]]
         if playing:
-            stage.begin_turn()
+            copy.begin_turn()
         self._to_act = playing or list(self.agents)
 
 

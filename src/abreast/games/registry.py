@@ -20,18 +20,13 @@ from typing import Any, Protocol
 from abreast.checking import Verdict
 from abreast.errors import GameError, WorldError, short
 from abreast.files import seen_from_here
+from abreast.integrations import SOURCES
 from abreast.plugins import Plugins, import_target, is_target, split_target
 from abreast.settings import Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Environment, Experiment, parse_config
 from abreast.training.sizes import enough_memory
 from abreast.worlds import Gridworld
 
-SOURCES = {
-    "pettingzoo": "abreast.integrations.pettingzoo:find",
-    "gymnasium": "abreast.integrations.gymnasium:find",
-    "sorrel": "abreast.integrations.sorrel:find",
-}
-"""Other libraries, by the word before the first colon: where the function is that makes a game of what comes after it."""
 GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import gymnasium
 
 from abreast.errors import GameError, nearest, short
-from abreast.files import seen_from_here
+from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.experiment import AdaptedGame
-from abreast.integrations.adapted.making import called, first_line, place_of, plain_name
+from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.single import SingleCopy
 from abreast.plugins import import_target, split_target
 
@@ -32,7 +32,7 @@ def find(what: str | Callable[..., Any]) -> AdaptedGame:
     """The game with that name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function
     makes.
     """
-    text = what if isinstance(what, str) else place_of(what) or str(getattr(what, "__name__", type(what).__name__))
+    text = what if isinstance(what, str) else target_of(what) or str(getattr(what, "__name__", type(what).__name__))
     maker = GymnasiumMaker(text, None if isinstance(what, str) else what)
     assert maker.function is not None  # found now, so that what is not there is told at once
     return AdaptedGame(maker)
@@ -100,7 +100,7 @@ class GymnasiumMaker:
 
     @property
     def target(self) -> str | None:
-        if self.own is not None and place_of(self.own) is None:
+        if self.own is not None and target_of(self.own) is None:
             return None
         place, colon, name = split_target(self.text)
         return f"gymnasium:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"

@@ -14,10 +14,10 @@ from types import ModuleType
 from typing import Any
 
 from abreast.errors import GameError, nearest, short
-from abreast.files import seen_from_here
+from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.experiment import AdaptedGame
-from abreast.integrations.adapted.making import called, first_line, place_of, plain_name
+from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.parallel import ParallelCopy
 from abreast.integrations.adapted.turns import TurnCopy
 from abreast.plugins import import_target, split_target
@@ -30,7 +30,7 @@ CYCLES = 40
 
 def find(what: str | Callable[..., Any]) -> AdaptedGame:
     """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to, or whose environments a function makes."""
-    text = what if isinstance(what, str) else place_of(what) or str(getattr(what, "__name__", type(what).__name__))
+    text = what if isinstance(what, str) else target_of(what) or str(getattr(what, "__name__", type(what).__name__))
     if importlib.util.find_spec("pettingzoo") is None:
         raise GameError(
             f"pettingzoo:{text} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
@@ -89,7 +89,7 @@ class PettingZooMaker:
 
     @property
     def target(self) -> str | None:
-        if self.own is not None and place_of(self.own) is None:
+        if self.own is not None and target_of(self.own) is None:
             return None
         place, colon, name = split_target(self.text)
         return f"pettingzoo:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"

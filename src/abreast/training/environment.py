@@ -1,6 +1,5 @@
 """An environment: a world, the agents in it, and what a game says about both. How it is run: `experiment.py`."""
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,13 +9,13 @@ from typing import Any, ClassVar, Self
 from abreast.agents import Agent
 from abreast.attributes import AddedAttributes, differs
 from abreast.errors import ConfigError, WorldError, short
-from abreast.files import seen_from_here
+from abreast.files import target_of
 from abreast.models import BaseModel, ObservationShape
 from abreast.settings import Section, merge
 from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
 from abreast.training.config import Config, GridSection, parse_config
-from abreast.training.experiment import Experiment
+from abreast.training.experiment import Experiment, check_independence
 from abreast.training.lanes import GridworldLanes
 from abreast.worlds import EmptyEntity, Gridworld
 from abreast.worlds.playable import as_reward
@@ -77,13 +76,13 @@ class Environment(Experiment):
         self.agents = []
         self._lanes: list[Environment] = [self]
         self._first_lane = 0
-        self.world.reseed(self._seed(0))
-        with seeded_globals(self._seed(BUILDING)):
+        self.world.reseed(self.seed_of(0))
+        with seeded_globals(self.seed_of(BUILDING)):
             self.world.create_world()
             self._keep_blank_world()
             self.setup_agents()
             self._count_agents()
-            self._check_independence()
+            check_independence([agent.model for agent in self.agents])
             self.populate_environment()
 
     def _keep_blank_world(self) -> None:
@@ -107,11 +106,7 @@ class Environment(Experiment):
     @property
     def target(self) -> str | None:
         """Where `find_game` finds this class: MODULE:NAME, or FILE.py:NAME if it comes from the user's main script."""
-        place, name = type(self).__module__, type(self).__qualname__
-        if place == "__main__":
-            script = getattr(sys.modules["__main__"], "__file__", None)
-            place = "" if script is None else seen_from_here(script)
-        return f"{place}:{name}" if place and name.isidentifier() else None
+        return target_of(type(self))
 
     # ---- what a game says
 
@@ -174,15 +169,6 @@ class Environment(Experiment):
                 " setting out, or let setup_agents make as many."
             )
         self.config = self.config.with_derived(experiment=given.with_derived(num_agents=count))
-
-    def _check_independence(self) -> None:
-        models = [id(agent.model) for agent in self.agents]
-        for index, model in enumerate(models):
-            if models.index(model) != index:
-                raise ConfigError(
-                    f"agents {models.index(model)} and {index} have one and the same model, but agents are independent"
-                    " learners: make one for each in setup_agents."
-                )
 
     # ---- playing
 
@@ -249,10 +235,10 @@ class Environment(Experiment):
         that learn; the others only choose.
         """
         self._first_lane = number * self.parallel.num_envs
-        self.world.reseed(self._seed(0, self._first_lane))
+        self.world.reseed(self.seed_of(0, self._first_lane))
         for index, agent in enumerate(self.agents):
             agent.lane, streams = self._first_lane, agent.model.streams
-            agent.model.choose_from(self._seed(1, index, number))
+            agent.model.choose_from(self.seed_of(1, index, number))
             agent.model.streams = streams  # by lane, and this actor has other lanes
 
     def _make_lane(self, lane: int) -> "Environment":
@@ -270,7 +256,7 @@ class Environment(Experiment):
             twin._lends_models = self.agents
             twin.__init__(blueprint.world.copy(), self.config)  # type: ignore[misc]
             self._check_lane(twin)
-        twin.world.reseed(self._seed(0, lane))
+        twin.world.reseed(self.seed_of(0, lane))
         for own, agent in zip(self.agents, twin.agents, strict=True):
             agent.model, agent.lane = own.model, lane
         return twin

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abreast.errors import WorkerError
+from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
 from abreast.models import algorithm as find_algorithm
 from abreast.replay import Buffer
@@ -43,6 +43,18 @@ class RunResult(NamedTuple):
     """Where it was written, if it was."""
     given_up: Mapping[int, WorkerError] = MappingProxyType({})
     """Agents whose learner failed once too often, and why; they have stopped learning, the others have not."""
+
+
+def check_independence(models: Sequence[object]) -> None:
+    """Refuse agents that share a model."""
+    numbers: dict[int, int] = {}
+    for agent, model in enumerate(models):
+        first = numbers.setdefault(id(model), agent)
+        if first != agent:
+            raise ConfigError(
+                f"agents {first} and {agent} have one and the same model, but agents are independent learners: make one for"
+                " each in setup_agents."
+            )
 
 
 class Experiment:
@@ -102,9 +114,9 @@ class Experiment:
 
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         """The seed of agent number `agent`, for models made by hand."""
-        return self._seed(1, agent)
+        return self.seed_of(1, agent)
 
-    def _seed(self, *path: int) -> np.random.SeedSequence:
+    def seed_of(self, *path: int) -> np.random.SeedSequence:
         """The seed of one part of the experiment; independent of how many other parts there are."""
         return np.random.SeedSequence(self.config.experiment.seed, spawn_key=path)
 

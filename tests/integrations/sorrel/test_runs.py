@@ -45,6 +45,12 @@ def test_a_run_from_the_command_line_has_a_whole_folder_and_can_go_on(tmp_path):
         assert first.facts == second.facts
 
 
+def test_the_schedule_is_lockstep_unless_another_is_asked_for():
+    game, asked = find(FORAGE.removeprefix("sorrel:")), ["multiprocessing.schedule=pipelined"]
+    schedules = [game.configure(None, each).multiprocessing.schedule for each in ((), asked)]
+    assert schedules == ["lockstep", "pipelined"]
+
+
 @pytest.mark.parametrize("kind", ["policy", "table", "tag"])
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
 def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, schedule, tmp_path):

@@ -116,8 +116,7 @@ class AdaptedGame:
         copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
         values = merge(merge(DEFAULTS, _of_copy(copy)), sections)
         chosen = apply_overrides(values, [each for each in texts if each.startswith("model.algorithm=")])
-        of_algorithm = OF_ALGORITHM.get(_algorithm_in(chosen), {})
-        values = merge(merge(DEFAULTS, {"model": of_algorithm}), values)
+        values = merge({"model": OF_ALGORITHM.get(_algorithm_in(chosen), {})}, values)
 
         def schema() -> type[Section]:
             return type(parse_config(values, OpenSection))
@@ -269,10 +268,6 @@ class AdaptedExperiment(Experiment):
         """Its players, as environments of our own call them."""
         return self.game.players
 
-    def seed_of(self, *path: int) -> np.random.SeedSequence:
-        """The seed of one part of the experiment."""
-        return self._seed(*path)
-
     def copies(self, count: int) -> Sequence[Adapted]:
         """Copies of the environment, one for each lane; the first can be filmed."""
         while len(self._copies) < count:
@@ -319,7 +314,7 @@ class AdaptedExperiment(Experiment):
         copies = self.copies(self.parallel.num_envs)
         if not self._is_probed:
             self._is_probed = True
-            copy, seed = copies[0], self._seed(PROBING)
+            copy, seed = copies[0], self.seed_of(PROBING)
             self.game.why_not_resumable = why_not_seeded(copy, seed)
             kept = kept_between_episodes(copy, seed) if self.game.why_not_resumable is None else None
             if kept is not None and multiprocessing.parent_process() is None:  # of an actor, it was told already

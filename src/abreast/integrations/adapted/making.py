@@ -2,13 +2,11 @@
 
 import inspect
 import re
-import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from abreast.errors import AbreastError, ConfigError, nearest, short, words
-from abreast.files import seen_from_here
 
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> Any:
@@ -54,15 +52,6 @@ def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any],
     for key in needed:
         if key not in arguments:
             raise ConfigError(f"{name} needs an argument {key!r}: give world.{key}=VALUE.")
-
-
-def place_of(thing: Any) -> str | None:
-    """Where a function or a class is found again: MODULE:NAME, or FILE.py:NAME if it comes from the user's main script."""
-    place, name = str(getattr(thing, "__module__", "")), str(getattr(thing, "__qualname__", ""))
-    if place == "__main__":
-        script = getattr(sys.modules["__main__"], "__file__", None)
-        place = "" if script is None else seen_from_here(script)
-    return f"{place}:{name}" if place and name.isidentifier() else None
 
 
 def plain_name(text: str) -> str:

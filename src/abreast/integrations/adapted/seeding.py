@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from abreast.attributes import digest
 from abreast.integrations.adapted.base import Adapted
+from abreast.integrations.adapted.lanes import as_seed
 from abreast.streams import seeded_globals
 
 STEPS = 4
@@ -84,7 +85,7 @@ def episode(
     found = Episode([], [])
     choices = np.random.default_rng(seed)
     with seeded_globals(seed):  # as in a run
-        copy.reset(int(seed.generate_state(1)[0]) >> 1)
+        copy.reset(as_seed(seed))
         for _ in range(steps):
             seen: list[Sight] = [(agent, *copy.see(agent)) for agent in copy.acting]
             found.seen.append(b"".join(b"%d" % agent + state.tobytes() + _bytes(mask) for agent, state, mask in seen))

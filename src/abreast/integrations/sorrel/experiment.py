@@ -15,7 +15,7 @@ from abreast.integrations.sorrel.generators import Generators
 from abreast.integrations.sorrel.model import SorrelModel
 from abreast.integrations.sorrel.model_config import ADDS_PER_TURN, SorrelModelConfig, model_config
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
-from abreast.training.experiment import Experiment
+from abreast.training.experiment import Experiment, check_independence
 
 log = logging.getLogger("abreast")
 
@@ -155,14 +155,9 @@ def check_environment(env: Any) -> None:
     if missing or not len(env.agents):
         what = f"it has no {', '.join(missing)}" if missing else "it has no agents"
         raise GameError(f"{short(env)} is no environment of sorrel's: {what}.")
-    models = [id(agent.model) for agent in env.agents]
-    for index, model in enumerate(models):
-        if models.index(model) != index:
-            raise ConfigError(
-                f"agents {models.index(model)} and {index} have one and the same model, but agents are independent learners:"
-                " make one for each in setup_agents."
-            )
-        if not hasattr(env.agents[index].model, "memory"):
+    check_independence([agent.model for agent in env.agents])
+    for index, agent in enumerate(env.agents):
+        if not hasattr(agent.model, "memory"):
             raise GameError(f"the model of agent {index} has no memory: expected one of sorrel's models.")
 
 
