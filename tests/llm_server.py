@@ -66,8 +66,8 @@ class Request:
 
 
 class LLMServer:
-    def __init__(self, behave=lambda request: Text("<answer>Up</answer>"), models=("tiny",), key=None):
-        self._behave, self._models, self._key = behave, models, key
+    def __init__(self, behave=lambda request: Text("<answer>Up</answer>"), models=("tiny",), key=None, port=0):
+        self._behave, self._models, self._key, self.port = behave, models, key, port
         self.requests = []
         """Chat requests, in the order of their arrival."""
         self.in_flight = 0
@@ -95,7 +95,7 @@ class LLMServer:
     async def _run(self, ready):
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         self._loop.set_exception_handler(lambda *_: None)  # connections that break are what this is for
-        server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        server = await asyncio.start_server(self._serve, "127.0.0.1", self.port)
         self.port = server.sockets[0].getsockname()[1]
         ready.set()
         await self._stop.wait()

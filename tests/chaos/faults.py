@@ -26,6 +26,8 @@ YOUNG_S = 1.0
 """Children younger than this are killed and raise, but are not stopped."""
 START_S = 10.0
 """Seconds after which a child that was stopped while it started is replaced: 120 otherwise."""
+HELD_S = 20.0
+"""Longest time that an epoch is held back: one in which no child is left to be harmed."""
 SMALL = (
     "experiment.max_turns=8", "experiment.num_agents=3", "model.hidden_size=16", "model.batch_size=8", "model.n_frames=2",
     "model.gradient_steps=2", "model.algorithm=chaos.unlucky:UnluckyDQN", "model.buffer_capacity=512",
@@ -49,7 +51,7 @@ def faults_in_one_run(seed: int, faults: int) -> str:
     with nothing_left():
         env = GAME.build(GAME.configure(None, settings))
         with Striker(env, faults, chance) as striker, _short_starts():
-            told = outcome(env, env.run_experiment_mp)
+            told = outcome(env, partial(env.run_experiment_mp, logger=striker))
         assert striker.done.total() == faults, f"the run ended after {striker.done} of {faults} faults"
         assert told[0] == expected[0], "the metrics differ"
         assert told == expected, "the agents differ"
@@ -59,7 +61,8 @@ def faults_in_one_run(seed: int, faults: int) -> str:
 
 
 class Striker:
-    """Does harm to learners and actors of a run, in step with its epochs, so that it lasts as long as the faults do."""
+    """Does harm to learners and actors of a run, in step with its epochs. It is the logger of the run too, and holds an
+    epoch back until the faults that belong to it have struck: a run on a fast machine would end before them."""
 
     def __init__(self, env, faults: int, chance: random.Random) -> None:
         self._env, self._faults, self._chance = env, faults, chance
@@ -67,6 +70,7 @@ class Striker:
         self._hosts: dict[type, object] = {}
         self._originals = {kind: kind.__init__ for kind in (HostedLearners, ProcessActors)}
         self._end = threading.Event()
+        self._struck = threading.Condition()
         self._thread = threading.Thread(target=self._strike)
         self.done: Counter[str] = Counter()
         self.restarts = 0
@@ -91,18 +95,27 @@ class Striker:
             self.restarts += sum(value for key, value in host.health().items() if key.endswith("restarts"))
         self._hosts.clear()
 
+    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: object) -> None:
+        with self._struck:
+            self._struck.wait_for(lambda: not self._is_behind(), HELD_S)
+
+    def _is_behind(self) -> bool:
+        """Whether a fault has yet to strike for the epochs that are played."""
+        return self.done.total() < min(self._faults, self._faults * self._env.epochs_played / self._until)
+
     def _strike(self) -> None:
         known: dict[int, float] = {}
         while not self._end.wait(self._chance.uniform(0, PAUSE_S)) and self.done.total() < self._faults:
-            behind = self._faults * self._env.epochs_played / self._until > self.done.total()
             pids = [pid for host in list(self._hosts.values()) for pid in host.pids if _runs(pid)]
-            if behind and pids:
+            if self._is_behind() and pids:
                 name, pid, now = self._chance.choice(list(FAULTS)), self._chance.choice(pids), time.monotonic()
                 if name == "stopped" and now - known.setdefault(pid, now) < YOUNG_S:
                     continue  # it may be starting, where silence is found much later
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, FAULTS[name])
-                    self.done[name] += 1
+                    with self._struck:
+                        self.done[name] += 1
+                        self._struck.notify()
 
 
 @contextlib.contextmanager
