@@ -52,7 +52,7 @@ class IQNNetwork(nn.Module):
         """Numbers that rank the actions like their mean over the fractions, (B, A), for half the work of `forward`.
 
         The value of the state is the same for all actions, and the last layer is linear, so the mean can come first.
-        Stacked (see models/stacked.py), everything has a leading dimension more.
+        Stacked (see models/stacked/), everything has a leading dimension more.
         """
         hidden_BH = self._hidden(states_BD)
         features_BKH = self.trunk(hidden_BH[..., None, :] * embedded_KH[..., None, :, :]).relu_()
