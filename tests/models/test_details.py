@@ -163,7 +163,7 @@ def test_ppo_rows_and_passes():
     model = make_model("ppo", batch_size=8, gradient_steps=3, gamma=0.0, gae_lambda=0.0)
     live(model, turns=20)
     rewards = model.memory.trajectory(0, 0).rewards[:-1]
-    rows = model._new_rows()
+    rows = model.new_rows()
     model.rows_learned_from[:] = 0
     assert len(rows.actions) == 19  # the cut row is left out
     assert abs(rows.advantages.mean()) < 1e-5 and rows.advantages.std() == pytest.approx(1, abs=1e-4)

@@ -12,7 +12,7 @@ import torch
 
 from abreast.errors import ConfigError
 from abreast.training.config import MPConfig
-from abreast.training.learners import process
+from abreast.training.learners.base import Trainer
 from abreast.training.learners.hosted import dealt
 from abreast.training.system import MARLMultiprocessingSystem
 from fakes import outcome, small_game, timeless
@@ -111,8 +111,8 @@ def test_who_is_trained_first_and_batches_that_follow_the_backlog_do_not_change_
 
 
 def test_the_agent_with_the_highest_priority_is_trained_first_in_a_round(monkeypatch):
-    order, train = [], process.train_round
-    monkeypatch.setattr(process, "train_round", lambda models, *rest: order.extend(models) or train(models, *rest))
+    order, train = [], Trainer.train
+    monkeypatch.setattr(Trainer, "train", lambda self, group, *rest: order.extend(group) or train(self, group, *rest))
     parallel("model.algorithm=dqn", *FIRST[:1], schedule="lockstep", workers="threads", num_workers=1)
     assert order == [3, 1, 2, 4, 0] * EPOCHS
 

@@ -45,8 +45,8 @@ class FlatParameters:
                 parameter.grad = slopes[name]
 
     def views(self, block: Tensor) -> dict[str, Tensor]:
-        """The parts of a block of this layout (parameters, gradients, moments of Adam), by parameter name. Of several blocks,
-        one above the other, each part has that dimension more.
+        """The parts of a block of this layout (parameters, gradients, moments of Adam), by parameter name. Of blocks one
+        above the other, each part has that dimension more.
         """
         above = block.shape[:-1]
         return {

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -9,14 +10,34 @@ from torch.nn import functional
 
 
 def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """Rows through a linear layer; with N of them (N, outputs, inputs), each row of (N, …, inputs) through its own."""
+    """Rows through a linear layer; with N of them (N, outputs, inputs), each row of (N, …, inputs) through its own.
+
+    On a CPU the two have the same bits, where everything is aligned (`FlatParameters`).
+    """
+    if weight.shape[-2] == 1:  # the rounding of a product with a single column depends on N
+        between = (1,) * (inputs.dim() - weight.dim() + 1)
+        column = weight.view(*weight.shape[:-2], *between, weight.shape[-1])
+        return (inputs * column).sum(dim=-1, keepdim=True) + bias.view(*bias.shape[:-1], *between, 1)
     if weight.dim() == 2:
         return functional.linear(inputs, weight, bias)
-    if weight.shape[1] == 1:  # its rounding as a product of matrices depends on N
-        ones = (1,) * (inputs.dim() - 2)
-        return (inputs * weight.view(len(weight), *ones, -1)).sum(dim=-1, keepdim=True) + bias.view(-1, *ones, 1)
-    rows = torch.baddbmm(bias[:, None], inputs.flatten(1, -2), weight.mT)
+    rows: Tensor = _StackedAffine.apply(inputs.flatten(1, -2), weight, bias)  # type: ignore[no-untyped-call]
     return rows.view(*inputs.shape[:-1], -1)
+
+
+class _StackedAffine(torch.autograd.Function):
+    """(N, rows, inputs) through N linear layers. Its backward pass multiplies in the same order as that of one layer."""
+
+    @staticmethod
+    def forward(context: Any, inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        context.save_for_backward(inputs, weight)
+        return torch.baddbmm(bias[:, None], inputs, weight.mT)
+
+    @staticmethod
+    def backward(context: Any, slope: Tensor) -> tuple[Tensor | None, Tensor, Tensor]:
+        inputs, weight = context.saved_tensors
+        before = torch.bmm(slope, weight.to(slope.dtype)) if context.needs_input_grad[0] else None
+        of_weight = torch.bmm(slope.mT, inputs.to(slope.dtype))
+        return before, of_weight.to(weight.dtype), slope.sum(dim=1).to(weight.dtype)
 
 
 class Linear(nn.Module):

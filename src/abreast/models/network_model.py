@@ -31,7 +31,6 @@ from abreast.plugins import is_target
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State
 
-
 STACKED_BELOW = 3_000_000
 """Rows of a batch times parameters, up to which models learn in a stacked update on a CPU (benchmarks/README.md)."""
 OF_EACH_AGENT = frozenset(
@@ -225,6 +224,9 @@ class NetworkModel(BaseModel):
         kind = type(self)
         if not kind.__module__.startswith("abreast.models.") or self.own_attributes.is_foreign:
             return f"{kind.__name__} is your own"
+        replaced = [name for name in vars(self) if callable(getattr(kind, name, None))]
+        if replaced:
+            return f"its {replaced[0]} is your own"
         if type(self.memory) not in (Buffer, SharedReplayBuffer):
             return f"its memory is a {type(self.memory).__name__}"
         if self.network_name != "mlp":
@@ -233,7 +235,7 @@ class NetworkModel(BaseModel):
 
     @property
     def gains_by_stacking(self) -> bool:
-        """Whether a stacked update is faster: on a GPU always, on a CPU where products are so small that calls take longer."""
+        """Whether a stacked update is faster: on a GPU always, on a CPU where calls take longer than products."""
         return self.device != "cpu" or self.config.batch_size * len(self.online_block) <= STACKED_BELOW
 
     @property

@@ -17,7 +17,6 @@ from abreast.models.masks import among_legal
 from abreast.models.network_model import NetworkConfig, NetworkModel
 from abreast.replay import Batch
 
-
 ON_DEVICES = frozenset(map(np.dtype, ("u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")))
 """Element types that torch computes with on any device."""
 

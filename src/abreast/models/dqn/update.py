@@ -45,9 +45,7 @@ class DQN(ValueModel):
     def loss(self, batch: Batch) -> Tensor:
         return self.loss_of(self.online, self.target, self.tensors_of(batch), {})
 
-    def loss_of(
-        self, online: DQNNetwork, target: DQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss_of(self, online: DQNNetwork, target: DQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]) -> Tensor:
         with torch.no_grad():
             next_BA = target(batch.next_states)
             chooser_BA = online(batch.next_states) if self.config.double else next_BA

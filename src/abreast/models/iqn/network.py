@@ -55,7 +55,7 @@ class IQNNetwork(nn.Module):
 
     def take_noise(self, drawn: Tensor) -> None:
         """Noise for the noisy layers, as `noise_size` standard normal numbers, used until the next draw."""
-        parts = iter(drawn.split(self._noise_sizes, dim=-1))
+        parts = iter(torch.split(drawn, self._noise_sizes, dim=-1))
         for layer in noisy_layers(self):
             layer.take_noise(next(parts).view_as(layer.weight), next(parts))
 

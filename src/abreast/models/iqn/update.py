@@ -97,7 +97,9 @@ class IQN(ValueModel):
         if is_plain:
             return self._loss(tensors, drawn["fractions"], self._quantiles_by_passes(tensors, drawn))
         self._check_precision()
-        self.online.draw_noise(self.learning_generator)  # a torso, or a network of the user's: it may have noise of its own
+        self.online.draw_noise(
+            self.learning_generator
+        )  # a torso, or a network of the user's: it may have noise of its own
         with torch.no_grad():
             self.target.draw_noise(self.learning_generator)
         return self.loss_of(self.online, self.target, tensors, drawn)
@@ -107,9 +109,7 @@ class IQN(ValueModel):
         fractions = Draw((2, rows, self.config.n_quantiles), is_normal=False)
         return {"fractions": fractions, "online": noise, "target": noise}
 
-    def loss_of(
-        self, online: IQNNetwork, target: IQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]
-    ) -> Tensor:
+    def loss_of(self, online: IQNNetwork, target: IQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]) -> Tensor:
         """(Without noise in `drawn`, the networks have drawn their own.)"""
         fractions_BK, next_fractions_BJ = drawn["fractions"].unbind(-3)
         if "online" in drawn:
@@ -147,7 +147,10 @@ class IQN(ValueModel):
         dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
         passes, block = Passes(self.online, self.target, dtype, self.crew), self.online_block
         fractions_BK, next_fractions_BJ = drawn["fractions"]
-        now, then = Question(batch.states, fractions_BK), Question(batch.next_states, next_fractions_BJ, batch.legal_next)
+        now, then = (
+            Question(batch.states, fractions_BK),
+            Question(batch.next_states, next_fractions_BJ, batch.legal_next),
+        )
         estimate_BK, next_BJ = passes.forward(now, batch.actions, then, midpoints_MH)
         return Estimate.apply(  # type: ignore[no-untyped-call]
             block.values, estimate_BK, lambda slope: passes.backward(slope, block)

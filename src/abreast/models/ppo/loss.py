@@ -32,8 +32,8 @@ def clipped_loss(
     log_chances_BA: Tensor, values_B: Tensor, actions_B: Tensor, before_B: Tensor,
     advantages_B: Tensor, returns_B: Tensor, config: PPOConfig,
 ) -> Tensor:  # fmt: skip
-    """The clipped policy loss, the value loss and the entropy bonus in one number to descend; of several agents' batches, one
-    above the other, a number for each.
+    """The clipped policy loss, the value loss and the entropy bonus in one number to descend; of several agents' batches, a
+    number for each.
     """
     ratio_B = torch.exp(log_chances_BA.gather(-1, actions_B[..., None]).squeeze(-1) - before_B)
     clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)

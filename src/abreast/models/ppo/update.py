@@ -94,8 +94,10 @@ class PPO(NetworkModel):
 
     def train_step(self) -> float | None:
         rows = self.new_rows()
-        if rows is None or len(rows.actions) < 2:
-            return None
+        return None if rows is None or len(rows.actions) < 2 else self.learn(rows)
+
+    def learn(self, rows: Rows) -> float:
+        """An update from these rows; returns its loss."""
         count = len(rows.actions)
         losses = []
         for _ in range(self.config.gradient_steps):

@@ -4,19 +4,22 @@
     model 1   …                                  ├─ rows of one block each, (N, parameters)
     …                                            ┘
 
-The models stay what they are: their blocks are moved into rows of the stack's, so publishing, saving and restoring them works as
-before. What one of them draws comes from its own streams, in the order in which it would draw alone. On a GPU a gradient step is
-recorded as a CUDA graph. (What it gains, and where: benchmarks/README.md.)
+The models stay what they are: their blocks are moved into rows of the stack's, so publishing, saving and restoring them
+works as before. What one of them draws comes from its own streams, in the order in which it would draw alone. On a GPU a
+gradient step is recorded as a CUDA graph. (What it gains, and where: benchmarks/README.md.)
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 
+from abreast.models.base import BaseModel
 from abreast.models.flat import FlatParameters
+from abreast.models.layers import Linear, affine
 from abreast.models.network_model import NetworkModel
 
 Beat = Callable[[], None]
@@ -78,7 +81,9 @@ class LearnerStack(ABC):
             self.gradients.mul_(shrink_N[:, None])
             self._steps_N.add_(1.0)
             for rate in sorted({model.optimiser.learning_rate for model in self.models}):
-                self._adam([row for row, model in enumerate(self.models) if model.optimiser.learning_rate == rate], rate)
+                self._adam(
+                    [row for row, model in enumerate(self.models) if model.optimiser.learning_rate == rate], rate
+                )
 
     def _adam(self, rows: Sequence[int], learning_rate: float) -> None:
         def of(block: Tensor) -> list[Tensor]:
@@ -86,7 +91,8 @@ class LearnerStack(ABC):
 
         blocks = self.blocks
         torch._fused_adam_(
-            of(blocks["online"]), of(self.gradients), of(blocks["adam_mean"]), of(blocks["adam_square"]), [], of(self._steps_N),
+            of(blocks["online"]), of(self.gradients), of(blocks["adam_mean"]), of(blocks["adam_square"]), [],
+            of(self._steps_N),
             lr=learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
         )  # fmt: skip
 
@@ -106,10 +112,49 @@ def stacked_network(network: nn.Module, block: FlatParameters, values_NP: Tensor
     return network
 
 
-def stacks_of(models: Mapping[int, Any]) -> list[list[int]]:
-    """Which agents learn together, by number; those that learn alone are in none."""
+def stacks_of(models: Mapping[int, BaseModel]) -> list[list[int]]:
+    """Which agents learn together, by number; those that learn alone are in none.
+
+    On a CPU who learns with whom depends on the number of workers, so it must not matter: there the stacked update has the
+    bits of the single one, or is not used.
+    """
     found: dict[Any, list[int]] = {}
     for agent, model in models.items():
         if model.learning_key is not None:
             found.setdefault(model.learning_key, []).append(agent)
-    return list(found.values())
+    return [agents for agents in found.values() if models[agents[0]].device != "cpu" or _pays_on_cpu(models, agents)]
+
+
+def _pays_on_cpu(models: Mapping[int, BaseModel], agents: Sequence[int]) -> bool:
+    first = models[agents[0]]
+    if len(agents) == 1 or torch.get_num_threads() > 1 or not isinstance(first, NetworkModel):
+        return False
+    return has_same_bits(first, first.config.batch_size)
+
+
+def has_same_bits(model: NetworkModel, rows: int) -> bool:
+    """Whether the layers of a model give the same bits stacked and one by one on this machine, for so many rows: it depends
+    on the library that multiplies, and on how operands are aligned. (Takes 2 ms, once for each shape.)
+    """
+    layers = [layer for layer in model.online.modules() if isinstance(layer, Linear)]
+    return _has_same_bits(tuple((len(layer.weight), layer.weight.shape[1]) for layer in layers), rows)
+
+
+@cache
+def _has_same_bits(shapes: Sequence[tuple[int, int]], rows: int) -> bool:
+    generator = torch.Generator().manual_seed(0)
+
+    def results(inputs: Tensor, weight: Tensor, bias: Tensor, slope: Tensor) -> tuple[Tensor, ...]:
+        leaves = [each.detach().requires_grad_() for each in (inputs, weight, bias)]
+        outputs = affine(*leaves)
+        return outputs, *torch.autograd.grad(outputs, leaves, slope)
+
+    for outputs, inputs in shapes:
+        sizes = (3, rows, inputs), (3, outputs, inputs), (3, outputs), (3, rows, outputs)
+        stacked = [torch.randn(size, generator=generator) for size in sizes]
+        together = results(*stacked)
+        for number in range(3):
+            alone = results(*(each[number].clone() for each in stacked))
+            if not all(torch.equal(both[number], one) for both, one in zip(together, alone, strict=True)):
+                return False
+    return True

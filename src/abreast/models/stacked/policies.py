@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from abreast.models.ppo.update import PPO, Rows
-from abreast.models.stacked.learning import Beat, LearnerStack
+from abreast.models.stacked.learning import Beat, LearnerStack, has_same_bits
 from abreast.models.stacked.recorded import Recorded
 
 
@@ -25,22 +25,31 @@ class StackedPolicies(LearnerStack):
             return [[] for _ in self.models]
         rows = [model.new_rows() for model in self.models]  # all of them: for further updates there are none
         counts = {0 if each is None else len(each.actions) for each in rows}
-        if len(counts) > 1:
-            losses = [self._part(row).learn([each], beat) for row, each in enumerate(rows)]  # type: ignore[attr-defined]
-            return [own for (own,) in losses]
-        return self.learn(rows, beat)
+        found = [each for each in rows if each is not None and len(each.actions) > 1]
+        if len(counts) == 1 and found and self._can_stack(len(found[0].actions)):
+            return self._learn(found, beat)
+        losses: list[list[float]] = []
+        for model, each in zip(self.models, rows, strict=True):
+            losses.append([model.learn(each)] if each is not None and len(each.actions) > 1 else [])
+            beat()
+        return losses
 
-    def learn(self, rows: Sequence[Rows | None], beat: Beat) -> list[list[float]]:
+    def _can_stack(self, count: int) -> bool:
+        """Whether each learns from so many rows as it would alone: on a CPU, to the bit."""
+        batch = self.first.config.batch_size
+        return self.device != "cpu" or all(has_same_bits(self.first, rows) for rows in {batch, count % batch} - {0})
+
+    def _learn(self, rows: Sequence[Rows], beat: Beat) -> list[list[float]]:
         """An update of each model from its rows, of which all have as many."""
-        if rows[0] is None or len(rows[0].actions) < 2:
-            return [[] for _ in rows]
         self._begin()
         config, count = self.first.config, len(rows[0].actions)
-        rows_NM = Rows(*(torch.stack(column) for column in zip(*(each for each in rows if each is not None), strict=True)))
+        rows_NM = Rows(*(torch.stack(column) for column in zip(*rows, strict=True)))
         losses: list[Tensor] = []
         for _ in range(config.gradient_steps):
-            orders = [torch.randperm(count, generator=each.learning_generator, device=self.device) for each in self.models]
-            for part_NB in torch.stack(orders).split(config.batch_size, dim=1):
+            orders = [
+                torch.randperm(count, generator=each.learning_generator, device=self.device) for each in self.models
+            ]
+            for part_NB in torch.split(torch.stack(orders), config.batch_size, dim=1):
                 losses.append(self._minibatch(part_NB.shape[1], rows_NM).descend(rows_NM, part_NB))
             beat()
         self._count(1, len(losses))

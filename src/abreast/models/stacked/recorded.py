@@ -1,4 +1,4 @@
-"""Calls that are recorded once as a CUDA graph and then replayed: on a GPU, launching small kernels takes longer than they do."""
+"""Calls that are recorded once as a CUDA graph and then replayed: to launch a small kernel takes longer than the kernel."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -37,7 +37,7 @@ class Recorded:
         kept = [tensor.detach().clone() for tensor in self._changed]
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.device(self._device):
-            beside = torch.cuda.Stream()
+            beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             beside.wait_stream(torch.cuda.current_stream())
             with torch.cuda.stream(beside):
                 for _ in range(WARM_UPS):

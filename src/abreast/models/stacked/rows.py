@@ -2,9 +2,9 @@
 
     replay (host memory, perhaps shared)  ── rows that are new, once a round ──▶  copy on the device  ──▶  batches
 
-The replay stays what is written to, kept and restored; the copy is only read. It holds each row at the same place of the ring,
-and puts frames and n-step returns together as `Buffer.sample` does (a test holds the two equal), but for all agents in one go
-and without a word from the host, so that it can be part of a recorded update.
+The replay stays what is written to, kept and restored; the copy is only read. It holds each row at the same place of the
+ring, and puts frames and n-step returns together as `Buffer.sample` does (a test holds the two equal), but for all agents in
+one go and without a word from the host, so that it can be part of a recorded update.
 
 Shapes: N agents, L lanes, R rows of a ring, B rows of a batch, T stacked frames.
 """
@@ -132,17 +132,20 @@ class DeviceRows:
         frames = self._take("states", self._places(lane_NB[..., None], wanted_NBT)).flatten(3)
         age_NB = self._take("age", self._places(lane_NB, row_NB))
         missing_NBT = self._back_T > age_NB[..., None]
-        return frames.masked_fill(missing_NBT[..., None], 0).flatten(2)
+        stacked: Tensor = frames.masked_fill(missing_NBT[..., None], 0).flatten(2)
+        return stacked
 
     def _places(self, lane: Tensor, row: Tensor) -> Tensor:
         """Where rows stand among all rows of all agents."""
         lanes = self._memories[0].lanes
         agent = self._agents.view(-1, *(1,) * (row.dim() - 1))
-        return (agent * lanes + lane) * self._rows + row % self._rows
+        places: Tensor = (agent * lanes + lane) * self._rows + row % self._rows
+        return places
 
     def _take(self, name: str, places: Tensor) -> Tensor:
         field = self._fields[name].flatten(0, 2)
-        return field.index_select(0, places.flatten()).view(*places.shape, *field.shape[1:])
+        taken: Tensor = field.index_select(0, places.flatten()).view(*places.shape, *field.shape[1:])
+        return taken
 
     @cached_property
     def _agents(self) -> Tensor:
@@ -173,4 +176,4 @@ def bytes_of(memory: Buffer) -> int:
         for name, (shape, dtype) in layout.items()
         if name not in NOT_COPIED
     )
-    return row * memory.lanes * memory.ring.rows
+    return int(row * memory.lanes * (memory.rows_per_lane + memory.slack))

@@ -17,8 +17,8 @@ AHEAD = 256
 
 
 class StackedValues(LearnerStack):
-    """`ValueModel.train_step` of several models. `copies_rows`: whether batches are put together on the device, from a copy of
-    the rows there; on a CPU the replays themselves are at hand.
+    """`ValueModel.train_step` of several models. `copies_rows`: whether batches are put together on the device, from a copy
+    of the rows there; on a CPU the replays themselves are at hand.
     """
 
     first: ValueModel
@@ -92,8 +92,9 @@ class StackedValues(LearnerStack):
     def _sampled(self) -> Tensors:
         """A batch of each model, from its own replay."""
         batches = [model.tensors_of(model.memory.sample(model.config.batch_size)) for model in self.models]  # type: ignore[attr-defined]
-        legal = None if batches[0].legal_next is None else torch.stack([batch.legal_next for batch in batches])
-        return Tensors(*(torch.stack(column) for column in zip(*(batch[:-1] for batch in batches), strict=True)), legal)
+        legal = [batch.legal_next for batch in batches if batch.legal_next is not None]
+        columns = [torch.stack(column) for column in zip(*(batch[:-1] for batch in batches), strict=True)]
+        return Tensors(*columns, torch.stack(legal) if legal else None)  # type: ignore[call-arg]
 
     def _pick_ahead(self, steps: int, is_first: bool) -> Tensor:
         """Numbers of rows for so many batches, (steps, N, B): what `Buffer.sample` would draw for one after the other."""
@@ -102,7 +103,9 @@ class StackedValues(LearnerStack):
                 self._rows = DeviceRows([model.memory for model in self.models], self.device)
             self._totals = self._rows.renew()
         shape = (steps, self.first.config.batch_size)
-        picks = [model.memory.rng.integers(total, size=shape) for model, total in zip(self.models, self._totals, strict=True)]
+        picks = [
+            model.memory.rng.integers(total, size=shape) for model, total in zip(self.models, self._totals, strict=True)
+        ]
         return torch.from_numpy(np.stack(picks, axis=1)).to(self.device)
 
     def _batch(self) -> Tensors:
@@ -115,6 +118,4 @@ class StackedValues(LearnerStack):
             for each in (batch.states, batch.next_states)
         )
         weights_NB = valid_NB / valid_NB.sum(dim=1, keepdim=True).clamp(min=1.0)
-        return Tensors(
-            states, batch.actions, batch.rewards, next_states, batch.discounts, weights_NB, batch.next_masks
-        )
+        return Tensors(states, batch.actions, batch.rewards, next_states, batch.discounts, weights_NB, batch.next_masks)

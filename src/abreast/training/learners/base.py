@@ -8,6 +8,8 @@ import numpy as np
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
+from abreast.models.stacked import LearnerStack, make_stack, stacks_of
+from abreast.processes.backend import NOWHERE
 from abreast.state import State
 from abreast.streams import seeded_globals
 from abreast.training.run.health import symptoms
@@ -56,27 +58,59 @@ class Learners(Protocol):
         """End; the models then hold what was learned and remembered."""
 
 
-def train_round(
-    models: Mapping[int, BaseModel], updates: int, seed: int, beat: Callable[[int], None] = lambda agent: None
-) -> dict[int, RoundResult]:
-    """Update each model some times from its own memory; `beat` is called with the agent before each update.
+class Trainer:
+    """Trains models in rounds: those that are alike in one stacked update (models/stacked/), the others one by one."""
 
-    The loss is the mean of the updates; None if there was too little to learn from.
-    """
-    results = {}
-    for agent, model in models.items():
-        losses = []
+    def __init__(self, models: Mapping[int, BaseModel], seed: int) -> None:
+        """`seed`: of the experiment."""
+        self._models, self._seed = models, seed
+        self._stacks = {agents[0]: agents for agents in stacks_of(models)}
+        self._learners: dict[int, LearnerStack] = {}
+        stacked = {agent: agents for agents in self._stacks.values() for agent in agents}
+        self.groups = list(dict.fromkeys(tuple(stacked.get(agent, (agent,))) for agent in models))
+        """Agents that are trained together, in the order of their first ones."""
+
+    def train(
+        self, group: Sequence[int], updates: int, beat: Callable[[int], None] = lambda agent: None
+    ) -> dict[int, RoundResult]:
+        """Update each model of one of the `groups` some times from its own memory.
+
+        `beat` is called before and after each update: with the agent, or NOWHERE where it is nobody's in particular. The
+        loss is the mean of the updates; None if there was too little to learn from.
+        """
+        if group[0] in self._stacks:
+            beat(NOWHERE)
+            learner = self._learners.get(group[0])
+            if learner is None:
+                learner = self._learners[group[0]] = make_stack([self._models[agent] for agent in group])  # type: ignore[misc]
+            losses = learner.train(updates, lambda: beat(NOWHERE))
+        else:
+            losses = [self._train_alone(agent, updates, beat) for agent in group]
+        means = [sum(each) / len(each) if each else None for each in losses]
+        results = {}
+        for agent, mean in zip(group, means, strict=True):
+            model = self._models[agent]
+            results[agent] = RoundResult(mean, model.updates, symptoms(model, mean))
+        return results
+
+    def _train_alone(self, agent: int, updates: int, beat: Callable[[int], None]) -> list[float]:
+        model, losses = self._models[agent], []
         beat(agent)
         model.own_attributes.begin_learning()
-        with own_stream(model, seed, agent):
+        with own_stream(model, self._seed, agent):
             for _ in range(updates):
                 if (loss := update(model)) is not None:
                     losses.append(loss)
                 beat(agent)
         model.own_attributes.note_learning()
-        mean = sum(losses) / len(losses) if losses else None
-        results[agent] = RoundResult(mean, model.updates, symptoms(model, mean))
-    return results
+        return losses
+
+
+def train_round(models: Mapping[int, BaseModel], updates: int, seed: int) -> dict[int, RoundResult]:
+    """A single round of all models."""
+    trainer = Trainer(models, seed)
+    results = {agent: result for group in trainer.groups for agent, result in trainer.train(group, updates).items()}
+    return {agent: results[agent] for agent in models}
 
 
 def is_tracked(model: BaseModel) -> bool:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.state import State
-from abreast.training.learners.base import RoundResult, is_tracked, train_round
+from abreast.training.learners.base import RoundResult, Trainer, is_tracked
 
 
 class Order(NamedTuple):
@@ -38,8 +38,9 @@ class InlineLearners:
         frozen: Collection[int] = (),
     ) -> None:
         self.rounds = rounds
-        self._models, self._seed = dict(enumerate(models)), seed
+        self._models = dict(enumerate(models))
         self._learning = {agent: model for agent, model in self._models.items() if agent not in frozen}
+        self._trainer = Trainer(self._learning, seed)
         self._orders: dict[int, Order] = {}
         self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
 
@@ -54,7 +55,8 @@ class InlineLearners:
                 contexts.enter_context(model.memory.window(order.written[agent]))
                 if agent in order.attributes:
                     contexts.enter_context(model.own_attributes.as_it_was(order.attributes[agent]))
-            results = train_round(self._learning, order.updates, self._seed)
+            trained = [self._trainer.train(group, order.updates) for group in self._trainer.groups]
+        results = {agent: result for group in trained for agent, result in group.items()}
         self.rounds = number + 1
         return [results.get(agent) or RoundResult(None, model.updates) for agent, model in self._models.items()]
 

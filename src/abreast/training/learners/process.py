@@ -6,6 +6,7 @@ done again but reported from there.
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,8 +17,8 @@ from abreast.models.base import Recipe
 from abreast.models.crew import ALONE, Crew
 from abreast.processes.backend import ChildContext
 from abreast.replay import SharedReplayBuffer
-from abreast.state import State
-from abreast.training.learners.base import RoundResult, train_round, update
+from abreast.state import State, copied
+from abreast.training.learners.base import RoundResult, Trainer, update
 from abreast.training.published import Published, publish_model, restore_published
 from abreast.training.run.health import symptoms
 
@@ -88,27 +89,45 @@ class RoundWork:
     def __init__(self, context: ChildContext, jobs: list[Job], crew: Crew) -> None:
         self._context, self._jobs, self._crew = context, jobs, crew
         self._models = {job.agent: job.build(crew) for job in jobs}
+        self._trainer = Trainer(self._models, jobs[0].seed)
+        by_agent = {job.agent: job for job in jobs}
+        self._groups = [[by_agent[agent] for agent in group] for group in self._trainer.groups]
         self._idle_since = time.perf_counter()
 
     def obey(self, number: Hashable, order: Train) -> None:
         assert isinstance(number, int)
         idle_s = time.perf_counter() - self._idle_since
-        for job in self._jobs:
-            result = self._train(job, number, order)
+        for jobs in self._groups:
+            if any(
+                number not in job.results for job in jobs
+            ):  # else done before a restart, but the answers may be lost
+                self._train(jobs, number, order)
             self._context.beat()  # what ends this worker from now on is not this agent's fault
-            self._context.answer(number, Trained(job.agent, result, idle_s), last=job is self._jobs[-1])
+            for job in jobs:
+                is_last = jobs is self._groups[-1] and job is jobs[-1]
+                self._context.answer(number, Trained(job.agent, job.results[number], idle_s), last=is_last)
         self._idle_since = time.perf_counter()
 
-    def _train(self, job: Job, number: int, order: Train) -> RoundResult:
-        if number in job.results:  # done before a restart, but the answer may have been lost
-            return job.results[number]
-        model = self._models[job.agent]
-        if job.agent in order.acting:
-            model.set_acting_state(order.acting[job.agent])
-        with model.memory.window(order.written[job.agent]):
-            result = train_round({job.agent: model}, order.updates, job.seed, self._context.beat)[job.agent]
-        job.publish(model, number + 1, number, result)
-        return result
+    def _train(self, jobs: Sequence[Job], number: int, order: Train) -> None:
+        """Train a group, and publish what each agent has learned.
+
+        An agent that had published before a death is trained again, for nothing: how the others are rounded may depend on
+        how many there are.
+        """
+        done = {job.agent: copied(self._models[job.agent].learning_state()) for job in jobs if number in job.results}
+        with ExitStack() as windows:
+            for job in jobs:
+                model = self._models[job.agent]
+                if job.agent in order.acting:
+                    model.set_acting_state(order.acting[job.agent])
+                windows.enter_context(model.memory.window(order.written[job.agent]))
+            results = self._trainer.train([job.agent for job in jobs], order.updates, self._context.beat)
+        for job in jobs:
+            if job.agent in done:
+                self._models[job.agent].set_learning_state(done[job.agent])
+            else:
+                self._context.beat()
+                job.publish(self._models[job.agent], number + 1, number, results[job.agent])
 
     def idle(self) -> float | None:
         return None
