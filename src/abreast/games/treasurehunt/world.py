@@ -6,14 +6,14 @@ from typing import Any
 from pydantic import Field
 
 from abreast.games.treasurehunt.entities import Bone, Food, Gem, Item, Sand, Wall
-from abreast.settings import Section
 from abreast.training import Config, parse_config
+from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity, Gridworld
 
 GROUND, TOP = 0, 1
 
 
-class TreasurehuntConfig(Section):
+class TreasurehuntConfig(BatchedSection):
     """Settings of the beach."""
 
     height: int = Field(10, ge=3, le=10_000)
