@@ -96,7 +96,7 @@ class BatchedWorld(ABC):
         self.prototypes = {entity.kind: entity for entity in self.make_prototypes()}
         self.kinds = (*self.prototypes, self.AGENT.kind)
         """By number, less one: number 0 is OUTSIDE."""
-        self.empty, self.agent = self.number(EmptyEntity), self.number(self.AGENT)
+        self.empty_kind, self.agent_kind = self.number(EmptyEntity), self.number(self.AGENT)
         self.given_LN = torch.zeros((self.agents, lanes), device=device).T
         """Rewards that arose in another agent's turn; they stay until the caller takes them and sets them to 0."""
         self._make_cells(max([LEAST_MARGIN, *(view.vision_radius or 0 for view in views)]))
@@ -120,8 +120,10 @@ class BatchedWorld(ABC):
 
     def _make_tables(self) -> None:
         entities = [self.prototypes.get(kind, self.AGENT) for kind in self.kinds]
-        self._values = self.table([0.0, *(entity.value for entity in entities)], torch.float32)
-        self._passable = self.table([False, *(entity.passable for entity in entities)], torch.bool)
+        self.values = self.table([0.0, *(entity.value for entity in entities)], torch.float32)
+        """By number of kind."""
+        self.passable = self.table([False, *(entity.passable for entity in entities)], torch.bool)
+        """By number of kind."""
         self._steps = self.steps([self.AGENT.DIRECTIONS.get(action, (0, 0)) for action in self.ACTIONS])
 
     # ---- what a game says
@@ -155,11 +157,11 @@ class BatchedWorld(ABC):
         As in MovingAgent: the reward is the value of what stands in the cell, whether or not it lets the agent pass.
         """
         place_L = self.places_NL[agent]
-        self.put(place_L, self.empty)  # put back below if the agent stays: what it walks into is another cell
+        self.put(place_L, self.empty_kind)  # put back below if the agent stays: what it walks into is another cell
         target_L = place_L + self._steps.index_select(0, actions_L)
         kinds_L = self.at(target_L)
-        self.move(agent, target_L, self._passable.index_select(0, kinds_L))
-        return self._values.index_select(0, kinds_L)
+        self.move(agent, target_L, self.passable.index_select(0, kinds_L))
+        return self.values.index_select(0, kinds_L)
 
     def metrics(self) -> Mapping[str, Tensor]:
         """Figures of the game's own, at the end of an epoch, each (L); usually none."""
@@ -274,11 +276,11 @@ class BatchedWorld(ABC):
         """Let an agent, whose cell is empty already, go to its target in the lanes where it passes, or stay."""
         place_L = self.places_NL[agent]
         torch.where(passes_L, targets_L, place_L, out=place_L)
-        self.put(place_L, self.agent)
+        self.put(place_L, self.agent_kind)
 
     def clear(self) -> None:
         """All cells are empty, and nothing is given."""
-        self.cells_LHW.fill_(self.empty)
+        self.cells_LHW.fill_(self.empty_kind)
         self.given_LN.zero_()
 
     def enclose(self, kind: type[Entity]) -> None:
@@ -292,7 +294,7 @@ class BatchedWorld(ABC):
 
         Shape (count, L). Where there are fewer empty cells, the last ones are of cells that are not empty.
         """
-        scores_LHW = torch.where(self.cells_LHW == self.empty, scores_LHW, -1.0)
+        scores_LHW = torch.where(self.cells_LHW == self.empty_kind, scores_LHW, -1.0)
         cells_CL = scores_LHW.view(self.lanes, -1).topk(count).indices.T
         rows_CL = cells_CL // self.width
         return torch.add(cells_CL + self.corners_L, rows_CL, alpha=self._stride - self.width)
@@ -300,7 +302,7 @@ class BatchedWorld(ABC):
     def place_agents(self, places_NL: Tensor) -> None:
         """Put the agents somewhere."""
         self.places_NL.copy_(places_NL)
-        self.put(self.places_NL, self.agent)
+        self.put(self.places_NL, self.agent_kind)
 
     def check_room(self, count: int, free: int) -> None:
         """Refuse a map on which not everything has a cell of its own."""

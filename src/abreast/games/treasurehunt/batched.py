@@ -28,7 +28,7 @@ class BatchedTreasurehunt(BatchedWorld):
         kinds = items(self.settings)
         self._spawning = Chance("spawn", self.settings.spawn_prob, len(kinds), device)
         after = [[number] * (len(kinds) + 1) for number in range(len(self.kinds) + 1)]
-        after[self.empty][:-1] = [self.number(kind) for kind in kinds]
+        after[self.empty_kind][:-1] = [self.number(kind) for kind in kinds]
         self._after = self.table(after, torch.int32).view(-1)
         """What becomes of each kind in each way of spawning, the last of which is that nothing appears."""
 
