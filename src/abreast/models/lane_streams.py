@@ -14,7 +14,7 @@ The rounding of a product's row depends on how many rows there are, so actors th
 one actor with all of them would. (An action in a product of 8 rows takes 1.2 times as long as in one of 16, of 4 rows 2
 times.)
 """
-ALL_LANES = 2**64 - 1
+ALL_LANES = 2**62
 """Stands for all lanes together; no lane has this number."""
 BLOCK = 64
 """Numbers are drawn so many actions ahead."""

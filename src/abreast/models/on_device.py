@@ -48,8 +48,8 @@ class DeviceModel(Protocol):
         """What choosing decides by, from rows of stacked frames: numbers for each row."""
 
     def decide_all(self, evaluated_LA: Tensor, chances_L2: Tensor, epsilon: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The action in each lane, by two random numbers from 0 to 1 for each (in 64 bits, as epsilon), and what is remembered
-        with it (`BaseModel.lane_extras`).
+        """The action in each lane, by two random numbers from 0 to 1 (in 64 bits, as epsilon), and what is remembered with
+        it (`BaseModel.lane_extras`).
         """
 
 

@@ -61,8 +61,9 @@ class Ring:
         self._cursors[index] = written + 1
 
     def write_block(self, rows: Mapping[str, NDArray[Any]]) -> None:
-        """Add several rows to each of the first lanes; `rows` has, of each field, an array (lanes, count, …). They can be seen
-        only when all of them are whole; of more than the ring holds, the newest stay.
+        """Add several rows to each of the first lanes; `rows` has, of each field, an array (lanes, count, …).
+
+        They can be seen only when all of them are whole; of more than the ring holds, the newest stay.
         """
         lanes, count = next(iter(rows.values())).shape[:2]
         written = self._cursors[:lanes].copy()

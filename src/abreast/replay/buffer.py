@@ -166,8 +166,8 @@ class Buffer:
     def add_episodes(
         self, states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[Any], **extras: NDArray[Any]
     ) -> None:
-        """Remember a whole episode in each of the first lanes, as `add` of every step and `end_episode` do; it was cut at its
-        end. Arrays of shape (lanes, steps, …).
+        """Remember a whole episode, which was cut at its end, in each of the first lanes: as `add` of every step, and then
+        `end_episode`. Arrays of shape (lanes, steps, …).
         """
         self._check_extras(extras)
         if states.dtype != self.dtype:

@@ -1,9 +1,8 @@
 """A game in a batched world (`worlds/batched.py`), as training sees it (`worlds/playable.py`).
 
-    play_pass   if every model can: see, choose, act, turn after turn, all lanes at once and nothing read back from the device
-                before the pass is over; then the rows of each agent go into its replay in one piece
-    decisions, step, finish
-                otherwise: models of any kind choose from arrays, as in any other game; the world is on the device all the same
+play_pass                  if every model can: see, choose and act, turn after turn, in all lanes at once; nothing is read
+                           from the device before the pass is over, then the rows of each agent in one piece
+decisions, step, finish    otherwise: models of any kind choose from arrays, as in any other game
 
 Random numbers of the world follow from the experiment's seed and the number of the pass; those of an agent's choices from
 its own stream and the pass. Lanes draw together, so what happens in one depends on how many there are.
@@ -301,9 +300,8 @@ class WholePass:
         self._epsilons_N = self._zeros((agents,), torch.float64)
         self._actions_TNL = self._zeros((turns, agents, lanes), torch.int64)
         self._rewards_TNL = self._zeros((turns, agents, lanes), torch.float32)
-        self._frames = {
-            count: self._zeros((count,), torch.int64) for count in {model.config.n_frames for model in models}
-        }
+        counts = {model.config.n_frames for model in models}
+        self._frames = {count: torch.arange(count, device=world.device) for count in counts}
         """By how many frames a model sees, their numbers now."""
         self._states_LTD = [
             self._zeros((lanes, model.config.n_frames - 1 + turns, _size(model)), _torch_type(model.memory.dtype))
@@ -441,7 +439,7 @@ class WholePass:
         sent = {name: self._sent((name, agent % 2), part) for name, part in parts.items()}
         if torch.device(self._world.device).type != "cuda":
             return sent, lambda: None
-        event = torch.cuda.Event()
+        event = torch.cuda.Event()  # type: ignore[no-untyped-call]
         event.record(torch.cuda.current_stream(self._world.device))
         return sent, event.synchronize
 
