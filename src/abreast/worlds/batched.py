@@ -294,8 +294,8 @@ class BatchedWorld(ABC):
 
         Shape (count, L). Where there are fewer empty cells, the last ones are of cells that are not empty.
         """
-        scores_LHW = torch.where(self.cells_LHW == self.empty_kind, scores_LHW, -1.0)
-        cells_CL = scores_LHW.view(self.lanes, -1).topk(count).indices.T
+        free_first = torch.add(scores_LHW, self.cells_LHW != self.empty_kind, alpha=-1)
+        cells_CL = free_first.view(self.lanes, -1).topk(count).indices.T
         rows_CL = cells_CL // self.width
         return torch.add(cells_CL + self.corners_L, rows_CL, alpha=self._stride - self.width)
 
