@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from abreast.agents import MovingAgent
 from abreast.errors import WorldError
 from abreast.games import find_game
 from abreast.games.staghunt.batched import WAYS, BatchedStaghunt
@@ -226,10 +225,7 @@ def test_a_batched_world_has_the_rules_of_its_object_world(game):
                 pair.check()
 
 
-@pytest.mark.parametrize(
-    ("game", "needed"),
-    [(name, needed) for name, needed in (("three of many", 3), ("four of many", 4), ("a full map", 1))],
-)
+@pytest.mark.parametrize(("game", "needed"), [("three of many", 3), ("four of many", 4), ("a full map", 1)])
 def test_what_is_compared_happens(game, needed):
     """Stags are caught by several, and attacked in vain, or the comparison above would say nothing of it."""
     pair = Pair(*GAMES[game])
@@ -268,11 +264,10 @@ def test_one_number_would_be_too_coarse_for_a_small_chance():
 
 def test_every_free_cell_is_drawn_equally_often_and_none_twice():
     lanes, settings = 20_000, {"height": 4, "width": 5}
-    world = Pair("treasurehunt", settings, [1, 1], lanes=1).batched.__class__
     views = [
         OneHotObservationSpec(["Wall", "Gem", "TreasurehuntAgent"], vision_radius=1, blank=["EmptyEntity", "Sand"])
     ] * 2
-    batched = world(lanes, views, TreasurehuntEnv.world_section(**settings), "cpu")
+    batched = BatchedTreasurehunt(lanes, views, TreasurehuntEnv.world_section(**settings), "cpu")
     batched.reset({"places": torch.rand(lanes, 4, 5, generator=torch.Generator().manual_seed(2))})
     cells = batched.rows_LN * 5 + batched.columns_LN
     found = torch.bincount(cells[:, 0] * 20 + cells[:, 1], minlength=400).view(20, 20)
@@ -454,4 +449,3 @@ def test_a_map_without_room_is_refused():
             StaghuntEnv.world_section(height=4, width=4),
             "cpu",
         )
-    assert issubclass(BatchedStaghunt.AGENT, MovingAgent)
