@@ -15,7 +15,7 @@ held equal to it by tests. A turn of it is recorded as a CUDA graph, so a subcla
   - draws nothing: random numbers are handed in, as many as `reset_draws` and `turn_draws` say.
 Each call of torch is a kernel of about 2 µs, whatever the number of lanes: rules are tables over kinds, looked up.
 
-Sizes: L lanes, N agents, H rows, W columns, P planes of a view. A place is the position of a cell in `flat`, which holds
+Sizes: L lanes, N agents, H rows, W columns. A place is the position of a cell in `flat`, which holds
 the kinds of all lanes one after the other, each with a margin around it.
 """
 
@@ -157,7 +157,7 @@ class BatchedWorld(ABC):
         As in MovingAgent: the reward is the value of what stands in the cell, whether or not it lets the agent pass.
         """
         place_L = self.places_NL[agent]
-        self.put(place_L, self.empty_kind)  # put back below if the agent stays: what it walks into is another cell
+        self.put(place_L, self.empty_kind)  # `move` puts it into a cell again, perhaps the same
         target_L = place_L + self._steps.index_select(0, actions_L)
         kinds_L = self.at(target_L)
         self.move(agent, target_L, self.passable.index_select(0, kinds_L))
@@ -202,16 +202,15 @@ class BatchedWorld(ABC):
     def show(self, lane: int, world: Gridworld, agents: Sequence[Any]) -> None:
         """Put one lane onto an object world, whose ground is laid already, for pictures.
 
-        An agent looks where it has gone since the last time, if that was the next cell.
+        An agent looks where it has gone since the last time, or down if that was not the next cell.
         """
         places = torch.stack([self.rows_LN[lane], self.columns_LN[lane]], dim=1).tolist()
         numbers = self.cells_LHW[lane].tolist()
-        top = world.layers - 1
+        top, facing = world.layers - 1, {step: name for name, step in self.AGENT.DIRECTIONS.items()}
         for agent, (row, column) in zip(agents, places, strict=True):
             step = (row - agent.location[0], column - agent.location[1])
-            for name, direction in self.AGENT.DIRECTIONS.items():
-                if direction == step:
-                    agent.face(name)
+            if step != (0, 0):
+                agent.face(facing.get(step, "down"))
             if world.observe(agent.location) is agent:
                 world.remove(agent.location)
         for row in range(self.height):
@@ -294,8 +293,8 @@ class BatchedWorld(ABC):
 
         Shape (count, L). Where there are fewer empty cells, the last ones are of cells that are not empty.
         """
-        scores_LHW = torch.where(self.cells_LHW == self.empty_kind, scores_LHW, -1.0)
-        cells_CL = scores_LHW.view(self.lanes, -1).topk(count).indices.T
+        free_first = torch.add(scores_LHW, self.cells_LHW != self.empty_kind, alpha=-1)
+        cells_CL = free_first.view(self.lanes, -1).topk(count).indices.T
         rows_CL = cells_CL // self.width
         return torch.add(cells_CL + self.corners_L, rows_CL, alpha=self._stride - self.width)
 

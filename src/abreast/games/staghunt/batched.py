@@ -16,7 +16,6 @@ from abreast.games.staghunt.entities import Hare, Moss, Stag, Tree, neighbours
 from abreast.games.staghunt.world import StaghuntConfig, StaghuntWorld
 from abreast.worlds import EmptyEntity, Entity, OneHotObservationSpec
 from abreast.worlds.batched import BatchedWorld, Chance, Draws, Shapes
-from abreast.worlds.gridworld import OUTSIDE
 
 BESIDE = [(row, column) for row, column, _ in neighbours((0, 0, 0))]
 """The cells beside one, in the order in which the object world looks at them."""
@@ -48,6 +47,7 @@ class BatchedStaghunt(BatchedWorld):
         self._time = self.table(0, torch.int64)
         self._kinds_A1 = self.table([self.number(Stag)] * stags + [self.number(Hare)] * hares, torch.int32).unsqueeze(1)
         self._numbers_A1 = torch.arange(self.animals, device=device).unsqueeze(1)
+        self._after_wandering_A1 = self._numbers_A1 + self.animals
         self._wandering = Chance("wander", self.settings.wander_prob, WAYS, device)
         self._returning = Chance("return", self.settings.respawn_prob, 1, device)
         self._make_tables_of_wandering()
@@ -121,38 +121,37 @@ class BatchedStaghunt(BatchedWorld):
     def transition(self, draws: Draws) -> None:
         if not self.animals:
             return
-        gone_AL = self.at(self.animals_AL) != self._kinds_A1  # caught since the last turn, or before
-        torch.where(gone_AL, self.nowhere_L, self.animals_AL, out=self.animals_AL)
-        self._wander(gone_AL, self._wandering(draws).T)
-        self._return(gone_AL & (self._returning(draws).T == 0), draws["places"])
+        is_here_AL = self.at(self.animals_AL) == self._kinds_A1  # the others were caught, since the last turn or before
+        torch.where(is_here_AL, self.animals_AL, self.nowhere_L, out=self.animals_AL)
+        self._wander(is_here_AL * self._kinds_A1, self._wandering(draws).T)
+        self._return((self._returning(draws).T == 0) & ~is_here_AL, draws["places"])
         self._time.add_(2 * self.animals)
 
-    def _wander(self, gone_AL: Tensor, ways_AL: Tensor) -> None:
-        """Let all animals take a step, one after the other in the order in which they were placed."""
-        order = self.placed_AL.argsort(0)
-        ways = torch.where(gone_AL, WAYS, ways_AL)
-        kinds = torch.where(gone_AL, OUTSIDE, self._kinds_A1).gather(0, order)
-        self._ways_AL4[..., 0] = ways.gather(0, order)
-        before, placed = self.animals_AL.gather(0, order), self.placed_AL.gather(0, order)
-        beside_AL4 = before.unsqueeze(2) + self._beside
-        places = before.clone()
+    def _wander(self, kinds_AL: Tensor, ways_AL: Tensor) -> None:
+        """Let the animals take their steps one after the other, in the order in which they were placed.
+
+        One that is gone is OUTSIDE and stands nowhere, where no cell beside it is empty.
+        """
+        placed, order = self.placed_AL.sort(0)
+        before, kinds = self.animals_AL.gather(0, order), kinds_AL.gather(0, order)
+        self._ways_AL4[..., 0] = ways_AL.gather(0, order)
+        beside_AL4, places = before.unsqueeze(2) + self._beside, before.clone()
         for place_L, beside_L4, ways_L4, kinds_L in zip(places, beside_AL4, self._ways_AL4, kinds, strict=True):
             self.put(place_L, self.empty_kind)
             case_L = torch.addcmul(ways_L4, self.at(beside_L4), self._weights).sum(1)
             place_L.add_(self._wander_steps.index_select(0, case_L))
-            self.put(place_L, kinds_L)  # of one that is gone: OUTSIDE, and it is nowhere
-        placed = torch.where(places == before, placed, self._time + self._numbers_A1)
+            self.put(place_L, kinds_L)
         self.animals_AL.scatter_(0, order, places)
-        self.placed_AL.scatter_(0, order, placed)
+        self.placed_AL.scatter_(0, order, torch.where(places == before, placed, self._time + self._numbers_A1))
 
     def _return(self, returns_AL: Tensor, scores_LHW: Tensor) -> None:
         """Put some of those that are gone into different empty cells, stags first."""
         # There is always room: everybody had a cell of their own at the start.
-        rank = (returns_AL.cumsum(0) - 1).clamp_(min=0)
-        places = self.draw_places(scores_LHW, self.animals).gather(0, rank)
-        torch.where(returns_AL, places, self.animals_AL, out=self.animals_AL)
-        torch.where(returns_AL, self._time + self.animals + self._numbers_A1, self.placed_AL, out=self.placed_AL)
-        self.put(torch.where(returns_AL, places, self.nowhere_L), torch.where(returns_AL, self._kinds_A1, OUTSIDE))
+        rank_AL = torch.add(returns_AL.cumsum(0), returns_AL, alpha=-1)
+        places_AL = self.draw_places(scores_LHW, self.animals).gather(0, rank_AL)
+        torch.where(returns_AL, places_AL, self.animals_AL, out=self.animals_AL)
+        torch.where(returns_AL, self._time + self._after_wandering_A1, self.placed_AL, out=self.placed_AL)
+        self.put(torch.where(returns_AL, places_AL, self.nowhere_L), returns_AL * self._kinds_A1)
 
     # ---- hunters
 
