@@ -303,6 +303,11 @@ class BaseModel:
         """Models with the same key can be computed in one stacked product; None: only alone."""
         return None
 
+    @property
+    def learning_key(self) -> Hashable | None:
+        """Models with the same key learn in one stacked update (models/stacked/); None: each by its own `train_step`."""
+        return None
+
     def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
         """Put the step just lived into memory."""
         self.memory.add(state, action, reward, done, lane, **self.row_extras(lane))

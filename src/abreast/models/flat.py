@@ -17,6 +17,7 @@ class FlatParameters:
 
     def __init__(self, network: nn.Module, learns: bool, device: str = "cpu") -> None:
         network.to(device)
+        self._network = network
         self._shapes = {name: parameter.shape for name, parameter in network.named_parameters()}
         offset = 0
         self._offsets: dict[str, int] = {}
@@ -25,22 +26,36 @@ class FlatParameters:
             offset += -(-shape.numel() // ALIGNMENT) * ALIGNMENT
         self.values = nn.Parameter(torch.zeros(offset, device=device), requires_grad=learns)
         network.requires_grad_(learns)
-        places = self.views(self.values.data)
-        for name, parameter in network.named_parameters():
-            places[name].copy_(parameter.data)
-            parameter.data = places[name]
-        if learns:
-            self.values.grad = torch.zeros(offset, device=device)
-            gradients = self.views(self.values.grad)
-            for name, parameter in network.named_parameters():
-                parameter.grad = gradients[name]
+        for name, place in self.views(self.values.data).items():
+            place.copy_(network.get_parameter(name).data)
+        self._lie_in(self.values.data, torch.zeros(offset, device=device) if learns else None)
+
+    def move_to(self, values: Tensor, gradients: Tensor | None = None) -> None:
+        """Lie in other memory of this size from now on: with the same values; with these gradients, if it learns."""
+        values.copy_(self.values.data)
+        self._lie_in(values, gradients)
+
+    def _lie_in(self, values: Tensor, gradients: Tensor | None) -> None:
+        self.values.data, self.values.grad = values, gradients
+        slopes = None if gradients is None else self.views(gradients)
+        for name, place in self.views(values).items():
+            parameter = self._network.get_parameter(name)
+            parameter.data = place
+            if slopes is not None:
+                parameter.grad = slopes[name]
 
     def views(self, block: Tensor) -> dict[str, Tensor]:
-        """The parts of a block of this layout (parameters, gradients, moments of Adam), by parameter name."""
+        """The parts of a block of this layout (parameters, gradients, moments of Adam), by parameter name. Of several blocks,
+        one above the other, each part has that dimension more.
+        """
+        above = block.shape[:-1]
         return {
-            name: block[offset : offset + self._shapes[name].numel()].view(self._shapes[name])
+            name: block[..., offset : offset + self._shapes[name].numel()].view(*above, *self._shapes[name])
             for name, offset in self._offsets.items()
         }
+
+    def __len__(self) -> int:
+        return len(self.values)
 
     @property
     def gradients(self) -> Tensor:
@@ -59,6 +74,10 @@ class Adam:
         self._block, self.learning_rate = block, learning_rate
         self.mean, self.square = torch.zeros_like(block.values.data), torch.zeros_like(block.values.data)
         self.steps = 0
+
+    def move_to(self, mean: Tensor, square: Tensor) -> None:
+        """Keep the moments in other memory from now on."""
+        self.mean, self.square = mean.copy_(self.mean), square.copy_(self.square)
 
     def step(self) -> None:
         """One step down the gradient."""

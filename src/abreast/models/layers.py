@@ -12,6 +12,9 @@ def affine(inputs: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
     """Rows through a linear layer; with N of them (N, outputs, inputs), each row of (N, …, inputs) through its own."""
     if weight.dim() == 2:
         return functional.linear(inputs, weight, bias)
+    if weight.shape[1] == 1:  # its rounding as a product of matrices depends on N
+        ones = (1,) * (inputs.dim() - 2)
+        return (inputs * weight.view(len(weight), *ones, -1)).sum(dim=-1, keepdim=True) + bias.view(-1, *ones, 1)
     rows = torch.baddbmm(bias[:, None], inputs.flatten(1, -2), weight.mT)
     return rows.view(*inputs.shape[:-1], -1)
 
@@ -83,8 +86,12 @@ class NoisyLinear(nn.Module):
 
     def draw_noise(self, generator: torch.Generator) -> None:
         """New noise, used by every forward pass until the next draw."""
-        self.weight_draw = torch.empty_like(self.weight).normal_(generator=generator)
-        self.bias_draw = torch.empty_like(self.bias).normal_(generator=generator)
+        weight_draw = torch.empty_like(self.weight).normal_(generator=generator)
+        self.take_noise(weight_draw, torch.empty_like(self.bias).normal_(generator=generator))
+
+    def take_noise(self, weight_draw: Tensor, bias_draw: Tensor) -> None:
+        """The same with noise that was drawn elsewhere."""
+        self.weight_draw, self.bias_draw = weight_draw, bias_draw
         self.noisy = (
             torch.addcmul(self.weight, self.weight_noise, self.weight_draw),
             torch.addcmul(self.bias, self.bias_noise, self.bias_draw),

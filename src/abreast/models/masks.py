@@ -16,6 +16,6 @@ def among_legal(preferences_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
 
 def among_legal_chances(log_chances_BA: Tensor, legal_BA: Tensor | None) -> Tensor:
     """The chances of the legal actions (their logarithms), which sum up to 1; no column, or None: all are legal."""
-    if legal_BA is None or not legal_BA.shape[1]:
+    if legal_BA is None or not legal_BA.shape[-1]:
         return log_chances_BA
     return torch.log_softmax(log_chances_BA.masked_fill(~legal_BA, IMPROBABLE), dim=-1)

@@ -30,8 +30,17 @@ from abreast.models.torsos import Torso, check_network, make_torso, network_for
 from abreast.models.torsos.choice import is_picture, tell_of_pixels
 from abreast.models.torsos.users import check_users_module
 from abreast.plugins import is_target
+from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State
 from abreast.streams import seeded_globals
+
+
+STACKED_BELOW = 3_000_000
+"""Rows of a batch times parameters, up to which models learn in a stacked update on a CPU (benchmarks/README.md)."""
+OF_EACH_AGENT = frozenset(
+    {"per_agent", "agent_vision_radius", "epsilon", "epsilon_decay", "epsilon_min", "learning_rate"}
+)
+"""Settings in which models may differ that learn in one stacked update. (What is seen is compared by its shape.)"""
 
 
 class NetworkConfig(ModelConfig):
@@ -244,6 +253,36 @@ class NetworkModel(BaseModel):
         if not all(map(_is_ours, asked)) or self.network_name != "mlp":  # a user's has to be asked
             return None
         return kind, self.config, self.input_size, self.n_actions
+
+    def why_not_stacked(self) -> str | None:
+        """Why it cannot learn in one stacked update with others of its kind, if so."""
+        kind = type(self)
+        if not kind.__module__.startswith("abreast.models.") or self.own_attributes.is_foreign:
+            return f"{kind.__name__} is your own"
+        if type(self.memory) not in (Buffer, SharedReplayBuffer):
+            return f"its memory is a {type(self.memory).__name__}"
+        if self.network_name != "mlp":
+            return f"its network is {self.network_name}"
+        return None
+
+    @property
+    def gains_by_stacking(self) -> bool:
+        """Whether a stacked update is faster: on a GPU always, on a CPU where products are so small that calls take longer."""
+        return self.device != "cpu" or self.config.batch_size * len(self.online_block) <= STACKED_BELOW
+
+    @property
+    def learning_key(self) -> Hashable | None:
+        if self.why_not_stacked() is not None or not self.gains_by_stacking:
+            return None
+        settings = [(name, value) for name, value in self.config if name not in OF_EACH_AGENT]
+        memory = self.memory
+        rows = memory.obs_shape, memory.dtype, memory.lanes, tuple(memory.extras_dtypes)
+        return type(self), tuple(settings), self.device, rows, self.observation.scale, self.n_actions
+
+    def lie_in(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
+        """Keep all that is learned in other memory from now on: `blocks`, by name, and the gradients."""
+        self.online_block.move_to(blocks["online"], gradients)
+        self.optimiser.move_to(blocks["adam_mean"], blocks["adam_square"])
 
     @property
     def runs_users_code(self) -> bool:

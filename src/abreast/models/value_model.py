@@ -1,7 +1,7 @@
 """What value-based models (DQN, IQN) have in common: epsilon-greedy choice, n-step replay, a slow target network."""
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,6 +16,10 @@ from abreast.models.lane_streams import together
 from abreast.models.masks import among_legal
 from abreast.models.network_model import NetworkConfig, NetworkModel
 from abreast.replay import Batch
+
+
+ON_DEVICES = frozenset(map(np.dtype, ("u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")))
+"""Element types that torch computes with on any device."""
 
 
 class ValueConfig(NetworkConfig):
@@ -51,6 +55,18 @@ class ValueConfig(NetworkConfig):
         return self
 
 
+class Draw(NamedTuple):
+    """Random numbers of one gradient step."""
+
+    shape: tuple[int, ...]
+    is_normal: bool
+    """Standard normal; else uniform, from 0 to 1."""
+
+    def fill(self, into: Tensor, generator: torch.Generator) -> Tensor:
+        """Draw them."""
+        return into.normal_(generator=generator) if self.is_normal else into.uniform_(generator=generator)
+
+
 class Tensors(NamedTuple):
     """A batch for the network."""
 
@@ -61,6 +77,8 @@ class Tensors(NamedTuple):
     discounts: Tensor
     weights: Tensor
     """1/count where valid and 0 elsewhere, so that a weighted sum is a mean."""
+    legal_next: Tensor | None = None
+    """Which actions are legal in the next states, (B, A); None: all are."""
 
 
 class ValueModel(NetworkModel):
@@ -77,6 +95,16 @@ class ValueModel(NetworkModel):
     @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
         """The loss of a batch, to be descended."""
+
+    @abstractmethod
+    def loss_of(self, online: Any, target: Any, batch: Tensors, drawn: Mapping[str, Tensor]) -> Tensor:
+        """The same, given everything it depends on; of several agents' networks and batches, stacked (models/stacked/), a
+        number for each.
+        """
+
+    def draws(self, rows: int) -> dict[str, Draw]:
+        """What a gradient step with so many rows draws from `learning_generator`, in this order; usually nothing."""
+        return {}
 
     def memory_options(self) -> dict[str, Any]:
         return {**super().memory_options(), "n_step": self.config.n_step}
@@ -162,6 +190,18 @@ class ValueModel(NetworkModel):
     def blocks(self) -> dict[str, Tensor]:
         return {**super().blocks(), "target": self.target_block.values}
 
+    def lie_in(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
+        super().lie_in(blocks, gradients)
+        self.target_block.move_to(blocks["target"])
+
+    def why_not_stacked(self) -> str | None:
+        reason = super().why_not_stacked()
+        if reason is None and self.config.adaptive_batch is not None:
+            return "its batches have a size of their own (adaptive_batch)"
+        if reason is None and np.dtype(self.observation.dtype) not in ON_DEVICES:
+            return f"its observation is made of {np.dtype(self.observation.dtype)}"
+        return reason
+
     def tensors_of(self, batch: Batch) -> "Tensors":
         """A batch as tensors."""
         valid = self._there(batch.valid).to(torch.float32)
@@ -172,8 +212,5 @@ class ValueModel(NetworkModel):
             next_states=self.as_input(batch.next_states, batch.next_extras),
             discounts=self._there(batch.discounts),
             weights=valid / valid.sum().clamp(min=1.0),
+            legal_next=None if self._masks_LA is None else self._there(batch.next_extras["mask"]),
         )
-
-    def legal_next(self, batch: Batch) -> Tensor | None:
-        """Which actions are legal in the next states of a batch, (B, A); None: all are."""
-        return None if self._masks_LA is None else self._there(batch.next_extras["mask"])

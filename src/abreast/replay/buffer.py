@@ -69,7 +69,8 @@ class Buffer:
         self._room = self._allocate(slack)  # costs no memory before it is used; too much is refused now
         self._age = np.zeros(lanes, dtype=np.int64)
         self._window_end: NDArray[np.int64] | None = None
-        self._discount_K = gamma ** np.arange(n_step + 1, dtype=np.float64)
+        self.discounts: NDArray[np.float64] = gamma ** np.arange(n_step + 1, dtype=np.float64)
+        """By the number of steps that a return sums up."""
 
     def row_layout(self) -> dict[str, tuple[tuple[int, ...], Any]]:
         """What a row holds: shape and element type by name."""
@@ -255,13 +256,13 @@ class Buffer:
     @property
     def sampleable(self) -> int:
         """How many rows `sample` draws from: in a ring that has gone round, the oldest cannot be stacked any more."""
-        return int(self._window(self.written)[1].sum())
+        return int(self.sampling_window(self.written)[1].sum())
 
     def sample(self, batch_size: int) -> Batch:
         """A batch of rows drawn uniformly, with replacement, from all lanes."""
         while True:
             written = self.written
-            first, count = self._window(written)
+            first, count = self.sampling_window(written)
             total = int(count.sum())
             if total == 0:
                 raise ReplayError("sample called on an empty replay: add rows first.")
@@ -334,7 +335,7 @@ class Buffer:
         rows = [np.arange(max(0, end - min(count, self.rows_per_lane)), end) % self.ring.rows for end in ends]
         return np.concatenate([self.ring.fields["states"][lane, at] for lane, at in enumerate(rows)])
 
-    def _window(self, written: Rows) -> tuple[Rows, Rows]:
+    def sampling_window(self, written: Rows) -> tuple[Rows, Rows]:
         """First row number and count of the rows that may be drawn, per lane."""
         oldest = np.maximum(written - self.rows_per_lane, 0)
         first = np.where(oldest > 0, oldest + self.n_frames - 1, 0)
@@ -349,7 +350,7 @@ class Buffer:
         for k in range(self.n_step):
             at = (lane, (row + k) % self.ring.rows)
             going &= self._usable(lane, row + k, written)
-            rewards += np.where(going, fields["rewards"][at] * self._discount_K[k], 0.0)
+            rewards += np.where(going, fields["rewards"][at] * self.discounts[k], 0.0)
             steps += going
             ended |= going & fields["dones"][at]
             going &= ~ended
@@ -359,7 +360,7 @@ class Buffer:
             actions=fields["actions"][lane, row % self.ring.rows],
             rewards=rewards.astype(np.float32),
             next_states=self._stack(lane, next_row),
-            discounts=np.where(ended, 0.0, self._discount_K[steps]).astype(np.float32),
+            discounts=np.where(ended, 0.0, self.discounts[steps]).astype(np.float32),
             valid=steps > 0,
             extras={name: fields[name][lane, row % self.ring.rows] for name in self.extras_dtypes},
             next_extras={name: fields[name][lane, next_row % self.ring.rows] for name in self.extras_dtypes},

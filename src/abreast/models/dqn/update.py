@@ -1,5 +1,7 @@
 """DQN: how it chooses and what it descends."""
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
@@ -8,7 +10,7 @@ from abreast.models.dqn.loss import value_loss
 from abreast.models.dqn.network import DQNNetwork
 from abreast.models.masks import among_legal
 from abreast.models.torsos import LSTM
-from abreast.models.value_model import ValueModel
+from abreast.models.value_model import Tensors, ValueModel
 from abreast.replay import Batch
 
 
@@ -41,12 +43,16 @@ class DQN(ValueModel):
         return self.policy.values_of(features), memory
 
     def loss(self, batch: Batch) -> Tensor:
-        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch)
+        return self.loss_of(self.online, self.target, self.tensors_of(batch), {})
+
+    def loss_of(
+        self, online: DQNNetwork, target: DQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]
+    ) -> Tensor:
         with torch.no_grad():
-            next_BA = self.target(next_states)
-            chooser_BA = self.online(next_states) if self.config.double else next_BA
-            best_B1 = among_legal(chooser_BA, self.legal_next(batch)).argmax(dim=1, keepdim=True)
-            next_B = next_BA.gather(1, best_B1).squeeze(1)
-            target_B = rewards + discounts * next_B
-        estimate_B = self.online(states).gather(1, actions[:, None]).squeeze(1)
-        return value_loss(estimate_B, target_B, weights)
+            next_BA = target(batch.next_states)
+            chooser_BA = online(batch.next_states) if self.config.double else next_BA
+            best_B1 = among_legal(chooser_BA, batch.legal_next).argmax(dim=-1, keepdim=True)
+            next_B = next_BA.gather(-1, best_B1).squeeze(-1)
+            target_B = batch.rewards + batch.discounts * next_B
+        estimate_B = online(batch.states).gather(-1, batch.actions[..., None]).squeeze(-1)
+        return value_loss(estimate_B, target_B, batch.weights)

@@ -35,9 +35,29 @@ class IQNNetwork(nn.Module):
         return type(self) is IQNNetwork and [type(layer) for layer in self.children()] == PLAIN_LAYERS
 
     def draw_noise(self, generator: torch.Generator) -> None:
-        """New noise for the noisy layers, used until the next draw."""
+        """New noise for the noisy layers, used until the next draw: in one piece, unless a user's layer draws its own."""
+        if all(type(layer) is NoisyLinear for layer in noisy_layers(self)):
+            self.take_noise(torch.empty(self.noise_size, device=self.trunk.weight.device).normal_(generator=generator))
+            return
         for layer in noisy_layers(self):
             layer.draw_noise(generator)
+
+    @property
+    def noise_size(self) -> int:
+        """Numbers in a draw for all noisy layers."""
+        return sum(self._noise_sizes)
+
+    @property
+    def _noise_sizes(self) -> list[int]:
+        """Of each noisy layer, those for its weights and for its biases; of one network, also where several are stacked."""
+        layers = list(noisy_layers(self))
+        return [size for layer in layers for size in (layer.weight.shape[-2:].numel(), layer.bias.shape[-1])]
+
+    def take_noise(self, drawn: Tensor) -> None:
+        """Noise for the noisy layers, as `noise_size` standard normal numbers, used until the next draw."""
+        parts = iter(drawn.split(self._noise_sizes, dim=-1))
+        for layer in noisy_layers(self):
+            layer.take_noise(next(parts).view_as(layer.weight), next(parts))
 
     def leave_out_noise(self) -> None:
         """No noise until the next draw."""
@@ -60,9 +80,12 @@ class IQNNetwork(nn.Module):
         return both[..., 1:]
 
     def forward(self, states_BD: Tensor, embedded: Tensor) -> Tensor:
-        """Quantiles of the return, (B, K, A); `embedded` is (B, K, H), or (K, H) for the same fractions everywhere."""
+        """Quantiles of the return, (B, K, A); `embedded` is (B, K, H), or (K, H) for the same fractions everywhere.
+
+        Stacked (see models/stacked/), everything has a leading dimension more.
+        """
         hidden_BH = self._hidden(states_BD)
-        features_BKH = self.trunk(hidden_BH[:, None, :] * embedded).relu_()
+        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded).relu_()
         both: Tensor = self.dueling(features_BKH)
         value_BK1, advantage_BKA = both[..., :1], both[..., 1:]
         return value_BK1 + advantage_BKA - advantage_BKA.mean(dim=-1, keepdim=True)

@@ -1,7 +1,8 @@
 """IQN: how it chooses and what it descends."""
 
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -14,7 +15,7 @@ from abreast.models.iqn.network import IQNNetwork
 from abreast.models.iqn.passes import Estimate, Passes, Question
 from abreast.models.layers import NoisyLinear, noisy_layers
 from abreast.models.masks import among_legal
-from abreast.models.value_model import ValueModel
+from abreast.models.value_model import Draw, Tensors, ValueModel
 from abreast.replay import Batch
 
 
@@ -66,6 +67,10 @@ class IQN(ValueModel):
         for layer in (network.state, network.fraction, network.trunk, network.dueling):
             layer.initialise(self.learning_generator)
 
+    @property
+    def gains_by_stacking(self) -> bool:
+        return self.device != "cpu"  # where its passes are written out (passes.py)
+
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
         with torch.inference_mode():
@@ -107,35 +112,72 @@ class IQN(ValueModel):
         return twin
 
     def loss(self, batch: Batch) -> Tensor:
-        states, actions, rewards, next_states, discounts, weights = self.tensors_of(batch)
-        shape = (len(actions), self.config.n_quantiles)
-        fractions_BK = torch.rand(shape, generator=self.learning_generator, device=self.device)
-        next_fractions_BJ = torch.rand(shape, generator=self.learning_generator, device=self.device)
-        now, then = Question(states, fractions_BK), Question(next_states, next_fractions_BJ, self.legal_next(batch))
-        estimate_BK, next_BJ = self._quantiles(now, actions, then)
-        target_BJ = rewards[:, None] + discounts[:, None] * next_BJ
-        return quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, weights, self.config.kappa)
-
-    def _quantiles(self, now: Question, actions_B: Tensor, then: Question) -> tuple[Tensor, Tensor]:
-        """Quantiles of the actions taken, through which gradients flow; and those of the best actions after them."""
-        self.online.draw_noise(self.learning_generator)
+        tensors, is_plain = self.tensors_of(batch), self.online.is_plain and self.target.is_plain
+        drawn = {
+            name: draw.fill(torch.empty(draw.shape, device=self.device), self.learning_generator)
+            for name, draw in self.draws(len(tensors.actions)).items()
+            if is_plain or name == "fractions"
+        }
+        if is_plain:
+            return self._loss(tensors, drawn["fractions"], self._quantiles_by_passes(tensors, drawn))
+        self._check_precision()
+        self.online.draw_noise(self.learning_generator)  # a torso, or a network of the user's: it may have noise of its own
         with torch.no_grad():
             self.target.draw_noise(self.learning_generator)
+        return self.loss_of(self.online, self.target, tensors, drawn)
+
+    def draws(self, rows: int) -> dict[str, Draw]:
+        noise = Draw((self.online.noise_size,), is_normal=True)
+        fractions = Draw((2, rows, self.config.n_quantiles), is_normal=False)
+        return {"fractions": fractions, "online": noise, "target": noise}
+
+    def loss_of(
+        self, online: IQNNetwork, target: IQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]
+    ) -> Tensor:
+        """(Without noise in `drawn`, the networks have drawn their own.)"""
+        fractions_BK, next_fractions_BJ = drawn["fractions"].unbind(-3)
+        if "online" in drawn:
+            online.take_noise(drawn["online"])
+        with torch.no_grad():
+            if "target" in drawn:
+                target.take_noise(drawn["target"])
+            midpoints = self._midpoints_there.expand(*fractions_BK.shape[:-2], -1)
+            with self._products():
+                preferences_BA = online.preferences(batch.next_states, online.embed(midpoints))
+                best_B = among_legal(preferences_BA, batch.legal_next).argmax(dim=-1)
+                next_BJ = _of_action(target(batch.next_states, target.embed(next_fractions_BJ)), best_B)
+        with self._products():
+            estimate_BK = _of_action(online(batch.states, online.embed(fractions_BK)), batch.actions)
+        return self._loss(batch, drawn["fractions"], (estimate_BK.float(), next_BJ.float()))
+
+    def _products(self) -> AbstractContextManager[Any]:
+        """Inside, products are computed in `config.precision`."""
+        if self.config.precision == "float32":
+            return nullcontext()
+        return torch.autocast(torch.device(self.device).type, torch.bfloat16, cache_enabled=False)
+
+    def _loss(self, batch: Tensors, fractions: Tensor, quantiles: tuple[Tensor, Tensor]) -> Tensor:
+        estimate_BK, next_BJ = quantiles
+        target_BJ = batch.rewards[..., None] + batch.discounts[..., None] * next_BJ
+        fractions_BK = fractions.select(-3, 0)
+        return quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, batch.weights, self.config.kappa)
+
+    def _quantiles_by_passes(self, batch: Tensors, drawn: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
+        """Quantiles of the actions taken, through which gradients flow; and those of the best actions after them."""
+        self.online.take_noise(drawn["online"])
+        with torch.no_grad():
+            self.target.take_noise(drawn["target"])
             midpoints_MH = self.online.embed(self._midpoints_there)
-        if self.online.is_plain and self.target.is_plain:
-            dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
-            passes, block = Passes(self.online, self.target, dtype, self.crew), self.online_block
-            estimate_BK, next_BJ = passes.forward(now, actions_B, then, midpoints_MH)
-            return Estimate.apply(  # type: ignore[no-untyped-call]
-                block.values, estimate_BK, lambda slope: passes.backward(slope, block)
-            ), next_BJ
-        self._check_precision()
-        with torch.no_grad():  # a torso, or a network of the user's
-            best_B = among_legal(self.online.preferences(then.states_BD, midpoints_MH), then.legal_BA).argmax(dim=1)
-            next_BJ = _of_action(self.target(then.states_BD, self.target.embed(then.fractions_BK)), best_B)
-        return _of_action(self.online(now.states_BD, self.online.embed(now.fractions_BK)), actions_B), next_BJ
+        dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
+        passes, block = Passes(self.online, self.target, dtype, self.crew), self.online_block
+        fractions_BK, next_fractions_BJ = drawn["fractions"]
+        now, then = Question(batch.states, fractions_BK), Question(batch.next_states, next_fractions_BJ, batch.legal_next)
+        estimate_BK, next_BJ = passes.forward(now, batch.actions, then, midpoints_MH)
+        return Estimate.apply(  # type: ignore[no-untyped-call]
+            block.values, estimate_BK, lambda slope: passes.backward(slope, block)
+        ), next_BJ
 
 
 def _of_action(quantiles_BKA: Tensor, actions_B: Tensor) -> Tensor:
-    index = actions_B[:, None, None].expand(-1, quantiles_BKA.shape[1], 1)
-    return quantiles_BKA.gather(2, index).squeeze(2)
+    index = actions_B[..., None, None].expand(*quantiles_BKA.shape[:-1], 1)
+    return quantiles_BKA.gather(-1, index).squeeze(-1)

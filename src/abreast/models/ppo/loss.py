@@ -32,10 +32,13 @@ def clipped_loss(
     log_chances_BA: Tensor, values_B: Tensor, actions_B: Tensor, before_B: Tensor,
     advantages_B: Tensor, returns_B: Tensor, config: PPOConfig,
 ) -> Tensor:  # fmt: skip
-    """The clipped policy loss, the value loss and the entropy bonus in one number to descend."""
-    ratio_B = torch.exp(log_chances_BA.gather(1, actions_B[:, None]).squeeze(1) - before_B)
+    """The clipped policy loss, the value loss and the entropy bonus in one number to descend; of several agents' batches, one
+    above the other, a number for each.
+    """
+    ratio_B = torch.exp(log_chances_BA.gather(-1, actions_B[..., None]).squeeze(-1) - before_B)
     clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)
-    policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean()
-    value = functional.smooth_l1_loss(values_B, returns_B)  # bounded gradient: returns come in any size
-    entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=1).mean()
+    policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean(dim=-1)
+    errors_B = functional.smooth_l1_loss(values_B, returns_B, reduction="none")
+    value = errors_B.mean(dim=-1)  # bounded gradient: returns come in any size
+    entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=-1).mean(dim=-1)
     return policy + config.value_weight * value - config.entropy_weight * entropy

@@ -43,5 +43,5 @@ class PPONetwork(nn.Module):
         """Values of the states, (B,)."""
         seen = states_BD if self.value_torso is None else self.value_torso(states_BD)
         features = torch.tanh(self.value_trunk(torch.tanh(self.value_state(seen))))
-        values: Tensor = self.value_head(features).squeeze(1)
+        values: Tensor = self.value_head(features).squeeze(-1)
         return values

@@ -16,7 +16,9 @@ from abreast.models.ppo.network import PPONetwork
 from abreast.models.torsos import LSTM
 
 
-class _Rows(NamedTuple):
+class Rows(NamedTuple):
+    """What an update learns from."""
+
     states: Tensor
     legal: Tensor
     """Of no columns where all actions are legal."""
@@ -25,8 +27,8 @@ class _Rows(NamedTuple):
     advantages: Tensor
     returns: Tensor
 
-    def part(self, rows: Tensor) -> "_Rows":
-        return _Rows(*(column[rows] for column in self))
+    def part(self, rows: Tensor) -> "Rows":
+        return Rows(*(column[rows] for column in self))
 
 
 class PPO(NetworkModel):
@@ -102,7 +104,7 @@ class PPO(NetworkModel):
         """PPO explores by its own policy."""
 
     def train_step(self) -> float | None:
-        rows = self._new_rows()
+        rows = self.new_rows()
         if rows is None or len(rows.actions) < 2:
             return None
         count = len(rows.actions)
@@ -110,17 +112,19 @@ class PPO(NetworkModel):
         for _ in range(self.config.gradient_steps):
             order = torch.randperm(count, generator=self.learning_generator, device=self.device)
             for part in torch.split(order, self.config.batch_size):
-                states, legal, actions, before, advantages, returns = rows.part(part)
-                log_chances = among_legal_chances(self.online.log_chances(states), legal)
-                loss = clipped_loss(
-                    log_chances, self.online.values(states), actions, before, advantages, returns, self.config
-                )
+                loss = self.loss_of(self.online, rows.part(part))
                 self.descend(loss)
                 losses.append(loss.item())
         self.updates += 1
         return sum(losses) / len(losses)
 
-    def _new_rows(self) -> _Rows | None:
+    def loss_of(self, online: PPONetwork, rows: Rows) -> Tensor:
+        """The loss of a minibatch; of several agents' networks and rows, stacked (models/stacked/), a number for each."""
+        log_chances = among_legal_chances(online.log_chances(rows.states), rows.legal)
+        values = online.values(rows.states)
+        return clipped_loss(log_chances, values, rows.actions, rows.before, rows.advantages, rows.returns, self.config)
+
+    def new_rows(self) -> Rows | None:
         """Every row not yet learned from that has an outcome, with its advantage and return; None if there is no new row."""
         parts = []
         for trajectory in self.new_trajectories():
@@ -142,6 +146,6 @@ class PPO(NetworkModel):
             parts.append((states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns)))
         if not parts:
             return None
-        rows = _Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        rows = Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
         spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)
         return rows._replace(advantages=(rows.advantages - rows.advantages.mean()) / (spread + 1e-8))

@@ -1,0 +1,115 @@
+"""Several models that learn in one stacked update: the same N independent results, from products over all agents at once.
+
+    model 0   online, gradient, moments, target  ┐
+    model 1   …                                  ├─ rows of one block each, (N, parameters)
+    …                                            ┘
+
+The models stay what they are: their blocks are moved into rows of the stack's, so publishing, saving and restoring them works as
+before. What one of them draws comes from its own streams, in the order in which it would draw alone. On a GPU a gradient step is
+recorded as a CUDA graph. (What it gains, and where: benchmarks/README.md.)
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from abreast.models.flat import FlatParameters
+from abreast.models.network_model import NetworkModel
+
+Beat = Callable[[], None]
+
+
+class LearnerStack(ABC):
+    """Models that learn together. They are alike: `learning_key` is the same.
+
+    `rows`: where their blocks lie already, for a part of a stack.
+    """
+
+    def __init__(self, models: Sequence[Any], rows: "tuple[LearnerStack, int] | None" = None) -> None:
+        self.models: Sequence[NetworkModel] = models
+        first = self.first = models[0]
+        self.device = first.device
+        names, size = list(first.blocks()), len(first.online_block)
+        if rows is None:
+            self.blocks = {name: torch.zeros(len(models), size, device=self.device) for name in names}
+            self.gradients = torch.zeros(len(models), size, device=self.device)
+            for row, model in enumerate(models):
+                model.lie_in({name: block[row] for name, block in self.blocks.items()}, self.gradients[row])
+        else:
+            whole, row = rows
+            self.blocks = {name: block[row : row + 1] for name, block in whole.blocks.items()}
+            self.gradients = whole.gradients[row : row + 1]
+        self.online = stacked_network(first.make_network(), first.online_block, self.blocks["online"], learns=True)
+        self._parameters = [self.online.get_parameter(name) for name in first.online_block.views(self.gradients)]
+        self._slopes = list(first.online_block.views(self.gradients).values())
+        self._steps_N = torch.zeros(len(models), device=self.device)
+        self._parts: dict[int, Self] = {}
+
+    @property
+    def changed(self) -> list[Tensor]:
+        """All that a gradient step changes."""
+        return [*self.blocks.values(), self.gradients, self._steps_N]
+
+    @abstractmethod
+    def train(self, updates: int, beat: Beat) -> list[list[float]]:
+        """So many updates of each model, as its `train_step` does them; per model, the losses of those that were done."""
+
+    def _begin(self) -> None:
+        """Gradient steps follow."""
+        self._steps_N.copy_(torch.tensor([float(model.optimiser.steps) for model in self.models]))
+
+    def _part(self, row: int) -> Self:
+        """One of the models by itself."""
+        if row not in self._parts:
+            self._parts[row] = type(self)([self.models[row]], (self, row))
+        return self._parts[row]
+
+    def descend(self, loss_N: Tensor) -> None:
+        """One step of Adam down the gradient of each model's loss, as `NetworkModel.descend` does it."""
+        found = torch.autograd.grad(loss_N.sum(), self._parameters)
+        with torch.no_grad():
+            torch._foreach_copy_(self._slopes, found)
+            rows = list(self.gradients)
+            norm_N = torch.stack(torch._foreach_norm(rows))
+            shrink_N = (self.first.config.gradient_norm / (norm_N + 1e-6)).clamp(max=1.0)
+            self.gradients.mul_(shrink_N[:, None])
+            self._steps_N.add_(1.0)
+            for rate in sorted({model.optimiser.learning_rate for model in self.models}):
+                self._adam([row for row, model in enumerate(self.models) if model.optimiser.learning_rate == rate], rate)
+
+    def _adam(self, rows: Sequence[int], learning_rate: float) -> None:
+        def of(block: Tensor) -> list[Tensor]:
+            return [block[row] for row in rows]
+
+        blocks = self.blocks
+        torch._fused_adam_(
+            of(blocks["online"]), of(self.gradients), of(blocks["adam_mean"]), of(blocks["adam_square"]), [], of(self._steps_N),
+            lr=learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
+        )  # fmt: skip
+
+    def _count(self, updates: int, steps: int) -> None:
+        """Each model has done so many updates, and gradient steps."""
+        for model in self.models:
+            model.updates += updates
+            model.optimiser.steps += steps
+
+
+def stacked_network(network: nn.Module, block: FlatParameters, values_NP: Tensor, learns: bool) -> Any:
+    """The network with N of each parameter, which lie in rows of that layout."""
+    network.to(values_NP.device)
+    for name, place in block.views(values_NP).items():
+        owner, _, attribute = name.rpartition(".")
+        setattr(network.get_submodule(owner), attribute, nn.Parameter(place, requires_grad=learns))
+    return network
+
+
+def stacks_of(models: Mapping[int, Any]) -> list[list[int]]:
+    """Which agents learn together, by number; those that learn alone are in none."""
+    found: dict[Any, list[int]] = {}
+    for agent, model in models.items():
+        if model.learning_key is not None:
+            found.setdefault(model.learning_key, []).append(agent)
+    return list(found.values())
