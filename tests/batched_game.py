@@ -1,6 +1,6 @@
 """A stranger's game with a batched world of its own. Nothing in it is random, so both worlds play alike, step by step.
 
-An agent gets 1 for a step onto grass, which is eaten then, and with `stay` gives 0.5 to the agent after it.
+An agent gets 1 for a step onto grass, which is eaten then, and with `stay` gives 0.5 to the agent before it.
 """
 
 from pydantic import Field
@@ -68,7 +68,7 @@ class BatchedMeadow(BatchedWorld):
 
     def act(self, agent, actions):
         gift = self._gift.index_select(0, actions)
-        self.given_LN[:, (agent + 1) % self.agents] += gift
+        self.given_LN[:, agent - 1] += gift
         self._gifts += gift * 2
         return super().act(agent, actions)
 
@@ -92,7 +92,7 @@ class MeadowEnv(Environment):
             view = OneHotObservationSpec(["Grass", "Grazer"], vision_radius=1, outside="Grazer")
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(Grazer(view, actions, model))
-        for agent, friend in zip(self.agents, [*self.agents[1:], self.agents[0]], strict=True):
+        for agent, friend in zip(self.agents, [self.agents[-1], *self.agents[:-1]], strict=True):
             agent.friend = friend
 
     def populate_environment(self):
