@@ -22,7 +22,8 @@ FILES = ["README.md", "__init__.py", "agents.py", "config.yaml", "entities.py", 
 def test_own_games_are_found_and_complete(name):
     game = find_game(name)
     assert game.name == name and game.summary.endswith(".")
-    assert sorted(path.name for path in game.folder.iterdir() if path.suffix) == sorted([*FILES, f"{name}_v0.py"])
+    expected = [*FILES, f"{name}_v0.py", *(["batched.py"] if "batched_world" in vars(game.environment) else [])]
+    assert sorted(path.name for path in game.folder.iterdir() if path.suffix) == sorted(expected)
     listed = yaml.safe_load((game.folder / "config.yaml").read_text())["world"]
     assert set(listed) == set(game.environment.world_section.model_fields), (
         "config.yaml shows every setting of the world"

@@ -73,3 +73,20 @@ def test_a_ring_that_moves_its_cursor_first_is_caught():
         if torn:
             return
     pytest.fail("the check did not see the torn rows of a ring that moves its cursor first")
+
+
+def test_a_block_is_seen_only_when_all_of_it_is_there():
+    ring = Ring({name: np.zeros(shape, dtype) for name, (shape, dtype) in ring_layout(4, 2, {"x": ((), int)}).items()})
+    ring.start(3)
+    seen = []
+
+    class Told(dict):
+        def items(self):
+            for item in super().items():
+                seen.append(ring.written().tolist())
+                yield item
+
+    ring.write_block(Told(x=np.arange(6).reshape(2, 3)))
+    assert seen == [[3, 3]] * 2  # in two pieces, on both sides of the end of the ring
+    assert ring.written().tolist() == [6, 6]
+    assert ring.fields["x"].tolist() == [[1, 2, 0, 0], [4, 5, 0, 3]]

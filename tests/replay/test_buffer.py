@@ -232,3 +232,41 @@ def test_a_replay_file_with_a_damaged_stream_changes_nothing(tmp_path):
     with pytest.raises(ReplayError, match="cannot read the replay file"):
         other.load(path)
     assert len(other) == 0
+
+
+@pytest.mark.parametrize("steps", [1, 4, 7, 11], ids=lambda steps: f"{steps} of 7 rows")
+def test_episodes_that_come_in_one_piece_are_as_if_they_had_come_row_by_row(steps):
+    rng, lanes = np.random.default_rng(0), 3
+    one, other = (Buffer(7 * lanes, (2,), n_frames=2, lanes=lanes, slack=2, extras={"x": np.float32}) for _ in "ab")
+    for buffer in (one, other):  # lanes that have not come equally far, and one whose episode was never ended
+        for lane, count in enumerate([5, 5, 2]):
+            for _ in range(count):
+                buffer.add(np.full(2, lane, np.uint8), 1, 0.5, False, lane, x=0.25)
+            if lane:
+                buffer.end_episode(lane)
+    for played in (3, 2, 3):  # across the end of the ring, and with a lane less
+        shape = (played, steps)
+        states = rng.integers(0, 9, (*shape, 2)).astype(np.uint8)
+        actions, rewards = rng.integers(0, 4, shape), rng.normal(size=shape).astype(np.float32)
+        extra = rng.normal(size=shape).astype(np.float32)
+        one.add_episodes(states, actions, rewards, x=extra)
+        for lane in range(lanes):
+            other.end_episode(lane)
+        for step in range(steps):
+            at = (slice(None), step)
+            other.add_all(list(states[at]), actions[at], rewards[at], [False] * played, range(played), x=extra[at])
+        for lane in range(played):
+            other.end_episode(lane)
+        assert one.open_lanes() == other.open_lanes() == []
+        assert one.ring.written().tolist() == other.ring.written().tolist()
+        for name, field in one.ring.fields.items():
+            assert field.tobytes() == other.ring.fields[name].tobytes(), name
+
+
+def test_an_episode_in_one_piece_has_to_have_the_fields_of_a_row():
+    buffer = Buffer(16, (2,), extras={"x": np.float32})
+    rows = np.zeros((1, 3, 2), np.uint8), np.zeros((1, 3), np.int64), np.zeros((1, 3), np.float32)
+    with pytest.raises(ReplayError, match="expected \\['x'\\]"):
+        buffer.add_episodes(*rows)
+    with pytest.raises(ReplayError, match="does not fit into rows of uint8"):
+        buffer.add_episodes(rows[0] + 0.5, *rows[1:], x=rows[2])

@@ -62,6 +62,8 @@ def evaluate_run(
     chosen = _chosen(folder, checkpoint, checkpoints)
     source = _game_of(folder, game)
     config = source.configure(folder / "config.yaml", ONE_ACTOR)
+    if getattr(config.world, "batched", False):  # which is played on a GPU, if there is one and it was
+        config = source.configure(folder / "config.yaml", [*ONE_ACTOR, "multiprocessing.device=auto"])
     _check_writable(folder)
     found: list[tuple[Checkpoint, Evaluation]] = []
     for number, (each, agents) in enumerate(chosen):

@@ -69,6 +69,9 @@ def train(
     parallel: Annotated[
         bool, typer.Option("--parallel", help="Learn in workers, as planned (multiprocessing.enabled).")
     ] = False,
+    batched: Annotated[
+        bool, typer.Option("--batched", help="Play all lanes at once on the learners' device (world.batched).")
+    ] = False,
     plan_only: Annotated[
         bool, typer.Option("--plan-only", help="Print how a parallel run would be run here, and why, and end.")
     ] = False,
@@ -95,6 +98,7 @@ def train(
     settings = config if resume is None else resume / "config.yaml"
     if has_free_core() and _needs_processes(parallel, overrides or [], settings):
         ProcessBackend(preload=["abreast.training"]).warm_up()  # it imports torch while this process does
+    from abreast.games import check_batched
     from abreast.training.moved import check_algorithms, parse_agents, parse_numbers, with_agents
 
     changes = overrides or []
@@ -110,10 +114,13 @@ def train(
         raise ConfigError("Missing argument 'GAME': name a game (`abreast games` lists them), or give --resume RUN.")
     else:
         chosen = _find(game)
+    if batched:
+        check_batched(chosen)
     loaded = parse_agents(load_agent or [], "--load-agent")
     options = {"experiment.num_agents": agents, "experiment.epochs": epochs, "experiment.seed": seed}
     shorthands = [f"{key}={value}" for key, value in options.items() if value is not None]
     shorthands += ["multiprocessing.enabled=true"] if parallel or plan_only else []
+    shorthands += ["world.batched=true"] if batched else []
     shorthands += [f"experiment.load_agents.{agent}={json.dumps(text)}" for agent, text in loaded.items()]
     shorthands += [f"experiment.freeze={parse_numbers(freeze, '--freeze')}"] if freeze is not None else []
     given = merge(with_agents({}, loaded), read_yaml(config) if config else {})
@@ -306,7 +313,8 @@ def _trained(game: "AnyGame", run: Path, overrides: list[str], others: Mapping[i
     from abreast.training.checkpoints.folder import newest_agents
     from abreast.training.moved import load_agent, with_agents
 
-    env = game.build(game.configure(with_agents(read_yaml(run / "config.yaml"), others), overrides))
+    config = game.configure(with_agents(read_yaml(run / "config.yaml"), others), overrides)
+    env = game.build(_in_objects(config))
     checkpoint = newest_agents(run)
     for number, agent in enumerate(env.game.players):
         if number in others:
@@ -332,6 +340,13 @@ def _some_trained(game: "AnyGame", overrides: list[str], trained: Mapping[int, s
     return env
 
 
+def _in_objects(config: "Config[Any, Any]") -> "Config[Any, Any]":
+    """The same in the object world, whose rules are those of the batched one: it is faster in one lane, and can be shown."""
+    if not getattr(config.world, "batched", False):
+        return config
+    return config.with_derived(world=config.world.with_derived(batched=False))
+
+
 def _at_random(
     game: "AnyGame", config: "Config[Any, Any]", but: Collection[int] = (), **experiment: Any
 ) -> "Experiment":
@@ -346,7 +361,7 @@ def _at_random(
     if "num_agents" not in config.experiment.model_fields_set:  # the game makes as many as it likes
         del values["experiment"]["num_agents"]
     values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu", priority={})
-    env = game.build(parse_config(values, type(config.world)))
+    env = game.build(_in_objects(parse_config(values, type(config.world))))
     env.act_at_random(but)
     return env
 

@@ -12,13 +12,14 @@ environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v
 
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
 from abreast.checking import Verdict
-from abreast.errors import GameError, WorldError, short
+from abreast.errors import ConfigError, GameError, WorldError, short
 from abreast.files import seen_from_here
 from abreast.integrations import SOURCES
 from abreast.plugins import Plugins, import_target, is_target, split_target
@@ -91,7 +92,15 @@ class Game:
             return type(parse_config(values, section))
 
         changed = apply_overrides(values, overrides, schema)
+        world = changed.get("world")
+        if isinstance(world, Mapping) and world.get("batched") is True:
+            check_batched(self)
         return parse_config({**changed, "game": self.target or changed.get("game")}, section)
+
+    @property
+    def has_batched_world(self) -> bool:
+        """Whether its environment says so itself: another, derived from one that does, may have other rules."""
+        return vars(self.environment).get("batched_world") is not None
 
     def _own_settings(self) -> Mapping[str, Any]:
         defaults = self.environment.defaults
@@ -128,6 +137,24 @@ class Game:
 def list_games() -> list[str]:
     """The names of all games that can be found, whether or not they load."""
     return GAMES.names()
+
+
+def check_batched(game: AnyGame) -> None:
+    """Refuse to play a game in a batched world that it has not."""
+    if isinstance(game, Game) and game.has_batched_world:
+        return
+    raise ConfigError(
+        f"{game.name} has no batched world, so world.batched cannot be true: leave it out. Games that have one:"
+        f" {', '.join(_with_batched_world())}."
+    )
+
+
+def _with_batched_world() -> Iterator[str]:
+    for name in list_games():
+        with suppress(GameError):  # an installed game may not load
+            game = find_game(name)
+            if isinstance(game, Game) and game.has_batched_world:
+                yield name
 
 
 def find_game(text: str) -> AnyGame:

@@ -26,6 +26,7 @@ from abreast.models.crew import ALONE, Crew
 from abreast.models.frames import FrameStack
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import read_model_file, split_state, whole_state
+from abreast.models.on_device import why_not_on_device
 from abreast.models.own import ModelAttributes, reseed, set_stream, stream_of
 from abreast.replay import Buffer, Trajectory
 from abreast.settings import Section
@@ -288,6 +289,10 @@ class BaseModel:
             )
         return number
 
+    def why_not_on_device(self) -> str | None:
+        """Why it cannot choose in passes that are played on a device as a whole; None: it can (`models/on_device.py`)."""
+        return f"{type(self).__name__} chooses state by state"
+
     @property
     def runs_users_code(self) -> bool:
         """Whether a part of it is a user's: its class, or a network."""
@@ -359,7 +364,8 @@ class BaseModel:
         self._forget_frames(lane)
 
     def _end_episodes(self) -> None:
-        for lane in range(self.memory.lanes):
+        is_ours = type(self.memory) is Buffer  # which has nothing to do where no episode is under way
+        for lane in self.memory.open_lanes() if is_ours else range(self.memory.lanes):
             self.memory.end_episode(lane)
         self._forget_frames(None)
 
@@ -647,6 +653,21 @@ class RandomModel(BaseModel):
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         ((_, die),) = self.streams.draw([lane])
         return self.drawn_action(die, lane)
+
+    def why_not_on_device(self) -> str | None:
+        return why_not_on_device(self)
+
+    def choose_on(self, device: str) -> None:
+        """It has nothing to move there."""
+
+    def choosing_tensors(self) -> list[Tensor]:
+        return []
+
+    def evaluate(self, frames: Tensor) -> Tensor:
+        return frames  # at which it does not look
+
+    def decide_all(self, evaluated_LA: Tensor, chances_L2: Tensor, epsilon: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        return (chances_L2[:, 1] * self.n_actions).long(), {}
 
     def train_step(self) -> None:
         return None

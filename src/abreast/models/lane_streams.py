@@ -14,6 +14,8 @@ The rounding of a product's row depends on how many rows there are, so actors th
 one actor with all of them would. (An action in a product of 8 rows takes 1.2 times as long as in one of 16, of 4 rows 2
 times.)
 """
+ALL_LANES = 2**62
+"""Stands for all lanes together; no lane has this number."""
 BLOCK = 64
 """Numbers are drawn so many actions ahead."""
 
@@ -77,6 +79,10 @@ class LaneStreams:
     def seed_of_pass(self) -> int:
         """A seed for what is drawn once a pass, the same for all lanes."""
         return int(self._source(0).random_raw())
+
+    def seed_of_all_lanes(self) -> int:
+        """A seed for the choices of the pass in all lanes, where they are drawn together (on a device)."""
+        return int(self._source(ALL_LANES).random_raw())
 
     def _source(self, number: int) -> np.random.Philox:
         return np.random.Philox(key=np.array(self._key, np.uint64), counter=[0, 0, number, self._epoch])

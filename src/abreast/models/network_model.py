@@ -3,7 +3,8 @@
 frames ─▶ torso, if any (torsos/) ─▶ layers of the algorithm ─▶ actions
 
 online   learns, on `device`; its weights, gradients and Adam's moments are one block each
-policy   chooses, on the CPU; a copy of `online` taken when an epoch starts, so that learning can go on beside it
+policy   chooses, on the CPU (or where `choose_on` says); a copy of `online` taken when an epoch starts, so that learning can
+         go on beside it
 """
 
 import copy
@@ -24,12 +25,14 @@ from abreast.models.base import BaseModel, ModelConfig, Recipe, spec_of
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
 from abreast.models.lane_streams import together
+from abreast.models.on_device import why_not_on_device
 from abreast.models.torsos import Torso, check_network, make_torso, network_for
 from abreast.models.torsos.choice import is_picture, tell_of_pixels
 from abreast.models.torsos.users import check_users_module
 from abreast.plugins import is_target
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State
+from abreast.streams import seeded_globals
 
 STACKED_BELOW = 3_000_000
 """Rows of a batch times parameters, up to which models learn in a stacked update on a CPU (benchmarks/README.md)."""
@@ -68,7 +71,10 @@ class NetworkModel(BaseModel):
         "optimiser",
         "_adopted",
         "lane_memory",
+        "chooses_on",
     }
+    DECIDED_EXTRAS: ClassVar[frozenset[str]] = frozenset()
+    """What `decide_all` returns beside actions."""
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         config, observation = self.config, self.observation
@@ -85,6 +91,8 @@ class NetworkModel(BaseModel):
         self.learning_generator = generator_from(learning, self.device)
         self.online, self.online_block = self._flat_network(learns=True, device=self.device)
         self.policy, self.policy_block = self._flat_network(learns=False, device="cpu")
+        self.chooses_on = "cpu"
+        """The device of `policy`."""
         self.initialise(self.online)
         self.optimiser = Adam(self.online_block, config.learning_rate)
         self._adopted: Tensor | None = None
@@ -145,6 +153,32 @@ class NetworkModel(BaseModel):
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of evaluated frames."""
 
+    @abstractmethod
+    def decide_all(self, evaluated_LA: Tensor, chances_L2: Tensor, epsilon: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        """The same on the device of `policy`, where nothing is waited for (`models/on_device.py`)."""
+
+    def why_not_on_device(self) -> str | None:
+        if self.has_memory:
+            return f"its network is {self.network_name}, whose memory is kept lane by lane"
+        return why_not_on_device(self, self.DECIDED_EXTRAS)
+
+    def choose_on(self, device: str) -> None:
+        """Choose on this device from now on; `choose` takes frames on the CPU all the same."""
+        if device == self.chooses_on:
+            return
+        before, self.chooses_on = self.policy_block, device
+        with seeded_globals(np.random.SeedSequence(0)):  # a torch.nn.Linear draws weights, which are not used
+            self.policy, self.policy_block = self._flat_network(learns=False, device=device)
+        self.policy_block.values.copy_(before.values)
+
+    def choosing_tensors(self) -> list[Tensor]:
+        """What `evaluate` reads beside frames."""
+        return [self.policy_block.values]
+
+    def evaluated(self, frames: Tensor) -> Tensor:
+        """`evaluate` of frames on the CPU, there again."""
+        return self.evaluate(frames.to(self.chooses_on)).cpu()
+
     def legal_now(self, lanes: Sequence[int]) -> Tensor | None:
         """Which actions are legal in these lanes, (B, A); None: all are."""
         return None if self._masks_LA is None else torch.from_numpy(self._masks_LA[list(lanes)])
@@ -154,7 +188,7 @@ class NetworkModel(BaseModel):
         with torch.inference_mode():
             groups = [slice(group[0], group[-1] + 1) for group in together(range(len(lanes)), lanes)]
             if self.lane_memory is None:
-                return self.decide(torch.cat([self.evaluate(frames[group]) for group in groups]), lanes)
+                return self.decide(torch.cat([self.evaluated(frames[group]) for group in groups]), lanes)
             newest = frames[:, -(self.input_size // self.config.n_frames) :]
             rows = self.lane_memory.rows(newest, lanes)
             evaluated, memories = zip(*(self.evaluate_with_memory(rows[group]) for group in groups), strict=True)

@@ -115,7 +115,7 @@ class ValueModel(NetworkModel):
         greedy = [row for row, action in enumerate(actions) if action is None]  # others need no network
         with torch.inference_mode():
             for rows in together(greedy, lanes):
-                evaluated = self.evaluate(frames if len(rows) == len(frames) else frames[rows])
+                evaluated = self.evaluated(frames if len(rows) == len(frames) else frames[rows])
                 best_of_rows = among_legal(evaluated, self.legal_now([lanes[row] for row in rows])).argmax(dim=1)
                 for row, best in zip(rows, best_of_rows.tolist(), strict=True):
                     actions[row] = best
@@ -125,6 +125,11 @@ class ValueModel(NetworkModel):
         best: list[int] = among_legal(evaluated, self.legal_now(lanes)).argmax(dim=1).tolist()
         chosen = zip(self._random_choices(lanes), best, strict=True)
         return [action if random is None else random for random, action in chosen]
+
+    def decide_all(self, evaluated_LA: Tensor, chances_L2: Tensor, epsilon: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        chance_L, die_L = chances_L2.unbind(1)
+        random_L = (die_L * self.n_actions).long()
+        return torch.where(chance_L < epsilon, random_L, evaluated_LA.argmax(dim=1)), {}
 
     def _random_choices(self, lanes: Sequence[int]) -> list[int | None]:
         """A random action, with chance epsilon, for each lane; None where the best one is to be taken."""

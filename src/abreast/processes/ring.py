@@ -8,6 +8,7 @@ on every processor. Several lanes share one ring object, each with a cursor of i
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -59,8 +60,39 @@ class Ring:
         fence()
         self._cursors[index] = written + 1
 
+    def write_block(self, rows: Mapping[str, NDArray[Any]]) -> None:
+        """Add several rows to each of the first lanes; `rows` has, of each field, an array (lanes, count, …).
+
+        They can be seen only when all of them are whole; of more than the ring holds, the newest stay.
+        """
+        lanes, count = next(iter(rows.values())).shape[:2]
+        written = self._cursors[:lanes].copy()
+        for these in _alike(written):  # usually all lanes are, and each field is copied in one or two pieces
+            end = written.item(these.start) + count
+            for there, here in self._places(end - min(count, self.rows), end):
+                for name, values in rows.items():
+                    self.fields[name][these, there] = values[these, here.start - end + count : here.stop - end + count]
+        fence()
+        self._cursors[:lanes] = written + count
+
+    def _places(self, first: int, end: int) -> list[tuple[slice, slice]]:
+        """Where rows `first` to `end` stand, piece by piece: places in the ring, and numbers of rows."""
+        pieces = []
+        while first < end:
+            at = first % self.rows
+            step = min(end - first, self.rows - at)
+            pieces.append((slice(at, at + step), slice(first, first + step)))
+            first += step
+        return pieces
+
     def written(self) -> NDArray[np.int64]:
         """How many rows each lane has; all of them whole."""
         cursors = self._cursors.copy()
         fence()
         return cursors
+
+
+def _alike(written: NDArray[np.int64]) -> list[slice]:
+    """Neighbouring lanes that have the same number of rows."""
+    borders = [0, *(np.flatnonzero(np.diff(written)) + 1).tolist(), len(written)]
+    return [slice(first, last) for first, last in pairwise(borders)]

@@ -164,6 +164,35 @@ class Buffer:
         )
         self._age[index] = np.where(dones, 0, ages + 1)
 
+    def add_episodes(
+        self, states: NDArray[Any], actions: NDArray[Any], rewards: NDArray[Any], **extras: NDArray[Any]
+    ) -> None:
+        """Remember a whole episode, which was cut at its end, in each of the first lanes: as `add` of every step, and then
+        `end_episode`. Arrays of shape (lanes, steps, …).
+        """
+        self._check_extras(extras)
+        if states.dtype != self.dtype:
+            self._check_type(states)
+        lanes, steps = actions.shape
+        for lane in self.open_lanes():
+            self.end_episode(lane)
+        number = np.broadcast_to(np.arange(steps), (lanes, steps))
+        self.ring.write_block(
+            {
+                "states": states,
+                "actions": actions,
+                "rewards": rewards,
+                "dones": np.broadcast_to(np.False_, (lanes, steps)),
+                "last": number == steps - 1,
+                "age": number,
+                **extras,
+            }
+        )
+
+    def open_lanes(self) -> list[int]:
+        """Lanes in which an episode is under way."""
+        return np.flatnonzero(self._age).tolist()
+
     def _check_extras(self, extras: Mapping[str, Any]) -> None:
         if extras.keys() != self.extras_dtypes.keys():
             raise ReplayError(f"a row came with extras {sorted(extras)}, expected {sorted(self.extras_dtypes)}.")

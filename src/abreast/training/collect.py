@@ -57,6 +57,9 @@ def play_lanes(
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
     """As `collect_pass`, with the generators that the process shares as they are; `epoch` is the first of the whole pass."""
+    play_whole_pass = getattr(game, "play_pass", None)  # on a device, without a word in between
+    if play_whole_pass is not None and (played := play_whole_pass(epoch, lanes, beat, on_turn)) is not None:
+        return played  # type: ignore[no-any-return]
     models: list[BaseModel] = [player.model for player in game.players]
     game.reset(lanes)
     if [id(player.model) for player in game.players] != [id(model) for model in models]:
@@ -163,7 +166,12 @@ class _Chooser:
         """Whether every agent chooses, in the same lanes, with a network of the same shape."""
         if len(decisions) != len(self._models) or any(each.lanes != decisions[0].lanes for each in decisions):
             return False
-        return self._stacked is not None or can_be_stacked(self._models)
+        return self._stacked is not None or (can_be_stacked(self._models) and not any(map(_is_elsewhere, self._models)))
+
+
+def _is_elsewhere(model: BaseModel) -> bool:
+    """Whether a model chooses on another device than the CPU, to which it moves what it sees."""
+    return getattr(model, "chooses_on", "cpu") != "cpu"
 
 
 def _amend(model: BaseModel, late: Late, before: NDArray[Any]) -> None:

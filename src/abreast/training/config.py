@@ -154,6 +154,14 @@ def check_agents(key: str, agents: Iterable[int], count: int) -> None:
             )
 
 
+class BatchedSection(Section):
+    """Settings of worlds that have a batched world beside them."""
+
+    batched: bool | Literal["auto"] = "auto"
+    """Whether all lanes are played at once, on the device of the learners, in a batched world; auto: on a GPU, with 32 lanes
+    or more, if every model can choose there."""
+
+
 class GridSection(OpenSection):
     """The settings of a world that does not declare them: the size of a plain grid, and any other key."""
 

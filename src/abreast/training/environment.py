@@ -14,10 +14,12 @@ from abreast.models import BaseModel, ObservationShape
 from abreast.settings import Section, merge
 from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
+from abreast.training.batched import BatchedLanes, batched_lanes_of, is_played_batched
 from abreast.training.config import Config, GridSection, parse_config
 from abreast.training.experiment import Experiment, check_independence
 from abreast.training.lanes import GridworldLanes
 from abreast.worlds import EmptyEntity, Gridworld
+from abreast.worlds.batched import BatchedWorld
 from abreast.worlds.playable import as_reward
 
 BUILDING = 4
@@ -48,6 +50,9 @@ class Environment(Experiment):
     defaults: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Settings of a game that has no config.yaml, section by section."""
 
+    batched_world: ClassVar[type[BatchedWorld] | None] = None
+    """The same game in many lanes at once, on a GPU (`world.batched`); only of the very class that says so."""
+
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
     KNOWN: ClassVar[frozenset[str]] = frozenset(
@@ -62,6 +67,7 @@ class Environment(Experiment):
             "_lanes",
             "_first_lane",
             "_added",
+            "is_batched",
         }
         | {"_lends_models", "_factory", "planned"}
     )
@@ -99,9 +105,17 @@ class Environment(Experiment):
         return type(self).__name__
 
     @cached_property
-    def game(self) -> GridworldLanes:  # type: ignore[override]
+    def game(self) -> GridworldLanes | BatchedLanes:  # type: ignore[override]
         """This environment and its lanes, as training sees them."""
-        return GridworldLanes(self)
+        return batched_lanes_of(self) if self.is_batched else GridworldLanes(self)
+
+    @cached_property
+    def is_batched(self) -> bool:
+        """Whether it is played in its batched world (`world.batched`)."""
+        is_batched = is_played_batched(self)
+        if is_batched and self.config.multiprocessing.lanes > 1:
+            self._make_lane(1)  # which refuses what was set after this environment was built
+        return is_batched
 
     @property
     def target(self) -> str | None:
@@ -209,12 +223,21 @@ class Environment(Experiment):
     @property
     def lanes(self) -> "list[Environment]":
         """This environment and the copies of it that its actor plays beside it, `multiprocessing.num_envs` of them."""
-        while len(self._lanes) < self.parallel.num_envs:
+        return self.first_lanes(self.parallel.num_envs)  # a plan may have dealt the others out
+
+    def first_lanes(self, count: int) -> "list[Environment]":
+        """Some of them; those that were not needed before are built now."""
+        while len(self._lanes) < count:
             self._lanes.append(self._make_lane(self._first_lane + len(self._lanes)))
-        return self._lanes[: self.parallel.num_envs]  # a plan may have dealt the others out
+        return self._lanes[:count]
 
     def make_lanes(self) -> None:
-        assert self.lanes
+        assert self.game if self.is_batched else self.lanes
+
+    @property
+    def has_own_factory(self) -> bool:
+        """Whether `factory` was set."""
+        return self._factory is not None
 
     @property
     def factory(self) -> "Callable[[], Environment]":

@@ -92,6 +92,11 @@ class Experiment:
         """What it is called in messages and folders."""
         return type(self.game).__name__
 
+    @property
+    def is_batched(self) -> bool:
+        """Whether all lanes are played at once on a device, in a batched world."""
+        return False
+
     # ---- what a game can use
 
     def make_model(

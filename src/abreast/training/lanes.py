@@ -61,7 +61,7 @@ class GridworldLanes:
         self._env.become_actor(number)
 
     def reset(self, lanes: int) -> None:
-        self._lanes = self._env.lanes[:lanes]
+        self._lanes = self._env.first_lanes(lanes)
         for env in self._lanes:
             lane, world, before = env.agents[0].lane, env.world, env.world.times_laid_out
             env.reset()
@@ -209,13 +209,11 @@ class GridworldLanes:
     # ---- what it looks like, what is kept
 
     def picture(self) -> Image.Image:
-        world = self._env.world
-        return Image.fromarray(self._painter.draw(world, 0, 0, world.height, world.width))
+        return self._pictures.draw(self._env.world)
 
     @cached_property
-    def _painter(self) -> Painter:
-        longest = max(self._env.world.height, self._env.world.width)
-        return Painter(max(1, min(LARGEST_TILE, LARGEST_PICTURE // longest)))
+    def _pictures(self) -> "Pictures":
+        return Pictures(self._env.world)
 
     def state(self) -> State:
         return join(**{f"lane{number}": env.state() for number, env in enumerate(self._env.lanes)})
@@ -232,6 +230,17 @@ class GridworldLanes:
         """Play on, in some lanes, from where other actors were."""
         for number, state in states.items():
             self._env.lanes[number].set_state(state)
+
+
+class Pictures:
+    """Pictures of whole worlds of one size."""
+
+    def __init__(self, world: Gridworld) -> None:
+        self._painter = Painter(max(1, min(LARGEST_TILE, LARGEST_PICTURE // max(world.height, world.width))))
+
+    def draw(self, world: Gridworld) -> Image.Image:
+        """The world as it is now."""
+        return Image.fromarray(self._painter.draw(world, 0, 0, world.height, world.width))
 
 
 def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:

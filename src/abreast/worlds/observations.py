@@ -91,17 +91,17 @@ class OneHotObservationSpec(ObservationSpec):
 
     def observe(self, world: Gridworld, location: Location) -> NDArray[np.uint8]:
         kinds = self._kinds(world, location)
-        bottom, above = self._planes_for(world)
+        bottom, above = self.planes(world.kind_names)
         seen = bottom[kinds[:, :, 0]]
         for layer in range(1, world.layers):
             seen += above[kinds[:, :, layer]]
         return seen
 
-    def _planes_for(self, world: Gridworld) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
+    def planes(self, kind_names: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """The one-hot row of each kind number, on the bottom layer and on those above it: row 0 is beyond the edge, which is
         seen on the bottom only; row i + 1 the world's i-th kind.
         """
-        names = (self.outside, *world.kind_names)
+        names = (self.outside, *kind_names)
         found = self._planes.get(names)
         if found is None:
             planes = np.zeros((len(names), len(self.entity_list)), dtype=np.uint8)

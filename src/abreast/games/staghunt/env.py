@@ -3,6 +3,7 @@
 from typing import Any
 
 from abreast.games.staghunt.agents import StaghuntAgent
+from abreast.games.staghunt.batched import BatchedStaghunt
 from abreast.games.staghunt.entities import Hare, Moss, Stag, Tree
 from abreast.games.staghunt.world import StaghuntConfig, StaghuntWorld
 from abreast.training import Config, Environment
@@ -16,6 +17,7 @@ class StaghuntEnv(Environment):
     """Agents hunt, alone or together."""
 
     world_section = StaghuntConfig
+    batched_world = BatchedStaghunt
     world: StaghuntWorld
 
     @classmethod

@@ -6,14 +6,14 @@ from typing import Any
 from pydantic import Field
 
 from abreast.games.staghunt.entities import Animal, Hare, Moss, Stag, Tree
-from abreast.settings import Section
 from abreast.training import Config, parse_config
+from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity, Gridworld
 
 GROUND, TOP = 0, 1
 
 
-class StaghuntConfig(Section):
+class StaghuntConfig(BatchedSection):
     """Settings of the forest and of the hunt."""
 
     height: int = Field(11, ge=3, le=10_000)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from abreast.games.treasurehunt.agents import TreasurehuntAgent
+from abreast.games.treasurehunt.batched import BatchedTreasurehunt
 from abreast.games.treasurehunt.entities import Bone, Food, Gem, Sand, Wall
 from abreast.games.treasurehunt.world import TreasurehuntConfig, TreasurehuntWorld
 from abreast.training import Config, Environment
@@ -16,6 +17,7 @@ class TreasurehuntEnv(Environment):
     """Agents hunt for gems."""
 
     world_section = TreasurehuntConfig
+    batched_world = BatchedTreasurehunt
     world: TreasurehuntWorld
 
     @classmethod

@@ -6,14 +6,14 @@ from typing import Any
 from pydantic import Field
 
 from abreast.games.treasurehunt.entities import Bone, Food, Gem, Item, Sand, Wall
-from abreast.settings import Section
 from abreast.training import Config, parse_config
+from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity, Gridworld
 
 GROUND, TOP = 0, 1
 
 
-class TreasurehuntConfig(Section):
+class TreasurehuntConfig(BatchedSection):
     """Settings of the beach."""
 
     height: int = Field(10, ge=3, le=10_000)
@@ -30,13 +30,18 @@ class TreasurehuntConfig(Section):
     """Reward for a bone, usually negative; none: there are no bones."""
 
 
+def items(settings: TreasurehuntConfig) -> dict[type[Item], float]:
+    """The kinds of items that there are, and their values."""
+    values = {Gem: settings.gem_value, Food: settings.food_value, Bone: settings.bone_value}
+    return {kind: value for kind, value in values.items() if value is not None}
+
+
 class TreasurehuntWorld(Gridworld):
     """Sand, walls around, and items that appear on empty cells, each kind with the same chance."""
 
     def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
         self.settings: TreasurehuntConfig = parse_config(config, TreasurehuntConfig).world
-        values = {Gem: self.settings.gem_value, Food: self.settings.food_value, Bone: self.settings.bone_value}
-        self._items: list[tuple[type[Item], float]] = [(k, value) for k, value in values.items() if value is not None]
+        self._items = list(items(self.settings).items())
         super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
 
     def lay_out(self) -> None:

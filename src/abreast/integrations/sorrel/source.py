@@ -71,6 +71,10 @@ class SorrelSource:
             own, ours = (
                 (own, apply_overrides(ours, [override])) if is_ours else (apply_overrides(own, [override]), ours)
             )
+        if section_of(own, "world").get("batched") is True:
+            raise ConfigError(
+                f"{self.make.__name__} has no batched world, so world.batched cannot be true: leave it out."
+            )
         experiment = own.get("experiment")
         if not isinstance(experiment, Mapping) or not {"epochs", "max_turns"} <= experiment.keys():
             raise ConfigError(

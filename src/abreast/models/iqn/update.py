@@ -13,6 +13,7 @@ from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
 from abreast.models.iqn.passes import Estimate, Passes, Question
+from abreast.models.layers import NoisyLinear, noisy_layers
 from abreast.models.masks import among_legal
 from abreast.models.value_model import Draw, Tensors, ValueModel
 from abreast.replay import Batch
@@ -32,13 +33,15 @@ class IQN(ValueModel):
     online: IQNNetwork
     target: IQNNetwork
     policy: IQNNetwork
-    KNOWN = ValueModel.KNOWN | {"midpoints", "_midpoints_there", "_embedded_midpoints"}
+    KNOWN = ValueModel.KNOWN | {"midpoints", "_midpoints_there", "_embedded_midpoints", "_in_place"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
         self.midpoints = (torch.arange(self.config.choosing_quantiles) + 0.5) / self.config.choosing_quantiles
         self._midpoints_there = self.midpoints.to(self.device)
         self._embedded_midpoints: Tensor | None = None
+        self._in_place: dict[str, Tensor] = {}
+        """What choosing makes once an epoch, in the same memory in every epoch."""
         if not self.online.is_plain:
             self._check_precision()
 
@@ -74,8 +77,29 @@ class IQN(ValueModel):
             if self.is_greedy:
                 self.policy.leave_out_noise()
             else:
-                self.policy.draw_noise(torch.Generator().manual_seed(self.streams.seed_of_pass()))
-            self._embedded_midpoints = self.policy.embed(self.midpoints)
+                self.policy.draw_noise(torch.Generator(self.chooses_on).manual_seed(self.streams.seed_of_pass()))
+            self._keep_in_place(self.policy.embed(self.midpoints))
+
+    def _keep_in_place(self, embedded: Tensor) -> None:
+        """Put what was made for this epoch where that of the epoch before was: a recorded turn refers to it."""
+        self._embedded_midpoints = self._put("embedded", embedded)
+        for number, layer in enumerate(noisy_layers(self.policy)):
+            if type(layer) is NoisyLinear and layer.noisy is not None:  # a user's may do otherwise
+                weight, bias = layer.noisy
+                layer.noisy = self._put(f"weight{number}", weight), self._put(f"bias{number}", bias)
+
+    def _put(self, name: str, value: Tensor) -> Tensor:
+        there = self._in_place.get(name)
+        if there is None or (there.shape, there.device) != (value.shape, value.device):
+            there = self._in_place[name] = torch.empty_like(value)
+        return there.copy_(value)
+
+    def choose_on(self, device: str) -> None:
+        super().choose_on(device)
+        self.midpoints = self.midpoints.to(device)
+
+    def choosing_tensors(self) -> list[Tensor]:
+        return [*super().choosing_tensors(), *self._in_place.values()]
 
     def evaluate(self, frames: Tensor) -> Tensor:
         assert self._embedded_midpoints is not None, "start_epoch_action comes before the first action"

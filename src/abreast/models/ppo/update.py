@@ -45,6 +45,7 @@ class PPO(NetworkModel):
     policy: PPONetwork
     TORSOS = 2
     KNOWN = NetworkModel.KNOWN | {"_log_chances"}
+    DECIDED_EXTRAS = frozenset({"log_chance"})
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
@@ -88,6 +89,16 @@ class PPO(NetworkModel):
         last_L = (reached_LA < reached_LA[:, -1:]).sum(axis=1)  # the last action that has a chance
         actions_L: NDArray[np.int64] = np.minimum((reached_LA <= drawn_L[:, None]).sum(axis=1), last_L)
         return actions_L
+
+    def decide_all(self, evaluated_LA: Tensor, chances_L2: Tensor, epsilon: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        if self.is_greedy:
+            actions_L = evaluated_LA.argmax(dim=1)
+        else:  # as in `_drawn`
+            reached_LA = evaluated_LA.double().exp().cumsum(dim=1)
+            whole_L1 = reached_LA[:, -1:]
+            below_L = (reached_LA <= chances_L2[:, :1] * whole_L1).sum(dim=1)
+            actions_L = torch.minimum(below_L, (reached_LA < whole_L1).sum(dim=1))
+        return actions_L, {"log_chance": evaluated_LA.gather(1, actions_L[:, None])[:, 0]}
 
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""

@@ -109,8 +109,11 @@ class GameTrial:
 
     def configure(self, *overrides: str) -> Config[Any, Any]:
         """Settings for an epoch that takes little time."""
-        turns = min(TURNS, self.game.configure().experiment.max_turns)
-        usual = [f"experiment.max_turns={turns}", f"experiment.seed={SEED}"]
+        own = self.game.configure()
+        usual = [f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}", f"experiment.seed={SEED}"]
+        usual += (
+            ["world.batched=false"] if getattr(own.world, "batched", False) is True else []
+        )  # objects are looked at
         usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
         return self.game.configure(None, [*SMALL, *usual, *overrides])
 

@@ -101,8 +101,13 @@ class _Planner:
 
     def plan(self) -> Plan:
         candidates = self._candidates()
+        if self._experiment.is_batched and self._is_auto:
+            why = "the world is batched, and playing and learning share the device, so nothing was measured"
+            return self._finished(candidates[0], "by rule", why)
         if len(candidates) == 1:
             return self._finished(candidates[0], "as set", "nothing was left to choose, so nothing was measured")
+        if self._experiment.is_batched:
+            return self._finished(self._by_rule(candidates), "by rule", "not measured: the world is batched")
         if "processes" in {each.workers for each in candidates} and not self._is_short():
             process_backend().warm_up()  # it imports while this process measures
         try:
@@ -139,6 +144,8 @@ class _Planner:
         config = self._config
         if config.workers != "auto":
             return [config.workers]
+        if self._experiment.is_batched:
+            return ["inline"]
         if config.actors > 1:
             return ["processes"]
         hosted: list[Place] = ["processes"]
@@ -320,6 +327,8 @@ def choose(candidates: Sequence[Candidate], prediction: Prediction) -> Candidate
 
 def why_one_actor(experiment: "Experiment", models: Sequence[BaseModel]) -> str | None:
     """Why several actors would change results, or could not play, as far as that is known without playing."""
+    if experiment.is_batched:
+        return "a batched world is played by one"
     for agent, model in enumerate(models):
         if model.own_attributes.is_foreign:
             return f"agent {agent} has a model of your own ({type(model).__name__}), whose choices may depend on them"
