@@ -1,13 +1,25 @@
 """Which device an agent's learner computes on, and with how many threads."""
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
+import numpy as np
 import torch
 
 from abreast.errors import ConfigError
-from abreast.training.config import MPConfig
+from abreast.models import BaseModel
+from abreast.models.stacked.rows import bytes_of
+from abreast.training.config import Config, MPConfig
+
+log = logging.getLogger("abreast")
+COPIES, ACTIVATIONS, ROW_BYTES = 3, 16, 32
+"""Of what a model has learned, with gradients and what is drawn for it; results of its layers that are kept for the backward
+pass; bytes of a row of a pass beside its state."""
+SMALL = 2**30
+"""Bytes that other programs may hold without being mentioned: a desktop, a viewer."""
 
 
 def device_for(agent: int, config: MPConfig) -> str:
@@ -33,6 +45,41 @@ def device_for(agent: int, config: MPConfig) -> str:
             f"multiprocessing.device is {name!r}, but of GPUs that torch can use {there}: set it to cpu or auto."
         )
     return f"cuda:{number}"
+
+
+def check_device_memory(model: BaseModel, config: Config[Any, Any]) -> None:
+    """Refuse a run that does not fit onto the device of a model, of which every agent will have one; say what each needs.
+
+    Counted are the networks with all that learning needs, the rows on the device, and the rows of a pass, as if worlds
+    lived there. What kernels need for a moment is not.
+    """
+    agents, lanes = config.experiment.num_agents, config.multiprocessing.lanes
+    each = bytes_on_device(model, lanes * config.experiment.max_turns)
+    free, whole = torch.cuda.mem_get_info(model.device)
+    taken = whole - free - torch.cuda.memory_reserved(model.device)
+    others = f"; other programs hold {_told(taken)}" if taken > SMALL else ""
+    if agents * each > free:
+        raise ConfigError(
+            f"{agents} agents with {lanes} lanes need about {_told(agents * each)} of memory on {model.device},"
+            f" {_told(each)} each, but {_told(free)} of its {_told(whole)} are free{others}: lower experiment.num_agents,"
+            " multiprocessing.num_envs, model.buffer_capacity or model.hidden_size, or set multiprocessing.device to cpu."
+        )
+    if others:
+        log.warning(
+            "other programs hold %s of %s: they and this run will slow each other down", _told(taken), model.device
+        )
+
+
+def bytes_on_device(model: BaseModel, rows_of_pass: int) -> int:
+    """What one agent needs there."""
+    memory, blocks = model.memory, sum(block.nbytes for block in model.learning_state().arrays.values())
+    frame = int(np.prod(memory.obs_shape)) * memory.dtype.itemsize
+    batch = model.config.batch_size * getattr(model.config, "n_quantiles", 1) * model.config.hidden_size * 4
+    return COPIES * blocks + bytes_of(memory) + rows_of_pass * (frame + ROW_BYTES) + ACTIVATIONS * batch
+
+
+def _told(size: int) -> str:
+    return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
 @contextmanager

@@ -24,7 +24,7 @@ from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, MPConfig, parse_config
-from abreast.training.devices import compute_threads, device_for
+from abreast.training.devices import check_device_memory, compute_threads, device_for
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.planning.plan import Plan
@@ -115,7 +115,10 @@ class Experiment:
         is_chosen = isinstance(algorithm, type) and name_of(algorithm) == config.algorithm
         kind = find_algorithm(algorithm if is_chosen else config.algorithm)
         seed, device = self.agent_seed(agent), device_for(agent, parallel)
-        return kind(observation, n_actions, config, seed, parallel.lanes, device)
+        model = kind(observation, n_actions, config, seed, parallel.lanes, device)
+        if device != "cpu" and agent == 0:  # before the others are made
+            check_device_memory(model, self.config)
+        return model
 
     def agent_seed(self, agent: int) -> np.random.SeedSequence:
         """The seed of agent number `agent`, for models made by hand."""

@@ -1,0 +1,196 @@
+"""One GPU: agent-steps per second where worlds and learners live on it, and what limits them.
+
+    python benchmarks/gpu.py                       5 agents and 256, the stacked update for 1 to 256 agents
+    python benchmarks/gpu.py --learning            300 epochs of treasure hunt: multiples of random, on CPU and GPU
+    python benchmarks/gpu.py --kernels             where the time of a stacked update goes (torch.profiler)
+    python benchmarks/gpu.py --device cpu --small  the same code without a GPU, to see that it works
+
+The work: treasure hunt with 50 turns, five stacked views of radius 2, IQN 250 wide, 64 rows, 12 quantiles, one update per
+agent and epoch (50 steps). Shares: playing, putting batches together, the rest of learning, of the time of all passes but
+the first, in which everything is recorded. The limit is the stacked update alone: if nothing else took any time.
+"""
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from statistics import fmean, stdev
+
+import torch
+
+from abreast.games import find_game
+from abreast.games.treasurehunt import TreasurehuntEnv, TreasurehuntWorld
+from abreast.models.stacked import Recorded, make_stack
+from abreast.models.stacked.learning import LearnerStack
+from abreast.training.collect import collect_pass
+
+TURNS = 50
+LEARNER = {
+    "algorithm": "iqn", "gradient_steps": 1, "n_step": 3, "n_frames": 5, "n_quantiles": 12, "hidden_size": 250,
+    "batch_size": 64, "epsilon": 0.6, "epsilon_decay": 0.0001,
+}  # fmt: skip
+SIZES = {5: 10, 16: 14, 64: 24, 256: 44}
+"""Cells a side of the map, by agents: as crowded as the reference."""
+BARS = {5: 300_000, 256: 1_000_000}
+LANES = {5: 1024, 256: 512}
+SEEDS = 3
+
+
+def build(
+    agents: int, lanes: int, device: str, passes: int = 1, batched: bool = True, **model: object
+) -> TreasurehuntEnv:
+    """The reference game on a device."""
+    side = next(size for count, size in SIZES.items() if agents <= count)
+    config = {
+        "experiment": {"epochs": passes * lanes, "max_turns": TURNS, "num_agents": agents},
+        "model": {**LEARNER, "buffer_capacity": max(1024, 2 * TURNS * lanes), **model},
+        "world": {"height": side, "width": side, "gem_value": 10.0, "spawn_prob": 0.02, "batched": batched},
+        "multiprocessing": {"num_envs": lanes, "device": device},
+    }
+    return TreasurehuntEnv(TreasurehuntWorld(config), config)
+
+
+def seconds_of(call: Callable[[], object], device: str, calls: int) -> float:
+    """Of a call, in the mean of some."""
+    call()
+    _wait(device)
+    started = time.perf_counter()
+    for _ in range(calls):
+        call()
+    _wait(device)
+    return (time.perf_counter() - started) / calls
+
+
+def _wait(device: str) -> None:
+    if device != "cpu":
+        torch.cuda.synchronize()
+
+
+def filled_stack(agents: int, device: str, lanes: int = 32, **model: object) -> LearnerStack:
+    """The learners of a game that was played for a pass."""
+    env = build(agents, lanes, device, **model)
+    collect_pass(env.game, 0, lanes)
+    return make_stack([agent.model for agent in env.agents])
+
+
+def update_rows(device: str, counts: list[int], updates: int) -> Iterator[str]:
+    """The stacked update for several numbers of agents, and the single one."""
+    alone: float | None = None
+    for agents in counts:
+        stack = filled_stack(agents, device)
+        each = seconds_of(lambda stack=stack: stack.train(updates, lambda: None), device, 2) / updates
+        if alone is None:
+            model = stack.models[0]
+            alone = seconds_of(lambda model=model: [model.train_step() for _ in range(5)], device, 2) / 5
+            yield f"update of one agent by itself: {alone * 1e3:.3f} ms"
+        yield (
+            f"stacked update of {agents:>3} agents: {each * 1e3:7.3f} ms, {agents / each:>9,.0f} agent-updates/s,"
+            f" enough for {agents * TURNS / each:>11,.0f} agent-steps/s; {alone * agents / each:5.1f} times as fast as one"
+            " by one"
+        )
+        del stack
+        if device != "cpu":
+            torch.cuda.empty_cache()
+
+
+def whole_run(agents: int, lanes: int, device: str, passes: int, **model: object) -> Iterator[str]:
+    """Agent-steps per second of a run, and its shares."""
+    if device != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+    env = build(agents, lanes, device, passes, **model)
+    epochs = env.run_experiment(animate=False, logging=False).epochs
+    first, last = epochs[lanes - 1], epochs[-1]
+    steps, elapsed = last["agent_steps"] - first["agent_steps"], last["time"]["elapsed_s"] - first["time"]["elapsed_s"]
+    rate = steps / elapsed
+    played, trained = (sum(each["time"][name] for each in epochs[lanes:]) for name in ("collect_s", "train_s"))
+    sampling = _sampling_seconds(agents, device, lanes) * lanes * (passes - 1)
+    bar = BARS.get(agents, 0)
+    told = f", the bar is {bar:,}: {'reached' if rate >= bar else 'MISSED'}" if bar and device != "cpu" else ""
+    yield f"{agents} agents, {lanes} lanes: {rate:,.0f} agent-steps/s{told}"
+    yield (
+        f"    playing {played / elapsed:.0%}, putting batches together {sampling / elapsed:.0%}, the rest of learning"
+        f" {(trained - sampling) / elapsed:.0%}, records and the rest {1 - (played + trained) / elapsed:.0%}"
+    )
+    alone = steps / played
+    yield f"    playing alone: {alone:,.0f} agent-steps/s"
+    if device != "cpu":
+        yield f"    memory of the device: {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB at most"
+
+
+def _sampling_seconds(agents: int, device: str, lanes: int) -> float:
+    """To put one batch of each agent together."""
+    stack = filled_stack(agents, device, min(lanes, 64))
+    stack.train(1, lambda: None)
+    if stack._rows is None:  # type: ignore[attr-defined]
+        return seconds_of(stack._sampled, device, 5)  # type: ignore[attr-defined]
+    batch = Recorded(lambda: stack._batch() and None, device, (), "a batch")  # type: ignore[attr-defined]
+    with torch.no_grad():
+        return seconds_of(batch, device, 50)
+
+
+def multiples(device: str, batched: bool, seeds: int, epochs: int) -> list[float]:
+    """What agents get in the last tenth of so many epochs, as a multiple of random ones."""
+    game, found = find_game("treasurehunt"), []
+    settings = [f"experiment.epochs={epochs}", f"multiprocessing.device={device}", "multiprocessing.num_envs=8"]
+    settings += [f"world.batched={str(batched).lower()}", "model.algorithm=iqn", "model.n_frames=1"]
+    for seed in range(seeds):
+        rewards = []
+        for at_random in (False, True):
+            env = game.build(game.configure(None, [*settings, f"experiment.seed={seed}"]))
+            if at_random:
+                env.act_at_random()
+            records = env.run_experiment(animate=False, logging=False).epochs
+            last = records if at_random else records[-epochs // 10 :]
+            rewards.append(fmean(each["reward"] for each in last))
+        found.append(rewards[0] / rewards[1])
+    return found
+
+
+def kernels(agents: int, device: str) -> str:
+    """Where the time of a stacked update goes."""
+    from torch.profiler import ProfilerActivity, profile
+
+    stack = filled_stack(agents, device)
+    stack.train(4, lambda: None)
+    kinds = [ProfilerActivity.CPU] if device == "cpu" else [ProfilerActivity.CPU, ProfilerActivity.CUDA]
+    with profile(activities=kinds) as profiled:
+        stack.train(20, lambda: None)
+        _wait(device)
+    order = "self_cpu_time_total" if device == "cpu" else "self_device_time_total"
+    return str(profiled.key_averages().table(sort_by=order, row_limit=18, max_name_column_width=70))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--agents", type=int, nargs="*", default=[5, 256])
+    parser.add_argument("--lanes", type=int, help="of every run; else 1024 for 5 agents, 512 for 256")
+    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--precision", default="float32", choices=["float32", "bf16"])
+    parser.add_argument("--learning", action="store_true")
+    parser.add_argument("--kernels", action="store_true")
+    parser.add_argument("--small", action="store_true", help="a few seconds on a CPU")
+    given = parser.parse_args()
+    device = given.device
+    if given.kernels:
+        for agents in given.agents:
+            print(kernels(agents, device), flush=True)
+        return
+    if given.learning:
+        seeds, epochs = (1, 40) if given.small else (SEEDS, 300)
+        for name, where, batched in (("object world, CPU", "cpu", False), (f"batched world, {device}", device, True)):
+            found = multiples(where, batched, seeds, epochs)
+            spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
+            print(f"{name}: {fmean(found):.2f}{spread} times random after {epochs} epochs ({found})", flush=True)
+        return
+    model = {"precision": given.precision}
+    counts, updates = ([1, 2], 2) if given.small else ([1, 2, 5, 16, 64, 256], 64)
+    for line in update_rows(device, counts, updates):
+        print(line, flush=True)
+    for agents in given.agents[: 1 if given.small else None]:
+        lanes, passes = (8, 3) if given.small else (given.lanes or LANES.get(agents, 256), given.passes)
+        for line in whole_run(agents, lanes, device, passes, **model):
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

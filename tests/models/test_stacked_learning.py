@@ -1,0 +1,223 @@
+"""Several models that learn in one stacked update: each as it would alone, whatever the others see."""
+
+import numpy as np
+import pytest
+import torch
+
+from abreast.models import DQN, algorithm
+from abreast.models.base import PlainObservation
+from abreast.models.stacked import make_stack, stacks_of
+from abreast.models.stacked.learning import has_same_bits
+from abreast.models.stacked.rows import DeviceRows
+from abreast.models.stacked.values import StackedValues
+from devices import DEVICES
+
+SHAPE, LANES = (3, 5), 2
+
+
+def make(name, number, device="cpu", kind=None, is_masked=False, **settings):
+    small = {
+        "hidden_size": 16,
+        "batch_size": 16,
+        "buffer_capacity": 120,
+        "n_frames": 2,
+        "gradient_steps": 2,
+        **settings,
+    }
+    kind = kind or algorithm(name)
+    if name != "ppo":
+        small = {"n_step": 3, **small}
+    seen = PlainObservation(SHAPE, np.dtype("u1"), 0.5, is_masked)
+    config = kind.Config.parse({"algorithm": name, **small})
+    return kind(seen, 4, config, np.random.SeedSequence(number), LANES, device)
+
+
+def live(model, seed, turns=40, ends=True):
+    """Lives through episodes of different lengths, which end or are cut; with masks, if the model wants some."""
+    rng, lanes = np.random.default_rng(seed), list(range(LANES))
+    model.start_epoch_action(epoch=0)
+    for _ in range(turns):
+        seen = list(rng.integers(0, 3, (LANES, *SHAPE)).astype(np.uint8))
+        if "mask" in model.lane_extras:
+            masks = rng.random((LANES, 4)) < 0.5
+            masks[:, 0] = True
+            model.note_masks(lanes, masks)
+        actions = model.take_actions(seen, lanes)
+        dones = (rng.random(LANES) < 0.15 * ends).tolist()
+        model.remember_all(seen, actions, rng.normal(size=LANES).tolist(), dones, lanes)
+        if ends and rng.random() < 0.1:
+            model.end_episode(1)
+            lanes = [0] if rng.random() < 0.5 else [0, 1]  # lanes need not be of one length
+            seen = seen[: len(lanes)]
+            model.remember_all(seen, model.take_actions(seen, lanes), [1.0] * len(lanes), [False] * len(lanes), lanes)
+            lanes = [0, 1]
+    model.end_epoch_action(epoch=0)
+    return model
+
+
+def made(name, count=4, device="cpu", ends=True, **settings):
+    return [live(make(name, number, device, **settings), 10 + number, ends=ends) for number in range(count)]
+
+
+def learned(model):
+    state = model.learning_state()
+    return {name: array.copy() for name, array in state.arrays.items()}, state.facts
+
+
+def losses_alone(models, updates=3):
+    return [[loss for loss in (model.train_step() for _ in range(updates)) if loss is not None] for model in models]
+
+
+def no_beat():
+    pass
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(
+    ("name", "settings"), [("dqn", {}), ("dqn", {"double": False, "dueling": False}), ("iqn", {}), ("ppo", {})]
+)
+def test_each_learns_as_it_would_alone(name, settings, device):
+    together, alone = (
+        made(name, device=device, ends=name != "ppo", **settings),
+        made(name, device=device, ends=name != "ppo", **settings),
+    )
+    losses = make_stack(together).train(3, no_beat)
+    torch.testing.assert_close(losses, losses_alone(alone), rtol=1e-4, atol=1e-5)
+    for one, other in zip(together, alone, strict=True):
+        (arrays, facts), (expected, expected_facts) = learned(one), learned(other)
+        assert facts == expected_facts  # streams of sampling, updates, gradient steps
+        assert (arrays.pop("generator") == expected.pop("generator")).all()
+        for block, array in arrays.items():
+            np.testing.assert_allclose(array, expected[block], rtol=1e-3, atol=2e-5, err_msg=block)
+
+
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize(("name", "ends"), [("dqn", True), ("ppo", False), ("ppo", True)])
+@pytest.mark.parametrize("hidden", [16, 112])
+def test_on_a_cpu_it_has_the_same_bits(name, ends, masked, hidden):
+    given = {"ends": ends, "is_masked": masked, "hidden_size": hidden}
+    together, alone = made(name, **given), made(name, **given)
+    assert stacks_of(dict(enumerate(together))) == [[0, 1, 2, 3]]
+    assert make_stack(together).train(3, no_beat) == losses_alone(alone)
+    pairs = [(learned(one), learned(other)) for one, other in zip(together, alone, strict=True)]
+    for (arrays, facts), (expected, expected_facts) in pairs:
+        assert facts == expected_facts
+        assert {block: array.tobytes() for block, array in arrays.items()} == {
+            block: array.tobytes() for block, array in expected.items()
+        }
+
+
+def test_shapes_that_would_be_rounded_otherwise_are_not_stacked_on_a_cpu(monkeypatch):
+    model = make("dqn", 0)
+    assert has_same_bits(model, 16)
+    monkeypatch.setattr(
+        "abreast.models.stacked.learning.affine", lambda x, weight, bias: x @ weight.mT + bias[..., None, :]
+    )
+    assert not has_same_bits(make("dqn", 0, hidden_size=33), 17)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["dqn", "iqn", "ppo"])
+def test_what_one_agent_learns_depends_on_no_other(name, device):
+    """To the bit, although all are in the same products."""
+
+    def first(seed):
+        models = [live(make(name, number, device), 10 + number * seed, ends=False) for number in range(3)]
+        make_stack(models).train(2, no_beat)
+        return [{block: array.tobytes() for block, array in learned(model)[0].items()} for model in models]
+
+    one, other = first(seed=1), first(seed=2)
+    assert one[0] == other[0] and one[1] != other[1]
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("masked", [False, True])
+def test_batches_on_a_device_are_those_of_the_replays(device, masked):
+    models = [make("dqn", number, device, is_masked=masked) for number in range(3)]
+    rows = DeviceRows([model.memory for model in models], device)
+    for turns in (8, 30, 25, 70, 3):  # the ring, of 60 rows, goes round
+        for number, model in enumerate(models):
+            live(model, number + turns, turns)
+        totals = rows.renew()
+        picks, expected = [], []
+        for model, total in zip(models, totals, strict=True):
+            before = model.memory.rng.bit_generator.state
+            picks.append(model.memory.rng.integers(total, size=200))
+            model.memory.rng.bit_generator.state = before
+            expected.append(model.memory.sample(200))
+        batch = rows.batch(torch.from_numpy(np.stack(picks)).to(device))
+        for field, tensor in zip(batch._fields, batch, strict=True):
+            if field == "next_masks":
+                assert (tensor is None) == (not masked)
+                if masked:
+                    assert (tensor.cpu().numpy() == np.stack([each.next_extras["mask"] for each in expected])).all()
+                continue
+            wanted = np.stack([getattr(each, field) for each in expected])
+            found = tensor.cpu().numpy()
+            assert found.dtype == wanted.dtype and (found == wanted.reshape(found.shape)).all(), (field, turns)
+
+
+def test_a_window_hides_what_was_written_since_and_what_came_late_is_taken_along():
+    memory = make("dqn", 0).memory
+    states = np.arange(15, dtype=np.uint8).reshape(SHAPE)
+    for lane in range(LANES):
+        for number in range(12):
+            memory.add(states + number, number % 4, float(number), False, lane)
+    rows = DeviceRows([memory], "cpu")
+    with memory.window([10, 11]):
+        assert rows.renew() == [21]
+    memory.amend(0, 5.0)
+    memory.end_episode(0)
+    assert rows.renew() == [24]
+    found = rows._fields["rewards"][0, :, :12].numpy()
+    assert found[0, 11] == 16.0 and found[1, 11] == 11.0 and rows._fields["last"][0, 0, 11]
+
+
+@pytest.mark.parametrize("copies_rows", [False, True])
+def test_those_who_have_nothing_to_learn_from_wait_for_nobody(copies_rows):
+    together, alone = made("dqn"), made("dqn")
+    for models in (together, alone):
+        models[1].memory.clear()
+    losses = StackedValues(together, copies_rows=copies_rows).train(2, no_beat)
+    assert losses == losses_alone(alone, 2) and losses[1] == []
+    assert [model.updates for model in together] == [2, 0, 2, 2]
+
+
+def test_agents_may_differ_in_what_concerns_only_them():
+    together = [
+        live(make("dqn", number, learning_rate=0.001 * (1 + number), epsilon=0.1 * number), 1) for number in range(3)
+    ]
+    alone = [
+        live(make("dqn", number, learning_rate=0.001 * (1 + number), epsilon=0.1 * number), 1) for number in range(3)
+    ]
+    assert stacks_of(dict(enumerate(together))) == [[0, 1, 2]]
+    assert make_stack(together).train(2, no_beat) == losses_alone(alone, 2)
+
+
+class OwnLoss(DQN):
+    """As DQN."""
+
+    def loss(self, batch):
+        return super().loss(batch) * 2
+
+
+def test_who_learns_alone_and_why():
+    others = {
+        1: (make("dqn", 1, kind=OwnLoss), "OwnLoss is your own"),
+        3: (make("dqn", 3, adaptive_batch=[16, 32]), "its batches have a size of their own (adaptive_batch)"),
+        4: (make("dqn", 4, network="lstm"), "its network is lstm"),
+    }
+    replaced = make("dqn", 5)
+    replaced.train_step = lambda: None
+    others[5] = replaced, "its train_step is your own"
+    models = {0: make("dqn", 0), 2: make("dqn", 2), 6: make("dqn", 6, gamma=0.5), 7: make("iqn", 7), 8: make("iqn", 8)}
+    models |= {agent: model for agent, (model, _) in others.items()}
+    assert stacks_of(dict(sorted(models.items()))) == [[0, 2]]
+    for model, reason in others.values():
+        assert model.why_not_stacked() == reason
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert stacks_of(models) == []  # one product on two threads is rounded otherwise than two products
+    finally:
+        torch.set_num_threads(before)
