@@ -121,7 +121,7 @@ def _sampling_seconds(agents: int, device: str, lanes: int) -> float:
     stack = filled_stack(agents, device, min(lanes, 64))
     stack.train(1, lambda: None)
     if stack._rows is None:  # type: ignore[attr-defined]
-        return seconds_of(stack._sampled, device, 5)  # type: ignore[attr-defined]
+        return seconds_of(stack._sample, device, 5)  # type: ignore[attr-defined]
     batch = Recorded(lambda: stack._batch() and None, device, (), "a batch")  # type: ignore[attr-defined]
     with torch.no_grad():
         return seconds_of(batch, device, 50)

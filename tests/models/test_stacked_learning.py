@@ -145,16 +145,20 @@ def test_batches_on_a_device_are_those_of_the_replays(device, masked):
             picks.append(model.memory.rng.integers(total, size=200))
             model.memory.rng.bit_generator.state = before
             expected.append(model.memory.sample(200))
-        batch = rows.batch(torch.from_numpy(np.stack(picks)).to(device))
-        for field, tensor in zip(batch._fields, batch, strict=True):
-            if field == "next_masks":
-                assert (tensor is None) == (not masked)
-                if masked:
-                    assert (tensor.cpu().numpy() == np.stack([each.next_extras["mask"] for each in expected])).all()
-                continue
-            wanted = np.stack([getattr(each, field) for each in expected])
-            found = tensor.cpu().numpy()
-            assert found.dtype == wanted.dtype and (found == wanted.reshape(found.shape)).all(), (field, turns)
+        found = rows.look_up(torch.from_numpy(np.stack(picks)).to(device).view(3, 2, 100).transpose(0, 1))
+        found = type(found)(*(None if each is None else each.transpose(0, 1).cpu() for each in found))
+        states = rows.states_at(found.places.to(device)).cpu().numpy()  # (3, 2, 2, 100, numbers)
+        for number, batch in enumerate(expected):
+            wanted = np.stack([batch.states, batch.next_states]).reshape(2, 2, 100, -1).swapaxes(0, 1)
+            assert states.dtype == wanted.dtype and (states[number] == wanted).all(), turns
+            for name in ("actions", "rewards", "discounts"):
+                column = getattr(found, name)[number].flatten().numpy()
+                assert (column == getattr(batch, name)).all() and column.dtype == getattr(batch, name).dtype, name
+            assert ((found.weights[number].flatten() > 0).numpy() == batch.valid).all()
+            torch.testing.assert_close(found.weights[number].sum(dim=1), torch.ones(2))
+            assert (found.legal_next is None) == (not masked)
+            if masked:
+                assert (found.legal_next[number].flatten(0, 1).numpy() == batch.next_extras["mask"]).all()
 
 
 def test_a_window_hides_what_was_written_since_and_what_came_late_is_taken_along():

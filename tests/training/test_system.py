@@ -113,13 +113,14 @@ def test_who_is_trained_first_and_batches_that_follow_the_backlog_do_not_change_
 def test_the_agent_with_the_highest_priority_is_trained_first_in_a_round(monkeypatch):
     order, train = [], Trainer.train
     monkeypatch.setattr(Trainer, "train", lambda self, group, *rest: order.extend(group) or train(self, group, *rest))
-    parallel("model.algorithm=dqn", *FIRST[:1], schedule="lockstep", workers="threads", num_workers=1)
-    assert order == [3, 1, 2, 4, 0] * EPOCHS
+    parallel("model.algorithm=iqn", *FIRST[:1], schedule="lockstep", workers="threads", num_workers=1)
+    assert order == [3, 1, 2, 4, 0] * EPOCHS  # (in a stacked update nobody would be first)
 
 
 def test_agents_are_dealt_to_workers_by_what_they_will_ask_for():
-    assert dealt([0, 1, 2, 3, 4], 2, lambda agent: 1.0) == [[0, 2, 4], [1, 3]]
-    assert dealt([3, 0, 1, 2, 4], 2, lambda agent: 4.0 if agent == 3 else 1.0) == [[3], [0, 1, 2, 4]]
+    assert dealt([[0], [1], [2], [3], [4]], 2, lambda agent: 1.0) == [[0, 2, 4], [1, 3]]
+    assert dealt([[3], [0], [1], [2], [4]], 2, lambda agent: 4.0 if agent == 3 else 1.0) == [[3], [0, 1, 2, 4]]
+    assert dealt([[0, 2], [1], [3]], 2, lambda agent: 1.0) == [[0, 2], [1, 3]]
 
 
 def test_pipelined_differs_from_lockstep_or_the_comparison_would_be_empty(reference):

@@ -145,9 +145,9 @@ class IQN(ValueModel):
             with self._products():
                 preferences_BA = online.preferences(batch.next_states, online.embed(midpoints))
                 best_B = among_legal(preferences_BA, batch.legal_next).argmax(dim=-1)
-                next_BJ = _of_action(target(batch.next_states, target.embed(next_fractions_BJ)), best_B)
+                next_BJ = target.quantiles_of(batch.next_states, target.embed(next_fractions_BJ), best_B)
         with self._products():
-            estimate_BK = _of_action(online(batch.states, online.embed(fractions_BK)), batch.actions)
+            estimate_BK = online.quantiles_of(batch.states, online.embed(fractions_BK), batch.actions)
         return self._loss(batch, drawn["fractions"], (estimate_BK.float(), next_BJ.float()))
 
     def _products(self) -> AbstractContextManager[Any]:
@@ -179,8 +179,3 @@ class IQN(ValueModel):
         return Estimate.apply(  # type: ignore[no-untyped-call]
             block.values, estimate_BK, lambda slope: passes.backward(slope, block)
         ), next_BJ
-
-
-def _of_action(quantiles_BKA: Tensor, actions_B: Tensor) -> Tensor:
-    index = actions_B[..., None, None].expand(*quantiles_BKA.shape[:-1], 1)
-    return quantiles_BKA.gather(-1, index).squeeze(-1)

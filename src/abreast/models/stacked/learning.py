@@ -122,7 +122,9 @@ def stacks_of(models: Mapping[int, BaseModel]) -> list[list[int]]:
     for agent, model in models.items():
         if model.learning_key is not None:
             found.setdefault(model.learning_key, []).append(agent)
-    return [agents for agents in found.values() if models[agents[0]].device != "cpu" or _pays_on_cpu(models, agents)]
+    return [
+        sorted(agents) for agents in found.values() if models[agents[0]].device != "cpu" or _pays_on_cpu(models, agents)
+    ]
 
 
 def _pays_on_cpu(models: Mapping[int, BaseModel], agents: Sequence[int]) -> bool:

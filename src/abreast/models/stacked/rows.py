@@ -6,7 +6,7 @@ The replay stays what is written to, kept and restored; the copy is only read. I
 ring, and puts frames and n-step returns together as `Buffer.sample` does (a test holds the two equal), but for all agents in
 one go and without a word from the host, so that it can be part of a recorded update.
 
-Shapes: N agents, L lanes, R rows of a ring, B rows of a batch, T stacked frames.
+Shapes: S batches, N agents, L lanes, R rows of a ring, B rows of a batch, T stacked frames.
 """
 
 from collections.abc import Sequence
@@ -24,17 +24,19 @@ NOT_COPIED = frozenset({"log_chance", "memory", "frames"})
 """Extras that only models need which are not trained from here."""
 
 
-class StackedBatch(NamedTuple):
-    """What `Buffer.sample` gives, of each agent."""
+class Batches(NamedTuple):
+    """What `Buffer.sample` gives, of each agent, for several batches; the states themselves by where they stand."""
 
-    states: Tensor
-    """(N, B, T * size of a frame)"""
+    places: Tensor
+    """(S, N, 2, B, T): of the states, and of those to bootstrap from."""
     actions: Tensor
+    """(S, N, B), as the others:"""
     rewards: Tensor
-    next_states: Tensor
     discounts: Tensor
-    valid: Tensor
-    next_masks: Tensor | None
+    weights: Tensor
+    """1/count where valid and 0 elsewhere, so that a weighted sum is a mean."""
+    legal_next: Tensor | None
+    """(S, N, B, actions)"""
 
 
 class DeviceRows:
@@ -49,7 +51,11 @@ class DeviceRows:
         for name in self._names:
             shape, dtype = first.row_layout()[name]
             empty = torch.from_numpy(np.empty(0, dtype))
-            self._fields[name] = torch.zeros((count, lanes, self._rows, *shape), dtype=empty.dtype, device=device)
+            flat = torch.zeros((count * lanes * self._rows + 1, *shape), dtype=empty.dtype, device=device)
+            self._fields[name] = flat[:-1].view(count, lanes, self._rows, *shape)
+            if name == "states":
+                self._states = flat.flatten(1)
+                """All of them one after the other, and a row of zeros."""
         self._copied_NL = np.zeros((count, lanes), dtype=np.int64)
         """Rows ever written that were there at the last look."""
         self._first_NL, self._ends_NL, self._counts_NL, self._written_NL = (
@@ -92,54 +98,59 @@ class DeviceRows:
 
     # ---- batches, without a word from the host
 
-    def batch(self, picks_NB: Tensor) -> StackedBatch:
-        """The batches of rows that `Buffer.sample` picks by these numbers."""
-        memory = self._memories[0]
-        lane_NB = torch.searchsorted(self._ends_NL, picks_NB, right=True)
-        before_NB = (self._ends_NL - self._counts_NL).gather(1, lane_NB)
-        row_NB = self._first_NL.gather(1, lane_NB) + picks_NB - before_NB
-        written_NB = self._written_NL.gather(1, lane_NB)
-        rewards_NB = torch.zeros(row_NB.shape, dtype=torch.float64, device=self._device)
-        steps_NB = torch.zeros_like(row_NB)
-        ended_NB = torch.zeros_like(row_NB, dtype=torch.bool)
-        going_NB = torch.ones_like(ended_NB)
+    def look_up(self, picks_SNB: Tensor) -> Batches:
+        """The batches of rows that `Buffer.sample` picks by these numbers: of many updates at once, because it takes many
+        small operations.
+        """
+        memory, steps = self._memories[0], len(picks_SNB)
+        ends_SNL = self._ends_NL.expand(steps, -1, -1).contiguous()
+        lane = torch.searchsorted(ends_SNL, picks_SNB.contiguous(), right=True)
+        before = (self._ends_NL - self._counts_NL).expand_as(ends_SNL).gather(2, lane)
+        row = self._first_NL.expand_as(ends_SNL).gather(2, lane) + picks_SNB - before
+        written = self._written_NL.expand_as(ends_SNL).gather(2, lane)
+        rewards = torch.zeros(row.shape, dtype=torch.float64, device=self._device)
+        summed = torch.zeros_like(row)
+        ended = torch.zeros_like(row, dtype=torch.bool)
+        going = torch.ones_like(ended)
         for k in range(memory.n_step):
-            at_NB = self._places(lane_NB, row_NB + k)
-            done_NB = self._take("dones", at_NB)
-            followed_NB = ~self._take("last", at_NB) & (row_NB + k + 1 < written_NB)
-            going_NB = going_NB & (done_NB | followed_NB) & (row_NB + k < written_NB)
-            gained_NB = self._take("rewards", at_NB).to(torch.float64) * self._discounts_K[k]
-            rewards_NB = rewards_NB + torch.where(going_NB, gained_NB, 0.0)
-            steps_NB = steps_NB + going_NB
-            ended_NB = ended_NB | (going_NB & done_NB)
-            going_NB = going_NB & ~ended_NB
-        next_NB = torch.where(ended_NB, row_NB, row_NB + steps_NB)
-        discounts_NB = self._discounts_K[steps_NB].masked_fill(ended_NB, 0.0)
-        masks = self._take("mask", self._places(lane_NB, next_NB)) if "mask" in self._fields else None
-        return StackedBatch(
-            self._stack(lane_NB, row_NB),
-            self._take("actions", self._places(lane_NB, row_NB)),
-            rewards_NB.to(torch.float32),
-            self._stack(lane_NB, next_NB),
-            discounts_NB.to(torch.float32),
-            steps_NB > 0,
-            masks,
+            at = self._places(lane, row + k)
+            done = self._take("dones", at)
+            followed = ~self._take("last", at) & (row + k + 1 < written)
+            going = going & (done | followed) & (row + k < written)
+            gained = self._take("rewards", at).to(torch.float64) * self._discounts_K[k]
+            rewards = rewards + torch.where(going, gained, 0.0)
+            summed = summed + going
+            ended = ended | (going & done)
+            going = going & ~ended
+        next_row = torch.where(ended, row, row + summed)
+        discounts = self._discounts_K[summed].masked_fill(ended, 0.0)
+        valid = (summed > 0).to(torch.float32)
+        return Batches(
+            torch.stack([self._stack(lane, row), self._stack(lane, next_row)], dim=2),
+            self._take("actions", self._places(lane, row)),
+            rewards.to(torch.float32),
+            discounts.to(torch.float32),
+            valid / valid.sum(dim=-1, keepdim=True).clamp(min=1.0),
+            self._take("mask", self._places(lane, next_row)) if "mask" in self._fields else None,
         )
 
-    def _stack(self, lane_NB: Tensor, row_NB: Tensor) -> Tensor:
-        """The frames of each row and of the rows before it, oldest first; zero before the start of the episode."""
-        wanted_NBT = row_NB[..., None] - self._back_T
-        frames = self._take("states", self._places(lane_NB[..., None], wanted_NBT)).flatten(3)
-        age_NB = self._take("age", self._places(lane_NB, row_NB))
-        missing_NBT = self._back_T > age_NB[..., None]
-        stacked: Tensor = frames.masked_fill(missing_NBT[..., None], 0).flatten(2)
-        return stacked
+    def states_at(self, places: Tensor) -> Tensor:
+        """Stacked frames, (…, T * size of a frame), from their places, (…, T)."""
+        frames: Tensor = self._states.index_select(0, places.flatten())
+        return frames.view(*places.shape[:-1], -1)
+
+    def _stack(self, lane: Tensor, row: Tensor) -> Tensor:
+        """Where the frames of each row and of the rows before it stand, oldest first; the row of zeros
+        before the start of the episode.
+        """
+        places = self._places(lane[..., None], row[..., None] - self._back_T)
+        age = self._take("age", self._places(lane, row))
+        return places.masked_fill(self._back_T > age[..., None], len(self._states) - 1)
 
     def _places(self, lane: Tensor, row: Tensor) -> Tensor:
-        """Where rows stand among all rows of all agents."""
-        lanes = self._memories[0].lanes
-        agent = self._agents.view(-1, *(1,) * (row.dim() - 1))
-        places: Tensor = (agent * lanes + lane) * self._rows + row % self._rows
+        """Where rows, (S, N, …), stand among all rows of all agents."""
+        agent = self._agents.view(-1, *(1,) * (row.dim() - 2))
+        places: Tensor = (agent * self._memories[0].lanes + lane) * self._rows + row % self._rows
         return places
 
     def _take(self, name: str, places: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """DQN and IQN, stacked."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -9,11 +9,11 @@ from torch import Tensor
 
 from abreast.models.stacked.learning import Beat, LearnerStack, stacked_network
 from abreast.models.stacked.recorded import Recorded
-from abreast.models.stacked.rows import DeviceRows
-from abreast.models.value_model import Tensors, ValueModel
+from abreast.models.stacked.rows import Batches, DeviceRows
+from abreast.models.value_model import Draw, Tensors, ValueModel
 
-AHEAD = 256
-"""Gradient steps whose rows are picked at once."""
+AHEAD = 128
+"""Gradient steps whose rows are looked up at once."""
 
 
 class StackedValues(LearnerStack):
@@ -27,18 +27,17 @@ class StackedValues(LearnerStack):
         self, models: Sequence[Any], rows: tuple[LearnerStack, int] | None = None, copies_rows: bool | None = None
     ) -> None:
         super().__init__(models, rows)
-        first, config = self.first, self.first.config
+        first, count = self.first, len(models)
         self.target = stacked_network(first.make_network(), first.target_block, self.blocks["target"], learns=False)
-        self._loss_N = torch.zeros(len(models), device=self.device)
-        count = len(models)
-        self._draws = first.draws(config.batch_size)
-        self._drawn = {name: torch.empty(count, *draw.shape, device=self.device) for name, draw in self._draws.items()}
-        self._picks_NB = torch.zeros(count, config.batch_size, dtype=torch.int64, device=self.device)
+        self._loss_N = torch.zeros(count, device=self.device)
+        self._draws = DrawsAhead(models, first.draws(first.config.batch_size), self.device)
         if isinstance(rows, tuple):
             copies_rows = rows[0]._copies_rows  # type: ignore[attr-defined]
         self._copies_rows = self.device != "cpu" if copies_rows is None else copies_rows
         self._rows: DeviceRows | None = None
-        self._tensors: Tensors | None = None
+        self._looked_up: Batches | None = None
+        """Of the gradient step, in memory that stays the same."""
+        self._sampled: Tensors | None = None
         self._step = Recorded(self._gradient_step, self.device, [*self.changed, self._loss_N], "the stacked update")
 
     def train(self, updates: int, beat: Beat) -> list[list[float]]:
@@ -52,23 +51,21 @@ class StackedValues(LearnerStack):
         per_update = self.first.config.gradient_steps
         steps = updates * per_update
         losses_SN = torch.empty(steps, len(self.models), device=self.device)
-        ahead: Tensor | None = None
+        ahead: Batches | None = None
+        self._draws.begin(steps)
         for step in range(steps):
             if self._copies_rows:
                 if step % AHEAD == 0:
-                    ahead = self._pick_ahead(min(AHEAD, steps - step), is_first=step == 0)
+                    ahead = self._look_ahead(min(AHEAD, steps - step), is_first=step == 0)
                 assert ahead is not None
-                self._picks_NB.copy_(ahead[step % AHEAD])
+                self._take(ahead, step % AHEAD)
             else:
-                self._tensors = self._sampled()
-            for row, model in enumerate(self.models):
-                for name, draw in self._draws.items():
-                    draw.fill(self._drawn[name][row], model.learning_generator)
+                self._sampled = self._sample()
+            self._draws.take()
             self._step()
             losses_SN[step].copy_(self._loss_N)
             if (step + 1) % per_update == 0:
                 beat()
-        self._tensors = None
         self._count(updates, steps)
         of_model = losses_SN.t().tolist()
         return [
@@ -77,9 +74,10 @@ class StackedValues(LearnerStack):
         ]
 
     def _gradient_step(self) -> None:
-        """Over fixed tensors."""
-        batch = self._batch() if self._tensors is None else self._tensors
-        loss_N = self.first.loss_of(self.online, self.target, batch, self._drawn)
+        """Over memory that stays the same."""
+        batch = self._batch() if self._copies_rows else self._sampled
+        assert batch is not None
+        loss_N = self.first.loss_of(self.online, self.target, batch, self._draws.drawn)
         self.descend(loss_N)
         self._loss_N.copy_(loss_N.detach())
         config = self.first.config
@@ -89,33 +87,81 @@ class StackedValues(LearnerStack):
 
     # ---- batches
 
-    def _sampled(self) -> Tensors:
+    def _sample(self) -> Tensors:
         """A batch of each model, from its own replay."""
         batches = [model.tensors_of(model.memory.sample(model.config.batch_size)) for model in self.models]  # type: ignore[attr-defined]
         legal = [batch.legal_next for batch in batches if batch.legal_next is not None]
         columns = [torch.stack(column) for column in zip(*(batch[:-1] for batch in batches), strict=True)]
         return Tensors(*columns, torch.stack(legal) if legal else None)  # type: ignore[call-arg]
 
-    def _pick_ahead(self, steps: int, is_first: bool) -> Tensor:
-        """Numbers of rows for so many batches, (steps, N, B): what `Buffer.sample` would draw for one after the other."""
+    def _look_ahead(self, steps: int, is_first: bool) -> Batches:
+        """The next batches: those that `Buffer.sample` would draw, one after the other."""
+        if self._rows is None:
+            self._rows = DeviceRows([model.memory for model in self.models], self.device)
         if is_first:
-            if self._rows is None:
-                self._rows = DeviceRows([model.memory for model in self.models], self.device)
             self._totals = self._rows.renew()
-        shape = (steps, self.first.config.batch_size)
-        picks = [
-            model.memory.rng.integers(total, size=shape) for model, total in zip(self.models, self._totals, strict=True)
-        ]
-        return torch.from_numpy(np.stack(picks, axis=1)).to(self.device)
+        shape, streams = (steps, self.first.config.batch_size), [model.memory.rng for model in self.models]
+        picks = [stream.integers(total, size=shape) for stream, total in zip(streams, self._totals, strict=True)]
+        return self._rows.look_up(torch.from_numpy(np.stack(picks, axis=1)).to(self.device))
+
+    def _take(self, ahead: Batches, step: int) -> None:
+        """What was looked up for a step is that of the gradient step."""
+        if self._looked_up is None:
+            self._looked_up = Batches(*(None if each is None else torch.empty_like(each[0]) for each in ahead))  # type: ignore[arg-type]
+        for into, each in zip(self._looked_up, ahead, strict=True):
+            if into is not None and each is not None:
+                into.copy_(each[step])
 
     def _batch(self) -> Tensors:
-        assert self._rows is not None
-        batch = self._rows.batch(self._picks_NB)
-        valid_NB = batch.valid.to(torch.float32)
-        scale = self.first.observation.scale
-        states, next_states = (
-            each.to(torch.float32) if scale == 1.0 else each.to(torch.float32) * scale
-            for each in (batch.states, batch.next_states)
-        )
-        weights_NB = valid_NB / valid_NB.sum(dim=1, keepdim=True).clamp(min=1.0)
-        return Tensors(states, batch.actions, batch.rewards, next_states, batch.discounts, weights_NB, batch.next_masks)
+        assert self._rows is not None and self._looked_up is not None
+        places, actions, rewards, discounts, weights, legal_next = self._looked_up
+        states = self._rows.states_at(places).to(torch.float32)
+        if self.first.observation.scale != 1.0:
+            states = states * self.first.observation.scale
+        now, then = states.unbind(1)
+        return Tensors(now, actions, rewards, then, discounts, weights, legal_next)
+
+
+class DrawsAhead:
+    """The random numbers of gradient steps, each model's from its own generator, in memory that stays the same (`drawn`).
+
+    On a GPU those of the next step are drawn beside the step: there are many small draws, and a step waits for all of them.
+    """
+
+    def __init__(self, models: Sequence[Any], draws: Mapping[str, Draw], device: str) -> None:
+        self._models, self._draws = models, draws
+        self.drawn = {name: torch.empty(len(models), *draw.shape, device=device) for name, draw in draws.items()}
+        self._is_beside = torch.device(device).type == "cuda" and bool(draws)
+        if self._is_beside:
+            self._next = {name: torch.empty_like(drawn) for name, drawn in self.drawn.items()}
+            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._left = 0
+
+    def begin(self, steps: int) -> None:
+        """So many steps follow."""
+        self._left = steps
+        if self._is_beside and steps:
+            self._draw_beside()
+
+    def take(self) -> None:
+        """Those of the next step."""
+        self._left -= 1
+        if not self._is_beside:
+            self._fill(self.drawn)
+            return
+        here = torch.cuda.current_stream(self._stream.device)
+        here.wait_stream(self._stream)
+        for name, drawn in self.drawn.items():
+            drawn.copy_(self._next[name])
+        if self._left:
+            self._draw_beside()
+
+    def _draw_beside(self) -> None:
+        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        with torch.cuda.stream(self._stream):
+            self._fill(self._next)
+
+    def _fill(self, into: Mapping[str, Tensor]) -> None:
+        for row, model in enumerate(self._models):
+            for name, draw in self._draws.items():
+                draw.fill(into[name][row], model.learning_generator)

@@ -10,6 +10,7 @@ from typing import Any
 from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError
 from abreast.models import BaseModel
 from abreast.models.base import Recipe
+from abreast.models.stacked import stacks_of
 from abreast.processes.backend import Backend, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import ProcessBackend, comes_from_main
@@ -62,9 +63,10 @@ class HostedLearners:
         self._results = [RoundResult(None, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)
-        workers = min(config.num_workers or 1, len(learning))  # where all are frozen, there is none
         first = sorted(learning, key=config.weight, reverse=True)
-        self._agents_of = dealt(first, workers, config.weight if self.trains_freely else lambda agent: 1.0)
+        bound = [[agent] for agent in first] if self.trains_freely else bound_together(models, first)
+        workers = min(config.num_workers or 1, len(bound))  # where all are frozen, there is none
+        self._agents_of = dealt(bound, workers, config.weight if self.trains_freely else lambda agent: 1.0)
         self._team = Team(
             make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
         )
@@ -238,12 +240,21 @@ def process_backend() -> ProcessBackend:
     return ProcessBackend(preload=["abreast.training"])
 
 
-def dealt(agents: Sequence[int], workers: int, load: Callable[[int], float]) -> list[list[int]]:
-    """The agents of each worker: one after the other goes to the worker with the least to do so far."""
+def bound_together(models: Sequence[BaseModel], agents: Sequence[int]) -> list[list[int]]:
+    """The agents, in their order, in groups that have to be in one worker: those that learn in one stacked update on a GPU,
+    where it depends on their number how each is rounded.
+    """
+    on_gpus = {agent: models[agent] for agent in agents if models[agent].device != "cpu"}
+    group_of = {agent: group for group in stacks_of(on_gpus) for agent in group}
+    return [list(group) for group in dict.fromkeys(tuple(group_of.get(agent, [agent])) for agent in agents)]
+
+
+def dealt(groups: Sequence[Sequence[int]], workers: int, load: Callable[[int], float]) -> list[list[int]]:
+    """The agents of each worker: one group after the other goes to the worker with the least to do so far."""
     hands: list[list[int]] = [[] for _ in range(workers)]
     loads = [(0.0, worker) for worker in range(workers)]
-    for agent in agents:
+    for group in groups:
         least, worker = loads[0]
-        hands[worker].append(agent)
-        heapq.heapreplace(loads, (least + load(agent), worker))
+        hands[worker] += group
+        heapq.heapreplace(loads, (least + sum(map(load, group)), worker))
     return hands

@@ -16,7 +16,7 @@ from abreast.processes.fork_server import has_fork_server
 from abreast.training.actors.base import models_of
 from abreast.training.actors.process import why_not_built
 from abreast.training.config import MPConfig
-from abreast.training.learners.hosted import process_backend
+from abreast.training.learners.hosted import bound_together, process_backend
 from abreast.training.planning.costs import Candidate, Place, Prediction, Shape
 from abreast.training.planning.measuring import Measured, NotMeasured, measure
 
@@ -96,6 +96,9 @@ class _Planner:
         self._settings = experiment.config.experiment
         self._frozen = frozenset(self._settings.freeze)
         self._learning = [model for agent, model in enumerate(self._models) if agent not in self._frozen]
+        agents = [agent for agent in range(len(self._models)) if agent not in self._frozen]
+        self._groups = len(bound_together(self._models, agents)) if config.schedule != "free" else len(agents)
+        """Of agents that have to be in one worker."""
         self._cores = cores()
         self._left_out: list[str] = []
 
@@ -133,6 +136,8 @@ class _Planner:
             self._leave_out("learners: all agents are frozen")
         elif given is not None and given > most:
             self._leave_out(f"{given - most} of {given} workers: the other agents are frozen")
+        elif given is not None and given > self._groups:
+            self._leave_out(f"{given - self._groups} of {given} workers: agents of a GPU learn in one stacked update")
         if self._config.actors > self._settings.epochs:
             idle = self._config.actors - self._settings.epochs
             self._leave_out(f"{idle} of {self._config.actors} actors: there are {self._settings.epochs} epochs to play")
@@ -192,9 +197,9 @@ class _Planner:
         Numbers that leave the longest queue as long are left out.
         """
         gpus = {model.device for model in self._learning if model.device != "cpu"}
-        most = min(len(self._learning), self._cores, 2 * len(gpus) or len(self._learning))
+        most = min(self._groups, self._cores, 2 * len(gpus) or len(self._learning))
         if self._config.num_workers is not None:
-            return [min(self._config.num_workers, len(self._learning))]
+            return [min(self._config.num_workers, self._groups)]
         if not is_planned:
             return [most]
         queues: dict[int, int] = {}
