@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 ALIGNMENT = 16
 """In elements of four bytes: 64 bytes."""
+BETAS, EPSILON = (0.9, 0.999), 1e-8
+"""Of Adam."""
 
 
 class FlatParameters:
@@ -58,6 +60,11 @@ class FlatParameters:
         return len(self.values)
 
     @property
+    def pads(self) -> list[int]:
+        """How many elements after each parameter belong to none."""
+        return [-shape.numel() % ALIGNMENT for shape in self._shapes.values()]
+
+    @property
     def gradients(self) -> Tensor:
         assert self.values.grad is not None
         return self.values.grad
@@ -85,5 +92,6 @@ class Adam:
         steps = torch.tensor(float(self.steps), device=self.mean.device)
         torch._fused_adam_(
             [self._block.values.data], [self._block.gradients], [self.mean], [self.square], [], [steps],
-            lr=self.learning_rate, beta1=0.9, beta2=0.999, weight_decay=0.0, eps=1e-8, amsgrad=False, maximize=False,
+            lr=self.learning_rate, beta1=BETAS[0], beta2=BETAS[1], weight_decay=0.0, eps=EPSILON, amsgrad=False,
+            maximize=False,
         )  # fmt: skip

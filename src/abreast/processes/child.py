@@ -38,4 +38,5 @@ def serve(
                     work.obey(*message)
             work.close()
         except Exception as error:
-            send(Failed(f"{type(error).__name__}: {error}", traceback.format_exc()))
+            reason, *_ = str(error).strip().splitlines() or [""]  # those of CUDA come with advice
+            send(Failed(f"{type(error).__name__}: {reason}", traceback.format_exc()))

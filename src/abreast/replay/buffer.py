@@ -329,9 +329,9 @@ class Buffer:
         gone = int(self.ring.written()[lane]) - self.ring.rows
         return 0 if self._window_end is not None or gone < 0 else gone + self.slack + self.n_frames
 
-    def newest_states(self, count: int) -> NDArray[Any]:
-        """Single frames of the newest rows, up to `count` of each lane."""
-        ends = self.written.tolist()
+    def newest_states(self, count: int, lanes: int | None = None) -> NDArray[Any]:
+        """Single frames of the newest rows, up to `count` of each lane, or of the first `lanes`."""
+        ends = self.written[:lanes].tolist()
         rows = [np.arange(max(0, end - min(count, self.rows_per_lane)), end) % self.ring.rows for end in ends]
         return np.concatenate([self.ring.fields["states"][lane, at] for lane, at in enumerate(rows)])
 

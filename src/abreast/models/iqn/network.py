@@ -40,11 +40,17 @@ class IQNNetwork(nn.Module):
 
     def draw_noise(self, generator: torch.Generator) -> None:
         """New noise for the noisy layers, used until the next draw: in one piece, unless a user's layer draws its own."""
-        if all(type(layer) is NoisyLinear for layer in noisy_layers(self)):
+        if self.has_plain_noise:
             self.take_noise(torch.empty(self.noise_size, device=self.trunk.weight.device).normal_(generator=generator))
             return
         for layer in noisy_layers(self):
             layer.draw_noise(generator)
+
+    @property
+    def has_plain_noise(self) -> bool:
+        """Whether `take_noise` can stand for `draw_noise`: no part of a user's draws noise of its own."""
+        is_ours = type(self).draw_noise is IQNNetwork.draw_noise
+        return is_ours and all(type(layer) is NoisyLinear for layer in noisy_layers(self))
 
     @property
     def noise_size(self) -> int:
@@ -70,7 +76,7 @@ class IQNNetwork(nn.Module):
 
     def embed(self, fractions: Tensor) -> Tensor:
         """Quantile fractions (…, K) as features (…, K, H)."""
-        return self.fraction(torch.cos(fractions[..., None] * self.frequencies)).relu_()  # type: ignore[no-any-return]
+        return self.fraction(torch.cos(fractions[..., None] * self.frequencies)).relu()  # type: ignore[no-any-return]
 
     def preferences(self, states_BD: Tensor, embedded_KH: Tensor) -> Tensor:
         """Numbers that rank the actions like their mean over the fractions, (B, A), for half the work of `forward`.
@@ -79,7 +85,7 @@ class IQNNetwork(nn.Module):
         Stacked (see models/stacked/), everything has a leading dimension more.
         """
         hidden_BH = self._hidden(states_BD)
-        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded_KH[..., None, :, :]).relu_()
+        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded_KH[..., None, :, :]).relu()
         both: Tensor = self.dueling(features_BKH.mean(dim=-2))
         return both[..., 1:]
 
@@ -89,7 +95,7 @@ class IQNNetwork(nn.Module):
         Stacked (see models/stacked/), everything has a leading dimension more.
         """
         hidden_BH = self._hidden(states_BD)
-        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded).relu_()
+        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded).relu()
         both: Tensor = self.dueling(features_BKH)
         value_BK1, advantage_BKA = both[..., :1], both[..., 1:]
         return value_BK1 + advantage_BKA - advantage_BKA.mean(dim=-1, keepdim=True)
@@ -101,10 +107,10 @@ class IQNNetwork(nn.Module):
             index = actions_B[..., None, None].expand(*quantiles_BKA.shape[:-1], 1)
             taken: Tensor = quantiles_BKA.gather(-1, index).squeeze(-1)
             return taken
-        features_BKH = self.trunk(self._hidden(states_BD)[..., None, :] * embedded).relu_()
+        features_BKH = self.trunk(self._hidden(states_BD)[..., None, :] * embedded).relu()
         both: Tensor = self.dueling(features_BKH)
         return (both * self.picks_AQ[actions_B][..., None, :]).sum(dim=-1)
 
     def _hidden(self, states_BD: Tensor) -> Tensor:
-        hidden_BH: Tensor = self.state(states_BD if self.torso is None else self.torso(states_BD)).relu_()
+        hidden_BH: Tensor = self.state(states_BD if self.torso is None else self.torso(states_BD)).relu()
         return hidden_BH

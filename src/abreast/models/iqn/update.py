@@ -112,35 +112,34 @@ class IQN(ValueModel):
         return twin
 
     def loss(self, batch: Batch) -> Tensor:
-        tensors, is_plain = self.tensors_of(batch), self.online.is_plain and self.target.is_plain
+        tensors = self.tensors_of(batch)
         drawn = {
             name: draw.fill(torch.empty(draw.shape, device=self.device), self.learning_generator)
             for name, draw in self.draws(len(tensors.actions)).items()
-            if is_plain or name == "fractions"
         }
-        if is_plain:
+        if self.online.is_plain and self.target.is_plain:
             return self._loss(tensors, drawn["fractions"], self._quantiles_by_passes(tensors, drawn))
         self._check_precision()
-        self.online.draw_noise(
-            self.learning_generator
-        )  # a torso, or a network of the user's: it may have noise of its own
-        with torch.no_grad():
-            self.target.draw_noise(self.learning_generator)
+        if "noise" not in drawn:
+            self.online.draw_noise(self.learning_generator)
+            with torch.no_grad():
+                self.target.draw_noise(self.learning_generator)
         return self.loss_of(self.online, self.target, tensors, drawn)
 
     def draws(self, rows: int) -> dict[str, Draw]:
-        noise = Draw((self.online.noise_size,), is_normal=True)
         fractions = Draw((2, rows, self.config.n_quantiles), is_normal=False)
-        return {"fractions": fractions, "online": noise, "target": noise}
+        if not self.online.has_plain_noise:
+            return {"fractions": fractions}
+        return {"fractions": fractions, "noise": Draw((2, self.online.noise_size), is_normal=True)}
 
     def loss_of(self, online: IQNNetwork, target: IQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]) -> Tensor:
         """(Without noise in `drawn`, the networks have drawn their own.)"""
         fractions_BK, next_fractions_BJ = drawn["fractions"].unbind(-3)
-        if "online" in drawn:
-            online.take_noise(drawn["online"])
+        if "noise" in drawn:
+            online.take_noise(drawn["noise"].select(-2, 0))
         with torch.no_grad():
-            if "target" in drawn:
-                target.take_noise(drawn["target"])
+            if "noise" in drawn:
+                target.take_noise(drawn["noise"].select(-2, 1))
             midpoints = self._midpoints_there.expand(*fractions_BK.shape[:-2], -1)
             with self._products():
                 preferences_BA = online.preferences(batch.next_states, online.embed(midpoints))
@@ -164,9 +163,10 @@ class IQN(ValueModel):
 
     def _quantiles_by_passes(self, batch: Tensors, drawn: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Quantiles of the actions taken, through which gradients flow; and those of the best actions after them."""
-        self.online.take_noise(drawn["online"])
+        for_online, for_target = drawn["noise"]
+        self.online.take_noise(for_online)
         with torch.no_grad():
-            self.target.take_noise(drawn["target"])
+            self.target.take_noise(for_target)
             midpoints_MH = self.online.embed(self._midpoints_there)
         dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
         passes, block = Passes(self.online, self.target, dtype, self.crew), self.online_block

@@ -41,15 +41,16 @@ class StackedPolicies(LearnerStack):
 
     def _learn(self, rows: Sequence[Rows], beat: Beat) -> list[list[float]]:
         """An update of each model from its rows, of which all have as many."""
-        self._begin()
         config, count = self.first.config, len(rows[0].actions)
         rows_NM = Rows(*(torch.stack(column) for column in zip(*rows, strict=True)))
+        self._begin(config.gradient_steps * -(-count // config.batch_size))
         losses: list[Tensor] = []
         for _ in range(config.gradient_steps):
             orders = [
                 torch.randperm(count, generator=each.learning_generator, device=self.device) for each in self.models
             ]
             for part_NB in torch.split(torch.stack(orders), config.batch_size, dim=1):
+                self._next_step(len(losses))
                 losses.append(self._minibatch(part_NB.shape[1], rows_NM).descend(rows_NM, part_NB))
             beat()
         self._count(1, len(losses))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from abreast.models.stacked.learning import Beat, LearnerStack, stacked_network
@@ -47,11 +48,11 @@ class StackedValues(LearnerStack):
         return [self._part(row)._train_all(updates, beat)[0] if can else [] for row, can in enumerate(can_learn)]
 
     def _train_all(self, updates: int, beat: Beat) -> list[list[float]]:
-        self._begin()
         per_update = self.first.config.gradient_steps
         steps = updates * per_update
         losses_SN = torch.empty(steps, len(self.models), device=self.device)
         ahead: Batches | None = None
+        self._begin(steps)
         self._draws.begin(steps)
         for step in range(steps):
             if self._copies_rows:
@@ -61,6 +62,7 @@ class StackedValues(LearnerStack):
                 self._take(ahead, step % AHEAD)
             else:
                 self._sampled = self._sample()
+            self._next_step(step)
             self._draws.take()
             self._step()
             losses_SN[step].copy_(self._loss_N)
@@ -80,10 +82,11 @@ class StackedValues(LearnerStack):
         loss_N = self.first.loss_of(self.online, self.target, batch, self._draws.drawn)
         self.descend(loss_N)
         self._loss_N.copy_(loss_N.detach())
+        self.blocks["target"].lerp_(self.blocks["online"], self._of_step[3][:, None])
+
+    def target_shares(self, counts_SN: NDArray[np.int64]) -> NDArray[np.float64]:
         config = self.first.config
-        is_due_N = self._steps_N % config.target_interval == 0
-        share_N = torch.where(is_due_N, 1.0, config.target_rate)
-        self.blocks["target"].lerp_(self.blocks["online"], share_N[:, None])
+        return np.where(counts_SN % config.target_interval == 0, 1.0, config.target_rate)
 
     # ---- batches
 

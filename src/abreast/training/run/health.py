@@ -6,6 +6,8 @@ from abreast.models import BaseModel, RandomModel
 
 LOOKED_AT = 64
 """Newest rows of a replay that are looked at, per lane."""
+FEW_LANES = 8
+"""Lanes that are looked at first."""
 
 
 def symptoms(model: BaseModel, loss: float | None) -> list[str]:
@@ -19,8 +21,10 @@ def symptoms(model: BaseModel, loss: float | None) -> list[str]:
         found.append(f"its loss is {loss}: lower model.learning_rate")
     if model.has_no_gradient:
         found.append("its gradient is zero: it has stopped learning" + _why(model))
-    newest = model.memory.newest_states(LOOKED_AT)
-    if len(newest) >= LOOKED_AT and not newest.any():
+    if not model.memory.newest_states(LOOKED_AT, lanes=FEW_LANES).any():  # there may be very many
+        newest = model.memory.newest_states(LOOKED_AT)
+        if len(newest) < LOOKED_AT or newest.any():
+            return found
         found.append(f"the newest {len(newest)} states in its memory are all zero: is anything written into it?")
     return found
 
