@@ -1,7 +1,7 @@
 """One GPU: agent-steps per second where worlds and learners live on it, and what limits them.
 
     python benchmarks/gpu.py                       5 agents and 256, the stacked update for 1 to 256 agents
-    python benchmarks/gpu.py --learning            300 epochs of treasure hunt: multiples of random, on CPU and GPU
+    python benchmarks/gpu.py --learning            300 epochs of treasure hunt: multiples of random; --device cpu to compare
     python benchmarks/gpu.py --kernels             where the time of a stacked update goes (torch.profiler)
     python benchmarks/gpu.py --device cpu --small  the same code without a GPU, to see that it works
 
@@ -166,6 +166,7 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, help="of every run; else 1024 for 5 agents, 512 for 256")
     parser.add_argument("--passes", type=int, default=4)
     parser.add_argument("--precision", default="float32", choices=["float32", "bf16"])
+    parser.add_argument("--runs", action="store_true", help="whole runs only, without the table of updates")
     parser.add_argument("--learning", action="store_true")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--small", action="store_true", help="a few seconds on a CPU")
@@ -177,14 +178,15 @@ def main() -> None:
         return
     if given.learning:
         seeds, epochs = (1, 40) if given.small else (SEEDS, 300)
-        for name, where, batched in (("object world, CPU", "cpu", False), (f"batched world, {device}", device, True)):
-            found = multiples(where, batched, seeds, epochs)
-            spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
-            print(f"{name}: {fmean(found):.2f}{spread} times random after {epochs} epochs ({found})", flush=True)
+        found = multiples(device, device != "cpu", seeds, epochs)
+        name = "object world on the CPU" if device == "cpu" else f"batched world on {device}"
+        spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
+        each = ", ".join(f"{multiple:.2f}" for multiple in found)
+        print(f"{name}: {fmean(found):.2f}{spread} times random after {epochs} epochs ({each})", flush=True)
         return
     model = {"precision": given.precision}
     counts, updates = ([1, 2], 2) if given.small else ([1, 2, 5, 16, 64, 256], 64)
-    for line in update_rows(device, counts, updates):
+    for line in [] if given.runs else update_rows(device, counts, updates):
         print(line, flush=True)
     for agents in given.agents[: 1 if given.small else None]:
         lanes, passes = (8, 3) if given.small else (given.lanes or LANES.get(agents, 256), given.passes)
