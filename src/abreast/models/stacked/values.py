@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from abreast.models.stacked.learning import Beat, LearnerStack, stacked_network
 from abreast.models.stacked.recorded import Recorded
@@ -132,12 +131,16 @@ class DrawsAhead:
     """
 
     def __init__(self, models: Sequence[Any], draws: Mapping[str, Draw], device: str) -> None:
-        self._models, self._draws = models, draws
         self.drawn = {name: torch.empty(len(models), *draw.shape, device=device) for name, draw in draws.items()}
         self._is_beside = torch.device(device).type == "cuda" and bool(draws)
+        self._next = self.drawn
         if self._is_beside:
             self._next = {name: torch.empty_like(drawn) for name, drawn in self.drawn.items()}
             self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
+        self._rows = [
+            (model, [(draw, self._next[name][row]) for name, draw in draws.items()]) for row, model in enumerate(models)
+        ]
+        """Each model's part of the next numbers: made once, because that takes as long as to draw them."""
         self._left = 0
 
     def begin(self, steps: int) -> None:
@@ -150,7 +153,7 @@ class DrawsAhead:
         """Those of the next step."""
         self._left -= 1
         if not self._is_beside:
-            self._fill(self.drawn)
+            self._fill()
             return
         here = torch.cuda.current_stream(self._stream.device)
         here.wait_stream(self._stream)
@@ -162,9 +165,10 @@ class DrawsAhead:
     def _draw_beside(self) -> None:
         self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
         with torch.cuda.stream(self._stream):
-            self._fill(self._next)
+            self._fill()
 
-    def _fill(self, into: Mapping[str, Tensor]) -> None:
-        for row, model in enumerate(self._models):
-            for name, draw in self._draws.items():
-                draw.fill(into[name][row], model.learning_generator)
+    def _fill(self) -> None:
+        for model, parts in self._rows:
+            generator = model.learning_generator
+            for draw, into in parts:
+                draw.fill(into, generator)

@@ -1,5 +1,6 @@
 """What a loop asks of its learners, and a round of training."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, Protocol
@@ -8,12 +9,14 @@ import numpy as np
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
+from abreast.models.network_model import NetworkModel
 from abreast.models.stacked import LearnerStack, make_stack, stacks_of
 from abreast.processes.backend import NOWHERE
 from abreast.state import State
 from abreast.streams import seeded_globals
 from abreast.training.run.health import symptoms
 
+log = logging.getLogger("abreast")
 LEARNING = 3
 """The part of a seed's spawn key that stands for learning."""
 
@@ -104,6 +107,21 @@ class Trainer:
                 beat(agent)
         model.own_attributes.note_learning()
         return losses
+
+
+def tell_who_learns_alone(models: Sequence[BaseModel]) -> None:
+    """Of models on a GPU: who is not part of a stacked update, and why, because that is many times as slow."""
+    reasons: dict[str, list[str]] = {}
+    for agent, model in enumerate(models):
+        if (
+            model.device != "cpu"
+            and isinstance(model, NetworkModel)
+            and (reason := model.why_not_stacked()) is not None
+        ):
+            reasons.setdefault(reason, []).append(str(agent))
+    for reason, agents in reasons.items():
+        who = f"agent {agents[0]} learns" if len(agents) == 1 else f"agents {', '.join(agents)} learn"
+        log.warning("%s one update at a time on the GPU, not in a stacked update: %s", who, reason)
 
 
 def train_round(models: Mapping[int, BaseModel], updates: int, seed: int) -> dict[int, RoundResult]:

@@ -20,7 +20,7 @@ from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State, part_of
 from abreast.training.config import ExperimentConfig, MPConfig
-from abreast.training.learners.base import RoundResult, is_tracked
+from abreast.training.learners.base import RoundResult, is_tracked, tell_who_learns_alone
 from abreast.training.learners.process import Job, learner_process
 from abreast.training.published import create_shared_models, publish_model, restore_published
 
@@ -60,6 +60,7 @@ class HostedLearners:
             model.own_attributes.track()
             publish_model(model, place, rounds, updates=model.updates, results=[])
             self._own_rings.append(model.memory.move_rows(self.ring(index)))
+        tell_who_learns_alone(models)
         self._results = [RoundResult(None, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)

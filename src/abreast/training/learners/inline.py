@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.state import State
-from abreast.training.learners.base import RoundResult, Trainer, is_tracked
+from abreast.training.learners.base import RoundResult, Trainer, is_tracked, tell_who_learns_alone
 
 
 class Order(NamedTuple):
@@ -41,6 +41,7 @@ class InlineLearners:
         self._models = dict(enumerate(models))
         self._learning = {agent: model for agent, model in self._models.items() if agent not in frozen}
         self._trainer = Trainer(self._learning, seed)
+        tell_who_learns_alone(models)
         self._orders: dict[int, Order] = {}
         self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
 
