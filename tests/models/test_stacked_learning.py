@@ -170,6 +170,7 @@ def test_a_window_hides_what_was_written_since_and_what_came_late_is_taken_along
     rows = DeviceRows([memory], "cpu")
     with memory.window([10, 11]):
         assert rows.renew() == [21]
+    assert rows.renew() == [24]
     memory.amend(0, 5.0)
     memory.end_episode(0)
     assert rows.renew() == [24]
