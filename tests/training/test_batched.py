@@ -313,7 +313,7 @@ def with_factory(env):
         (lambda: meadow(HostileMeadow), "world.batched is true, but HostileMeadow has no batched world: leave"),
         (
             lambda: meadow(multiprocessing={"num_actors": 2}),
-            "multiprocessing.num_actors is 2, but it is played by one actor",
+            "multiprocessing.num_actors is 2, and it takes one actor",
         ),
         (lambda: patched(meadow()), "a Grazer has a act of its own"),
         (lambda: changed(meadow()), "Meadow.size is 3, but in an environment that is built for another lane it is"),
