@@ -1,6 +1,6 @@
 """What learning asks of a replay."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -47,3 +47,11 @@ class Trajectory(NamedTuple):
         rows = slice(begin, end)
         extras = {name: array[rows] for name, array in self.extras.items()}
         return Trajectory(*(array[rows] for array in self[:-1]), extras)  # type: ignore[arg-type,call-arg]
+
+
+def joined(trajectories: Sequence[Trajectory]) -> Trajectory:
+    """Trajectories one after the other. The last row of each has no next one: it is `done`, or not `valid`."""
+    columns = [np.concatenate(column) for column in zip(*(each[:-1] for each in trajectories), strict=True)]
+    names = trajectories[0].extras
+    extras = {name: np.concatenate([each.extras[name] for each in trajectories]) for name in names}
+    return Trajectory(*columns, extras)  # type: ignore[arg-type,call-arg]

@@ -14,18 +14,20 @@ def advantages_of(
     trajectory: Trajectory, values_N: NDArray[np.float32], gamma: float, gae_lambda: float
 ) -> NDArray[np.float32]:
     """Generalised advantage estimates. A row that is not `valid` has no outcome: its own estimate is 0 and no use."""
-    advantages_N = np.zeros_like(values_N)
+    values, rewards = values_N.tolist(), trajectory.rewards.tolist()  # row by row, numbers are cheaper than arrays
+    valid, dones = trajectory.valid.tolist(), trajectory.dones.tolist()
+    advantages = [0.0] * len(values)
     ahead = 0.0
-    for row in range(len(values_N) - 1, -1, -1):
-        if not trajectory.valid[row]:
+    for row in range(len(values) - 1, -1, -1):
+        if not valid[row]:
             ahead = 0.0  # the episode was cut here: the value of this state stands for all that would have come
             continue
-        goes_on = not trajectory.dones[row]
-        next_value = float(values_N[row + 1]) if goes_on else 0.0
-        surprise = float(trajectory.rewards[row]) + gamma * next_value - float(values_N[row])
+        goes_on = not dones[row]
+        next_value = values[row + 1] if goes_on else 0.0
+        surprise = rewards[row] + gamma * next_value - values[row]
         ahead = surprise + (gamma * gae_lambda * ahead if goes_on else 0.0)
-        advantages_N[row] = ahead
-    return advantages_N
+        advantages[row] = ahead
+    return np.array(advantages, dtype=np.float32)
 
 
 def clipped_loss(

@@ -14,6 +14,7 @@ from abreast.models.ppo.config import PPOConfig
 from abreast.models.ppo.loss import advantages_of, clipped_loss
 from abreast.models.ppo.network import PPONetwork
 from abreast.models.torsos import LSTM
+from abreast.replay.batch import joined
 
 
 class Rows(NamedTuple):
@@ -128,26 +129,17 @@ class PPO(NetworkModel):
 
     def new_rows(self) -> Rows | None:
         """Every row not yet learned from that has an outcome, with its advantage and return; None if there is no new row."""
-        parts = []
-        for trajectory in self.new_trajectories():
-            if not len(trajectory.actions):
-                continue  # a user's network need not know what to make of nothing
-            states = self.as_input(trajectory.states, trajectory.extras)
-            with torch.no_grad():
-                values_N = self.online.values(states).cpu().numpy()
-            advantages_N = advantages_of(trajectory, values_N, self.config.gamma, self.config.gae_lambda)
-            usable = torch.from_numpy(trajectory.valid).to(self.device)
-            legal = trajectory.extras.get("mask", np.empty((len(values_N), 0), np.bool_))
-            columns = (
-                legal,
-                trajectory.actions,
-                trajectory.extras["log_chance"],
-                advantages_N,
-                advantages_N + values_N,
-            )
-            parts.append((states[usable], *(torch.from_numpy(column).to(self.device)[usable] for column in columns)))
-        if not parts:
-            return None
-        rows = Rows(*(torch.cat(column) for column in zip(*parts, strict=True)))
+        found = [each for each in self.new_trajectories() if len(each.actions)]
+        if not found:
+            return None  # a user's network need not know what to make of nothing
+        lived = joined(found)
+        states = self.as_input(lived.states, lived.extras)
+        with torch.no_grad():
+            values_N = self.online.values(states).cpu().numpy()
+        advantages_N = advantages_of(lived, values_N, self.config.gamma, self.config.gae_lambda)
+        legal = lived.extras.get("mask", np.empty((len(values_N), 0), np.bool_))
+        columns = (legal, lived.actions, lived.extras["log_chance"], advantages_N, advantages_N + values_N)
+        usable = self._there(lived.valid)
+        rows = Rows(states[usable], *(self._there(column)[usable] for column in columns))
         spread = rows.advantages.std() if len(rows.advantages) > 1 else torch.tensor(1.0)
         return rows._replace(advantages=(rows.advantages - rows.advantages.mean()) / (spread + 1e-8))
