@@ -238,6 +238,11 @@ def is_foreign(thing: object) -> bool:
     return not type(thing).__module__.startswith("abreast.")
 
 
+def replaced_method(thing: object) -> str | None:
+    """The first method of its class that an object has another of, if there is one."""
+    return next((name for name in vars(thing) if callable(getattr(type(thing), name, None))), None)
+
+
 def first_change(before: Mapping[str, bytes | None], now: Mapping[str, bytes | None]) -> str | None:
     """The first name whose digest has changed, or that is new or gone; None if there is none."""
     return next((name for name in {**before, **now} if now.get(name, b"") != before.get(name, b"")), None)

@@ -20,7 +20,7 @@ from abreast.games.treasurehunt.agents import TreasurehuntAgent
 from abreast.games.treasurehunt.batched import BatchedTreasurehunt
 from abreast.games.treasurehunt.env import TreasurehuntEnv
 from abreast.games.treasurehunt.world import TreasurehuntWorld
-from abreast.worlds import OneHotObservationSpec, RGBObservationSpec
+from abreast.worlds import OneHotObservationSpec, RGBObservationSpec, Wall
 from abreast.worlds.batched import Chance
 
 LANES = 3
@@ -437,6 +437,16 @@ def test_it_does_not_stand_for_a_game_that_was_changed_after_it_was_built():
     env = build("treasurehunt")
     env.agents[0].observation_spec.is_masked = True
     assert "not all actions of agent 0 are legal" in BatchedTreasurehunt.why_not(env)
+    for name, value in (("value", 5.0), ("passable", True), ("kind", "Ghost")):
+        env = build("treasurehunt")
+        setattr(env.agents[1], name, value)
+        assert BatchedTreasurehunt.why_not(env).startswith(f"agent 1 has a {name} of its own")
+    env = build("staghunt")
+    env.agents[0].settings = env.config.world.with_derived(hunters_needed=1)
+    assert BatchedStaghunt.why_not(env) == "agent 0 has other settings than the environment"
+    env = build("treasurehunt")
+    env.world.default_entity = Wall()
+    assert "what is left in a cell is Wall" in BatchedTreasurehunt.why_not(env)
     other = build("treasurehunt", "world.spawn_prob=0.5")
     assert "other settings" in BatchedTreasurehunt.why_not(TreasurehuntEnv(other.world, build("treasurehunt").config))
 

@@ -121,9 +121,22 @@ def with_patched_choice():
     return model
 
 
+class OnlyUp(DQN):
+    def legal_now(self, lanes):
+        return torch.tensor([[True, False, False]]).expand(len(lanes), -1)
+
+
+def with_patched_memory():
+    model = make_model("dqn")
+    model.memory.add_all = lambda *values, **extras: None
+    return model
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (lambda: model_for_lanes("dqn", OnlyUp), "OnlyUp.legal_now is your own, and is called state by state"),
+        (with_patched_memory, "its memory has a add_all of its own, which may not be called"),
         (lambda: model_for_lanes("dqn", Cautious), "Cautious.remember is your own, and is called state by state"),
         (lambda: model_for_lanes("ppo", Noting), "Noting remembers mood of each lane"),
         (lambda: model_for_lanes("dqn", network="lstm"), "its network is lstm, whose memory is kept lane by lane"),

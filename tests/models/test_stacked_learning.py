@@ -226,3 +226,34 @@ def test_who_learns_alone_and_why():
         assert stacks_of(models) == []  # one product on two threads is rounded otherwise than two products
     finally:
         torch.set_num_threads(before)
+
+
+def replace_optimiser(model):
+    model.optimiser.step = lambda: None
+
+
+def replace_forward(model):
+    model.online.forward = lambda states: model.policy(states) * 2
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (replace_optimiser, "its optimiser is your own"),
+        (lambda model: setattr(model.memory, "sample", None), "its memory is your own"),
+        (replace_forward, "its online network is your own, or has hooks"),
+        (
+            lambda model: model.target.trunk.register_forward_hook(lambda *_: None),
+            "its target network is your own, or has hooks",
+        ),
+        (
+            lambda model: model.online.trunk.weight.register_hook(lambda slope: slope * 0),
+            "its online network is your own, or has hooks",
+        ),
+    ],
+)
+def test_whose_parts_were_replaced_learns_alone(change, said):
+    model = make("dqn", 1)
+    assert model.why_not_stacked() is None
+    change(model)
+    assert model.why_not_stacked() == said

@@ -285,6 +285,13 @@ def test_a_view_of_another_shape_is_refused():
         collect_pass(meadow(environment_with(Shortsighted)).game, 0, 4, 0)
 
 
+def test_a_pass_that_does_not_fit_is_told_as_settings_to_lower():
+    env = meadow()
+    env.config = env.config.with_derived(experiment=env.config.experiment.with_derived(max_turns=10**13))
+    with pytest.raises(ConfigError, match=r"not enough memory .* multiprocessing.num_envs or experiment.max_turns"):
+        collect_pass(env.game, 0, 4, 0)
+
+
 def test_a_state_of_another_game_is_refused():
     env = meadow()
     assert env.game.state().facts == {"passes": 0}

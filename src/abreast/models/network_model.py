@@ -20,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from abreast.attributes import replaced_method
 from abreast.errors import ConfigError
 from abreast.models.base import BaseModel, ModelConfig, Recipe, spec_of
 from abreast.models.flat import Adam, FlatParameters
@@ -40,6 +41,17 @@ OF_EACH_AGENT = frozenset(
     {"per_agent", "agent_vision_radius", "epsilon", "epsilon_decay", "epsilon_min", "learning_rate"}
 )
 """Settings in which models may differ that learn in one stacked update. (What is seen is compared by its shape.)"""
+
+NETWORKS = "online", "target"
+"""Those that learning computes with."""
+HOOKS = (
+    "_forward_hooks",
+    "_forward_pre_hooks",
+    "_backward_hooks",
+    "_backward_pre_hooks",
+    "_post_accumulate_grad_hooks",
+)
+"""Of a module or a parameter: functions that torch calls beside it."""
 
 
 class NetworkConfig(ModelConfig):
@@ -258,14 +270,31 @@ class NetworkModel(BaseModel):
         kind = type(self)
         if not kind.__module__.startswith("abreast.models.") or self.own_attributes.is_foreign:
             return f"{kind.__name__} is your own"
-        replaced = [name for name in vars(self) if callable(getattr(kind, name, None))]
-        if replaced:
-            return f"its {replaced[0]} is your own"
+        replaced = replaced_method(self)
+        if replaced is not None:
+            return f"its {replaced} is your own"
         if type(self.memory) not in (Buffer, SharedReplayBuffer):
             return f"its memory is a {type(self.memory).__name__}"
         if self.network_name != "mlp":
             return f"its network is {self.network_name}"
-        return None
+        for name, part, expected in (("memory", self.memory, type(self.memory)), ("optimiser", self.optimiser, Adam)):
+            if type(part) is not expected or replaced_method(part) is not None:
+                return f"its {name} is your own"
+        return next(
+            (f"its {name} network is your own, or has hooks" for name in NETWORKS if self._is_changed(name)), None
+        )
+
+    def _is_changed(self, name: str) -> bool:
+        """Whether a network of this name has parts or hooks of a user's."""
+        network: nn.Module | None = getattr(self, name, None)
+        if network is None:
+            return False
+        layers, parameters = list(network.modules()), list(network.parameters())
+        return (
+            any(not type(layer).__module__.startswith("abreast.models.") for layer in layers)
+            or any(replaced_method(layer) is not None for layer in layers)
+            or any(getattr(each, hooks, None) for each in (*layers, *parameters) for hooks in HOOKS)
+        )
 
     @property
     def gains_by_stacking(self) -> bool:
@@ -278,8 +307,9 @@ class NetworkModel(BaseModel):
             return None
         settings = [(name, value) for name, value in self.config if name not in OF_EACH_AGENT]
         memory = self.memory
-        rows = memory.obs_shape, memory.dtype, memory.lanes, tuple(memory.extras_dtypes)
-        return type(self), tuple(settings), self.device, rows, self.observation.scale, self.n_actions
+        rows = memory.obs_shape, memory.dtype, memory.lanes, tuple(memory.extras_dtypes), memory.rows_per_lane
+        reads = memory.n_frames, memory.n_step, memory.gamma
+        return type(self), tuple(settings), self.device, rows, reads, self.observation.scale, self.n_actions
 
     def lie_in(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
         """Keep all that is learned in other memory from now on: `blocks`, by name, and the gradients."""

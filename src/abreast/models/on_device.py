@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from torch import Tensor
 
+from abreast.attributes import replaced_method
+
 if TYPE_CHECKING:
     from abreast.models.base import BaseModel
 
@@ -22,9 +24,14 @@ REPLACED = (
     "take_actions",
     "choose",
     "evaluate",
+    "evaluated",
+    "legal_now",
+    "note_masks",
     "decide",
     "decide_all",
     "drawn_action",
+    "_random_choices",
+    "_drawn",
     "with_history",
     "remember",
     "remember_all",
@@ -62,6 +69,8 @@ def why_not_on_device(model: "BaseModel", extras: frozenset[str] = frozenset()) 
             return f"{kind.__name__}.{name} is your own, and is called state by state"
     if not type(model.memory).__module__.startswith("abreast.replay."):
         return f"its memory is a {type(model.memory).__name__}, which takes row after row"
+    if (replaced := replaced_method(model.memory)) is not None:
+        return f"its memory has a {replaced} of its own, which may not be called"
     if model.lane_extras.keys() - extras:
         return f"{kind.__name__} remembers {', '.join(sorted(model.lane_extras.keys() - extras))} of each lane"
     return None

@@ -27,6 +27,7 @@ from abreast.models import BaseModel
 from abreast.models.stacked import Recorded
 from abreast.state import State
 from abreast.training.lanes import Pictures
+from abreast.training.sizes import enough_memory
 from abreast.worlds.playable import Decision, Late, Outcome, Played
 
 if TYPE_CHECKING:
@@ -79,10 +80,11 @@ def is_played_batched(env: "Environment") -> bool:
 def batched_lanes_of(env: "Environment") -> "BatchedLanes":
     """The batched world of an environment, where its first agent learns."""
     views = [agent.observation_spec for agent in env.agents]
-    world = type(env).batched_world(  # type: ignore[misc]
-        env.config.multiprocessing.lanes, views, env.config.world, env.agents[0].model.device
-    )
-    return BatchedLanes(env, world)
+    with enough_memory("multiprocessing.num_envs, or the size of the world"):
+        world = type(env).batched_world(  # type: ignore[misc]
+            env.config.multiprocessing.lanes, views, env.config.world, env.agents[0].model.device
+        )
+        return BatchedLanes(env, world)
 
 
 class BatchedLanes:
@@ -240,7 +242,8 @@ class BatchedLanes:
         """That of the pass before, unless other models choose now, or otherwise."""
         if self._whole is None or not self._whole.is_for(models):
             self._whole = None  # its memory is free before that of another is asked for
-            self._whole = WholePass(self.world, self._turn_draws, models, self._max_turns, self._is_in_turn)
+            with enough_memory("multiprocessing.num_envs or experiment.max_turns"):
+                self._whole = WholePass(self.world, self._turn_draws, models, self._max_turns, self._is_in_turn)
         return self._whole
 
     # ---- playing without a trace

@@ -27,6 +27,7 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
+from abreast.attributes import replaced_method
 from abreast.errors import WorldError
 from abreast.worlds.basics import EmptyEntity
 from abreast.worlds.entity import Entity
@@ -38,6 +39,8 @@ Draws = Mapping[str, Tensor]
 
 LEAST_MARGIN = 2
 """Cells: `nowhere` and the cells beside it lie in the margin."""
+OF_AGENTS = "kind", "value", "passable", "DIRECTIONS"
+"""What tables say of agents, as their class does."""
 
 
 class Chance:
@@ -234,14 +237,22 @@ class BatchedWorld(ABC):
         for part, expected in parts:
             if type(part) is not expected:
                 return f"{type(part).__name__} is not {expected.__name__}, whose rules {cls.__name__} was written for"
-            replaced = [name for name in vars(part) if callable(getattr(type(part), name, None))]
-            if replaced:
-                return f"a {type(part).__name__} has a {replaced[0]} of its own, which {cls.__name__} does not have"
+            replaced = replaced_method(part)
+            if replaced is not None:
+                return f"a {type(part).__name__} has a {replaced} of its own, which {cls.__name__} does not have"
         if getattr(env.world, "settings", env.config.world) != env.config.world:
             return f"the {cls.WORLD.__name__} has other settings than the environment"
+        if env.world.default_entity.kind != EmptyEntity.kind:
+            return f"what is left in a cell is {env.world.default_entity.kind}, not {EmptyEntity.kind}"
         for number, agent in enumerate(env.agents):
             if agent.action_spec.actions != cls.ACTIONS:
                 return f"the actions of agent {number} are not {', '.join(cls.ACTIONS)}"
+            own = [name for name in OF_AGENTS if getattr(agent, name) != getattr(cls.AGENT, name)]
+            if own:
+                return f"agent {number} has a {own[0]} of its own, which {cls.__name__} does not have"
+            settings = getattr(agent, "settings", None)
+            if type(settings) is type(env.config.world) and settings != env.config.world:
+                return f"agent {number} has other settings than the environment"
             if agent.observation_spec.is_masked:
                 return f"not all actions of agent {number} are legal at any time, which no batched world knows"
         return None
