@@ -14,6 +14,7 @@ from unittest import mock
 from abreast.processes.team import RestartPolicy
 from abreast.training.actors.process import ProcessActors
 from abreast.training.learners.hosted import HostedLearners
+from abreast.training.run.record import RunRecord
 from chaos.leftovers import nothing_left
 from chaos.unlucky import GAME
 from fakes import outcome
@@ -51,7 +52,7 @@ def faults_in_one_run(seed: int, faults: int) -> str:
     with nothing_left():
         env = GAME.build(GAME.configure(None, settings))
         with Striker(env, faults, chance) as striker, _short_starts():
-            told = outcome(env, partial(env.run_experiment_mp, logger=striker))
+            told = outcome(env, env.run_experiment_mp)
         assert striker.done.total() == faults, f"the run ended after {striker.done} of {faults} faults"
         assert told[0] == expected[0], "the metrics differ"
         assert told == expected, "the agents differ"
@@ -61,14 +62,16 @@ def faults_in_one_run(seed: int, faults: int) -> str:
 
 
 class Striker:
-    """Does harm to learners and actors of a run, in step with its epochs. It is the logger of the run too, and holds an
-    epoch back until the faults that belong to it have struck: a run on a fast machine would end before them."""
+    """Does harm to learners and actors of a run, in step with its epochs. The record of an epoch waits until the faults that
+    belong to it have struck: a run on a fast machine would end before them.
+    """
 
     def __init__(self, env, faults: int, chance: random.Random) -> None:
         self._env, self._faults, self._chance = env, faults, chance
         self._until = env.epochs_played + 0.9 * env.config.experiment.epochs
         self._hosts: dict[type, object] = {}
         self._originals = {kind: kind.__init__ for kind in (HostedLearners, ProcessActors)}
+        self._recorded = mock.patch.object(RunRecord, "epoch", self._held(RunRecord.epoch))
         self._end = threading.Event()
         self._struck = threading.Condition()
         self._thread = threading.Thread(target=self._strike)
@@ -83,21 +86,27 @@ class Striker:
                 self._hosts[_kind] = host
 
             kind.__init__ = noticed
+        self._recorded.start()
         self._thread.start()
         return self
 
     def __exit__(self, *_) -> None:
         self._end.set()
         self._thread.join()
+        self._recorded.stop()
         for kind, original in self._originals.items():
             kind.__init__ = original
         for host in self._hosts.values():
             self.restarts += sum(value for key, value in host.health().items() if key.endswith("restarts"))
         self._hosts.clear()
 
-    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: object) -> None:
-        with self._struck:
-            self._struck.wait_for(lambda: not self._is_behind(), HELD_S)
+    def _held(self, record):
+        def held(*arguments):
+            record(*arguments)
+            with self._struck:
+                self._struck.wait_for(lambda: not self._is_behind(), HELD_S)
+
+        return held
 
     def _is_behind(self) -> bool:
         """Whether a fault has yet to strike for the epochs that are played."""
