@@ -11,6 +11,7 @@ the first, in which everything is recorded. The limit is the stacked update alon
 """
 
 import argparse
+import gc
 import time
 from collections.abc import Callable, Iterator
 from statistics import fmean
@@ -95,6 +96,8 @@ def update_rows(device: str, counts: list[int], updates: int) -> Iterator[str]:
 def whole_run(agents: int, lanes: int, device: str, passes: int, **model: object) -> Iterator[str]:
     """Agent-steps per second of a run, and its shares."""
     if device != "cpu":
+        gc.collect()  # stacks of other benchmarks, with the memory of their graphs
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     env = build(agents, lanes, device, passes, **model)
     epochs = env.run_experiment(animate=False, logging=False).epochs

@@ -217,7 +217,9 @@ def test_who_learns_alone_and_why():
     others[5] = replaced, "its train_step is your own"
     models = {0: make("dqn", 0), 2: make("dqn", 2), 6: make("dqn", 6, gamma=0.5), 7: make("iqn", 7), 8: make("iqn", 8)}
     models |= {agent: model for agent, (model, _) in others.items()}
-    assert stacks_of(dict(sorted(models.items()))) == [[0, 2]]
+    models[9] = make("dqn", 9)
+    assert stacks_of(dict(sorted(models.items()))) == [[0, 2, 9]]
+    assert stacks_of({0: models[0], 2: models[2]}) == []  # two gain nothing on a CPU
     for model, reason in others.values():
         assert model.why_not_stacked() == reason
     before = torch.get_num_threads()

@@ -5,7 +5,7 @@ import torch
 
 from abreast.errors import ConfigError
 from abreast.training.config import MPConfig
-from abreast.training.devices import compute_threads, device_for
+from abreast.training.devices import bytes_on_device, check_device_memory, compute_threads, device_for
 from fakes import outcome, small_game
 
 
@@ -53,3 +53,24 @@ def test_compute_threads_are_set_for_the_run_and_given_back():
     env.world.transition = lambda: seen.append(torch.get_num_threads())
     env.run_experiment(animate=False, logging=False)
     assert set(seen) == {2}
+
+
+def test_what_does_not_fit_onto_a_device_is_refused_with_what_each_agent_needs(monkeypatch, caplog):
+    env = small_game("experiment.num_agents=3", "multiprocessing.num_envs=2")
+    model = env.agents[0].model
+    model.device = "cuda:0"
+    each = bytes_on_device(model, 2 * 10)
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda device: 2**20)
+
+    def check(free, whole):
+        monkeypatch.setattr("torch.cuda.mem_get_info", lambda device: (free, whole))
+        check_device_memory(model, env.config)
+
+    check(free=3 * each, whole=3 * each + 2**20)
+    assert not caplog.messages
+    with pytest.raises(
+        ConfigError, match=r"3 agents with 2 lanes need about .* of memory on cuda:0, .* MiB each, but .* free:"
+    ):
+        check(free=3 * each - 1, whole=3 * each)
+    check(free=2**33, whole=2**34)
+    assert caplog.messages == ["other programs hold 8.0 GiB of cuda:0: they and this run will slow each other down"]

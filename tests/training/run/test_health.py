@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from fakes import small_game
+from abreast.replay import Buffer
+from abreast.training.run.health import symptoms
+from fakes import make_model, small_game
 
 
 def blind(env):
@@ -49,3 +51,17 @@ def test_silent_faults_are_named_once_and_only_where_they_are(harm, says, worker
     env.run_experiment_mp(animate=False, logging=False)
     assert caplog.text.count(says) == 1 and "agent 1, epoch" in caplog.text
     assert "agent 0, epoch" not in caplog.text
+
+
+def test_of_many_lanes_all_are_looked_at_before_anything_is_said():
+    model = make_model("dqn")
+    model.memory = Buffer(200, (4,), n_frames=2, lanes=10)
+    for lane in range(10):
+        for _ in range(8):
+            model.memory.add(np.full(4, lane == 9, np.uint8), 0, 0.0, False, lane)
+    assert not any("all zero" in each for each in symptoms(model, 1.0))
+    model.memory.clear()
+    for lane in range(10):
+        for _ in range(8):
+            model.memory.add(np.zeros(4, np.uint8), 0, 0.0, False, lane)
+    assert any("the newest 80 states in its memory are all zero" in each for each in symptoms(model, 1.0))

@@ -12,7 +12,7 @@ gradient step is recorded as a CUDA graph. (What it gains, and where: benchmarks
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 import torch
@@ -25,34 +25,27 @@ from abreast.models.layers import Linear, affine
 from abreast.models.network_model import NetworkModel
 
 Beat = Callable[[], None]
+FEWEST_ON_CPU = 3
+"""Models from which on a stacked update is faster on a CPU."""
 
 
 class LearnerStack(ABC):
-    """Models that learn together. They are alike: `learning_key` is the same.
+    """Models that learn together. They are alike: `learning_key` is the same."""
 
-    `rows`: where their blocks lie already, for a part of a stack.
-    """
-
-    def __init__(self, models: Sequence[Any], rows: "tuple[LearnerStack, int] | None" = None) -> None:
+    def __init__(self, models: Sequence[Any]) -> None:
         self.models: Sequence[NetworkModel] = models
         first = self.first = models[0]
         self.device = first.device
         names, size = list(first.blocks()), len(first.online_block)
-        if rows is None:
-            self.blocks = {name: torch.zeros(len(models), size, device=self.device) for name in names}
-            self.gradients = torch.zeros(len(models), size, device=self.device)
-            for row, model in enumerate(models):
-                model.lie_in({name: block[row] for name, block in self.blocks.items()}, self.gradients[row])
-        else:
-            whole, row = rows
-            self.blocks = {name: block[row : row + 1] for name, block in whole.blocks.items()}
-            self.gradients = whole.gradients[row : row + 1]
+        self.blocks = {name: torch.zeros(len(models), size, device=self.device) for name in names}
+        self.gradients = torch.zeros(len(models), size, device=self.device)
+        for row, model in enumerate(models):
+            model.lie_in({name: block[row] for name, block in self.blocks.items()}, self.gradients[row])
         self.online = stacked_network(first.make_network(), first.online_block, self.blocks["online"], learns=True)
         self._parameters = [self.online.get_parameter(name) for name in first.online_block.views(self.gradients)]
         self._pads = [self.gradients.new_zeros(len(models), pad) for pad in first.online_block.pads]
         self._of_step = torch.zeros(4, len(models), device=self.device)
         """Per model: the number of the gradient step, two numbers for Adam, and the share for the target."""
-        self._parts: dict[int, Self] = {}
 
     @property
     def changed(self) -> list[Tensor]:
@@ -83,12 +76,6 @@ class LearnerStack(ABC):
     def target_shares(self, counts_SN: NDArray[np.int64]) -> NDArray[np.float64]:
         """Of the online weights in those of the target after each gradient step, if there is a target."""
         return np.zeros(counts_SN.shape)
-
-    def _part(self, row: int) -> Self:
-        """One of the models by itself."""
-        if row not in self._parts:
-            self._parts[row] = type(self)([self.models[row]], (self, row))
-        return self._parts[row]
 
     def descend(self, loss_N: Tensor) -> None:
         """One step of Adam down the gradient of each model's loss, as `NetworkModel.descend` does it."""
@@ -165,7 +152,7 @@ def stacks_of(models: Mapping[int, BaseModel]) -> list[list[int]]:
 
 def _pays_on_cpu(models: Mapping[int, BaseModel], agents: Sequence[int]) -> bool:
     first = models[agents[0]]
-    if len(agents) == 1 or torch.get_num_threads() > 1 or not isinstance(first, NetworkModel):
+    if len(agents) < FEWEST_ON_CPU or torch.get_num_threads() > 1 or not isinstance(first, NetworkModel):
         return False
     return has_same_bits(first, first.config.batch_size)
 

@@ -16,8 +16,8 @@ class StackedPolicies(LearnerStack):
     first: PPO
     models: Sequence[PPO]
 
-    def __init__(self, models: Sequence[PPO], rows: tuple[LearnerStack, int] | None = None) -> None:
-        super().__init__(models, rows)
+    def __init__(self, models: Sequence[PPO]) -> None:
+        super().__init__(models)
         self._minibatches: dict[int, _Minibatch] = {}
 
     def train(self, updates: int, beat: Beat) -> list[list[float]]:

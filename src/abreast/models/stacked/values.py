@@ -23,16 +23,12 @@ class StackedValues(LearnerStack):
 
     first: ValueModel
 
-    def __init__(
-        self, models: Sequence[Any], rows: tuple[LearnerStack, int] | None = None, copies_rows: bool | None = None
-    ) -> None:
-        super().__init__(models, rows)
+    def __init__(self, models: Sequence[Any], copies_rows: bool | None = None) -> None:
+        super().__init__(models)
         first, count = self.first, len(models)
         self.target = stacked_network(first.make_network(), first.target_block, self.blocks["target"], learns=False)
         self._loss_N = torch.zeros(count, device=self.device)
         self._draws = DrawsAhead(models, first.draws(first.config.batch_size), self.device)
-        if isinstance(rows, tuple):
-            copies_rows = rows[0]._copies_rows  # type: ignore[attr-defined]
         self._copies_rows = self.device != "cpu" if copies_rows is None else copies_rows
         self._rows: DeviceRows | None = None
         self._looked_up: Batches | None = None
@@ -41,10 +37,14 @@ class StackedValues(LearnerStack):
         self._step = Recorded(self._gradient_step, self.device, [*self.changed, self._loss_N], "the stacked update")
 
     def train(self, updates: int, beat: Beat) -> list[list[float]]:
-        can_learn = [model.can_learn for model in self.models]
-        if all(can_learn):
+        if all(model.can_learn for model in self.models):
             return self._train_all(updates, beat)
-        return [self._part(row)._train_all(updates, beat)[0] if can else [] for row, can in enumerate(can_learn)]
+        losses: list[list[float]] = []
+        for model in self.models:  # for a while, each by itself
+            done = [model.train_step() for _ in range(updates)]
+            losses.append([loss for loss in done if loss is not None])
+            beat()
+        return losses
 
     def _train_all(self, updates: int, beat: Beat) -> list[list[float]]:
         per_update = self.first.config.gradient_steps
