@@ -6,6 +6,7 @@ import torch
 
 from abreast.models import DQN, algorithm
 from abreast.models.base import PlainObservation
+from abreast.models.draws import STEPS_AT_ONCE, Draw, Draws
 from abreast.models.stacked import make_stack, stacks_of
 from abreast.models.stacked.learning import has_same_bits
 from abreast.models.stacked.rows import DeviceRows
@@ -89,6 +90,30 @@ def test_each_learns_as_it_would_alone(name, settings, device):
         assert (arrays.pop("generator") == expected.pop("generator")).all()
         for block, array in arrays.items():
             np.testing.assert_allclose(array, expected[block], rtol=1e-3, atol=2e-5, err_msg=block)
+
+
+def test_numbers_drawn_for_several_steps_are_those_that_each_would_draw_alone(monkeypatch):
+    """As on a GPU: also if models are in the middle of different blocks, and for one that was restored there."""
+    monkeypatch.setitem(STEPS_AT_ONCE, "cpu", 3)
+    together, alone = made("iqn", gradient_steps=1), made("iqn", gradient_steps=1)
+    for ahead in (together[1], alone[1]):
+        ahead.train_step()
+    stack = make_stack(together)
+    for updates in (2, 5):
+        losses, expected = stack.train(updates, no_beat), losses_alone(alone, updates)
+        torch.testing.assert_close(losses, expected, rtol=1e-4, atol=1e-5)
+    there, restored = alone[2], made("iqn", gradient_steps=1)[2]
+    restored.set_learning_state(there.learning_state())
+    assert there.optimiser.steps % 3 == 1 and losses_alone([restored]) == losses_alone([there])
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_no_number_is_drawn_twice(monkeypatch, steps):
+    monkeypatch.setitem(STEPS_AT_ONCE, "cpu", steps)
+    draws = Draws({"one": Draw((5,), True), "other": Draw((2, 3), False)}, 2, "cpu")
+    generators = [torch.Generator().manual_seed(seed) for seed in (1, 2)]
+    drawn = [numbers for step in range(7) for numbers in draws.take(generators, [step, step])["one"].flatten().tolist()]
+    assert len(set(drawn)) == len(drawn) == 70
 
 
 @pytest.mark.parametrize("masked", [False, True])

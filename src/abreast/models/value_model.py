@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from abreast.errors import short
+from abreast.models.draws import Draw, Draws
 from abreast.models.lane_streams import together
 from abreast.models.masks import among_legal
 from abreast.models.network_model import NetworkConfig, NetworkModel
@@ -54,18 +55,6 @@ class ValueConfig(NetworkConfig):
         return self
 
 
-class Draw(NamedTuple):
-    """Random numbers of one gradient step."""
-
-    shape: tuple[int, ...]
-    is_normal: bool
-    """Standard normal; else uniform, from 0 to 1."""
-
-    def fill(self, into: Tensor, generator: torch.Generator) -> Tensor:
-        """Draw them."""
-        return into.normal_(generator=generator) if self.is_normal else into.uniform_(generator=generator)
-
-
 class Tensors(NamedTuple):
     """A batch for the network."""
 
@@ -84,12 +73,13 @@ class ValueModel(NetworkModel):
     """Does what it prefers, or something random with chance epsilon; learns `loss` from sampled batches."""
 
     config: ValueConfig
-    KNOWN = NetworkModel.KNOWN | {"target", "target_block"}
+    KNOWN = NetworkModel.KNOWN | {"target", "target_block", "_draws"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
         self.target, self.target_block = self._flat_network(learns=False, device=self.device)
         self.target_block.values.copy_(self.online_block.values.data)
+        self._draws: Draws | None = None
 
     @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
@@ -104,6 +94,14 @@ class ValueModel(NetworkModel):
     def draws(self, rows: int) -> dict[str, Draw]:
         """What a gradient step with so many rows draws from `learning_generator`, in this order; usually nothing."""
         return {}
+
+    def drawn(self, rows: int) -> dict[str, Tensor]:
+        """That of the next gradient step."""
+        draws = self.draws(rows)
+        if self._draws is None or self._draws.draws != draws:
+            self._draws = Draws(draws, 1, self.device)
+        drawn = self._draws.take([self.learning_generator], [self.optimiser.steps])
+        return {name: numbers[0].clone() for name, numbers in drawn.items()}
 
     def memory_options(self) -> dict[str, Any]:
         return {**super().memory_options(), "n_step": self.config.n_step}

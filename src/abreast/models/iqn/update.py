@@ -9,13 +9,14 @@ import torch
 from torch import Tensor, nn
 
 from abreast.errors import ConfigError
+from abreast.models.draws import Draw
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
 from abreast.models.iqn.passes import Estimate, Passes, Question
 from abreast.models.layers import NoisyLinear, noisy_layers
 from abreast.models.masks import among_legal
-from abreast.models.value_model import Draw, Tensors, ValueModel
+from abreast.models.value_model import Tensors, ValueModel
 from abreast.replay import Batch
 
 
@@ -113,10 +114,7 @@ class IQN(ValueModel):
 
     def loss(self, batch: Batch) -> Tensor:
         tensors = self.tensors_of(batch)
-        drawn = {
-            name: draw.fill(torch.empty(draw.shape, device=self.device), self.learning_generator)
-            for name, draw in self.draws(len(tensors.actions)).items()
-        }
+        drawn = self.drawn(len(tensors.actions))
         if self.online.is_plain and self.target.is_plain:
             return self._loss(tensors, drawn["fractions"], self._quantiles_by_passes(tensors, drawn))
         self._check_precision()

@@ -1,16 +1,17 @@
 """DQN and IQN, stacked."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from abreast.models.draws import Draws
 from abreast.models.stacked.learning import Beat, LearnerStack, stacked_network
 from abreast.models.stacked.recorded import Recorded
 from abreast.models.stacked.rows import Batches, DeviceRows
-from abreast.models.value_model import Draw, Tensors, ValueModel
+from abreast.models.value_model import Tensors, ValueModel
 
 AHEAD = 128
 """Gradient steps whose rows are looked up at once."""
@@ -28,7 +29,7 @@ class StackedValues(LearnerStack):
         first, count = self.first, len(models)
         self.target = stacked_network(first.make_network(), first.target_block, self.blocks["target"], learns=False)
         self._loss_N = torch.zeros(count, device=self.device)
-        self._draws = DrawsAhead(models, first.draws(first.config.batch_size), self.device)
+        self._draws = Draws(first.draws(first.config.batch_size), count, self.device)
         self._copies_rows = self.device != "cpu" if copies_rows is None else copies_rows
         self._rows: DeviceRows | None = None
         self._looked_up: Batches | None = None
@@ -52,7 +53,8 @@ class StackedValues(LearnerStack):
         losses_SN = torch.empty(steps, len(self.models), device=self.device)
         ahead: Batches | None = None
         self._begin(steps)
-        self._draws.begin(steps)
+        generators = [model.learning_generator for model in self.models]
+        before = [model.optimiser.steps for model in self.models]
         for step in range(steps):
             if self._copies_rows:
                 if step % AHEAD == 0:
@@ -62,7 +64,7 @@ class StackedValues(LearnerStack):
             else:
                 self._sampled = self._sample()
             self._next_step(step)
-            self._draws.take()
+            self._draws.take(generators, [count + step for count in before])
             self._step()
             losses_SN[step].copy_(self._loss_N)
             if (step + 1) % per_update == 0:
@@ -122,53 +124,3 @@ class StackedValues(LearnerStack):
             states = states * self.first.observation.scale
         now, then = states.unbind(1)
         return Tensors(now, actions, rewards, then, discounts, weights, legal_next)
-
-
-class DrawsAhead:
-    """The random numbers of gradient steps, each model's from its own generator, in memory that stays the same (`drawn`).
-
-    On a GPU those of the next step are drawn beside the step: there are many small draws, and a step waits for all of them.
-    """
-
-    def __init__(self, models: Sequence[Any], draws: Mapping[str, Draw], device: str) -> None:
-        self.drawn = {name: torch.empty(len(models), *draw.shape, device=device) for name, draw in draws.items()}
-        self._is_beside = torch.device(device).type == "cuda" and bool(draws)
-        self._next = self.drawn
-        if self._is_beside:
-            self._next = {name: torch.empty_like(drawn) for name, drawn in self.drawn.items()}
-            self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
-        self._rows = [
-            (model, [(draw, self._next[name][row]) for name, draw in draws.items()]) for row, model in enumerate(models)
-        ]
-        """Each model's part of the next numbers: made once, because that takes as long as to draw them."""
-        self._left = 0
-
-    def begin(self, steps: int) -> None:
-        """So many steps follow."""
-        self._left = steps
-        if self._is_beside and steps:
-            self._draw_beside()
-
-    def take(self) -> None:
-        """Those of the next step."""
-        self._left -= 1
-        if not self._is_beside:
-            self._fill()
-            return
-        here = torch.cuda.current_stream(self._stream.device)
-        here.wait_stream(self._stream)
-        for name, drawn in self.drawn.items():
-            drawn.copy_(self._next[name])
-        if self._left:
-            self._draw_beside()
-
-    def _draw_beside(self) -> None:
-        self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
-        with torch.cuda.stream(self._stream):
-            self._fill()
-
-    def _fill(self) -> None:
-        for model, parts in self._rows:
-            generator = model.learning_generator
-            for draw, into in parts:
-                draw.fill(into, generator)
