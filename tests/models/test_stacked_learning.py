@@ -213,15 +213,27 @@ def test_those_who_have_nothing_to_learn_from_wait_for_nobody(copies_rows):
     assert [model.updates for model in together] == [2, 0, 2, 2]
 
 
-def test_agents_may_differ_in_what_concerns_only_them():
-    together = [
-        live(make("dqn", number, learning_rate=0.001 * (1 + number), epsilon=0.1 * number), 1) for number in range(3)
-    ]
-    alone = [
-        live(make("dqn", number, learning_rate=0.001 * (1 + number), epsilon=0.1 * number), 1) for number in range(3)
-    ]
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", ["dqn", "ppo"])
+def test_agents_may_differ_in_what_concerns_only_them_also_later(name, device):
+    def agents():
+        each = (
+            make(name, number, device, learning_rate=0.001 * (1 + number), epsilon=0.1 * number) for number in range(3)
+        )
+        return [live(model, 1, ends=False) for model in each]
+
+    together, alone = agents(), agents()
     assert stacks_of(dict(enumerate(together))) == [[0, 1, 2]]
-    assert make_stack(together).train(2, no_beat) == losses_alone(alone, 2)
+    stack = make_stack(together)
+    for rates in ((0.001, 0.002, 0.003), (0.05, 0.002, 0.001)):
+        for models in (together, alone):
+            for model, rate in zip(models, rates, strict=True):
+                model.optimiser.learning_rate = rate
+                live(model, 2, ends=False)
+        tolerances = {"rtol": 0.0, "atol": 0.0} if device == "cpu" else {"rtol": 1e-3, "atol": 2e-5}
+        torch.testing.assert_close(stack.train(2, no_beat), losses_alone(alone, 2), **tolerances)
+        for one, other in zip(together, alone, strict=True):
+            torch.testing.assert_close(one.online_block.values, other.online_block.values, **tolerances)
 
 
 class OwnLoss(DQN):

@@ -56,6 +56,9 @@ class StackedPolicies(LearnerStack):
         self._count(1, len(losses))
         return [[sum(each) / len(losses)] for each in torch.stack(losses).t().tolist()]
 
+    def forget_recorded(self) -> None:
+        self._minibatches.clear()
+
     def _minibatch(self, size: int, rows: Rows) -> "_Minibatch":
         if size not in self._minibatches:
             self._minibatches[size] = _Minibatch(self, size, rows)

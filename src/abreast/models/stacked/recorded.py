@@ -33,6 +33,10 @@ class Recorded:
         else:
             self._graph.replay()
 
+    def forget(self) -> None:
+        """Record it anew at the next call: something that is no tensor has changed."""
+        self._graph = None
+
     def _record(self) -> None:
         kept = [tensor.detach().clone() for tensor in self._changed]
         graph = torch.cuda.CUDAGraph()

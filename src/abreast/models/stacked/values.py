@@ -83,7 +83,10 @@ class StackedValues(LearnerStack):
         loss_N = self.first.loss_of(self.online, self.target, batch, self._draws.drawn)
         self.descend(loss_N)
         self._loss_N.copy_(loss_N.detach())
-        self.blocks["target"].lerp_(self.blocks["online"], self._of_step[3][:, None])
+        self.blocks["target"].lerp_(self.blocks["online"], self._of_step[1][:, None])
+
+    def forget_recorded(self) -> None:
+        self._step.forget()
 
     def target_shares(self, counts_SN: NDArray[np.int64]) -> NDArray[np.float64]:
         config = self.first.config
