@@ -9,7 +9,6 @@ one go and without a word from the host, so that it can be part of a recorded up
 Shapes: S batches, N agents, L lanes, R rows of a ring, B rows of a batch, T stacked frames.
 """
 
-from collections import deque
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -23,8 +22,6 @@ from abreast.replay import Buffer
 
 NOT_COPIED = frozenset({"log_chance", "memory", "frames"})
 """Extras that only models need which are not trained from here."""
-PIECES = 4
-"""Of pinned memory."""
 
 
 class Batches(NamedTuple):
@@ -59,7 +56,6 @@ class DeviceRows:
             if name == "states":
                 self._states = flat.flatten(1)
                 """All of them one after the other, and a row of zeros."""
-        self._sender = Sender()
         self._copied_NL = np.zeros((count, lanes), dtype=np.int64)
         """Rows ever written that were there at the last look."""
         self._first_NL, self._ends_NL, self._counts_NL, self._written_NL = (
@@ -93,12 +89,17 @@ class DeviceRows:
         if (begin_L == begin_L[0]).all() and (written_L == written_L[0]).all():
             for part in _slices(int(begin_L[0]), int(written_L[0]), self._rows):
                 for name in self._names:
-                    self._sender.send(fields[name][:, part], self._fields[name][agent, :, part])
+                    self._send(fields[name][:, part], self._fields[name][agent, :, part])
             return
         for lane, (begin, end) in enumerate(zip(begin_L.tolist(), written_L.tolist(), strict=True)):
             for part in _slices(begin, end, self._rows):
                 for name in self._names:
-                    self._sender.send(fields[name][lane, part], self._fields[name][agent, lane, part])
+                    self._send(fields[name][lane, part], self._fields[name][agent, lane, part])
+
+    def _send(self, rows: NDArray[Any], there: Tensor) -> None:
+        """To a GPU by way of pinned memory: nothing waits until they are there."""
+        here = torch.from_numpy(rows)
+        there.copy_(here.pin_memory() if there.is_cuda else here, non_blocking=True)
 
     # ---- batches, without a word from the host
 
@@ -173,34 +174,6 @@ class DeviceRows:
     @cached_property
     def _discounts_K(self) -> Tensor:
         return torch.from_numpy(self._memories[0].discounts).to(self._device)
-
-
-class Sender:
-    """Sends arrays to a device: to a GPU by way of pinned memory, a few pieces in turn, so that one is filled while those
-    before it are on their way.
-    """
-
-    def __init__(self) -> None:
-        self._pieces: deque[tuple[Tensor, Any]] = deque()
-        """Bytes, and the event after which they may be filled again; the one that was filled first comes first."""
-
-    def send(self, array: NDArray[Any], there: Tensor) -> None:
-        if not there.is_cuda:
-            there.copy_(torch.from_numpy(array))
-            return
-        bytes_, event = self._piece(array.nbytes)
-        here = bytes_[: array.nbytes].view(there.dtype).view(array.shape)
-        np.copyto(here.numpy(), array)
-        there.copy_(here, non_blocking=True)
-        event.record(torch.cuda.current_stream(there.device))
-        self._pieces.append((bytes_, event))
-
-    def _piece(self, size: int) -> tuple[Tensor, Any]:
-        if len(self._pieces) < PIECES:
-            return torch.empty(size, dtype=torch.uint8, pin_memory=True), torch.cuda.Event()  # type: ignore[no-untyped-call]
-        bytes_, event = self._pieces.popleft()
-        event.synchronize()
-        return (bytes_ if len(bytes_) >= size else torch.empty(size, dtype=torch.uint8, pin_memory=True)), event
 
 
 def _slices(begin: int, end: int, rows: int) -> list[slice]:
