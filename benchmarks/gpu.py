@@ -20,6 +20,7 @@ import torch
 
 from abreast.games import find_game
 from abreast.games.treasurehunt import TreasurehuntEnv, TreasurehuntWorld
+from abreast.models import algorithm as find_algorithm
 from abreast.models.stacked import Recorded, make_stack
 from abreast.models.stacked.learning import LearnerStack
 from abreast.training.collect import collect_pass
@@ -32,7 +33,7 @@ LEARNER = {
 SIZES = {5: 10, 16: 14, 64: 24, 256: 44}
 """Cells a side of the map, by agents: as crowded as the reference."""
 BARS = {5: 300_000, 256: 1_000_000}
-LANES = {5: 1024, 256: 512}
+LANES = {5: 1024, 256: 2048}
 SEEDS = 3
 
 
@@ -41,9 +42,11 @@ def build(
 ) -> TreasurehuntEnv:
     """The reference game on a device."""
     side = next(size for count, size in SIZES.items() if agents <= count)
+    settings = {**LEARNER, "buffer_capacity": max(1024, 2 * TURNS * lanes), **model}
+    known = find_algorithm(settings["algorithm"]).Config.model_fields
     config = {
         "experiment": {"epochs": passes * lanes, "max_turns": TURNS, "num_agents": agents},
-        "model": {**LEARNER, "buffer_capacity": max(1024, 2 * TURNS * lanes), **model},
+        "model": {name: value for name, value in settings.items() if name in known},
         "world": {"height": side, "width": side, "gem_value": 10.0, "spawn_prob": 0.02, "batched": batched},
         "multiprocessing": {"num_envs": lanes, "device": device},
     }
@@ -105,7 +108,8 @@ def whole_run(agents: int, lanes: int, device: str, passes: int, **model: object
     steps, elapsed = last["agent_steps"] - first["agent_steps"], last["time"]["elapsed_s"] - first["time"]["elapsed_s"]
     rate = steps / elapsed
     played, trained = (sum(each["time"][name] for each in epochs[lanes:]) for name in ("collect_s", "train_s"))
-    sampling = _sampling_seconds(agents, device, lanes) * lanes * (passes - 1)
+    is_sampled = env.agents[0].model.config.algorithm != "ppo"
+    sampling = _sampling_seconds(agents, device, lanes, **model) * lanes * (passes - 1) if is_sampled else 0.0
     bar = BARS.get(agents, 0)
     told = f", the bar is {bar:,}: {'reached' if rate >= bar else 'MISSED'}" if bar and device != "cpu" else ""
     yield f"{agents} agents, {lanes} lanes: {rate:,.0f} agent-steps/s{told}"
@@ -119,9 +123,9 @@ def whole_run(agents: int, lanes: int, device: str, passes: int, **model: object
         yield f"    memory of the device: {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB at most"
 
 
-def _sampling_seconds(agents: int, device: str, lanes: int) -> float:
+def _sampling_seconds(agents: int, device: str, lanes: int, **model: object) -> float:
     """To put one batch of each agent together."""
-    stack = filled_stack(agents, device, min(lanes, 64))
+    stack = filled_stack(agents, device, min(lanes, 64), **model)
     stack.train(1, lambda: None)
     if stack._rows is None:  # type: ignore[attr-defined]
         return seconds_of(stack._sample, device, 5)  # type: ignore[attr-defined]
@@ -168,8 +172,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--agents", type=int, nargs="*", default=[5, 256])
-    parser.add_argument("--lanes", type=int, help="of every run; else 1024 for 5 agents, 512 for 256")
-    parser.add_argument("--passes", type=int, default=4)
+    parser.add_argument("--lanes", type=int, help="of every run; else 1024 for 5 agents, 2048 for 256")
+    parser.add_argument("--passes", type=int, default=3)
+    parser.add_argument("--algorithm", default="iqn", choices=["dqn", "iqn", "ppo"], help="of whole runs")
     parser.add_argument("--precision", default="float32", choices=["float32", "bf16"])
     parser.add_argument("--runs", action="store_true", help="whole runs only, without the table of updates")
     parser.add_argument("--learning", action="store_true")
@@ -188,9 +193,9 @@ def main() -> None:
         each = ", ".join(f"{reward / at_random:.2f}" for reward in found)
         print(f"{name}: {fmean(found) / at_random:.2f} times random after {epochs} epochs ({each})", flush=True)
         return
-    model = {"precision": given.precision}
+    model = {"algorithm": given.algorithm, "precision": given.precision}
     counts, updates = ([1, 2], 2) if given.small else ([1, 2, 5, 16, 64, 256], 64)
-    for line in [] if given.runs else update_rows(device, counts, updates):
+    for line in [] if given.runs or given.algorithm != "iqn" else update_rows(device, counts, updates):
         print(line, flush=True)
     for agents in given.agents[: 1 if given.small else None]:
         lanes, passes = (8, 3) if given.small else (given.lanes or LANES.get(agents, 256), given.passes)

@@ -89,17 +89,12 @@ class DeviceRows:
         if (begin_L == begin_L[0]).all() and (written_L == written_L[0]).all():
             for part in _slices(int(begin_L[0]), int(written_L[0]), self._rows):
                 for name in self._names:
-                    self._send(fields[name][:, part], self._fields[name][agent, :, part])
+                    self._fields[name][agent, :, part].copy_(torch.from_numpy(fields[name][:, part]))
             return
         for lane, (begin, end) in enumerate(zip(begin_L.tolist(), written_L.tolist(), strict=True)):
             for part in _slices(begin, end, self._rows):
                 for name in self._names:
-                    self._send(fields[name][lane, part], self._fields[name][agent, lane, part])
-
-    def _send(self, rows: NDArray[Any], there: Tensor) -> None:
-        """To a GPU by way of pinned memory: nothing waits until they are there."""
-        here = torch.from_numpy(rows)
-        there.copy_(here.pin_memory() if there.is_cuda else here, non_blocking=True)
+                    self._fields[name][agent, lane, part].copy_(torch.from_numpy(fields[name][lane, part]))
 
     # ---- batches, without a word from the host
 
