@@ -110,7 +110,7 @@ def whole_run(agents: int, lanes: int, device: str, passes: int, **model: object
     played, trained = (sum(each["time"][name] for each in epochs[lanes:]) for name in ("collect_s", "train_s"))
     is_sampled = env.agents[0].model.config.algorithm != "ppo"
     sampling = _sampling_seconds(agents, device, lanes, **model) * lanes * (passes - 1) if is_sampled else 0.0
-    bar = BARS.get(agents, 0)
+    bar = BARS.get(agents, 0) if model.get("algorithm") == "iqn" else 0
     told = f", the bar is {bar:,}: {'reached' if rate >= bar else 'MISSED'}" if bar and device != "cpu" else ""
     yield f"{agents} agents, {lanes} lanes: {rate:,.0f} agent-steps/s{told}"
     yield (

@@ -10,6 +10,7 @@ import torch
 import villains
 from abreast.errors import ConfigError
 from abreast.games import find_game
+from abreast.games.treasurehunt.batched import BatchedTreasurehunt
 from abreast.models import DQN
 from abreast.training.learners.hosted import HostedLearners
 from devices import ON_GPU
@@ -83,6 +84,20 @@ def test_recorded_turns_and_updates_do_what_they_do_call_by_call(monkeypatch):
         "abreast.models.stacked.recorded.Recorded.__call__", lambda self: called.append(1) or self._function()
     )
     assert sequential(*given) == recorded and called
+
+
+def test_a_turn_that_waits_for_a_result_is_played_call_by_call_and_told(monkeypatch, caplog):
+    given = ("model.algorithm=iqn", *BATCHED)
+    recorded = sequential(*given)
+    transition = BatchedTreasurehunt.transition
+
+    def waits(self, draws):
+        assert self.cells_LHW.sum().item() >= 0
+        transition(self, draws)
+
+    monkeypatch.setattr(BatchedTreasurehunt, "transition", waits)
+    assert sequential(*given) == recorded
+    assert "a turn of BatchedTreasurehunt cannot be recorded as a CUDA graph, so it runs call by call" in caplog.text
 
 
 def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(tmp_path):
