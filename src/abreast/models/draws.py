@@ -1,13 +1,13 @@
 """The random numbers of gradient steps, each model's from its own generator.
 
 On a CPU every step draws its own. On a GPU a call takes as long for the numbers of one step as for those of several, and
-there are two calls an agent: so the numbers of a few steps, a block, are drawn at once. A block depends on the seed of the
-model and on its place among the blocks, and on nothing else: a model draws the same alone as in a stack, and after it was
-restored in the middle of a block.
+there are two calls an agent: so the numbers of a few steps, a block, are drawn at once. A block follows from the seed of the
+model and the number of the block: a model draws the same alone as in a stack, and after it was restored in the middle of a
+block.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -33,6 +33,14 @@ class Draw(NamedTuple):
             into.uniform_(generator=generator)
 
 
+class Drawing(Protocol):
+    """A model that draws."""
+
+    learning_generator: torch.Generator
+    steps_drawn: int
+    """Gradient steps whose numbers it has drawn."""
+
+
 class Draws:
     """What the gradient steps of so many models draw."""
 
@@ -51,28 +59,33 @@ class Draws:
         }
         """Those of this step, by name: of each model, in memory that stays the same."""
 
-    def take(self, generators: Sequence[torch.Generator], steps: Sequence[int]) -> dict[str, Tensor]:
-        """`drawn` for the gradient step of this number of each model."""
+    def take(self, models: Sequence[Drawing]) -> dict[str, Tensor]:
+        """`drawn`, for the next gradient step of each model."""
         if not self.draws:
             return self.drawn
         if self._steps == 1:
-            for row, generator in enumerate(generators):
-                self._fill(row, generator)
-            return self.drawn
-        for row, (generator, step) in enumerate(zip(generators, steps, strict=True)):
-            self._hold(row, generator.initial_seed(), step // self._steps)
-        places = [step % self._steps for step in steps]
-        for name, block in self._blocks.items():
-            if len(set(places)) == 1:
-                self.drawn[name].copy_(block[:, places[0]])
-            else:
-                torch.stack([block[row, place] for row, place in enumerate(places)], out=self.drawn[name])
+            for row, model in enumerate(models):
+                self._fill(row, model.learning_generator)
+        else:
+            for row, model in enumerate(models):
+                self._hold(row, model.learning_generator.initial_seed(), model.steps_drawn // self._steps)
+            self._pick([model.steps_drawn % self._steps for model in models])
+        for model in models:
+            model.steps_drawn += 1
         return self.drawn
 
     def _hold(self, row: int, seed: int, block: int) -> None:
         if self._held[row] != (seed, block):
             self._held[row] = seed, block
             self._fill(row, self._scratch.manual_seed((seed + block * BETWEEN_BLOCKS) % 2**64))
+
+    def _pick(self, places: Sequence[int]) -> None:
+        """Those at this place of each model's block."""
+        for name, block in self._blocks.items():
+            if len(set(places)) == 1:
+                self.drawn[name].copy_(block[:, places[0]])
+            else:
+                torch.stack([block[row, place] for row, place in enumerate(places)], out=self.drawn[name])
 
     def _fill(self, row: int, generator: torch.Generator) -> None:
         for draw, into in self._parts[row]:

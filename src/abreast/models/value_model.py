@@ -73,13 +73,15 @@ class ValueModel(NetworkModel):
     """Does what it prefers, or something random with chance epsilon; learns `loss` from sampled batches."""
 
     config: ValueConfig
-    KNOWN = NetworkModel.KNOWN | {"target", "target_block", "_draws"}
+    KNOWN = NetworkModel.KNOWN | {"target", "target_block", "_draws", "steps_drawn"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)
         self.target, self.target_block = self._flat_network(learns=False, device=self.device)
         self.target_block.values.copy_(self.online_block.values.data)
         self._draws: Draws | None = None
+        self.steps_drawn = 0
+        """Gradient steps whose random numbers were drawn."""
 
     @abstractmethod
     def loss(self, batch: Batch) -> Tensor:
@@ -100,8 +102,7 @@ class ValueModel(NetworkModel):
         draws = self.draws(rows)
         if self._draws is None or self._draws.draws != draws:
             self._draws = Draws(draws, 1, self.device)
-        drawn = self._draws.take([self.learning_generator], [self.optimiser.steps])
-        return {name: numbers[0].clone() for name, numbers in drawn.items()}
+        return {name: numbers[0].clone() for name, numbers in self._draws.take([self]).items()}
 
     def memory_options(self) -> dict[str, Any]:
         return {**super().memory_options(), "n_step": self.config.n_step}
@@ -183,6 +184,13 @@ class ValueModel(NetworkModel):
             target.copy_(online)
         else:
             target.lerp_(online, self.config.target_rate)
+
+    def counters(self) -> dict[str, Any]:
+        return {**super().counters(), "steps_drawn": self.steps_drawn}
+
+    def set_counters(self, counters: dict[str, Any]) -> None:
+        super().set_counters(counters)
+        self.steps_drawn = int(counters.get("steps_drawn", 0))  # earlier versions did not count them
 
     def blocks(self) -> dict[str, Tensor]:
         return {**super().blocks(), "target": self.target_block.values}

@@ -25,6 +25,9 @@ from abreast.models.layers import Linear, affine
 from abreast.models.network_model import NetworkModel
 
 Beat = Callable[[], None]
+FUSED_FROM = 7_000_000
+"""Parameters of all models, from which on the fused kernel of Adam is faster on a GPU: of fewer it makes too few pieces for
+that many cores (benchmarks/README.md)."""
 FEWEST_ON_CPU = 3
 """Models from which on a stacked update is faster on a CPU."""
 
@@ -44,8 +47,8 @@ class LearnerStack(ABC):
         self.online = stacked_network(first.make_network(), first.online_block, self.blocks["online"], learns=True)
         self._parameters = [self.online.get_parameter(name) for name in first.online_block.views(self.gradients)]
         self._pads = [self.gradients.new_zeros(len(models), pad) for pad in first.online_block.pads]
-        self._of_step = torch.zeros(2, len(models), device=self.device)
-        """Per model: the number of the gradient step, and the share for the target."""
+        self._of_step = torch.zeros(4, len(models), device=self.device)
+        """Per model: the number of the gradient step, the share for the target, and two numbers for Adam."""
         self._rates = [model.optimiser.learning_rate for model in models]
 
     @property
@@ -61,12 +64,18 @@ class LearnerStack(ABC):
         """So many gradient steps follow, each after a `_next_step`."""
         before = np.array([model.optimiser.steps for model in self.models])
         counts_SN = before + np.arange(1, steps + 1)[:, None]
-        columns = np.stack([counts_SN, self.target_shares(counts_SN)], axis=1)
-        self._of_steps = torch.from_numpy(columns.astype(np.float32)).to(self.device)
         rates = [model.optimiser.learning_rate for model in self.models]
         if rates != self._rates:
             self._rates = rates
             self.forget_recorded()
+        grown_SN, spread_SN = 1.0 - BETAS[0] ** counts_SN, np.sqrt(1.0 - BETAS[1] ** counts_SN)
+        columns = [
+            counts_SN,
+            self.target_shares(counts_SN),
+            grown_SN / (np.array(rates) * spread_SN),
+            EPSILON * grown_SN / np.array(rates),
+        ]
+        self._of_steps = torch.from_numpy(np.stack(columns, axis=1).astype(np.float32)).to(self.device)
 
     def _next_step(self, step: int) -> None:
         self._of_step.copy_(self._of_steps[step])
@@ -87,7 +96,10 @@ class LearnerStack(ABC):
             torch.cat([piece for piece in pieces if piece.shape[1]], dim=1, out=self.gradients)
             shrink_N = (self.first.config.gradient_norm / (self._norms() + 1e-6)).clamp(max=1.0)
             self.gradients.mul_(shrink_N[:, None])
-            self._adam()
+            if self.device == "cpu" or self.gradients.numel() >= FUSED_FROM:
+                self._adam_of_rows()
+            else:
+                self._adam_of_block()
 
     def _norms(self) -> Tensor:
         """Of the gradients; on a CPU each by itself, as rounding depends on the shape."""
@@ -96,7 +108,7 @@ class LearnerStack(ABC):
         norms: Tensor = torch.linalg.vector_norm(self.gradients, dim=1)
         return norms
 
-    def _adam(self) -> None:
+    def _adam_of_rows(self) -> None:
         """As `Adam.step`, by the same kernel: to the bit."""
         for rate in sorted(set(self._rates)):
             rows = [row for row, other in enumerate(self._rates) if other == rate]
@@ -106,6 +118,15 @@ class LearnerStack(ABC):
                 online, slopes, means, squares, [], [self._of_step[0, row] for row in rows],
                 lr=rate, beta1=BETAS[0], beta2=BETAS[1], weight_decay=0.0, eps=EPSILON, amsgrad=False, maximize=False,
             )  # fmt: skip
+
+    def _adam_of_block(self) -> None:
+        """The same for a few models on a GPU, in a few passes over memory."""
+        mean, square, slopes = self.blocks["adam_mean"], self.blocks["adam_square"], self.gradients
+        mean.lerp_(slopes, 1.0 - BETAS[0])
+        square.mul_(BETAS[1]).addcmul_(slopes, slopes, value=1.0 - BETAS[1])
+        _, _, factor_N, least_N = self._of_step
+        divisor = torch.addcmul(least_N[:, None], square.sqrt(), factor_N[:, None])
+        self.blocks["online"].addcdiv_(mean, divisor, value=-1.0)
 
     def _count(self, updates: int, steps: int) -> None:
         """Each model has done so many updates, and gradient steps."""

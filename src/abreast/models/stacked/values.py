@@ -53,8 +53,6 @@ class StackedValues(LearnerStack):
         losses_SN = torch.empty(steps, len(self.models), device=self.device)
         ahead: Batches | None = None
         self._begin(steps)
-        generators = [model.learning_generator for model in self.models]
-        before = [model.optimiser.steps for model in self.models]
         for step in range(steps):
             if self._copies_rows:
                 if step % AHEAD == 0:
@@ -64,7 +62,7 @@ class StackedValues(LearnerStack):
             else:
                 self._sampled = self._sample()
             self._next_step(step)
-            self._draws.take(generators, [count + step for count in before])
+            self._draws.take(self.models)  # type: ignore[arg-type]
             self._step()
             losses_SN[step].copy_(self._loss_N)
             if (step + 1) % per_update == 0:

@@ -44,7 +44,7 @@ LANES, ACTIONS, TURNS = 2, 4, 16
 ROUNDS = 4
 """Epochs in each lane, with an update after each."""
 SMALL = {"hidden_size": 16, "batch_size": 8, "buffer_capacity": 256, "n_frames": 2}
-COUNTED = {"learning.updates", "learning.sampling", "learning.rows_learned_from", "learning.gradient_steps"}
+COUNTED = {f"learning.{name}" for name in ("updates", "sampling", "rows_learned_from", "gradient_steps", "steps_drawn")}
 """Parts of a state that change with every update, whether or not anything is learned."""
 
 
