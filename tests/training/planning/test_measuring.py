@@ -36,7 +36,8 @@ def all_of(env):
 
 
 @pytest.mark.parametrize("algorithm", ["iqn", "dqn", "ppo", "random"])
-def test_everything_is_measured_and_nothing_changed(algorithm):
+def test_everything_is_measured_and_nothing_changed(algorithm, monkeypatch):
+    monkeypatch.setattr(measuring, "_waits", lambda: 0)  # a busy machine may let a thread wait for a page
     env = ready(f"model.algorithm={algorithm}")
     before, threads = all_of(env), threading.active_count()
     found = measure(env)
@@ -57,9 +58,13 @@ def test_each_kind_of_model_is_measured_once(monkeypatch):
 
     monkeypatch.setattr(measuring, "_time_learning", note)
     agents = "model.per_agent={1: {hidden_size: 32}, 2: {algorithm: ppo}}"
-    found = measure(ready("experiment.num_agents=5", agents))
-    assert measured == [("DQN", 16), ("DQN", 32), ("PPO", 16)]
-    assert found.models[0] is found.models[3] is found.models[4]
+    for seconds, kinds in ((100.0, [("DQN", 16), ("DQN", 32), ("PPO", 16)]), (0.0, [("DQN", 16)])):
+        # when these seconds are over, a kind that was not measured counts as much as those before it
+        monkeypatch.setattr(measuring, "MODELS_S", seconds)
+        measured.clear()
+        found = measure(ready("experiment.num_agents=5", agents)).models
+        assert measured == kinds and found[0] is found[3] is found[4]
+        assert (found[1].publish == found[0].publish) == (seconds == 0.0)
 
 
 def test_an_algorithm_that_learns_from_a_row_once_does_so_in_its_first_update():
