@@ -4,6 +4,7 @@ import contextlib
 import json
 import os
 import random
+import shlex
 import shutil
 import signal
 import subprocess
@@ -46,6 +47,7 @@ class Combination(NamedTuple):
         return f"{self.schedule}, {self.algorithm}, {self.actors} actor{'s' if self.actors > 1 else ''}"
 
 
+GO_ON = "to go on from there: "
 COMBINATIONS = [Combination(*each) for each in product(["lockstep", "pipelined"], ["iqn", "dqn", "ppo"], [1, 2])]
 COMBINATIONS.append(Combination("sequential", "iqn", 1))
 
@@ -70,10 +72,10 @@ def kill_and_resume_training(
     moments = list(MOMENTS)
     while done < kills:
         run = folder / f"run_{finished}"
-        newest = -1
+        newest, resumed = -1, run
         while True:
             command = (
-                ["train", "--resume", str(run)]
+                ["train", "--resume", str(resumed)]
                 if run.exists()
                 else ["train", "treasurehunt", *settings, "--output", str(run)]
             )
@@ -87,10 +89,13 @@ def kill_and_resume_training(
                     shutil.rmtree(run)
                     anew += 1
                     continue
+                if code == 2 and corrupt is not None and resumed == run and GO_ON in life.said:
+                    resumed = Path(shlex.split(life.said.rpartition(GO_ON)[2])[-1])  # as it was told
+                    continue
                 assert code == 0, f"{moment}: exit code {code}: {life.said[-2000:]}"
                 break
             life.kill()
-            done += 1
+            done, resumed = done + 1, run
             whole = _whole(run)
             assert newest < 0 or whole, (
                 f"killed at {moment}: no whole checkpoint is left, though there was one of epoch {newest}"
@@ -112,13 +117,19 @@ def kill_and_resume_training(
 def compare(calm: Path, run: Path) -> None:
     """Fail unless two run folders hold the same, the clock aside."""
     assert _metrics(run) == _metrics(calm), "the metrics differ"
-    names = [sorted(str(path.relative_to(each)) for path in each.rglob("*") if path.is_file()) for each in (calm, run)]
+    names = [sorted(_files(each)) for each in (calm, run)]
     assert names[0] == names[1], f"files differ: {set(names[0]) ^ set(names[1])}"
     for name in names[0]:
         if name.endswith("run.safetensors"):
             assert timeless_facts(calm / name) == timeless_facts(run / name), f"{name} differs"
         elif name.endswith((".safetensors", ".gif", "config.yaml")):
             assert (calm / name).read_bytes() == (run / name).read_bytes(), f"{name} differs"
+
+
+def _files(run: Path) -> list[str]:
+    """All files of a run, but those of checkpoints that were damaged, which are kept aside."""
+    found = (path.relative_to(run) for path in run.rglob("*") if path.is_file())
+    return [str(path) for path in found if not any(".damaged" in part for part in path.parts)]
 
 
 def timeless_facts(path: Path) -> dict[str, object]:
@@ -257,9 +268,9 @@ def corrupt_newest(run: Path, chance: random.Random) -> None:
     """Damage a file of the newest checkpoint, if another whole one is there to go on from."""
     from chaos.damage import damaged_bytes
 
-    if len(_whole(run)) < 2:
+    if len(_whole(run)) < 2 or (run / "checkpoints" / "final").exists():  # which is newer, and all that counts then
         return
-    newest = max(path for path in run.glob("checkpoints/epoch_*"))
+    newest = max(path for path in run.glob("checkpoints/epoch_*") if ".damaged" not in path.name)
     path = chance.choice(sorted(newest.iterdir()))
     how = chance.randrange(4)
     if how == 0:

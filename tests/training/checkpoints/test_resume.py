@@ -277,10 +277,12 @@ def test_a_damaged_checkpoint_is_named_with_the_one_before_which_goes_on(folder,
         run(None, resume=folder)
     assert f"to go on from there: abreast train --resume {older}" in str(refused.value)
     assert contents(folder) == before
+    shutil.copytree(newest, newest.with_name("epoch_000006.damaged"))  # it was damaged once before
     run(None, resume=older)
     run(tmp_path / "whole")
     assert left_behind(folder) == left_behind(tmp_path / "whole")
-    assert (folder / "checkpoints" / "epoch_000006.damaged").is_dir()
+    aside = [newest.with_name(f"epoch_000006.{name}") for name in ("damaged", "damaged1")]
+    assert list(contents(aside[0]).values()) == list(contents(aside[1]).values()) != []
 
 
 def test_an_older_checkpoint_is_refused_while_a_newer_one_is_whole(folder):

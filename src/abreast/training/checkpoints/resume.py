@@ -1,8 +1,10 @@
 """Finding the checkpoint that a run goes on from, and refusing what would change its past."""
 
 import logging
+import os
 import shlex
 from collections.abc import Iterator, Mapping
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -60,8 +62,10 @@ class Resumed(NamedTuple):
     def set_aside_damaged(self) -> None:
         """From now on, the run's newest checkpoint is the one that it goes on from."""
         for path in self.damaged:
-            log.warning("%s is damaged, and was renamed", path)
-            path.rename(path.with_name(f"{path.name}.damaged"))
+            names = (f"{path.name}.damaged{number or ''}" for number in count())  # one may be there from another time
+            aside = next(each for each in map(path.with_name, names) if not os.path.lexists(each))
+            path.rename(aside)
+            log.warning("%s is damaged, and was renamed to %s", path, aside.name)
 
 
 def split_run(given: Path | str) -> tuple[Path, Path | None]:
