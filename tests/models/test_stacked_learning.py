@@ -8,7 +8,7 @@ from abreast.models import DQN, algorithm
 from abreast.models.base import PlainObservation
 from abreast.models.draws import STEPS_AT_ONCE, Draw, Draws
 from abreast.models.stacked import make_stack, stacks_of
-from abreast.models.stacked.learning import has_same_bits
+from abreast.models.stacked.learning import FUSED_FROM, has_same_bits
 from abreast.models.stacked.rows import DeviceRows
 from abreast.models.stacked.values import StackedValues
 from devices import DEVICES
@@ -218,7 +218,10 @@ def test_those_who_have_nothing_to_learn_from_wait_for_nobody(copies_rows):
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("name", ["dqn", "ppo"])
-def test_agents_may_differ_in_what_concerns_only_them_also_later(name, device):
+@pytest.mark.parametrize("fused_from", [0, FUSED_FROM], ids=["many parameters", "few parameters"])
+def test_agents_may_differ_in_what_concerns_only_them_also_later(name, device, fused_from, monkeypatch):
+    monkeypatch.setattr("abreast.models.stacked.learning.FUSED_FROM", fused_from)
+
     def agents():
         each = (
             make(name, number, device, learning_rate=0.001 * (1 + number), epsilon=0.1 * number) for number in range(3)
