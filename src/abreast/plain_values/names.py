@@ -34,6 +34,12 @@ HELD = frozenset({object, list, dict, set, deque, OrderedDict, defaultdict, Coun
 LIBRARIES = tuple(
     {str(Path(sysconfig.get_path(name)).resolve()) for name in ("stdlib", "platstdlib", "purelib", "platlib")}
 )
+DEPENDENCIES = frozenset(
+    {"abreast", "cloudpickle", "gymnasium", "numpy", "omegaconf", "pettingzoo", "PIL", "pydantic", "pydantic_core"}
+    | {"rapidfuzz", "rich", "safetensors", "sorrel", "torch", "typer", "yaml"}
+)
+"""Packages that are libraries wherever they lie: found through a .pth file or PYTHONPATH, they are in no folder of the
+interpreter's own."""
 
 
 def name_of(thing: Any) -> str:
@@ -117,7 +123,7 @@ def _is_of_library(module: str) -> bool:
     if module == "__main__":
         return False
     package = module.partition(".")[0]
-    if package == "abreast" or package in sys.stdlib_module_names or module not in sys.modules:
+    if package in DEPENDENCIES or package in sys.stdlib_module_names or module not in sys.modules:
         return True
     file = getattr(sys.modules[module], "__file__", None)
     return file is None or _is_in_library(file)
@@ -125,7 +131,8 @@ def _is_of_library(module: str) -> bool:
 
 @functools.cache
 def _is_in_library(file: str) -> bool:
-    return str(Path(file).resolve()).startswith(LIBRARIES)
+    path = Path(file).resolve()
+    return str(path).startswith(LIBRARIES) or not {"site-packages", "dist-packages"}.isdisjoint(path.parts)
 
 
 def user_globals(modules: Collection[str]) -> dict[int, str]:

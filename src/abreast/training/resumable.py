@@ -257,8 +257,12 @@ def _own_slots(kind: type) -> list[str]:
 def _names_used(module: str, variables: dict[str, Any]) -> Iterator[str]:
     """Names that the code of a module's functions and methods refers to."""
     left: list[Any] = [value for value in list(variables.values()) if getattr(value, "__module__", None) == module]
+    seen: set[int] = set()
     while left:
         value = left.pop()
+        if id(value) in seen:  # classes may name each other
+            continue
+        seen.add(id(value))
         if isinstance(value, CodeType):
             yield from value.co_names
             left += [each for each in value.co_consts if isinstance(each, CodeType)]
