@@ -11,7 +11,7 @@ import pytest
 
 import abreast
 
-GAME = '''
+GAME = """
 from abreast import DQN, ActionSpec, Entity, Environment, MovingAgent, OneHotObservationSpec
 
 class Leaf(Entity):
@@ -42,7 +42,7 @@ class Counting(DQN):
     def train_step(self):
         self.trained += 1
         return super().train_step()
-'''
+"""
 
 
 @pytest.fixture
