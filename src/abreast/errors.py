@@ -58,11 +58,11 @@ class StateError(AbreastError):
 
 
 class AttributeStateError(StateError):
-    """An attribute of a user's class cannot be sent to another process."""
+    """An attribute of a user's class can neither be sent to another process nor be kept in a file."""
 
     def __init__(self, name: str, value: object, reason: str) -> None:
-        super().__init__(f"its attribute {name} ({type(value).__name__}) cannot be sent to another process: {reason}")
-        self.name = name
+        super().__init__(f"its attribute {name} ({type(value).__name__}) cannot be sent or kept: {reason}")
+        self.name, self.kind, self.reason = name, type(value).__name__, reason
 
 
 class RewardError(AbreastError):
