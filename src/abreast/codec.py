@@ -150,11 +150,17 @@ def decode(data: bytes | NDArray[np.uint8], places: Places, names: Names, curren
     return values
 
 
-def digest(value: object, places: Places) -> bytes | None:
-    """A digest that changes when the value does; None for what cannot be compared."""
+def digest(value: object, places: Places, is_copied: bool = False) -> bytes | None:
+    """A digest that changes when the value does; None for what cannot be compared.
+
+    `is_copied`: to compare copies with their originals. Which equal parts are one and the same object is not part of it then,
+    and what refers to itself cannot be compared.
+    """
     data = io.BytesIO()
+    encoder = _Encoder(data, places, None)
+    encoder.fast = is_copied
     try:
-        _Encoder(data, places, None).dump(_without_function(value))
+        encoder.dump(_without_function(value))
     except Exception:
         return None
     return hashlib.blake2b(data.getbuffer(), digest_size=16).digest()
@@ -226,9 +232,9 @@ class _Encoder(pickle.Pickler):
 
     def _named(self, value: Any) -> Any:
         """A class or function, by name."""
-        if isinstance(value, BuiltinFunctionType) and value.__name__ in FUNCTIONS:
-            if getattr(self._torch, value.__name__, None) is value:
-                return _function, (value.__name__,)
+        name = value.__name__
+        if isinstance(value, BuiltinFunctionType) and name in FUNCTIONS and getattr(self._torch, name, None) is value:
+            return _function, (name,)
         if self._names is not None:
             found = self._names.find(value.__module__ or "builtins", value.__qualname__)
             if found is not value:

@@ -13,24 +13,16 @@ from numpy.typing import NDArray
 from abreast.errors import StateError
 
 
-class Opaque(NamedTuple):
-    """What a model that is not of ours calls its state: bytes of some kind. It may be sent, but is never in a file."""
-
-    kind: str
-    data: bytes
-
-
 class State(NamedTuple):
     """Facts and arrays. The arrays may be views of what they describe: a receiver that keeps a state copies it."""
 
     facts: dict[str, Any] = {}  # noqa: RUF012 (never changed)
     arrays: dict[str, NDArray[Any]] = {}  # noqa: RUF012
-    opaque: dict[str, Opaque] = {}  # noqa: RUF012
 
 
 def copied(state: State) -> State:
     """The state as it is now, whatever becomes of what it describes."""
-    return State(dict(state.facts), {name: array.copy() for name, array in state.arrays.items()}, dict(state.opaque))
+    return State(dict(state.facts), {name: array.copy() for name, array in state.arrays.items()})
 
 
 def join(**parts: State) -> State:
@@ -39,7 +31,7 @@ def join(**parts: State) -> State:
     def named(kind: int) -> dict[str, Any]:
         return {f"{part}.{name}": value for part, state in parts.items() for name, value in state[kind].items()}
 
-    return State(named(0), named(1), named(2))
+    return State(named(0), named(1))
 
 
 def part_of(state: State, part: str) -> State:
@@ -49,7 +41,7 @@ def part_of(state: State, part: str) -> State:
     def named(values: dict[str, Any]) -> dict[str, Any]:
         return {name.removeprefix(prefix): value for name, value in values.items() if name.startswith(prefix)}
 
-    return State(named(state.facts), named(state.arrays), named(state.opaque))
+    return State(named(state.facts), named(state.arrays))
 
 
 def check_arrays(expected: Mapping[str, tuple[tuple[int, ...], np.dtype[Any]]], given: State, owner: str) -> None:

@@ -52,8 +52,6 @@ def dumps(state: State) -> bytes:
 
 def pieces(state: State) -> Iterator[memoryview | bytes]:
     """The bytes of a file with this state, in pieces that are views of its arrays where possible."""
-    if state.opaque:
-        raise StateFileError(f"{next(iter(state.opaque))} offers its state only as pickled bytes, never put in a file.")
     if AS_BYTES in state.facts:
         raise StateFileError(f"a fact is called {AS_BYTES}, which the file needs itself: give it another name.")
     as_bytes: dict[str, Any] = {}

@@ -56,7 +56,7 @@ def evaluate_run(
     ] = None,
 ) -> None:
     """Evaluate the agents of a run: mean, interquartile mean and 95 % interval of each, and of all together."""
-    from abreast.training.evaluate import evaluate
+    from abreast.training.evaluate import play_episodes
 
     folder, checkpoint = _located(run)
     chosen = _chosen(folder, checkpoint, checkpoints)
@@ -71,7 +71,7 @@ def evaluate_run(
         told = f"{_name(each)} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
         names = list(getattr(env.game, "agent_names", map(str, range(len(env.game.players)))))
         with out.status(told) if out.is_terminal else nullcontext():
-            found.append((each, evaluate(env, episodes, seed, greedy=not sample)))
+            found.append((each, play_episodes(env, episodes, seed, greedy=not sample)))
     how = "exploring as in training" if sample else "greedy"
     out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
     out.print(_table(found, names))

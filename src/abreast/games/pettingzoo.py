@@ -15,7 +15,7 @@
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,6 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from abreast.attributes import is_foreign
 from abreast.errors import ConfigError, GameError, WorldError, nearest, short
 from abreast.games.registry import Game, find_game, list_games
 from abreast.streams import seeded_globals
@@ -65,13 +64,12 @@ class GameCopy:
             name: spaces.Discrete(agent.action_spec.n_actions)
             for name, agent in zip(self.names, self.env.agents, strict=True)
         }
-        self._is_foreign = any(map(is_foreign, (self.env, self.env.world, *self.env.agents)))
         self._seed, self._parts = np.random.SeedSequence(self.env.config.experiment.seed), 0
 
     def _drawing(self) -> AbstractContextManager[None]:
         """Inside, a user's game may draw from generators that the process shares: they follow from the seed too."""
         self._parts += 1
-        return seeded_globals(self._seed, self._parts) if self._is_foreign else nullcontext()
+        return seeded_globals(self._seed, self._parts)
 
     def reset(self, seed: int | None) -> None:
         """A new episode; without a seed, the next one of the same stream."""

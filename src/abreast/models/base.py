@@ -19,7 +19,7 @@ from numpy.typing import DTypeLike, NDArray
 from pydantic import Field
 from torch import Tensor, nn
 
-from abreast.attributes import IMMUTABLE, pack, unpack
+from abreast.attributes import IMMUTABLE
 from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
 from abreast.models.crew import ALONE, Crew
@@ -27,7 +27,7 @@ from abreast.models.frames import FrameStack
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import read_model_file, split_state, whole_state
 from abreast.models.on_device import why_not_on_device
-from abreast.models.own import ModelAttributes, reseed, set_stream, stream_of
+from abreast.models.own import CHOSEN, LEARNED, ModelAttributes, reseed, set_stream, stream_of
 from abreast.replay import Buffer, Trajectory
 from abreast.settings import Section
 from abreast.state import State, copied, part_of
@@ -141,10 +141,13 @@ class BaseModel:
         observation, n_actions, config, device
 
     Several copies of the environment may be played side by side, each in a lane of its own: `lane` says which one a state
-    comes from. Choosing and learning may happen in separate processes, with the same result: every attribute that a
-    subclass adds belongs to the side that changes it, and the other side is given a copy (`own_attributes`). One that
-    both sides change is refused, by name, when the run is parallel.
+    comes from. Choosing and learning may happen in separate processes, with the same result: an attribute that a subclass
+    adds is learning's, and choosing has a copy, renewed when an epoch starts. What choosing changes is named in `acting`,
+    and learning is given a copy of it. (`own.py` says how this is guarded.)
     """
+
+    acting: ClassVar[tuple[str, ...]] = ()
+    """Attributes of a subclass that choosing changes: `take_action`, `remember`, epoch actions, all that an actor calls."""
 
     Config: ClassVar[type[ModelConfig]] = ModelConfig
     ALGORITHM: ClassVar[str | None] = None
@@ -296,7 +299,12 @@ class BaseModel:
     @property
     def runs_users_code(self) -> bool:
         """Whether a part of it is a user's: its class, or a network."""
-        return self.own_attributes.is_foreign
+        return not self.is_ours
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether it is of one of our algorithms itself, not of a class derived from it."""
+        return "ALGORITHM" in vars(type(self))
 
     @property
     def stack_key(self) -> Hashable | None:
@@ -442,12 +450,13 @@ class BaseModel:
         self.memory.rng.bit_generator.state = state.facts["sampling"]
         self.updates = int(state.facts["updates"])
         self.rows_learned_from = np.array(state.facts["rows_learned_from"], dtype=np.int64)
-        self.own_attributes.take_learned(state, to_learn=True)
+        self.own_attributes.take_learned(state)
 
     def adopt(self, state: State) -> None:
         """Choose, from the next epoch on, with what another model has learned. The state stays valid until the next call;
         it may lack what `CHOOSES_WITH` does not name.
         """
+        self.own_attributes.refuse_fault(state.facts)
         self.own_attributes.take_learned(state)
 
     def acting_state(self) -> State:
@@ -462,12 +471,8 @@ class BaseModel:
             )
         )
 
-    def acting_file_state(self) -> State:
-        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
-        return self.own_attributes.chosen_for_file(self.acting_state())
-
     def set_acting_state(self, state: State) -> None:
-        """Choose on from where `acting_state` or `acting_file_state` was."""
+        """Choose on from where `acting_state` was."""
         epsilon = state.facts["epsilon"]
         if not isinstance(epsilon, numbers.Real) or not math.isfinite(epsilon):
             raise StateError(f"epsilon is {short(epsilon)}, expected a number.")
@@ -482,11 +487,16 @@ class BaseModel:
 
     def recipe(self) -> "Recipe":
         """How to have this model in another process; raises what says why that is impossible."""
-        kept = {
-            name: value for name, value in vars(self).items() if name not in ("memory", "own_attributes", "frame_stack")
-        }
-        kept["observation"] = plain(self.observation)
-        return PickledModel(type(self), pack(kept, {"model": self, "memory": self.memory}))
+        arguments = (plain(self.observation), self.n_actions, self.config)
+        more = () if self.device == "cpu" else (self.device,)
+        try:
+            inspect.signature(type(self)).bind(*arguments, None, self.memory.lanes, *more)
+        except TypeError as error:
+            raise ModelError(
+                f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which a worker"
+                f" makes another: {error}. Make what it needs in `setup`"
+            ) from None
+        return Recipe(type(self), *arguments, self.memory.lanes, more, self.own_attributes.encoded_all())
 
     @property
     def file_kind(self) -> str:
@@ -501,40 +511,41 @@ class BaseModel:
         """Take everything learned from a file that `save` wrote; a file that does not fit changes nothing."""
         self.take_file_state(read_model_file(path), path)
 
-    def file_state(self, learning: State | None = None, is_whole: bool = False) -> State:
+    def file_state(self, learning: State | None = None) -> State:
         """All of the model as one state for a file. `learning`: what its learner knows, if that is elsewhere.
 
-        What cannot be written of a user's class is left out, or else (`is_whole`) named in a `StateError`.
+        What cannot be kept of a user's class is left out, and named in `own_attributes.unkept`.
         """
         learning = learning or self.learning_state()
         by_name = learning._replace(arrays=self.file_layout(learning.arrays))
-        own = self.own_attributes.kept_whole() if is_whole else self.own_attributes.kept()
-        whole = whole_state(self.file_kind, by_name, self.acting_state(), own)
+        whole = whole_state(self.file_kind, by_name, self.acting_state())
         return whole._replace(facts={**whole.facts, **self._about()})
 
     def _about(self) -> dict[str, Any]:
         """What any model with the same state has to have in common with this one."""
         return {"sees": [int(size) for size in self.observation.input_size], "n_actions": int(self.n_actions)}
 
-    def take_file_state(self, state: State, path: Path, is_whole: bool = False) -> None:
+    def take_file_state(self, state: State, path: Path) -> None:
         """Go on from a `file_state`, which comes from `path`; one that does not fit changes nothing."""
         here = self._about()
         there = {name: state.facts.get(name, value) for name, value in here.items()}
         if there != here:  # weights may fit by accident, and a user's table always does
             raise ModelFileError(
-                f"{path} is of an agent that sees {_told(there)}, but this one sees {_told(here)}: give it the same view and"
-                " actions."
+                f"{path} is of an agent that sees {_format_view(there)}, but this one sees {_format_view(here)}: give it the"
+                " same view and actions."
             )
-        before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()
+        before = copied(self.learning_state()), copied(self.acting_state())
         learning, acting = copied(before[0]), copied(before[1])
-        places = self.file_layout(learning.arrays) | acting.arrays
+        places = self.file_layout(learning.arrays)
         facts, own = split_state(state, path, self.file_kind, places)
         learning.facts.update(part_of(facts, "learning").facts)
         acting.facts.update(part_of(facts, "acting").facts)
         try:
-            self._restore(learning, acting, own, is_whole)
+            self.set_learning_state(learning._replace(arrays=_with_own(learning.arrays, own, LEARNED)))
+            self.set_acting_state(acting._replace(arrays=_with_own(acting.arrays, own, CHOSEN)))
         except Exception as error:
-            self._restore(*before)
+            self.set_learning_state(before[0])
+            self.set_acting_state(before[1])
             raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error!r}.") from None
         written = self.memory.written  # rows that the file counted, in perhaps other lanes, are not in this memory
         fits = self.rows_learned_from.shape == written.shape
@@ -558,88 +569,48 @@ class BaseModel:
             if type(generator) is kind:
                 set_stream(generator, stream)
 
-    def _restore(self, learning: State, acting: State, own: State, is_whole: bool = False) -> None:
-        self.set_learning_state(learning._replace(opaque={}))
-        self.set_acting_state(acting._replace(opaque={}))
-        if is_whole:
-            self.own_attributes.restore_whole(own)
-        else:
-            self.own_attributes.restore(own)
-
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The arrays of `learning_state` as they are kept in a file."""
         return arrays
 
 
-def _told(about: dict[str, Any]) -> str:
+def _with_own(arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], key: str) -> dict[str, NDArray[Any]]:
+    """The arrays of a state with the attributes of a user's class from a file; where that has none, they stay."""
+    return {name: array for name, array in arrays.items() if name != key} | {name: own[name] for name in own if name == key}
+
+
+def _format_view(about: dict[str, Any]) -> str:
     seen = about["sees"]
     shape = tuple(seen) if isinstance(seen, list) else seen
     return f"{short(shape)} and has {short(about['n_actions'])} actions"
 
 
-class Recipe(Protocol):
-    """How to build a model in another process."""
-
-    @property
-    def kind(self) -> type[BaseModel]: ...
-
-    def build(self, memory: Buffer) -> BaseModel:
-        """The model, with this memory; what it has learned since is not in it yet."""
-
-
 @dataclass(frozen=True)
-class ModelSpec:
-    """A model by its configuration, and what a user's class has added."""
+class Recipe:
+    """How to build a model in another process: by its configuration, and with what a user's class has added."""
 
     kind: type[BaseModel]
-    observation: PlainObservation
+    observation: "PlainObservation"
     n_actions: int
     config: ModelConfig
     lanes: int
-    device: str
-    own: bytes | None
+    device: tuple[str, ...]
+    """Given where it is not the CPU."""
+    own: NDArray[np.uint8] | None
 
     def build(self, memory: Buffer) -> BaseModel:
+        """The model, with this memory; what it has learned since is not in it yet."""
         seed = np.random.SeedSequence(0)  # all it would decide comes with the state
-        model = self.kind(self.observation, self.n_actions, self.config, seed, self.lanes, self.device)
+        model = self.kind(self.observation, self.n_actions, self.config, seed, self.lanes, *self.device)
         model.memory = memory
         if self.own is not None:
-            model.own_attributes.take(self.own)
-        return model
-
-
-@dataclass(frozen=True)
-class PickledModel:
-    """A model that a user has written from nothing."""
-
-    kind: type[BaseModel]
-    attributes: bytes
-
-    def build(self, memory: Buffer) -> BaseModel:
-        model = self.kind.__new__(self.kind)
-        model.memory = memory
-        vars(model).update(unpack(self.attributes, {"model": model, "memory": memory}))
+            model.own_attributes.take_all(self.own)
         return model
 
 
 def plain(seen: ObservationShape) -> PlainObservation:
     """The shape of an observation and nothing more."""
     return PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale, is_masked(seen))
-
-
-def spec_of(model: BaseModel) -> ModelSpec:
-    """The recipe of a model that its configuration describes, the attributes of a user's class aside."""
-    arguments = (plain(model.observation), model.n_actions, model.config)
-    try:
-        inspect.signature(type(model)).bind(*arguments, None, model.memory.lanes, model.device)
-    except TypeError as error:
-        raise ModelError(
-            f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which a worker makes"
-            f" another: {error}. Make what it needs in `setup`"
-        ) from None
-    names = model.own_attributes.added if model.own_attributes.is_foreign else []
-    own = model.own_attributes.pack(names) if names else None
-    return ModelSpec(type(model), *arguments, model.memory.lanes, model.device, own)
 
 
 class RandomModel(BaseModel):
@@ -674,6 +645,3 @@ class RandomModel(BaseModel):
 
     def epsilon_decay(self, rate: float) -> None:
         """Always random."""
-
-    def recipe(self) -> Recipe:
-        return spec_of(self)

@@ -1,9 +1,6 @@
-"""Model files: the whole state of a model as one, its blocks parameter by parameter (`state_file.py` has the file's form).
+"""Model files: the whole state of a model as one, its blocks parameter by parameter (`state_file.py` has the form)."""
 
-Format 2 holds random streams and all counters. Format 1 held blocks, epsilon and two counters; it is still read.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import ModelFileError, StateFileError, short
+from abreast.models.own import CHOSEN, LEARNED
 from abreast.state import State, join
 from abreast.state_file import loads
 
@@ -19,11 +17,10 @@ MOST = 2**62
 """A count of updates is less."""
 
 
-def whole_state(algorithm: str, learning: State, acting: State, own: State) -> State:
-    """The two halves of a model's state, and the attributes of a user's class, as one."""
-    facts = {"learning": learning.facts, "acting": acting.facts, "own": own.facts}
-    arrays = learning.arrays | acting.arrays | own.arrays
-    return State({"format": FORMAT, "algorithm": algorithm, **facts}, arrays)
+def whole_state(algorithm: str, learning: State, acting: State) -> State:
+    """The two halves of a model's state as one."""
+    facts = {"learning": learning.facts, "acting": acting.facts}
+    return State({"format": FORMAT, "algorithm": algorithm, **facts}, learning.arrays | acting.arrays)
 
 
 def read_model_file(path: Path) -> State:
@@ -39,7 +36,9 @@ def read_model_file(path: Path) -> State:
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {reason}.") from None
 
 
-def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]) -> tuple[State, State]:
+def split_state(
+    state: State, path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]
+) -> tuple[State, dict[str, NDArray[Any]]]:
     """The facts of both halves, joined, and the attributes of a user's class. The arrays of the halves are copied to their
     places, if all of them fit. `path` is where the state comes from, for messages.
 
@@ -47,49 +46,29 @@ def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, N
     """
     about, arrays = state.facts, state.arrays
     found = about.get("algorithm"), about.get("format")
-    if found[0] != algorithm or type(found[1]) is not int or found[1] not in READERS:
+    if found != (algorithm, FORMAT):
         raise ModelFileError(
             f"{path} holds a model of algorithm {short(found[0])} in format {short(found[1])}, expected {algorithm!r} in"
-            f" format {' or '.join(map(str, READERS))}: set model.algorithm to match."
+            f" format {FORMAT}: set model.algorithm to match."
         )
     try:
-        facts, own_facts = READERS[found[1]](about), dict(about.get("own", {}))
+        epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]
+        if not 0 <= epsilon <= 1 or not 0 <= updates < MOST:
+            raise ValueError(f"epsilon is {short(epsilon)} after {short(updates)} updates")
+        facts = join(learning=State(about["learning"]), acting=State(about["acting"]))
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None
-    own = {name: array for name, array in arrays.items() if name.startswith("own.")}
+    own = {name: array for name, array in arrays.items() if name in (LEARNED, CHOSEN)}
     arrays = {name: array for name, array in arrays.items() if name not in own}
-    shapes = {name: (place.shape, place.dtype) for name, place in places.items() if not name.endswith("generator")}
-    given = {name: (array.shape, array.dtype) for name, array in arrays.items() if not name.endswith("generator")}
-    if given != shapes:
-        wrong = next(name for name in sorted(given.keys() | shapes.keys()) if given.get(name) != shapes.get(name))
-        raise ModelFileError(
-            f"{path} does not fit this model: {wrong} is {_told(given.get(wrong), 'missing')}, expected"
-            f" {_told(shapes.get(wrong), 'no such tensor')}; the agent's view, actions or model settings differ."
-        )
+    expected = {name: f"{each.shape} of {each.dtype}" for name, each in places.items() if name != LEARNED}
+    given = {name: f"{each.shape} of {each.dtype}" for name, each in arrays.items()}
+    for name in sorted(given.keys() | expected.keys()):
+        if given.get(name) != expected.get(name) and not name.endswith("generator"):
+            raise ModelFileError(
+                f"{path} does not fit this model: {name} is {given.get(name, 'missing')}, expected"
+                f" {expected.get(name, 'no such tensor')}; the agent's view, actions or model settings differ."
+            )
     for name, place in places.items():
-        if name in arrays and (arrays[name].shape, arrays[name].dtype) == (place.shape, place.dtype):
+        if name in given and given[name] == expected[name]:
             np.copyto(place, arrays[name])
-    return facts, State(own_facts, own)
-
-
-def _told(found: tuple[tuple[int, ...], np.dtype[Any]] | None, otherwise: str) -> str:
-    """A shape, with its type where that is unusual."""
-    if found is None:
-        return otherwise
-    shape, dtype = found
-    return str(shape) if dtype == np.float32 else f"{shape} of {dtype}"
-
-
-def _read_1(about: dict[str, Any]) -> State:
-    counters = {"updates": int(about["updates"]), "gradient_steps": int(about["gradient_steps"])}
-    return join(learning=State(counters), acting=State({"epsilon": float(about["epsilon"])}))
-
-
-def _read_2(about: dict[str, Any]) -> State:
-    epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]
-    if not 0 <= epsilon <= 1 or not 0 <= updates < MOST:
-        raise ValueError(f"epsilon is {short(epsilon)} after {short(updates)} updates")
-    return join(learning=State(about["learning"]), acting=State(about["acting"]))
-
-
-READERS: dict[int, Callable[[dict[str, Any]], State]] = {1: _read_1, 2: _read_2}
+    return facts, own

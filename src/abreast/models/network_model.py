@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from abreast.attributes import replaced_method
 from abreast.errors import ConfigError
-from abreast.models.base import BaseModel, ModelConfig, Recipe, spec_of
+from abreast.models.base import BaseModel, ModelConfig
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
 from abreast.models.lane_streams import together
@@ -268,7 +268,7 @@ class NetworkModel(BaseModel):
     def why_not_stacked(self) -> str | None:
         """Why it cannot learn in one stacked update with others of its kind, if so."""
         kind = type(self)
-        if not kind.__module__.startswith("abreast.models.") or self.own_attributes.is_foreign:
+        if not self.is_ours:
             return f"{kind.__name__} is your own"
         replaced = replaced_method(self)
         if replaced is not None:
@@ -342,14 +342,11 @@ class NetworkModel(BaseModel):
         self.memory.rng.bit_generator.state = state.facts["sampling"]
         self.set_counters(state.facts)
         self._adopted = None
-        self.own_attributes.take_learned(state, to_learn=True)
+        self.own_attributes.take_learned(state)
 
     def adopt(self, state: State) -> None:
         super().adopt(state)
         self._adopted = torch.from_numpy(state.arrays["online"])
-
-    def recipe(self) -> Recipe:
-        return spec_of(self)
 
     def blocks(self) -> dict[str, Tensor]:
         """Everything learned, as blocks of the network's layout, by name; first what choosing needs."""

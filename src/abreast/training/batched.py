@@ -107,8 +107,6 @@ class BatchedLanes:
         self._scores_NL = torch.zeros((world.agents, world.lanes), dtype=torch.float64, device=world.device)
         self._whole: WholePass | None = None
         self._has_told = False
-        if why_not_whole(self._models) is None:  # now, because evaluation puts back what it finds
-            self._move_policies()
 
     @property
     def players(self) -> Sequence[Agent]:
@@ -246,16 +244,7 @@ class BatchedLanes:
                 self._whole = WholePass(self.world, self._turn_draws, models, self._max_turns, self._is_in_turn)
         return self._whole
 
-    # ---- playing without a trace
-
-    def keep(self) -> Callable[[], None]:
-        """A function that puts back everything that outlives an epoch."""
-        passes = self.passes
-
-        def put_back() -> None:
-            self.passes, self._next_seed = passes, None
-
-        return put_back
+    # ---- evaluation
 
     def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
         """Let the next epoch follow from these seeds: lanes draw together, from the first."""

@@ -45,7 +45,7 @@ def collect_pass(
                 " depend on how many actors there are: let it draw from world.rng, or set multiprocessing.num_actors to 1."
             )
     for player in game.players:
-        player.model.own_attributes.note_choosing()
+        player.model.own_attributes.check_choosing()
     return played
 
 

@@ -6,9 +6,12 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from abreast.agents import Agent
-from abreast.attributes import AddedAttributes, differs
-from abreast.errors import ConfigError, WorldError, short
+from abreast.attributes import differs
+from abreast.codec import Names, attributes_of, decode, encode
+from abreast.errors import AttributeStateError, ConfigError, StateError, WorldError, short
 from abreast.files import target_of
 from abreast.models import BaseModel, ObservationShape
 from abreast.settings import Section, merge
@@ -22,6 +25,11 @@ from abreast.worlds import EmptyEntity, Gridworld
 from abreast.worlds.batched import BatchedWorld
 from abreast.worlds.playable import as_reward
 
+LEFT_BY_RESET = frozenset(
+    {"turn", "total_reward", "is_done", "height", "width", "layers", "default_entity"}
+    | {"score", "_pending_reward", "location", "facing", "action_spec"}
+)
+"""Attributes of ours that a `reset` of a user's may leave as they were, or change for good."""
 BUILDING = 4
 """The part of a seed's spawn key that stands for building an environment."""
 
@@ -66,7 +74,6 @@ class Environment(Experiment):
             "_blank_world",
             "_lanes",
             "_first_lane",
-            "_added",
             "is_batched",
         }
         | {"_lends_models", "_factory", "planned"}
@@ -93,12 +100,11 @@ class Environment(Experiment):
 
     def _keep_blank_world(self) -> None:
         """A copy of the world before anything is put into it, to build lanes from; or why there is none."""
-        self._blank_world: Gridworld | WorldError | None = None
-        if self.config.multiprocessing.lanes > 1:
-            try:
-                self._blank_world = self.world.copy()
-            except WorldError as error:  # told when a lane is needed and there is no factory
-                self._blank_world = error
+        self._blank_world: Gridworld | WorldError
+        try:
+            self._blank_world = self.world.copy()
+        except WorldError as error:  # told when a lane is needed and there is no factory
+            self._blank_world = error
 
     @property
     def name(self) -> str:
@@ -244,7 +250,6 @@ class Environment(Experiment):
         """Builds another environment like this one, wherever there are several actors; can be set to one of your own."""
         if self._factory is not None:
             return self._factory
-        assert self._blank_world is not None, "asked for with a single lane"
         if isinstance(self._blank_world, WorldError):
             raise self._blank_world
         return Blueprint(type(self), self._blank_world, self.config)
@@ -302,16 +307,35 @@ class Environment(Experiment):
     def state(self) -> State:
         """What outlives `reset`, of this lane: what its parts say, and all that users' classes have added to them."""
         agents = {f"agent{number}": agent.state() for number, agent in enumerate(self.agents)}
-        return join(world=self.world.state(), added=self._added.state(), **agents)
+        return join(world=self.world.state(), own=self._own_state(), **agents)
 
-    def file_state(self) -> State:
-        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
-        agents = {f"agent{number}": agent.state() for number, agent in enumerate(self.agents)}
-        return join(world=self.world.state(), added=self._added.file_state(), **agents)
+    def _own_state(self) -> State:
+        """Users' attributes, and those of ours that a user's `reset` may leave; what cannot be kept is in `unkept`."""
+        values, unkept = self._lasting(), {}
+        while True:
+            try:
+                data = encode(values, self._places(), self._names)
+                break
+            except AttributeStateError as error:
+                key, _, name = error.name.partition(".")
+                owner = type(self._owners()[key]).__name__
+                unkept[error.name] = f"{owner}.{name} ({error.kind}) cannot be kept in a file: {error.reason}."
+                del values[error.name]
+        return State({"unkept": unkept, "kinds": self._kinds()}, {"values": np.frombuffer(data, np.uint8)})
 
-    @cached_property
-    def _added(self) -> AddedAttributes:
-        return AddedAttributes(self._owners, self._places)
+    def _lasting(self) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, owner in self._owners().items():
+            left = {name: value for name, value in vars(owner).items() if name in LEFT_BY_RESET}
+            found |= {f"{key}.{name}": value for name, value in {**attributes_of(owner), **left}.items()}
+        return found
+
+    def _kinds(self) -> dict[str, str]:
+        return {key: f"{type(owner).__module__}.{type(owner).__qualname__}" for key, owner in self._owners().items()}
+
+    @property
+    def _names(self) -> Names:
+        return Names(self._owners().values())
 
     def _owners(self) -> dict[str, Any]:
         agents = {f"agent{number}": agent for number, agent in enumerate(self.agents)}
@@ -335,6 +359,21 @@ class Environment(Experiment):
     def set_state(self, state: State) -> None:
         """Play on from where `state` was."""
         self.world.set_state(part_of(state, "world"))
-        self._added.set_state(part_of(state, "added"))
+        self._set_own_state(part_of(state, "own"))
         for number, agent in enumerate(self.agents):
             agent.set_state(part_of(state, f"agent{number}"))
+
+    def _set_own_state(self, state: State) -> None:
+        for key, kind in self._kinds().items():
+            if state.facts["kinds"].get(key) != kind:
+                raise StateError(f"the {key} was a {short(state.facts['kinds'].get(key))}, and is a {kind} here.")
+        owners, now = self._owners(), self._lasting()
+        found = decode(state.arrays["values"], self._places(), self._names, now)
+        for path in now.keys() - found.keys() - state.facts["unkept"].keys():
+            key, _, name = path.partition(".")
+            object.__delattr__(owners[key], name)
+        for path, value in found.items():
+            key, _, name = path.partition(".")
+            if key not in owners or name in owners[key].KNOWN - LEFT_BY_RESET:
+                raise StateError(f"{path} is in the state, but there is no such attribute of a user's here.")
+            object.__setattr__(owners[key], name, value)

@@ -1,7 +1,8 @@
 """Evaluation: what trained agents get in episodes that nobody learns from.
 
+a twin of the experiment                    nothing of the experiment itself is touched (Experiment.twin)
 for each pass over the lanes
-  everything as it was before the first     (unchanged.py)
+  everything as it was before the first
   worlds and choices from new streams       a function of the evaluation's seed and the episode's number
   play                                      (collect.py)
 """
@@ -13,14 +14,14 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import ConfigError
+from abreast.state import copied
 from abreast.streams import seeded_globals
-from abreast.training.actors.base import models_of
+from abreast.training.actors.base import actor_state, models_of, set_actor_state
 from abreast.training.collect import play_lanes
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
 from abreast.training.run.metrics import figures_of
 from abreast.training.statistics import Summary, summarise
-from abreast.training.unchanged import lanes_of, unchanged
 
 EVALUATING = 5
 """The part of a seed's spawn key that stands for evaluation: no stream is one of training's, even if the seeds are equal."""
@@ -73,20 +74,28 @@ def evaluate(env: Experiment, episodes: int, seed: int = 0, greedy: bool = True)
         seed, of i and of the number of lanes: neither of episodes before it nor of how many are asked for.
     greedy: agents do what seems best to them (`BaseModel.act_greedily`); else they explore as much as in training.
 
-    Nothing is learned or remembered, and memories and random streams are then as they were.
+    Nothing is learned, and the environment stays as it is: a twin of it plays.
     """
+    return play_episodes(env.twin(), episodes, seed, greedy)
+
+
+def play_episodes(env: Experiment, episodes: int, seed: int = 0, greedy: bool = True) -> Evaluation:
+    """As `evaluate`, on the environment itself, which is then somewhere in the middle."""
     if episodes < 1:
         raise ConfigError(f"the number of episodes is {episodes}: expected at least 1.")
     if seed < 0:
         raise ConfigError(f"the seed of the evaluation is {seed}: expected 0 or more.")
     env.make_lanes()
-    lanes, models = env.parallel.num_envs, models_of(env.game)
+    lanes, models = env.config.multiprocessing.lanes, models_of(env.game)
     played = []
-    with compute_threads(env.config.experiment.compute_threads), unchanged(env) as put_back:
+    here, learned = copied(actor_state(env.game)), [copied(model.learning_state()) for model in models]
+    with compute_threads(env.config.experiment.compute_threads):
         for first in range(0, episodes, lanes):  # every lane in every pass: what is chosen in one depends on the others
-            put_back()
-            lanes_of(env).draw_from([_seed(seed, first + number, WORLD) for number in range(lanes)])
+            set_actor_state(env.game, here)
+            env.game.draw_from([_seed(seed, first + number, WORLD) for number in range(lanes)])
             for agent, model in enumerate(models):
+                if not model.is_ours:  # ours learn nothing by playing
+                    model.set_learning_state(learned[agent])
                 model.choose_from(_seed(seed, first, CHOICES, agent))
                 model.streams.is_of_one_pass = True
             with ExitStack() as stack, seeded_globals(np.random.SeedSequence(seed), EVALUATING, first):

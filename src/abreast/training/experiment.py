@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from abreast.attributes import true_copy
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
 from abreast.models import algorithm as find_algorithm
 from abreast.replay import Buffer
-from abreast.state import State
-from abreast.training.actors.base import Factory, models_of
+from abreast.state import State, copied
+from abreast.training.actors.base import Factory, actor_state, models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
@@ -213,6 +214,25 @@ class Experiment:
         """All actors in this thread. `states`: where each goes on, if the run does."""
         factory = self.factory if self.parallel.actors > 1 else None
         return InlineActors(self.game, factory, self.parallel.num_envs, self.parallel.actors, states)
+
+    def twin(self) -> "Experiment":
+        """Another experiment like this one, with what its agents have learned and where its game is, to play on."""
+        factory = self.factory
+        try:
+            twin: Experiment = true_copy(self, {}) if factory is None else factory()
+        except ValueError as error:
+            raise ConfigError(
+                f"{self.name} has no factory to build another one, and cannot be copied ({error}): give it a factory."
+            ) from error
+        pairs = list(zip(models_of(self.game), twin.game.players, strict=True))
+        for model, player in pairs:
+            if type(player.model) is not type(model):  # one that was made by hand
+                player.model = model.recipe().build(model.memory.empty_copy())  # type: ignore[misc]
+            player.model.set_learning_state(copied(model.learning_state()))
+        twin.make_lanes()
+        set_actor_state(twin.game, copied(actor_state(self.game)))
+        twin.epochs_played = self.epochs_played
+        return twin
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.

@@ -1,6 +1,6 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from abreast.agents import Agent
-from abreast.attributes import ClassAttributes, is_foreign, reachable
-from abreast.errors import RewardError, WorldError, short
+from abreast.attributes import reachable
+from abreast.codec import attributes_of
+from abreast.errors import RewardError, short
 from abreast.models.own import GENERATORS, reseed
 from abreast.state import State, join, part_of
-from abreast.training.unchanged import KeptLane
 from abreast.worlds import Gridworld
 from abreast.worlds.playable import Decision, Late, Outcome, Played, as_reward
 from abreast.worlds.sprites import Painter
@@ -42,11 +42,7 @@ class GridworldLanes:
     def __init__(self, env: "Environment") -> None:
         self._env = env
         self.turns = 0
-        self.keeps_map = False
-        """Whether a reset of the game's own has left its map as it was: it is part of no state."""
-        self._of_classes: ClassAttributes | None = None
-        if env.config.multiprocessing.lanes > 1:
-            self._of_classes = ClassAttributes([env, env.world, *env.agents, *env.world.map.flat])
+        self.why_not_resumable: str | None = None
 
     @property
     def environments(self) -> "Sequence[Environment]":
@@ -66,7 +62,10 @@ class GridworldLanes:
             lane, world, before = env.agents[0].lane, env.world, env.world.times_laid_out
             env.reset()
             if env.world is world and world.times_laid_out == before:
-                self.keeps_map = True
+                self.why_not_resumable = (
+                    f"{env.name}.reset leaves the map as it was, which is part of no checkpoint: call"
+                    " self.world.create_world and put everything on the map again."
+                )
             for agent in env.agents:  # which may be new ones
                 agent.lane = lane
         bodies = zip(*(env.agents for env in self._lanes), strict=True)  # per agent, in all lanes
@@ -160,7 +159,6 @@ class GridworldLanes:
                 raise _placed(error, number, env, choice and choice[1]) from error.__cause__
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        self._check_classes()
         late = [
             Late(number, agent.lane, agent.earn(env.world, agent.take_given()), bool(agent.is_done(env.world)))
             for env in self._lanes
@@ -169,39 +167,14 @@ class GridworldLanes:
         played = [Played(env.turn, [agent.score for agent in env.agents], _metrics_of(env)) for env in self._lanes]
         return played, [each for each in late if each.reward or each.terminated]
 
-    def _check_classes(self) -> None:
-        """Refuse, after the first epoch, what all lanes have written into one and the same list of a class."""
-        changed = self._of_classes.changed() if self._of_classes is not None else None
-        self._of_classes = None
-        if changed is not None:
-            raise WorldError(
-                f"{changed} belongs to the class and has changed in play, but there are several lanes, which share it: make"
-                " one for each object, in __init__."
-            )
-
-    # ---- playing without a trace
-
-    def keep(self) -> Callable[[], None]:
-        """A function that puts back everything, in all lanes, that outlives an epoch."""
-        kept = [KeptLane(lane) for lane in self._env.lanes]
-
-        def put_back() -> None:
-            for lane in kept:
-                lane.put_back()
-
-        return put_back
+    # ---- evaluation
 
     def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
         """Let worlds, and the generators that users' classes have added to them or to agents, begin new streams."""
         for lane, seed in zip(self._env.lanes, seeds, strict=True):
             lane.world.reseed(seed)
             owners: Sequence[Any] = [lane, lane.world, *lane.agents]
-            values = [
-                vars(owner)[name]
-                for owner in owners
-                if is_foreign(owner)
-                for name in sorted(vars(owner).keys() - owner.KNOWN)
-            ]
+            values = [value for owner in owners for _, value in sorted(attributes_of(owner).items())]
             generators = [each for each in reachable(values, lane._places()) if isinstance(each, GENERATORS)]
             for generator, own in zip(generators, seed.spawn(len(generators)), strict=True):
                 reseed(generator, own)
@@ -217,10 +190,6 @@ class GridworldLanes:
 
     def state(self) -> State:
         return join(**{f"lane{number}": env.state() for number, env in enumerate(self._env.lanes)})
-
-    def file_state(self) -> State:
-        """The same for a file, in which nothing is pickled; what cannot be written so is named in a `StateError`."""
-        return join(**{f"lane{number}": env.file_state() for number, env in enumerate(self._env.lanes)})
 
     def set_state(self, state: State) -> None:
         for number, env in enumerate(self._env.lanes):

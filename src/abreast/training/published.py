@@ -16,9 +16,10 @@ from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.processes.latest import Latest, Mode, latest_layout
 from abreast.processes.memory import SharedBlock, padded
-from abreast.state import Opaque, State, join, part_of
+from abreast.state import State, join, part_of
 
-HEADER_BYTES = 16_384
+HEADER_ROOM = 16_384
+"""Bytes by which facts may outgrow twice what they are at the start."""
 GROWTH, ROOM = 8, 2**26
 """How much larger than at the start the attributes of a user's model may become, beside so many bytes.
 
@@ -32,11 +33,13 @@ class Published:
     def __init__(
         self, prefix: str, state: State, chooses_with: Sequence[str] = (), mode: Mode = "snapshot", readers: int = 1
     ) -> None:
+        """`chooses_with`: arrays that actors need, the first ones; none named: all, and their number and sizes may grow."""
         self._prefix, self._mode, self._readers, self._reader = prefix, mode, readers, 0
-        self._size = HEADER_BYTES + sum(padded(array.nbytes) for array in state.arrays.values())
-        self._size += sum(GROWTH * len(each.data) + ROOM for each in state.opaque.values())
+        self._header = padded(2 * len(_header_of(state, 0)) + HEADER_ROOM)
+        sizes = sum(padded(array.nbytes) for array in state.arrays.values())
+        self._size = self._header + (sizes if chooses_with else GROWTH * sizes + ROOM)
         needed = [padded(state.arrays[name].nbytes) for name in chooses_with]
-        self._acting_size = HEADER_BYTES + sum(needed) if needed else self._size
+        self._acting_size = self._header + sum(needed) if needed else self._size
         self._block: SharedBlock | None = None
 
     def layout(self) -> dict[str, Any]:
@@ -64,27 +67,21 @@ class Published:
         """Make this the newest state. An older version than the newest is refused: its writer was replaced."""
         if version <= self.version:
             raise WorkerError(f"version {version} was not published: version {self.version} is there already.")
-        header: dict[str, Any] = {"facts": state.facts, "arrays": [], "opaque": []}
-        parts: list[NDArray[Any]] = []
-        offset = HEADER_BYTES
-        for name, array in state.arrays.items():
-            header["arrays"].append((name, array.dtype.str, array.shape, offset))
-            parts.append(array)
-            offset += padded(array.nbytes)
-        for name, (kind, data) in state.opaque.items():
-            header["opaque"].append((name, kind, len(data), offset))
-            parts.append(np.frombuffer(data, np.uint8))
-            offset += padded(len(data))
-        text = json.dumps(header).encode()
-        if len(text) > HEADER_BYTES or offset > self._size:
+        text = _header_of(state, self._header)
+        size = sum(padded(array.nbytes) for array in state.arrays.values())
+        if len(text) > self._header:
             raise WorkerError(
-                f"the state of a model has outgrown its shared memory: {len(text)} bytes of facts and"
-                f" {offset - HEADER_BYTES} of arrays and attributes do not fit into {HEADER_BYTES} and"
-                f" {self._size - HEADER_BYTES}. Does an attribute, such as a list of losses, grow without end?"
+                f"the facts of a model, {len(text):,} bytes, have outgrown the {self._header:,} bytes of shared memory that"
+                " they had room in: keep what grows in self.memory, or in arrays."
             )
-        start = np.zeros(HEADER_BYTES, dtype=np.uint8)
+        if self._header + size > self._size:
+            raise WorkerError(
+                f"the attributes of a model, {size:,} bytes, have outgrown the {self._size - self._header:,} bytes of shared"
+                " memory that they had room in. Does one, such as a list of losses, grow without end?"
+            )
+        start = np.zeros(self._header, dtype=np.uint8)
         start[: len(text)] = np.frombuffer(text, np.uint8)
-        self._latest.publish(version, start, *parts)
+        self._latest.publish(version, start, *state.arrays.values())
 
     @property
     def version(self) -> int:
@@ -94,12 +91,12 @@ class Published:
     def read(self, version: int | None = None) -> tuple[int, State]:
         """What choosing needs, of the newest version or of a given one; valid until the next call."""
         value = self._latest.read(version, self._acting_size)
-        return value.version, _parsed(value.data)
+        return value.version, _parsed(value.data, self._header)
 
     def read_whole(self, version: int | None = None) -> tuple[int, State]:
         """Everything of the newest version, or of a given one; valid until the next call."""
         value = self._whole.read(version)
-        return value.version, _parsed(value.data)
+        return value.version, _parsed(value.data, self._header)
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_latest", "_whole")}
@@ -110,28 +107,33 @@ class Published:
             self.attach(self._block)
 
 
-def _parsed(data: NDArray[np.uint8]) -> State:
+def _header_of(state: State, start: int) -> bytes:
+    """The facts, and where each array is, of which the first begins at `start`."""
+    arrays = []
+    for name, array in state.arrays.items():
+        arrays.append((name, array.dtype.str, array.shape, start))
+        start += padded(array.nbytes)
+    return json.dumps({"facts": state.facts, "arrays": arrays}).encode()
+
+
+def _parsed(data: NDArray[np.uint8], header_size: int) -> State:
     """The state in the bytes of a slot, as far as they go."""
-    header = json.loads(data[:HEADER_BYTES].tobytes().rstrip(b"\0"))
+    header = json.loads(data[:header_size].tobytes().rstrip(b"\0"))
     arrays = {}
     for name, kind, shape, start in header["arrays"]:
         dtype = np.dtype(kind)
         end = start + int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         if end <= len(data):
             arrays[name] = data[start:end].view(dtype).reshape(shape)
-    opaque = {name: Opaque(kind, data[start : start + size].tobytes()) for name, kind, size, start in header["opaque"]}
-    return State(header["facts"], arrays, opaque)
+    return State(header["facts"], arrays)
 
 
 def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", readers: int = 1) -> list[Published]:
     """A place for what each model learns; their `layout`s go into one shared block, which they then `attach`."""
     places = []
     for index, model in enumerate(models):
-        state, named = _state_of(model, {}), [f"model.{name}" for name in model.CHOOSES_WITH]
-        if model.own_attributes.is_foreign:  # any attribute may be needed to choose
-            named = []
-            state.opaque["model.own"] = Opaque("pickle", model.own_attributes.pack(model.own_attributes.added))
-        places.append(Published(f"model{index}.", state, named, mode, readers))
+        named = [f"model.{name}" for name in model.CHOOSES_WITH] if model.is_ours else []  # else all of it may be needed
+        places.append(Published(f"model{index}.", _state_of(model, {}), named, mode, readers))
     return places
 
 

@@ -95,10 +95,8 @@ class MARLMultiprocessingSystem:
         slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
         try:
             if self.config.workers == "inline":
-                is_in_step = self._given.workers == "auto" and self.config.schedule == "lockstep"
                 for model in self._models:
-                    own = model.own_attributes
-                    own.track_in_step() if is_in_step else own.track()
+                    model.own_attributes.guard()
                 self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
                 self.actors = self.env.inline_actors(states)
                 return
@@ -138,7 +136,7 @@ class MARLMultiprocessingSystem:
             if self.learners is not None:
                 self.learners.close()
             for model in self._models:
-                model.own_attributes.untrack()
+                model.own_attributes.release()
             self._return_lanes()
 
     def _return_lanes(self) -> None:

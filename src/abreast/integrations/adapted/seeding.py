@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.attributes import digest
+from abreast.codec import digest
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import as_seed
 from abreast.streams import seeded_globals

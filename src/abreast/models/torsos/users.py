@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abreast.attributes import digest
+from abreast.codec import digest
 from abreast.errors import ConfigError, short
 from abreast.models.torsos.base import Torso
 from abreast.plugins import import_target

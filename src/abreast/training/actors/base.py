@@ -89,7 +89,7 @@ def check_kinds(models: Sequence[BaseModel], expected: Sequence[str]) -> None:
 def track(game: Playable) -> None:
     """From now on, find out which attributes of users' models choosing changes, and which learning."""
     for model in models_of(game):
-        model.own_attributes.track()
+        model.own_attributes.guard()
 
 
 def actor_state(game: Playable) -> State:
@@ -98,15 +98,8 @@ def actor_state(game: Playable) -> State:
     return join(game=game.state(), **models)
 
 
-def actor_file_state(game: Playable) -> State:
-    """The same without pickles. Users' classes may hold what cannot be written: then it raises `StateError`."""
-    own: Callable[[], State] = getattr(game, "file_state", game.state)
-    models = {f"player{number}": model.acting_file_state() for number, model in enumerate(models_of(game))}
-    return join(game=own(), **models)
-
-
 def set_actor_state(game: Playable, state: State) -> None:
-    """Play on from where another actor was, told in either form. What does not fit is a `StateError`."""
+    """Play on from where another actor was, What does not fit is a `StateError`."""
     try:
         game.set_state(part_of(state, "game"))
         for number, model in enumerate(models_of(game)):

@@ -10,7 +10,7 @@ from abreast.state import State
 from abreast.training.actors.base import (
     Factory,
     Play,
-    actor_file_state,
+    actor_state,
     build_game,
     check_kinds,
     models_of,
@@ -47,7 +47,7 @@ class InlineActors:
             set_actor_state(each, state)
 
     def file_states(self) -> list[State]:
-        return [actor_file_state(game) for game in self._games]
+        return [actor_state(game) for game in self._games]
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         played: list[Played] = []
@@ -80,7 +80,7 @@ class InlineActors:
 
     def close(self) -> None:
         for model in models_of(self._games[0]):
-            model.own_attributes.untrack()
+            model.own_attributes.release()
 
 
 def _cut_episodes(game: Playable) -> None:

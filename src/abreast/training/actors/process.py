@@ -21,7 +21,6 @@ from abreast.state import State
 from abreast.training.actors.base import (
     Factory,
     Play,
-    actor_file_state,
     actor_state,
     build_game,
     check_kinds,
@@ -82,7 +81,7 @@ class ActorProcess:
         """Play a pass, or (no order) tell where this actor is, for a file."""
         if order is None:
             try:
-                self._context.answer(key, actor_file_state(self._game))
+                self._context.answer(key, actor_state(self._game))
             except StateError as error:
                 self._context.answer(key, StateError(str(error)))
             return
@@ -171,7 +170,7 @@ class ProcessActors:
                     self._handle_death(event)
                     if event.worker not in told:
                         self._team.submit(event.worker, TELL, None)
-        states = [actor_file_state(self._experiment.game)]
+        states = [actor_state(self._experiment.game)]
         for _, state in sorted(told.items()):
             if isinstance(state, StateError):
                 raise state

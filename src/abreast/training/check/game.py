@@ -18,8 +18,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.attributes import digest, is_foreign
 from abreast.checking import Check, Fault, Verdict, compare_states, elsewhere, global_states, judge, new_global_states
+from abreast.codec import digest
 from abreast.errors import StateError, short
 from abreast.models import RandomModel
 from abreast.streams import seeded_globals
@@ -272,7 +272,7 @@ def _suspects(trial: GameTrial) -> str:
 def _shared_values(env: Environment) -> dict[str, bytes | None]:
     """What all environments of a process share: attributes of the user's classes and of their modules."""
     things = [env, env.world, *env.agents, *env.world.map.flat]
-    classes = {base for thing in things if is_foreign(thing) for base in type(thing).__mro__}
+    classes = {base for thing in things for base in type(thing).__mro__}
     own = {each for each in classes if not each.__module__.startswith(("abreast.", "builtins"))}
     found: dict[str, bytes | None] = {}
     holders: tuple[Any, ...] = (

@@ -32,7 +32,7 @@ from abreast.errors import AttributeStateError, ConfigError, short
 from abreast.models import BaseModel, ModelConfig, name_of
 from abreast.models.base import PlainObservation
 from abreast.state import State
-from abreast.training.check.telling import SEED, attributes, differing, kept, learned, not_kept, quiet, told
+from abreast.training.check.telling import SEED, attributes, differing, learned, quiet, told
 from abreast.training.collect import collect_pass
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
@@ -309,14 +309,13 @@ def _leaves_global_random_state_alone(trial: ModelTrial) -> str | None:
 
 def _has_one_owner_each(trial: ModelTrial) -> None:
     model = trial.make()
-    model.own_attributes.track()
-    trial.train(model)
-    collect_pass(MadeUpGame(model), 0, LANES, SEED)  # looks once more
-    own = model.own_attributes
     try:
-        own.pack(own.added if own.is_foreign else ())
+        model.own_attributes.guard()
     except AttributeStateError as error:
         raise Fault(f"{error}. Make it where it is used, or keep it out of self.") from None
+    trial.train(model)
+    collect_pass(MadeUpGame(model), 0, LANES, SEED)  # looks once more
+    model.own_attributes.refuse_fault({"fault": model.own_attributes.fault})
 
 
 def _learns_alike_elsewhere(trial: ModelTrial) -> None:
@@ -333,7 +332,8 @@ def _learns_alike_elsewhere(trial: ModelTrial) -> None:
 
 def _is_kept_in_files(trial: ModelTrial) -> str | None:
     model, other = trial.make_trained(SEED), trial.make(SEED + 1)
-    lost = not_kept(model)
+    model.learning_state()
+    lost = sorted(model.own_attributes.unkept)
     with tempfile.TemporaryDirectory() as folder, quiet():
         path = Path(folder) / "model.safetensors"
         model.save(path)
@@ -365,7 +365,7 @@ def _is_kept_in_files(trial: ModelTrial) -> str | None:
 
 def _other_types(model: BaseModel, loaded: BaseModel) -> list[str]:
     """Attributes of a user's that a file has made into something else, in words."""
-    pairs = [(name, type(vars(model)[name]), type(vars(loaded).get(name))) for name in kept(model)]
+    pairs = [(name, type(vars(model)[name]), type(vars(loaded).get(name))) for name in attributes(model)]
     return [f"{name} is a {now.__name__}, and was a {was.__name__}" for name, was, now in pairs if was is not now]
 
 

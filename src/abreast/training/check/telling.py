@@ -9,10 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import abreast
-from abreast.attributes import digest
+from abreast.codec import digest
 from abreast.errors import AbreastError, words
 from abreast.models import BaseModel
-from abreast.plain_values import Unwritable, encode_all, user_modules
+from abreast.models.own import CHOSEN, LEARNED
 from abreast.state import State, join
 
 HERE = Path(__file__).parent
@@ -42,44 +42,17 @@ def quiet() -> Iterator[None]:
 
 
 def learned(model: BaseModel) -> dict[str, bytes]:
-    """All that a model has learned, and where choosing is: by name, and alike wherever it was learned.
-
-    (Pickles of equal objects may differ, so attributes of a user's are compared as they are written to files.)
-    """
+    """All that a model has learned, and where choosing is: by name, and alike wherever it was learned."""
     state = join(learning=model.learning_state(), acting=model.acting_state())
-    facts = {name: value for name, value in state.facts.items() if name != "learning.changed_by_learning"}
-    return _digests(State(facts, state.arrays)) | kept(model)
-
-
-def kept(model: BaseModel) -> dict[str, bytes]:
-    """Digests of the attributes that a user's class has added, of those that can be kept in a file."""
-    found = {}
-    places, modules = model.places(), user_modules([model])
-    for name in model.own_attributes.added if model.own_attributes.is_foreign else ():
-        try:
-            parts = _digests(encode_all({name: vars(model)[name]}, places, modules))
-        except Unwritable:
-            continue
-        found[name] = b"".join(parts[key] for key in sorted(parts))
-    return found
-
-
-def not_kept(model: BaseModel) -> list[str]:
-    """Attributes of a user's that cannot be kept in a file. Functions need not be."""
-    if not model.own_attributes.is_foreign:
-        return []
-    known = kept(model)
-    lost = {name: vars(model)[name] for name in model.own_attributes.added if name not in known}
-    return [name for name, value in lost.items() if not callable(value) or hasattr(value, "state_dict")]
+    arrays = {name: array for name, array in state.arrays.items() if name.partition(".")[2] not in (LEARNED, CHOSEN)}
+    return _digests(State(state.facts, arrays)) | attributes(model)
 
 
 def attributes(model: BaseModel) -> dict[str, bytes]:
-    """Digests of all that can be compared within one process."""
-    found = learned(model)
-    for name in model.own_attributes.added if model.own_attributes.is_foreign else ():
-        if name not in found and (own := digest(vars(model)[name], model.places())) is not None:
-            found[name] = own
-    return found
+    """Digests of the attributes that a user's class has added, of those that can be compared."""
+    places = model.places()
+    found = {name: digest(value, places, is_copied=True) for name, value in model.own_attributes.values.items()}
+    return {name: own for name, own in found.items() if own is not None}
 
 
 def differing(one: Mapping[str, bytes], two: Mapping[str, bytes]) -> list[str]:

@@ -99,13 +99,13 @@ class Trainer:
     def _train_alone(self, agent: int, updates: int, beat: Callable[[int], None]) -> list[float]:
         model, losses = self._models[agent], []
         beat(agent)
-        model.own_attributes.begin_learning()
+        model.own_attributes.look()
         with own_stream(model, self._seed, agent):
             for _ in range(updates):
                 if (loss := update(model)) is not None:
                     losses.append(loss)
                 beat(agent)
-        model.own_attributes.note_learning()
+        model.own_attributes.check_learning()
         return losses
 
 
@@ -131,14 +131,9 @@ def train_round(models: Mapping[int, BaseModel], updates: int, seed: int) -> dic
     return {agent: results[agent] for agent in models}
 
 
-def is_tracked(model: BaseModel) -> bool:
-    """Whether learning has to be told what choosing changes: for users' models, in runs that may use several processes."""
-    return model.own_attributes.is_tracked
-
-
 def own_stream(model: BaseModel, seed: int, agent: int) -> AbstractContextManager[None]:
     """Seed the generators that a process shares while a user's model learns; ours do not draw from them."""
-    if not model.own_attributes.is_foreign:
+    if model.is_ours:
         return nullcontext()
     return seeded_globals(np.random.SeedSequence(seed), LEARNING, agent, model.updates)
 

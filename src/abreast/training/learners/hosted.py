@@ -20,7 +20,7 @@ from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State, part_of
 from abreast.training.config import ExperimentConfig, MPConfig
-from abreast.training.learners.base import RoundResult, is_tracked, tell_who_learns_alone
+from abreast.training.learners.base import RoundResult, tell_who_learns_alone
 from abreast.training.learners.process import Job, learner_process
 from abreast.training.published import create_shared_models, publish_model, restore_published
 
@@ -57,7 +57,7 @@ class HostedLearners:
         self._own_rings: list[Ring] = []
         for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
             place.attach(self.block)
-            model.own_attributes.track()
+            model.own_attributes.guard()
             publish_model(model, place, rounds, updates=model.updates, results=[])
             self._own_rings.append(model.memory.move_rows(self.ring(index)))
         tell_who_learns_alone(models)
@@ -93,7 +93,7 @@ class HostedLearners:
         """Of users' models: what choosing has changed by now."""
         states = {}
         for agent, model in enumerate(self._models):
-            if is_tracked(model) and agent not in self._frozen:
+            if not model.is_ours and agent not in self._frozen:
                 with named(agent, model):
                     states[agent] = model.acting_state()
         return states
@@ -186,7 +186,7 @@ def recipe_of(agent: int, model: BaseModel) -> Recipe:
         check_memory(model)
         check_lanes(model)
         recipe = model.recipe()
-        if model.own_attributes.is_foreign:
+        if not model.is_ours:
             recipe.build(model.memory.empty_copy())  # what fails there is named here, before anything starts
         return recipe
 
@@ -203,7 +203,7 @@ def check_memory(model: BaseModel) -> None:
 
 def check_lanes(model: BaseModel) -> None:
     """Refuse a user's model that cannot be told in which of several lanes it plays."""
-    if not model.own_attributes.is_foreign or model.memory.lanes == 1:
+    if model.is_ours or model.memory.lanes == 1:
         return
     calls: dict[str, tuple[object, ...]] = {"take_action": (None, 1), "remember": (None, 0, 0.0, False, 1)}
     if type(model).take_actions is not BaseModel.take_actions:  # it chooses for all lanes at once

@@ -5,10 +5,13 @@ from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.state import State
-from abreast.training.learners.base import RoundResult, Trainer, is_tracked, tell_who_learns_alone
+from abreast.training.learners.base import RoundResult, Trainer, tell_who_learns_alone
 
 
 class Order(NamedTuple):
@@ -16,8 +19,8 @@ class Order(NamedTuple):
 
     updates: int
     written: Sequence[list[int]]
-    attributes: Mapping[int, bytes]
-    """Of users' models: what a pass that is played before the round is finished may change."""
+    chosen: Mapping[int, NDArray[np.uint8] | None]
+    """What choosing owns of users' models: a pass that is played before the round is finished may change it."""
 
 
 class InlineLearners:
@@ -46,17 +49,18 @@ class InlineLearners:
         self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        tracked = {agent: model.own_attributes for agent, model in self._learning.items() if is_tracked(model)}
-        self._orders[number] = Order(updates, written, {agent: own.unlearned() for agent, own in tracked.items()})
+        chosen = {agent: model.own_attributes.chosen() for agent, model in self._learning.items()}
+        self._orders[number] = Order(updates, written, chosen)
 
     def finish(self, number: int) -> list[RoundResult]:
         order = self._orders.pop(number)
         with ExitStack() as contexts:
             for agent, model in self._learning.items():
                 contexts.enter_context(model.memory.window(order.written[agent]))
-                if agent in order.attributes:
-                    contexts.enter_context(model.own_attributes.as_it_was(order.attributes[agent]))
+                contexts.enter_context(model.own_attributes.as_it_was(order.chosen[agent]))
             trained = [self._trainer.train(group, order.updates) for group in self._trainer.groups]
+        for model in self._learning.values():
+            model.own_attributes.refuse_fault({"fault": model.own_attributes.fault})
         results = {agent: result for group in trained for agent, result in group.items()}
         self.rounds = number + 1
         return [results.get(agent) or RoundResult(None, model.updates) for agent, model in self._models.items()]

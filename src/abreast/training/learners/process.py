@@ -47,7 +47,7 @@ class Job:
         """The model, as it was last published, with the agent's shared replay as its memory."""
         model = self.recipe.build(self.memory)
         model.crew = crew
-        model.own_attributes.track()
+        model.own_attributes.guard()
         self.version, facts = restore_published(model, self.published)
         self.results = results_in(facts)
         return model
@@ -210,7 +210,7 @@ class FreeWork:
         model, losses, job = self._models[agent], self._losses[agent], self._jobs[agent]
         loss = sum(losses) / len(losses) if losses else None
         result = RoundResult(loss, model.updates, symptoms(model, loss))
-        model.own_attributes.note_learning()
+        model.own_attributes.check_learning()
         self._context.beat(agent)
         job.publish(model, job.version + 1, job.version, result)
         self._context.answer(self._key, agent, last=False)
