@@ -153,8 +153,8 @@ def decode(data: bytes | NDArray[np.uint8], places: Places, names: Names, curren
 def digest(value: object, places: Places, is_copied: bool = False) -> bytes | None:
     """A digest that changes when the value does; None for what cannot be compared.
 
-    `is_copied`: to compare copies with their originals. Which equal parts are one and the same object is not part of it then,
-    and what refers to itself cannot be compared.
+    `is_copied`: to compare copies with their originals. Which equal parts are one and the same object is then left out, and
+    what refers to itself cannot be compared.
     """
     data = io.BytesIO()
     encoder = _Encoder(data, places, None)
