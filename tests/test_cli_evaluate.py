@@ -15,7 +15,7 @@ from abreast.state import State
 from abreast.state_file import loads
 from abreast.training import evaluate as evaluation
 from abreast.training.checkpoints.folder import write_checkpoint
-from fakes import small_game
+from fakes import checkpoint_facts, small_game
 
 LAST = 12
 """Epochs of the run."""
@@ -30,7 +30,7 @@ def source(tmp_path_factory):
     shutil.rmtree(folder / "checkpoints")
     for epochs, reward in ((4, 9.0), (8, 2.5), (LAST, None)):
         name = "final" if reward is None else f"epoch_{epochs:06d}"
-        facts = {"epochs": epochs} | ({} if reward is None else {"reward": reward})
+        facts = checkpoint_facts(epochs, reward=reward)
         parts = agents_of(env, folder.parent / "model")
         write_checkpoint(folder / "checkpoints" / name, "run" if reward else "agents", facts, parts)
         env.run_experiment(animate=False, logging=False)
@@ -286,9 +286,8 @@ def test_another_number_of_agents(folder, capsys):
 
 
 def test_a_state_that_is_no_model(folder, capsys):
-    write_checkpoint(
-        folder / "checkpoints" / "final", "agents", {"epochs": 20}, {"agent_0": State(), "agent_1": State()}
-    )
+    parts = {"agent_0": State(), "agent_1": State()}
+    write_checkpoint(folder / "checkpoints" / "final", "agents", checkpoint_facts(20), parts)
     refused(["eval", "run"], "agent_0.safetensors", folder, capsys)
 
 

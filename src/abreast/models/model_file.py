@@ -1,9 +1,6 @@
-"""Model files: the whole state of a model as one, its blocks parameter by parameter (`state_file.py` has the file's form).
+"""Model files: the whole state of a model as one, its blocks parameter by parameter (`state_file.py` has the form)."""
 
-Format 2 holds random streams and all counters. Format 1 held blocks, epsilon and two counters; it is still read.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +44,16 @@ def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, N
     """
     about, arrays = state.facts, state.arrays
     found = about.get("algorithm"), about.get("format")
-    if found[0] != algorithm or type(found[1]) is not int or found[1] not in READERS:
+    if found != (algorithm, FORMAT):
         raise ModelFileError(
             f"{path} holds a model of algorithm {short(found[0])} in format {short(found[1])}, expected {algorithm!r} in"
-            f" format {' or '.join(map(str, READERS))}: set model.algorithm to match."
+            f" format {FORMAT}: set model.algorithm to match."
         )
     try:
-        facts, own_facts = READERS[found[1]](about), dict(about.get("own", {}))
+        epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]
+        if not 0 <= epsilon <= 1 or not 0 <= updates < MOST:
+            raise ValueError(f"epsilon is {short(epsilon)} after {short(updates)} updates")
+        facts, own_facts = join(learning=State(about["learning"]), acting=State(about["acting"])), dict(about["own"])
     except (KeyError, ValueError, TypeError, AttributeError) as error:
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None
     own = {name: array for name, array in arrays.items() if name.startswith("own.")}
@@ -63,8 +63,8 @@ def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, N
     if given != shapes:
         wrong = next(name for name in sorted(given.keys() | shapes.keys()) if given.get(name) != shapes.get(name))
         raise ModelFileError(
-            f"{path} does not fit this model: {wrong} is {_told(given.get(wrong), 'missing')}, expected"
-            f" {_told(shapes.get(wrong), 'no such tensor')}; the agent's view, actions or model settings differ."
+            f"{path} does not fit this model: {wrong} is {_shape_and_type(given.get(wrong), 'missing')}, expected"
+            f" {_shape_and_type(shapes.get(wrong), 'no such tensor')}; the agent's view, actions or model settings differ."
         )
     for name, place in places.items():
         if name in arrays and (arrays[name].shape, arrays[name].dtype) == (place.shape, place.dtype):
@@ -72,24 +72,9 @@ def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, N
     return facts, State(own_facts, own)
 
 
-def _told(found: tuple[tuple[int, ...], np.dtype[Any]] | None, otherwise: str) -> str:
+def _shape_and_type(found: tuple[tuple[int, ...], np.dtype[Any]] | None, otherwise: str) -> str:
     """A shape, with its type where that is unusual."""
     if found is None:
         return otherwise
     shape, dtype = found
     return str(shape) if dtype == np.float32 else f"{shape} of {dtype}"
-
-
-def _read_1(about: dict[str, Any]) -> State:
-    counters = {"updates": int(about["updates"]), "gradient_steps": int(about["gradient_steps"])}
-    return join(learning=State(counters), acting=State({"epsilon": float(about["epsilon"])}))
-
-
-def _read_2(about: dict[str, Any]) -> State:
-    epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]
-    if not 0 <= epsilon <= 1 or not 0 <= updates < MOST:
-        raise ValueError(f"epsilon is {short(epsilon)} after {short(updates)} updates")
-    return join(learning=State(about["learning"]), acting=State(about["acting"]))
-
-
-READERS: dict[int, Callable[[dict[str, Any]], State]] = {1: _read_1, 2: _read_2}
