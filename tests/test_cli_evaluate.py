@@ -143,16 +143,6 @@ def test_a_checkpoint_is_found_from_within_its_folder(folder, monkeypatch):
     assert names(folder) == ["epoch_000004"]
 
 
-def test_a_run_from_before_there_were_checkpoints(folder):
-    for part in (folder / "checkpoints" / "epoch_000008").glob("agent_*"):
-        part.rename(folder / "checkpoints" / part.name)
-    for name in ("epoch_000004", "epoch_000008", "final"):
-        shutil.rmtree(folder / "checkpoints" / name)
-    for which in ([], ["--checkpoints", "all"]):
-        assert run(["eval", "run", "--episodes", "1", *which]) == 0
-        assert (names(folder), written(folder)["checkpoints"][0]["epochs"]) == (["final"], None)
-
-
 def test_a_damaged_checkpoint_is_left_out_of_all(folder, capsys):
     (folder / "checkpoints" / "epoch_000004" / "agent_1.safetensors").write_bytes(b"")
     assert run(["eval", "run", "--episodes", "1", "--checkpoints", "all"]) == 0

@@ -58,23 +58,15 @@ def split_state(state: State, path: Path, algorithm: str, places: Mapping[str, N
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None
     own = {name: array for name, array in arrays.items() if name.startswith("own.")}
     arrays = {name: array for name, array in arrays.items() if name not in own}
-    shapes = {name: (place.shape, place.dtype) for name, place in places.items() if not name.endswith("generator")}
-    given = {name: (array.shape, array.dtype) for name, array in arrays.items() if not name.endswith("generator")}
-    if given != shapes:
-        wrong = next(name for name in sorted(given.keys() | shapes.keys()) if given.get(name) != shapes.get(name))
-        raise ModelFileError(
-            f"{path} does not fit this model: {wrong} is {_shape_and_type(given.get(wrong), 'missing')}, expected"
-            f" {_shape_and_type(shapes.get(wrong), 'no such tensor')}; the agent's view, actions or model settings differ."
-        )
+    expected = {name: f"{each.shape} of {each.dtype}" for name, each in places.items()}
+    given = {name: f"{each.shape} of {each.dtype}" for name, each in arrays.items()}
+    for name in sorted(given.keys() | expected.keys()):
+        if given.get(name) != expected.get(name) and not name.endswith("generator"):
+            raise ModelFileError(
+                f"{path} does not fit this model: {name} is {given.get(name, 'missing')}, expected"
+                f" {expected.get(name, 'no such tensor')}; the agent's view, actions or model settings differ."
+            )
     for name, place in places.items():
-        if name in arrays and (arrays[name].shape, arrays[name].dtype) == (place.shape, place.dtype):
+        if given.get(name) == expected[name]:
             np.copyto(place, arrays[name])
     return facts, State(own_facts, own)
-
-
-def _shape_and_type(found: tuple[tuple[int, ...], np.dtype[Any]] | None, otherwise: str) -> str:
-    """A shape, with its type where that is unusual."""
-    if found is None:
-        return otherwise
-    shape, dtype = found
-    return str(shape) if dtype == np.float32 else f"{shape} of {dtype}"

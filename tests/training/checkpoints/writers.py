@@ -43,7 +43,7 @@ def write_until_killed(run):
             parts = {"agent_0": state(5_000, epochs), "run": state(10, epochs)}
             write_checkpoint(run / "checkpoints" / f"epoch_{epochs:06d}", "run", checkpoint_facts(epochs), parts)
             write_checkpoint(run / "checkpoints" / "final", "agents", checkpoint_facts(epochs), parts)
-        remove_old(run, 2, ())
+        remove_old(run, 2)
 
 
 def kill_writers(run, pipe, kills):

@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -24,13 +24,11 @@ from typing import Any, BinaryIO, NamedTuple
 from abreast.errors import CheckpointError, StateFileError
 from abreast.state import State
 from abreast.state_file import loads, pieces, read_header
-from abreast.training.checkpoints.manifest import PART, SUFFIX, Facts, FileFacts, Kind, compose, parse
+from abreast.training.checkpoints.manifest import LARGEST, PART, SUFFIX, Facts, FileFacts, Kind, compose, parse
 
 log = logging.getLogger("abreast")
 
 FOLDER, MANIFEST = "checkpoints", "manifest.json"
-LARGEST = 64_000_000
-"""Bytes of a manifest."""
 CHUNK = 1 << 22
 """Bytes that are hashed and written in one go."""
 HIDDEN = re.compile(rf"\.({PART})\.(part|old)")
@@ -60,8 +58,8 @@ class Checkpoint(NamedTuple):
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Names of the parts that are agents, in order."""
-        return tuple(sorted(filter(AGENT.fullmatch, self.parts), key=_number))
+        """Names of the parts that are agents."""
+        return tuple(filter(AGENT.fullmatch, self.parts))
 
     def part(self, name: str) -> State:
         """Read a part; it is compared with its checksum."""
@@ -69,12 +67,10 @@ class Checkpoint(NamedTuple):
         if path.name not in self.files:
             raise CheckpointError(f"{self.path} has no part {name}: it has {', '.join(self.parts)}.")
         listed = self.files[path.name]
-        with _named(path):
-            _check_size(path, listed.bytes)
-            with _open_plain(path) as file:
-                read_header(file, listed.bytes)  # before memory is taken for all of it
-                file.seek(0)
-                data = file.read(listed.bytes + 1)
+        with _named(path), _open_plain(path) as file:
+            read_header(file, listed.bytes)  # before memory is taken for all of it
+            file.seek(0)
+            data = file.read(listed.bytes + 1)
             if hashlib.sha256(data).hexdigest() != listed.sha256:
                 raise CheckpointError("it does not match its checksum: it was damaged or changed")
             return loads(data)
@@ -93,15 +89,13 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     with _named(folder):
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise CheckpointError("it is a link or not a folder")
-    path = folder / MANIFEST
-    with _named(path):
-        if _plain_size(path) > LARGEST:
-            raise CheckpointError(f"it has {_plain_size(path):,} bytes, at most {LARGEST:,} are allowed")
-        with _open_plain(path) as file:
-            manifest = parse(file.read(LARGEST))
+    with _named(folder / MANIFEST), _open_plain(folder / MANIFEST) as file:
+        manifest = parse(file.read(LARGEST + 1))
     for name, listed in manifest.files.items():
         with _named(folder / name):
-            _check_size(folder / name, listed.bytes)
+            size = _plain_size(folder / name)
+            if size != listed.bytes:
+                raise CheckpointError(f"it has {size:,} bytes instead of {listed.bytes:,}: it was cut or added to")
     return Checkpoint(folder, manifest.kind, manifest.version, manifest.facts, manifest.files)
 
 
@@ -171,14 +165,8 @@ def _plain_size(path: Path) -> int:
     return found.st_size
 
 
-def _check_size(path: Path, expected: int) -> None:
-    size = _plain_size(path)
-    if size != expected:
-        raise CheckpointError(f"it has {size:,} bytes instead of {expected:,}: it was cut, added to or changed")
-
-
 def _open_plain(path: Path) -> BinaryIO:
-    """Open a file that `_plain_size` was asked of: opening a device may do something, and a pipe would be waited for."""
+    _plain_size(path)  # before it is opened: opening a device may do something, and a pipe would be waited for
     return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
 
 
@@ -232,13 +220,16 @@ def write_checkpoint(folder: Path, kind: Kind, facts: dict[str, Any], parts: Map
     return size
 
 
-def remove_old(run: Path, keep: int, spare: Collection[str]) -> None:
-    """Remove the checkpoints to resume from, except the newest few and those named. The caller holds the run's lock."""
+def remove_old(run: Path, keep: int) -> None:
+    """Remove the checkpoints to resume from, except the newest few and the one with the highest reward. The caller holds
+    the run's lock."""
     try:
         _put_right(run / FOLDER)
         found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
+        best = max((each.facts.reward for each in found if each.facts.reward is not None), default=None)
+        spare = [each.path for each in found if each.facts.reward == best is not None][-1:]
         for each in found[: max(0, len(found) - keep)]:
-            if each.path.name not in spare:
+            if each.path not in spare:
                 _remove(each.path)
     except (OSError, CheckpointError) as error:
         raise CheckpointError(f"cannot remove old checkpoints of {run}: {_reason(error)}.") from error

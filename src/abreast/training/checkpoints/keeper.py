@@ -18,7 +18,7 @@ from abreast.errors import CheckpointError, StateError
 from abreast.models import BaseModel
 from abreast.state import State, join
 from abreast.training.actors.base import models_of
-from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, remove_old, write_checkpoint
+from abreast.training.checkpoints.folder import remove_old, write_checkpoint
 from abreast.training.config import ScheduleName
 from abreast.training.resumable import Resumability
 from abreast.training.run.stopping import Stopping
@@ -44,15 +44,10 @@ class Checkpoints:
         self._is_first = True
         self._at_epoch, self._at_time = 0, time.monotonic()
         """When a checkpoint was last tried."""
-        self._best: tuple[float, str] | None = None
-        """Reward and name of the best checkpoint."""
 
     def __enter__(self) -> "Checkpoints":
         if self._record.folder is not None and self._record.writes:
             self._look_for_reasons()
-            for found in list_checkpoints(self._record.folder):
-                if isinstance(found, Checkpoint) and found.kind == "run":
-                    self._note_reward(found.facts.reward, found.path.name)
             self._stopping.__enter__()
         return self
 
@@ -102,18 +97,13 @@ class Checkpoints:
         try:
             size = write_checkpoint(self._record.folder / "checkpoints" / name, "run", facts, parts)
             self._record.kept_epochs = epochs
-            self._note_reward(facts["reward"], name)
-            spare = [self._best[1]] if self._best is not None else []
-            remove_old(self._record.folder, self._settings.keep_checkpoints, spare)
+            remove_old(self._record.folder, self._settings.keep_checkpoints)
         except CheckpointError as error:
             log.error("%s The run goes on without it.", error)
             return
-        self._record.how_to_go_on = ""
-        if self._reason is None:
-            again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
-            self._record.how_to_go_on = f" To go on: {again}"
-        seconds = time.perf_counter() - started
-        log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, seconds)
+        again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
+        self._record.how_to_go_on = f" To go on: {again}" if self._reason is None else ""
+        log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, time.perf_counter() - started)
 
     def _gather(self, loop: "Loop") -> tuple[dict[str, State], dict[str, Any]]:
         """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
@@ -152,10 +142,6 @@ class Checkpoints:
             "first_epoch": self._record.first_epoch,
             "recorded": self._record.count,
         }
-
-    def _note_reward(self, reward: float | None, name: str) -> None:
-        if reward is not None and (self._best is None or reward >= self._best[0]):
-            self._best = reward, name
 
     # ---- the end
 

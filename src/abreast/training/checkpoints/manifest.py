@@ -20,6 +20,8 @@ from abreast.state import State, part_of
 from abreast.state_file import json_of, parse_json
 
 FORMAT = 2
+LARGEST = 64_000_000
+"""Bytes of a manifest."""
 SUFFIX = ".safetensors"
 PART = "[a-z0-9_]{1,100}"
 """Names of checkpoints and of their parts."""
@@ -128,6 +130,8 @@ def seal(content: dict[str, Any]) -> bytes:
 
 def parse(data: bytes) -> Manifest:
     """What a manifest says, if it is one."""
+    if len(data) > LARGEST:
+        raise CheckpointError(f"it has more than {LARGEST:,} bytes")
     given = parse_json(data, "it")
     if not isinstance(given, dict) or "format" not in given:
         raise CheckpointError("it is not a manifest of abreast")

@@ -139,39 +139,30 @@ def _instead_of_it(run: Path, before: Checkpoint | None) -> str:
 
 
 def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: ScheduleName) -> None:
+    """Refuse a run that would not go on as it was begun."""
     facts, where = checkpoint.facts, checkpoint.path
-    if checkpoint.version != __version__:
-        raise CheckpointError(
-            f"{where} was written by abreast {checkpoint.version}, this is {__version__}, which may compute otherwise:"
-            f" {INSTEAD}."
-        )
     if not facts.resumable:
         raise CheckpointError(f"{where} cannot be resumed: {facts.reason} Or {INSTEAD}.")
-    if facts.experiment != experiment.name:
-        raise CheckpointError(f"{where} is of the game {facts.experiment}, this is {experiment.name}: give the same.")
-    if facts.schedule != schedule:
-        parallel = f"run_experiment_mp, with multiprocessing.schedule={facts.schedule}"
-        how = f"run_experiment, or {parallel}" if facts.schedule == "lockstep" else parallel
-        raise CheckpointError(
-            f"{where} is of a run with the schedule {facts.schedule}, this would be {schedule}, with other results:"
-            f" resume it with {how}."
-        )
+    devices = [model.device for model in models_of(experiment.game)]
+    parallel = f"run_experiment_mp, with multiprocessing.schedule={facts.schedule}"
+    how = f"run_experiment, or {parallel}" if facts.schedule == "lockstep" else parallel
+    for what, there, here, remedy in (
+        ("version of abreast", checkpoint.version, __version__, INSTEAD),
+        ("game", facts.experiment, experiment.name, "give the same"),
+        ("schedule", facts.schedule, schedule, f"resume it with {how}"),
+        ("devices", facts.devices, devices, INSTEAD),
+        ("number of epochs played", 0, experiment.epochs_played, "resume it with a fresh environment"),
+    ):
+        if there != here:
+            raise CheckpointError(
+                f"{where} needs the {what} {there}, but here it is {here}, which may compute otherwise: {remedy}."
+            )
     played, wanted = checkpoint.epochs - facts.first_epoch, experiment.config.experiment.epochs
     if wanted < played:
         raise CheckpointError(
             f"experiment.epochs is {wanted}, but {played} are played already: give more, or leave it out."
         )
     _check_settings(facts.config, where, experiment)
-    devices = [model.device for model in models_of(experiment.game)]
-    if facts.devices != devices:
-        raise CheckpointError(
-            f"{where} is of a run that learned on {', '.join(dict.fromkeys(facts.devices))}, here it would be"
-            f" {', '.join(dict.fromkeys(devices))}, which computes otherwise: {INSTEAD}."
-        )
-    if experiment.epochs_played:
-        raise CheckpointError(
-            f"{experiment.name} has played {experiment.epochs_played} epochs already: resume {where} with a fresh one."
-        )
 
 
 def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
