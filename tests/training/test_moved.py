@@ -242,7 +242,7 @@ def test_both_shapes_are_named_where_view_actions_or_settings_differ(run):
             {"agent_vision_radius": 1},
             r"sees \(5, 5, \d\) and has 4 actions, but this one sees \(3, 3, \d\) and has 4 actions",
         ),
-        ({"hidden_size": 17}, r"is \(\d+, 16\), expected \(\d+, 17\)"),
+        ({"hidden_size": 17}, r"is \(\d+, 16\) of float32, expected \(\d+, 17\)"),
     ):
         env = _with_settings({"model": {"per_agent": {0: {**agent_settings(source), **values}}}})
         with pytest.raises(ModelFileError, match=says) as refused:

@@ -136,9 +136,7 @@ def newest_agents(path: Path) -> Checkpoint:
         return newest
     if faults:
         raise CheckpointError(f"{path} has no checkpoint that can be used: {faults[0]}")
-    raise CheckpointError(
-        f"{path} has no checkpoint: it is no run folder, or the run has not written its first one yet."
-    )
+    raise CheckpointError(f"{path} has no checkpoint yet, or is no run folder: the first one is written after a while.")
 
 
 def _with_agents(found: Checkpoint | CheckpointError) -> Checkpoint:
@@ -196,8 +194,6 @@ def write_checkpoint(folder: Path, kind: Kind, facts: dict[str, Any], parts: Map
     """
     beside, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("part", "old"))
     try:
-        if not re.fullmatch(PART, folder.name):
-            raise CheckpointError("its name must be small letters, digits and _")
         folder.parent.mkdir(parents=True, exist_ok=True)
         _put_right(folder.parent)
         beside.mkdir()
@@ -239,8 +235,6 @@ def _write_files(folder: Path, kind: Kind, facts: dict[str, Any], parts: Mapping
     """Write all files of a checkpoint and flush them to disk."""
     files = {}
     for name, state in parts.items():
-        if not re.fullmatch(PART, name):  # before it becomes part of a path
-            raise CheckpointError(f"the part {name!r} needs a name of small letters, digits and _")
         try:
             files[f"{name}{SUFFIX}"] = _write_file(folder / f"{name}{SUFFIX}", pieces(state))
         except StateFileError as error:
