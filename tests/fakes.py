@@ -66,3 +66,9 @@ def outcome(env: Experiment, run: Callable[..., RunResult]) -> Any:
         rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
         learned.append((facts, {name: array.tobytes() for name, array in arrays.items()}, rows.states.tobytes()))
     return epochs, learned
+
+
+def checkpoint_facts(epochs, **more):
+    """What the manifest of a checkpoint says, made up."""
+    made_up = {"experiment": "TreasurehuntEnv", "schedule": "lockstep", "config": "", "devices": ["cpu"]}
+    return {**made_up, "epochs": epochs, "first_epoch": 0, "recorded": epochs, **more}

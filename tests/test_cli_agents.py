@@ -144,7 +144,7 @@ MISTAKES = [
      "agent 0 cannot be loaded from cleanup:1: "),
     ("another algorithm", [*TRAIN, "--load-agent", "0=x", "model.per_agent.0.algorithm=dqn"],
      "model.per_agent.0.algorithm is 'dqn', but agent 0 is loaded from x:0, whose algorithm is 'ppo': leave it out."),
-    ("another network", [*TRAIN, "--load-agent", "0=x", "model.per_agent.0.hidden_size=8"], ", 16), expected ("),
+    ("another network", [*TRAIN, "--load-agent", "0=x", "model.per_agent.0.hidden_size=8"], ", 16) of float32, expected ("),
     ("a setting it has not", [*TRAIN, "--load-agent", "0=x", "model.per_agent.0.kappa=1.0"],
      "unknown key model.per_agent.0.kappa"),
     ("frozen who is not there", [*TRAIN, "--freeze", "0,3"], "experiment.freeze names agent 3, but the last agent is 2"),

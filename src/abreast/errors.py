@@ -84,8 +84,8 @@ class StateFileError(AbreastError):
 class CheckpointError(AbreastError):
     """A checkpoint is missing, damaged, not one of abreast's, or could not be written."""
 
-    folder: Path | None = None
-    """The checkpoint it is about, if that is known."""
+    path = Path()
+    """The checkpoint it is about, in a list of checkpoints."""
 
 
 class WorkerError(AbreastError):
@@ -116,7 +116,7 @@ def short(value: object) -> str:
     """What was given, cut to what fits into a sentence."""
     try:
         text = repr(value)
-    except ValueError:  # an integer of thousands of digits
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or lists in lists
         text = f"{type(value).__name__} too long to be shown"
     return text if len(text) <= 80 else f"{text[:77]}..."
 

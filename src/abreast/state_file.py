@@ -2,20 +2,22 @@
 
 8 bytes: length of the header | header: JSON with type, shape and place of each tensor, padded to 8 bytes | data
 
-The format is read and written here, not by the safetensors package: that one reads metadata only from a path (the file
-would be opened twice and could change between), and joins a copy of all arrays before it writes the first. Other readers
-of safetensors read these files. Arrays of types that they do not know (complex numbers, times, text, foreign byte orders)
+Files are read by the safetensors package, which checks the header, and written here, because of memory and of rights: for a
+state of 500 MB `safetensors.numpy.save` takes 950 MB more (measured), and `save_file`, which takes none, makes files that
+only their owner may read. Arrays of types that safetensors does not have (complex numbers, times, text, foreign byte orders)
 are stored as bytes; their type and shape are in the facts.
 """
 
 import io
 import json
 import math
+import operator
 import re
 from collections.abc import Iterator
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, BinaryIO
 
 import numpy as np
+import safetensors.numpy
 from numpy.typing import NDArray
 
 from abreast.errors import StateFileError, short
@@ -33,16 +35,15 @@ TENSORS = {
     "|b1": "BOOL", "|i1": "I8", "|u1": "U8", "<i2": "I16", "<u2": "U16", "<f2": "F16", "<i4": "I32", "<u4": "U32",
     "<f4": "F32", "<i8": "I64", "<u8": "U64", "<f8": "F64",
 }  # fmt: skip
-DTYPES = {tensor: np.dtype(name) for name, tensor in TENSORS.items()}
+"""What safetensors calls the types of NumPy."""
 KINDS = "biufcSUVMm"
 """Kinds of arrays that are nothing but bytes."""
+UNICODE = re.compile("[^\ud800-\udfff]*")
+"""Names without Python's halves of characters, for which other readers refuse the whole file."""
 DTYPE = re.compile(rf"[<>|][{KINDS}][0-9]{{1,9}}(\[[0-9A-Za-zμ/]{{1,20}}\])?")
 
 
-class Source(Protocol):
-    """Where a file is read from, once and in order."""
-
-    def readinto(self, place: memoryview, /) -> int | None: ...
+# ---- writing
 
 
 def dumps(state: State) -> bytes:
@@ -54,145 +55,118 @@ def pieces(state: State) -> Iterator[memoryview | bytes]:
     """The bytes of a file with this state, in pieces that are views of its arrays where possible."""
     if AS_BYTES in state.facts:
         raise StateFileError(f"a fact is called {AS_BYTES}, which the file needs itself: give it another name.")
-    as_bytes: dict[str, Any] = {}
-    header: dict[str, Any] = {METADATA: {}}
-    end = 0
+    for name, array in state.arrays.items():
+        _check_array(name, array)
     # Large items first, so that every array is aligned; names in order, so that equal states are equal files.
-    arrays = {_checked_name(name): _checked(name, array) for name, array in state.arrays.items()}
-    order = sorted(arrays, key=lambda name: (-arrays[name].dtype.alignment, name))
-    for name in order:
-        array = arrays[name]
-        tensor, shape = TENSORS.get(array.dtype.str), list(array.shape)
-        if tensor is None:
-            as_bytes[name] = [array.dtype.str, shape]
-            tensor, shape = "U8", [array.nbytes]
-        header[name] = {"dtype": tensor, "shape": shape, "data_offsets": [end, end + array.nbytes]}
-        end += array.nbytes
+    arrays = dict(sorted(state.arrays.items(), key=lambda each: (-each[1].dtype.alignment, each[0])))
+    as_bytes = {
+        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items() if array.dtype.str not in TENSORS
+    }
     facts = state.facts | {AS_BYTES: as_bytes} if as_bytes else state.facts
-    header[METADATA][KEY] = json_of(facts)
+    header: dict[str, Any] = {METADATA: {KEY: json_of(facts)}}
+    end = 0
+    for name, array in arrays.items():
+        shape = [array.nbytes] if name in as_bytes else list(array.shape)
+        offsets = [end, end := end + array.nbytes]
+        header[name] = {"dtype": TENSORS.get(array.dtype.str, "U8"), "shape": shape, "data_offsets": offsets}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > LONGEST_HEADER:
         raise StateFileError(f"its facts take {len(text):,} bytes, at most {LONGEST_HEADER:,} fit: use arrays instead.")
     yield len(text).to_bytes(8, "little") + text
-    for name in order:
-        yield _bytes_of(arrays[name])
+    for array in arrays.values():  # in the order of C; a copy only of one that is laid out otherwise
+        yield np.asarray(array, order="C").reshape(-1).view(np.uint8).data if array.nbytes else b""
+
+
+def json_of(facts: dict[str, Any]) -> str:
+    """Facts as strict JSON; one that would not come back as it was is refused by its name."""
+    for name, value in facts.items():
+        if type(name) is not str or not _is_json(value, 0):
+            raise StateFileError(f"the fact {short(name)} is {short(value)}, which does not fit into JSON.")
+    try:
+        return json.dumps(facts, allow_nan=False, separators=(",", ":"))
+    except ValueError as error:  # an integer of thousands of digits
+        raise StateFileError(f"its facts cannot be written as JSON: {error}.") from None
+
+
+def _check_array(name: Any, array: Any) -> None:
+    """Refuse an array that is more than bytes (one with a mask, say), or whose name no reader would take."""
+    if type(name) is not str or name == METADATA or not UNICODE.fullmatch(name):
+        raise StateFileError(f"an array is called {short(name)}: a file needs a text, and not {METADATA}.")
+    is_plain = type(array) in (np.ndarray, np.memmap)
+    if not is_plain or array.dtype.kind not in KINDS or array.dtype.names or array.dtype.subdtype:
+        told = array.dtype if is_plain else type(array).__name__
+        raise StateFileError(f"the array {name} is of type {told}, which has no plain form in a file.")
+
+
+def _is_json(value: Any, depth: int) -> bool:
+    """Whether a value comes back from JSON as it was, tuples as lists."""
+    if isinstance(value, dict):
+        return depth < DEEPEST and all(type(key) is str and _is_json(value[key], depth + 1) for key in value)
+    if isinstance(value, list | tuple):
+        return depth < DEEPEST and all(_is_json(each, depth + 1) for each in value)
+    return type(value) in (str, int, bool, type(None)) or (type(value) is float and math.isfinite(value))
+
+
+# ---- reading
 
 
 def loads(data: bytes) -> State:
     """The state in the bytes of a file. Its arrays are copies."""
-    return read(io.BytesIO(data), len(data))
-
-
-def read(file: Source, size: int) -> State:
-    """The state in a file of this many bytes, read once and in order. Nothing is read before it is known to fit."""
+    about = read_header(io.BytesIO(data), len(data)).get(METADATA)
+    if not isinstance(about, dict) or not isinstance(about.get(KEY), str):
+        raise StateFileError(f"it holds no facts of abreast: its metadata has no text {KEY!r}.")
+    facts = parse_json(about[KEY].encode("utf-8", "surrogatepass"), "the text of its facts")
+    as_bytes = facts.pop(AS_BYTES, {}) if isinstance(facts, dict) else None
     try:
-        header_size = int.from_bytes(_next(file, 8), "little") if size >= 8 else LONGEST_HEADER + 1
-        if header_size > min(size - 8, LONGEST_HEADER):
-            raise StateFileError("it is not a safetensors file, or its beginning is damaged.")
-        header = parse_json(bytes(_next(file, header_size)), "its header")
-        facts, tensors = _layout(header, size - 8 - header_size)
-        arrays = {}
-        for tensor in tensors:
-            array = np.ndarray(tensor.shape, tensor.dtype, _next(file, tensor.size))
-            _check_values(tensor.name, array)
-            arrays[tensor.name] = array
-        return State(facts, arrays)
+        np.empty(len(data), np.uint8)  # where memory runs out, the package panics
+        arrays = safetensors.numpy.load(data)
     except MemoryError:
-        raise StateFileError(f"its {size:,} bytes do not fit into memory.") from None
-    except (ValueError, RecursionError) as error:  # of an empty array with a side of 2**60, or of a value to be shown
-        raise StateFileError(f"it cannot be read: {error}.") from None
+        raise StateFileError(f"its {len(data):,} bytes do not fit into memory.") from None
+    except (safetensors.SafetensorError, ValueError, KeyError) as error:  # KeyError: a type that NumPy does not have
+        raise StateFileError(f"it is not a safetensors file, or damaged: {short(str(error))}.") from None
+    if not isinstance(as_bytes, dict) or not as_bytes.keys() <= arrays.keys():
+        raise StateFileError("its facts are not those of a state.")
+    arrays |= {name: _typed(name, arrays[name], stored) for name, stored in as_bytes.items()}
+    for name, array in arrays.items():
+        _check_values(name, array)
+    return State(facts, arrays)
 
 
-def json_of(facts: Any) -> str:
-    """Facts as strict JSON; what JSON does not have is refused by its path."""
+def read_header(file: BinaryIO, size: int) -> dict[str, Any]:
+    """The header of a file of this many bytes; one that its tensors do not fill need not be read any further."""
+    length = int.from_bytes(file.read(8), "little")
+    if size < 8 or length > min(size - 8, LONGEST_HEADER):
+        raise StateFileError("it is not a safetensors file, or its beginning is damaged.")
+    header = parse_json(file.read(length), "its header")
     try:
-        _check(facts, "", 0)
-        return json.dumps(facts, allow_nan=False, separators=(",", ":"))
-    except (ValueError, RecursionError) as error:  # an integer of thousands of digits
-        raise StateFileError(f"its facts cannot be written as JSON: {error}.") from None
+        ends = [entry["data_offsets"][1] for name, entry in header.items() if name != METADATA]
+        is_filled = 8 + length + max(ends, default=0) == size
+    except (AttributeError, TypeError, LookupError):
+        raise StateFileError("its header is not that of a safetensors file.") from None
+    if not is_filled:
+        raise StateFileError(f"it has {size:,} bytes, and its header speaks of another number: it was cut or added to.")
+    return dict(header)
 
 
 def parse_json(data: bytes, what: str) -> Any:
     """The value in strict JSON: no constants or numbers that are not finite, no key twice, nothing too deep."""
     try:
-        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_refuse, parse_float=_finite)
+        return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise StateFileError(f"{what} is not valid JSON ({error}).") from None
 
 
-class _Tensor(NamedTuple):
-    name: str
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    start: int
-    size: int
-
-
-def _layout(header: Any, room: int) -> tuple[dict[str, Any], list[_Tensor]]:
-    """The facts, and the arrays in the order of their bytes, which fill the room without gap or overlap."""
-    about = header.get(METADATA) if isinstance(header, dict) else None
-    if not isinstance(about, dict) or not isinstance(about.get(KEY), str):
-        raise StateFileError(f"it holds no facts of abreast: its metadata has no text {KEY!r}.")
-    facts = parse_json(about[KEY].encode("utf-8", "surrogatepass"), "its facts")
-    as_bytes = facts.pop(AS_BYTES, {}) if isinstance(facts, dict) else None
-    if not isinstance(as_bytes, dict) or not as_bytes.keys() <= header.keys() - {METADATA}:
-        raise StateFileError("its facts are not those of a state.")
-    tensors = [_tensor(name, entry) for name, entry in header.items() if name != METADATA]
-    tensors.sort(key=lambda tensor: (tensor.start, tensor.size))
-    end = 0
-    for tensor in tensors:
-        if tensor.start != end:
-            raise StateFileError(f"its tensor {short(tensor.name)} is not where the one before ends.")
-        end += tensor.size
-    if end != room:
-        raise StateFileError(f"its tensors take {end:,} bytes, but {room:,} are there: it was cut or added to.")
-    return facts, [_typed(tensor, as_bytes.get(tensor.name)) for tensor in tensors]
-
-
-def _tensor(name: str, entry: Any) -> _Tensor:
-    """An entry of the header, looked at."""
+def _typed(name: str, array: NDArray[Any], stored: Any) -> NDArray[Any]:
+    """An array as it was before it was stored as bytes."""
     try:
-        dtype, shape = DTYPES[entry["dtype"]], entry["shape"]
-        start, end = entry["data_offsets"]
-        fits = _is_shape(shape) and _is_shape([start, end]) and end - start == math.prod(shape) * dtype.itemsize
-    except (TypeError, KeyError, ValueError):
-        fits = False
-    if not fits:
-        raise StateFileError(f"its tensor {short(name)} has type, shape or place {short(entry)}, which cannot be.")
-    return _Tensor(name, dtype, tuple(shape), start, end - start)
-
-
-def _typed(tensor: _Tensor, stored: Any) -> _Tensor:
-    """The tensor as it was before it was stored as bytes, if it was."""
-    if stored is None:
-        return tensor
-    try:
-        name, shape = stored
-        dtype = np.dtype(name if DTYPE.fullmatch(name) else "O")
-        fits = not dtype.hasobject and _is_shape(shape) and math.prod(shape) * dtype.itemsize == tensor.size
-        fits = fits and tensor.dtype == np.uint8
+        dtype, shape = stored
+        is_plain = DTYPE.fullmatch(dtype) and array.dtype == np.uint8
+        if not is_plain or math.prod(map(operator.index, shape)) * np.dtype(dtype).itemsize != array.nbytes:
+            raise ValueError
+        return np.ndarray(shape, dtype, array)
     except (TypeError, ValueError):
-        fits = False
-    if not fits:
-        raise StateFileError(f"its array {short(tensor.name)} is said to be {short(stored)}, which cannot be.")
-    return tensor._replace(dtype=dtype, shape=tuple(shape))
-
-
-def _is_shape(value: Any) -> bool:
-    return type(value) is list and len(value) <= 64 and all(type(each) is int and 0 <= each < 2**62 for each in value)
-
-
-def _next(file: Source, size: int) -> NDArray[np.uint8]:
-    """The next bytes of a file, in memory of their own."""
-    place = np.empty(size, np.uint8)
-    done = 0
-    while done < size:
-        count = file.readinto(place.data[done:])
-        if not count:
-            raise StateFileError(f"it ends {size - done:,} bytes too early.")
-        done += count
-    return place
+        raise StateFileError(f"its array {short(name)} is said to be {short(stored)}, which cannot be.") from None
 
 
 def _check_values(name: str, array: NDArray[Any]) -> None:
@@ -200,59 +174,8 @@ def _check_values(name: str, array: NDArray[Any]) -> None:
     flat = array.reshape(-1)
     if array.dtype.kind == "b" and array.size and flat.view(np.uint8).max() > 1:
         raise StateFileError(f"its array {short(name)} holds truth values that are neither true nor false.")
-    codes = flat.view(f"{array.dtype.str[0]}u4") if array.dtype.kind == "U" and array.nbytes else None
-    if codes is not None and codes.max() > 0x10FFFF:
+    if array.dtype.kind == "U" and array.nbytes and flat.view(f"{array.dtype.str[0]}u4").max() > 0x10FFFF:
         raise StateFileError(f"its array {short(name)} holds characters that do not exist.")
-
-
-def _checked_name(name: Any) -> str:
-    if type(name) is not str or name == METADATA or not _is_text(name):
-        raise StateFileError(f"an array is called {short(name)}: a file needs a text, and not {METADATA}.")
-    return name
-
-
-def _is_text(name: str) -> bool:
-    """Whether a name is Unicode; Python's halves of characters are not, and other readers refuse the whole file."""
-    try:
-        name.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _checked(name: str, array: Any) -> NDArray[Any]:
-    """The array, if it is nothing but bytes. (One with a mask, say, is more.)"""
-    is_plain = type(array) in (np.ndarray, np.memmap)
-    if not is_plain or array.dtype.kind not in KINDS or array.dtype.names or array.dtype.subdtype:
-        told = array.dtype if is_plain else type(array).__name__
-        raise StateFileError(f"the array {name} is of type {told}, which has no plain form in a file.")
-    return array  # type: ignore[no-any-return]
-
-
-def _bytes_of(array: NDArray[Any]) -> memoryview | bytes:
-    """The bytes of an array in the order of C; a copy only where it is laid out otherwise."""
-    return np.asarray(array, order="C").reshape(-1).view(np.uint8).data if array.nbytes else b""
-
-
-def _check(value: Any, path: str, depth: int) -> None:
-    """Refuse what would not come back from JSON as it was."""
-    kind = type(value)
-    if kind in (str, int, bool, type(None)) or (kind is float and math.isfinite(value)):
-        return
-    if depth > DEEPEST:
-        raise StateFileError(f"the fact {short(path)} is more than {DEEPEST} levels deep.")
-    if isinstance(value, dict):
-        for key, each in value.items():
-            if type(key) is not str:
-                raise StateFileError(
-                    f"the fact {path or 'facts'} has the key {short(key)}: JSON knows only text there."
-                )
-            _check(each, f"{path}.{key}" if path else key, depth + 1)
-    elif isinstance(value, list | tuple):
-        for number, each in enumerate(value):
-            _check(each, f"{path}[{number}]", depth + 1)
-    else:
-        raise StateFileError(f"the fact {path} is {short(value)} ({kind.__name__}), which JSON does not have.")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -262,12 +185,8 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number of JSON")
-
-
 def _finite(digits: str) -> float:
     value = float(digits)
     if not math.isfinite(value):
-        raise ValueError(f"{digits[:20]} is too large")
+        raise ValueError(f"{digits[:20]} is not a finite number")
     return value

@@ -70,11 +70,11 @@ def damaged_manifest(run: Path, chance: random.Random) -> None:
     """Facts of other types and values under a checksum that is right."""
     path = _some_checkpoint(run, chance) / "manifest.json"
     content = json.loads(path.read_text())
-    del content["sha256"]
+    del content["checksum"]
     name = chance.choice(sorted(content["facts"]))
     if chance.random() < 0.1:
         sealed = seal(
-            content | {chance.choice(["abreast", "kind", "format", "files"]): chance.choice([0, "x", [], {}])}
+            content | {chance.choice(["version", "kind", "format", "files"]): chance.choice([0, "x", [], {}])}
         )
         path.write_bytes(sealed)
         return
@@ -115,7 +115,7 @@ def replace_part(path: Path, state: State) -> None:
     path.write_bytes(data)
     manifest = path.with_name("manifest.json")
     content = json.loads(manifest.read_text())
-    del content["sha256"]
+    del content["checksum"]
     content["files"][path.name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     manifest.write_bytes(seal(content))
 
@@ -124,7 +124,7 @@ def replace_facts(folder: Path, **facts: Any) -> None:
     """Have the manifest of a checkpoint say something else."""
     path = folder / "manifest.json"
     content = json.loads(path.read_text())
-    del content["sha256"]
+    del content["checksum"]
     path.write_bytes(seal({**content, "facts": {**content["facts"], **facts}}))
 
 

@@ -1,4 +1,4 @@
-"""Model files: everything is in them, and files of before are still read."""
+"""Model files: everything is in them, and what is none is refused."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import safetensors.numpy
 import torch
 
 from abreast.errors import ModelFileError
+from abreast.state_file import dumps
 from fakes import TinyObservation, live, make_model
 from unfit_models import Fit
 
@@ -29,28 +30,12 @@ def test_random_streams_and_counters_are_kept(name, tmp_path):
     assert (other.epsilon, other.updates) == (model.epsilon, model.updates)
 
 
-def in_format_1(path):
-    """The file as version 0.1 wrote it: blocks, epsilon, two counters."""
-    with safetensors.safe_open(str(path), framework="numpy") as file:
-        about = json.loads(file.metadata()["abreast"])
-        arrays = {name: file.get_tensor(name) for name in file.keys() if not name.endswith("generator")}  # noqa: SIM118
-    counters = {key: about["learning"][key] for key in ("updates", "gradient_steps")}
-    old = {"format": 1, "algorithm": about["algorithm"], "epsilon": about["acting"]["epsilon"], **counters}
-    path.write_bytes(safetensors.numpy.save(arrays, metadata={"abreast": json.dumps(old)}))
-
-
-@pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
-def test_files_of_format_1_are_read(name, tmp_path):
-    model, other = make_model(name), make_model(name, seed=5)
-    live(model, epochs=3)
-    model.train_step()
-    model.save(tmp_path / "m.safetensors")
-    in_format_1(tmp_path / "m.safetensors")
-    other.load(tmp_path / "m.safetensors")
-    assert torch.equal(other.online_block.values, model.online_block.values)
-    assert (other.updates, other.optimiser.steps) == (model.updates, model.optimiser.steps)
-    live(other, epochs=3)
-    assert other.train_step() is not None
+def test_a_file_of_another_format_is_refused(tmp_path):
+    model, path = make_model("dqn"), tmp_path / "m.safetensors"
+    state = model.file_state()
+    path.write_bytes(dumps(state._replace(facts={**state.facts, "format": 1})))
+    with pytest.raises(ModelFileError, match="of algorithm 'dqn' in format 1, expected 'dqn' in format 2"):
+        model.load(path)
 
 
 def test_ppo_learns_on_with_other_rows_and_other_lanes_than_the_file_counted(tmp_path):

@@ -68,7 +68,7 @@ def evaluate_run(
     found: list[tuple[Checkpoint, Evaluation]] = []
     for number, (each, agents) in enumerate(chosen):
         env = _trained(source, config, each, agents)
-        told = f"{_name(each)} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
+        told = f"{each.path.name} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
         names = list(getattr(env.game, "agent_names", map(str, range(len(env.game.players)))))
         with out.status(told) if out.is_terminal else nullcontext():
             found.append((each, play_episodes(env, episodes, seed, greedy=not sample)))
@@ -84,7 +84,7 @@ def evaluate_run(
         "greedy": not sample,
         "lanes": config.multiprocessing.num_envs,
     }
-    played = [{"checkpoint": _name(each), "epochs": _epochs(each), **result.as_json()} for each, result in found]
+    played = [{"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found]
     text = json.dumps({**about, "checkpoints": played}, allow_nan=False, indent=1)
     write_whole(folder / FILE, f"{text}\n".encode())
     out.print(f"Every episode is in {folder / FILE}")
@@ -133,12 +133,11 @@ def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[tupl
 
 
 def _among(run: Path, which: str) -> "list[Checkpoint]":
-    from abreast.training.checkpoints.facts import reward_of
     from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, newest_agents
 
     listed = list_checkpoints(run)
     usable = [each for each in listed if isinstance(each, Checkpoint) and each.agents]
-    if not usable:  # says why; or finds the models of a run from before there were checkpoints
+    if not usable:  # says why
         usable = [newest_agents(run)]
     if which == "all":
         for fault in listed:
@@ -146,7 +145,7 @@ def _among(run: Path, which: str) -> "list[Checkpoint]":
                 complain(f"left out: {fault}")
         return usable
     if which == "best":
-        rewards = [reward_of(each.facts) for each in usable]
+        rewards = [each.facts.reward for each in usable]
         known = [reward for reward in rewards if reward is not None]
         if not known:
             raise CheckpointError(
@@ -155,10 +154,10 @@ def _among(run: Path, which: str) -> "list[Checkpoint]":
         return [each for each, reward in zip(usable, rewards, strict=True) if reward == max(known)][-1:]
     chosen = []
     for text in which.split(","):
-        named = [each for each in usable if text.strip() in (_name(each), str(_epochs(each)))]
+        named = [each for each in usable if text.strip() in (each.path.name, str(each.epochs))]
         damaged = [fault for fault in listed if isinstance(fault, CheckpointError)]
         if not named:
-            there = ", ".join(_name(each) for each in usable)
+            there = ", ".join(each.path.name for each in usable)
             more = f" {damaged[0]}" if damaged else ""
             raise CheckpointError(
                 f"{run} has no checkpoint {text.strip()!r}: expected all, best, last, or some of {there}, by name or"
@@ -212,15 +211,6 @@ def _trained(
     return env
 
 
-def _name(checkpoint: "Checkpoint") -> str:
-    """What a checkpoint is called; the models of a run from before there were any are those of its end."""
-    return "final" if checkpoint.path.name == "checkpoints" else checkpoint.path.name
-
-
-def _epochs(checkpoint: "Checkpoint") -> int | None:
-    return None if checkpoint.path.name == "checkpoints" else checkpoint.epochs
-
-
 def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Table:
     """A block for each checkpoint, with a line for each agent and the sum last."""
     right = [Column(title, justify="right") for title in ("mean", "interquartile mean", "95 % interval")]
@@ -228,7 +218,7 @@ def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Ta
     for checkpoint, result in found:
         named = [*zip(names, result.agents, strict=True), ("sum", result.sum)]
         for line, (agent, summary) in enumerate(named):
-            table.add_row("" if line else _name(checkpoint), agent, *_cells(summary))
+            table.add_row("" if line else checkpoint.path.name, agent, *_cells(summary))
     return table
 
 

@@ -275,8 +275,7 @@ def _is_finished(given: Path, epochs: int) -> bool:
     run, chosen = split_run(given)
     newest = list_checkpoints(run)[-1:]
     return chosen is None and any(
-        isinstance(each, Checkpoint) and each.facts.get("is_complete") is True and each.facts.get("recorded") == epochs
-        for each in newest
+        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == epochs for each in newest
     )
 
 

@@ -1,70 +1,85 @@
-"""A manifest is read only if it is exactly what abreast writes."""
+"""A manifest is read only if it is exactly what abreast writes; and so are the facts that a run goes on from."""
 
 import json
 
 import pytest
 
-from abreast.errors import CheckpointError
-from abreast.training.checkpoints.manifest import LARGEST, Listed, Manifest, compose, parse, seal
+from abreast import __version__
+from abreast.errors import AbreastError, CheckpointError
+from abreast.state import State
+from abreast.training.checkpoints.manifest import Facts, FileFacts, PassFacts, check_run, compose, parse, seal
+from fakes import checkpoint_facts
 
 SHA256 = "0" * 64
 
 
 def content(**changes):
     files = {"run.safetensors": {"bytes": 3, "sha256": SHA256}}
-    return {"format": 1, "abreast": "0.1.0", "kind": "run", "facts": {"epochs": 5}, "files": files} | changes
+    facts = checkpoint_facts(5)
+    return {"format": 2, "version": "0.1.0", "kind": "run", "facts": facts, "files": files} | changes
 
 
 def with_file(name="run.safetensors", size=3, sha256=SHA256):
     return content(files={name: {"bytes": size, "sha256": sha256}})
 
 
+def with_facts(**changes):
+    return content(facts=checkpoint_facts(**{"epochs": 5} | changes))
+
+
 def test_it_comes_back():
-    manifest = Manifest("9.9.dev1+x", "agents", {"epochs": 0, "config": {"a": [1.5, None]}}, {"a_0": Listed(7, SHA256)})
-    assert parse(compose(manifest)) == manifest
-    assert parse(json.dumps(json.loads(compose(manifest)), indent=2).encode()) == manifest
+    facts = checkpoint_facts(0, reward=1.5, reason="it is so", config="a: [1.5]\n")
+    data = compose("agents", facts, {"a_0.safetensors": {"bytes": 7, "sha256": SHA256}})
+    found = parse(data)
+    assert (found.version, found.kind, found.facts) == (__version__, "agents", Facts(**facts))
+    assert found.files == {"a_0.safetensors": FileFacts(bytes=7, sha256=SHA256)}
+    assert parse(json.dumps(json.loads(data), indent=2).encode()) == found
 
 
 HOSTILE = {
-    "a name above": (with_file("../run.safetensors"), "lists the file '../run.safetensors'"),
-    "an absolute name": (with_file("/etc/passwd"), "lists the file '/etc/passwd'"),
-    "an absolute name of ours": (with_file("/tmp/run.safetensors"), "lists the file"),
-    "a name below": (with_file("a/run.safetensors"), "lists the file"),
-    "a name with NUL": (with_file("run\0.safetensors"), "lists the file"),
-    "a name with a line": (with_file("run\n.safetensors"), "lists the file"),
-    "a very long name": (with_file("a" * 5000 + ".safetensors"), "lists the file"),
-    "a name of nothing": (with_file(".safetensors"), "lists the file"),
-    "a name of dots": (with_file(".."), "lists the file"),
-    "a file of another kind": (with_file("run.pkl"), "lists the file"),
-    "a negative size": (with_file(size=-1), "says of run.safetensors"),
-    "a size that is a bool": (with_file(size=True), "says of run.safetensors"),
-    "a size that is a fraction": (with_file(size=3.0), "says of run.safetensors"),
-    "a huge size": (with_file(size=10**30), "says of run.safetensors"),
-    "a checksum that is none": (with_file(sha256="0" * 63), "sha256 of run.safetensors"),
-    "a checksum in capitals": (with_file(sha256="A" * 64), "sha256 of run.safetensors"),
-    "a checksum that is a number": (with_file(sha256=0), "sha256 of run.safetensors"),
+    "a name above": (with_file("../run.safetensors"), r"its files.*\[key\] is '../run.safetensors', but should match"),
+    "an absolute name": (with_file("/etc/passwd"), "is '/etc/passwd', but should match"),
+    "an absolute name of ours": (with_file("/tmp/run.safetensors"), "its files"),
+    "a name below": (with_file("a/run.safetensors"), "its files"),
+    "a name with NUL": (with_file("run\0.safetensors"), "its files"),
+    "a name with a line": (with_file("run.safetensors\n"), "its files"),
+    "a name with half a character": (with_file("\ud800.safetensors"), "its files"),
+    "a very long name": (with_file("a" * 5000 + ".safetensors"), "its files"),
+    "a name of nothing": (with_file(".safetensors"), "its files"),
+    "a name of dots": (with_file(".."), "its files"),
+    "a file of another kind": (with_file("run.pkl"), "its files"),
+    "a negative size": (with_file(size=-1), "its files.run.safetensors.bytes is -1, but should be greater"),
+    "a size that is a bool": (with_file(size=True), "bytes is True, but should be a valid integer"),
+    "a size that is a fraction": (with_file(size=3.0), "bytes is 3.0"),
+    "a huge size": (with_file(size=10**30), "bytes is 1000"),
+    "a checksum that is none": (with_file(sha256="0" * 63), "sha256 is '000"),
+    "a checksum in capitals": (with_file(sha256="A" * 64), "sha256 is 'AAA"),
+    "a checksum that is a number": (with_file(sha256=0), "sha256 is 0"),
     "more about a file": (
         content(files={"run.safetensors": {"bytes": 3, "sha256": SHA256, "url": ""}}),
-        "says of run.safetensors",
+        "its files.run.safetensors.url is '', but should not be there",
     ),
-    "nothing about a file": (content(files={"run.safetensors": None}), "says of run.safetensors"),
-    "no files": (content(files={}), "its files are {}"),
-    "files in a list": (content(files=["run.safetensors"]), "its files are"),
-    "epochs below 0": (content(facts={"epochs": -1}), "epochs is -1"),
-    "epochs that are a bool": (content(facts={"epochs": True}), "epochs is True"),
-    "epochs that are a fraction": (content(facts={"epochs": 5.0}), "epochs is 5.0"),
-    "epochs that are text": (content(facts={"epochs": "5"}), "epochs is '5'"),
-    "no epochs": (content(facts={}), "epochs is None"),
-    "huge epochs": (content(facts={"epochs": 10**4000}), "epochs is 1000"),
-    "facts in a list": (content(facts=[]), r"facts are \[\]"),
-    "another kind": (content(kind="pickle"), "kind is 'pickle'"),
+    "nothing about a file": (content(files={"run.safetensors": None}), "its files.run.safetensors is None"),
+    "no files": (content(files={}), r"its files is \{\}, but should have at least 1 item"),
+    "files in a list": (content(files=["run.safetensors"]), "its files is"),
+    "epochs below 0": (with_facts(epochs=-1), "epochs is -1"),
+    "epochs that are a bool": (with_facts(epochs=True), "epochs is True"),
+    "epochs that are a fraction": (with_facts(epochs=5.0), "epochs is 5.0"),
+    "epochs that are text": (with_facts(epochs="5"), "epochs is '5'"),
+    "huge epochs": (with_facts(epochs=10**4000), "epochs is 1000"),
+    "a reward that is a text": (with_facts(reward="much"), "its facts.reward is 'much', but should be a valid number"),
+    "an unknown fact": (with_facts(more=1), "its facts.more is 1, but should not be there"),
+    "no facts": (content(facts={}), "its facts.experiment is missing"),
+    "facts in a list": (content(facts=[]), r"facts is \[\]"),
+    "another kind": (content(kind="pickle"), "kind is 'pickle', but should be 'run' or 'agents'"),
     "a kind that is a list": (content(kind=[]), "kind is"),
-    "another format": (content(format=2), "of format 2; this version of abreast reads 1"),
+    "an older format": (content(format=1), "of format 1; this version of abreast reads 2"),
     "a format that is a bool": (content(format=True), "of format True"),
-    "a format that is a fraction": (content(format=1.0), "of format 1.0"),
-    "a version that is none": (content(abreast="0.1\x1b[31m"), "version of abreast is"),
-    "a version that is a number": (content(abreast=1), "version of abreast is 1"),
-    "more": (content(more=1), "its own checksum"),
+    "a format that is a fraction": (content(format=2.0), "of format 2.0"),
+    "a version that is none": (content(version="0.1\x1b[31m"), "version is '0.1"),
+    "a version that is a number": (content(version=1), "version is 1"),
+    "more": (content(more=1), "its more is 1, but should not be there"),
+    "a name that is no text": (content(**{"\ud800": 1}), "but should be a valid string"),
 }
 
 
@@ -72,7 +87,7 @@ HOSTILE = {
 def test_what_is_no_manifest_is_refused(given, reason):
     with pytest.raises(CheckpointError, match=reason) as found:
         parse(seal(given))
-    assert len(str(found.value)) < 300
+    assert len(str(found.value)) < 300 and str(found.value).isprintable()
 
 
 RAW = {
@@ -88,19 +103,71 @@ RAW = {
     "a key twice": seal(content())[:-1] + b', "kind": "run"}',
     "no checksum": json.dumps(content()).encode(),
     "a changed fact": seal(content()).replace(b'"epochs":5', b'"epochs":6'),
-    "too large": b" " * (LARGEST + 1),
 }
 
 
 @pytest.mark.parametrize("data", RAW.values(), ids=RAW.keys())
 def test_bytes_that_are_no_manifest_are_refused(data):
-    with pytest.raises(CheckpointError) as found:
+    with pytest.raises(AbreastError) as found:
         parse(data)
     assert len(str(found.value)) < 300
 
 
 def test_what_could_not_be_read_again_is_not_written():
-    listed = {"run": Listed(1, SHA256)}
-    for facts in ({}, {"epochs": -1}, {"epochs": 1, "reward": float("nan")}, {"epochs": 1, "a": {1}}):
-        with pytest.raises(CheckpointError):
-            compose(Manifest("1", "run", facts, listed))
+    files = content()["files"]
+    for facts in ({}, checkpoint_facts(-1), checkpoint_facts(1, reward=float("nan")), checkpoint_facts(1, a={1})):
+        with pytest.raises(AbreastError):
+            compose("run", facts, files)
+
+
+# ---- facts that are none, or contradict each other, though every checksum is right
+
+PLAYED = {
+    "number": 4, "epoch": 8, "played": [[6, [1.0, 0.5], {}, None], [6, [0.0, 2], {"gold": None}, 12]],
+    "epsilons": [0.5, 0.4], "updates": 1, "written": [[12], [12]], "collect_s": 0.1,
+}  # fmt: skip
+MADE = Facts(**checkpoint_facts(10, recorded=8, rounds=4, resumable=True))
+RUN = {
+    "record.count": 8, "record.first_epoch": 0, "record.agent_steps": 96, "record.updates_before": 0,
+    "record.seconds": 0.5, "record.elapsed_s": 1, "loop.epochs_played": 10, "loop.passes": 5, "loop.unfinished": [PLAYED],
+}  # fmt: skip
+
+
+def check(**changed):
+    check_run(State({**RUN, **changed}), MADE, agents=2, interval=2)
+
+
+def test_facts_that_are_right_are_taken():
+    check()
+
+
+@pytest.mark.parametrize("name", sorted(RUN))
+def test_a_fact_of_the_run_of_another_type_is_refused(name):
+    harmless = {"record.agent_steps", "record.updates_before", "record.seconds", "record.elapsed_s"}
+    for odd in [None, True, -1, 2**62, 10**400, "x", {}, [[]], {"a": 1}]:
+        with pytest.raises(CheckpointError, match=r"^it"):
+            check(**{name: odd})
+    if name not in harmless:
+        with pytest.raises(CheckpointError, match="contradicts itself"):
+            check(**{name: [] if name == "loop.unfinished" else RUN[name] + 1})
+    with pytest.raises(CheckpointError, match="is missing"):
+        check_run(State({key: value for key, value in RUN.items() if key != name}), MADE, agents=2, interval=2)
+
+
+@pytest.mark.parametrize("name", sorted(PassFacts.model_fields))
+def test_a_pass_under_way_that_cannot_be_is_refused(name):
+    for odd in [None, True, -1, 2**62, 10**400, "x", {}, [], [[]], [None], [[[]]], [1, "a"]]:
+        with pytest.raises(CheckpointError, match=r"^it"):
+            check(**{"loop.unfinished": [{**PLAYED, name: odd}]})
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"number": 3}, {"epoch": 7}, {"updates": 10**6}, {"more": 1}, {"epsilons": [0.5]}, {"written": [[12]]},
+        {"played": [[6, [1.0], {}, None], [6, [0.0, 2], {}, None]]},
+    ],
+)  # fmt: skip
+def test_a_pass_under_way_that_contradicts_the_others_is_refused(changed):
+    with pytest.raises(CheckpointError, match=r"^it(s| contradicts itself)"):
+        check(**{"loop.unfinished": [{**PLAYED, **changed}]})

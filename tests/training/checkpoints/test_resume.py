@@ -188,9 +188,16 @@ def test_the_first_signal_ends_a_run_with_a_checkpoint_of_all_that_was_played(nu
         assert signal.getsignal(signal.SIGTERM) is terminated
     finally:
         signal.signal(signal.SIGTERM, before)
-    assert f"To go on: abreast train --resume {tmp_path / 'run'}" in stopped.value.__notes__[0]
     (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
     assert open_checkpoint(kept).epochs == env.epochs_played
+    (told,) = (
+        stopped.value.__notes__
+    )  # of what was played, of which the last pass is not in metrics.jsonl, if pipelined
+    assert told.startswith(
+        f"Stopped after {env.epochs_played} epochs; what was learned until then is in {tmp_path / 'run'}."
+    )
+    assert told.endswith(f"To go on: abreast train --resume {tmp_path / 'run'}")
+    assert f"stopped after {env.epochs_played} epochs by " in (tmp_path / "run" / "log.txt").read_text()
     run(None, *settings, parallel=parallel, resume=tmp_path / "run")
     run(tmp_path / "whole", *settings, parallel=parallel)
     assert list(explain(left_behind(tmp_path / "run"), left_behind(tmp_path / "whole"))) == []
@@ -237,12 +244,12 @@ def test_settings_that_would_change_the_past_are_refused(overrides, said, folder
 
 def test_another_schedule_game_or_version_is_refused(folder, monkeypatch):
     before = contents(folder)
-    with pytest.raises(CheckpointError, match="with the schedule lockstep, this would be pipelined"):
+    with pytest.raises(CheckpointError, match="needs the schedule lockstep, but here it is pipelined"):
         run(None, parallel=True, resume=folder)
-    with pytest.raises(CheckpointError, match="is of the game TreasurehuntEnv, this is TagEnv"):
+    with pytest.raises(CheckpointError, match="needs the game TreasurehuntEnv, but here it is TagEnv"):
         run(None, game="tag", resume=folder)
     monkeypatch.setattr("abreast.training.checkpoints.resume.__version__", "9.9")
-    with pytest.raises(CheckpointError, match=r"was written by abreast 0\.1\.0, this is 9\.9"):
+    with pytest.raises(CheckpointError, match=r"needs the version of abreast 0\.1\.0, but here it is 9\.9"):
         run(None, resume=folder)
     assert contents(folder) == before
 
@@ -259,7 +266,7 @@ def test_what_is_no_run_is_refused_and_left_alone(tmp_path):
 def test_an_environment_that_has_played_already_is_refused(folder):
     env = small_game(*SMALL)
     env.run_experiment(animate=False, logging=False)
-    with pytest.raises(CheckpointError, match="has played 12 epochs already"):
+    with pytest.raises(CheckpointError, match="needs the number of epochs played 0, but here it is 12"):
         env.run_experiment(animate=False, resume=folder)
 
 
@@ -335,6 +342,25 @@ def test_a_checkpoint_that_fails_is_tried_again_at_the_next_interval_and_not_bef
     assert not (tmp_path / "run" / "checkpoints" / "epoch_000003").exists()
 
 
+@pytest.mark.parametrize("way", ["sequential", "pipelined"])
+def test_a_run_that_ends_on_a_full_disk_names_the_last_checkpoint_that_is_whole(way, tmp_path, monkeypatch):
+    def write(folder, *rest):
+        if folder.name != "epoch_000004":
+            raise CheckpointError("there is no room.")
+        return write_checkpoint(folder, *rest)
+
+    monkeypatch.setattr("abreast.training.checkpoints.keeper.write_checkpoint", write)
+    parallel, settings = WAYS[way]
+    settings = ("experiment.checkpoint_interval=4", *settings)
+    with pytest.raises(Stop) as stopped:
+        run(tmp_path / "run", *settings, parallel=parallel, stop_at=9)
+    (told,) = stopped.value.__notes__
+    assert f"; what was learned until epoch 4 is in {tmp_path / 'run'}. To go on: " in told
+    with pytest.raises(Stop) as stopped:  # nor does it keep more when it goes on
+        run(None, *settings, parallel=parallel, resume=tmp_path / "run", stop_at=9)
+    assert f"; what was learned until epoch 4 is in {tmp_path / 'run'}." in stopped.value.__notes__[0]
+
+
 # ---- checkpoints whose checksums are right, and what is inside is not
 
 
@@ -386,10 +412,10 @@ def test_rows_under_way_that_were_never_written_are_refused(tmp_path):
 def test_a_manifest_that_contradicts_its_parts_or_lacks_an_actor_is_refused(folder):
     newest = max((folder / "checkpoints").glob("epoch_*"))
     replace_facts(newest, recorded=5)
-    with pytest.raises(CheckpointError, match=r"contradicts itself: record.count is 6, expected 5"):
+    with pytest.raises(CheckpointError, match=r"contradicts itself: its count of lines is 6, expected 5"):
         run(None, resume=folder)
     replace_facts(newest, devices=7)
-    with pytest.raises(CheckpointError, match="its fact devices is 7, expected a list of devices"):
+    with pytest.raises(CheckpointError, match=r"its facts\.devices is 7, but should be a valid list"):
         run(None, resume=folder)
 
 
@@ -398,12 +424,6 @@ def test_settings_in_a_checkpoint_that_are_none_are_refused_at_once(text, folder
     replace_facts(max((folder / "checkpoints").glob("epoch_*")), config=text)
     with pytest.raises(CheckpointError, match=r"the configuration in .* is damaged: "):
         run(None, resume=folder)
-
-
-def test_what_is_found_of_a_reward_in_a_manifest_does_not_end_a_run(folder):
-    replace_facts(max((folder / "checkpoints").glob("epoch_*")), reward="much")
-    run(None, resume=folder)
-    assert len((folder / "metrics.jsonl").read_text().splitlines()) == 12
 
 
 def test_a_run_whose_metrics_are_gone_is_refused_in_a_sentence(folder):

@@ -11,6 +11,7 @@ import numpy as np
 from abreast.errors import CheckpointError
 from abreast.state import State
 from abreast.training.checkpoints.folder import list_checkpoints, remove_old, write_checkpoint
+from fakes import checkpoint_facts
 
 
 def state(size, number=0):
@@ -21,7 +22,7 @@ def write_too_much(run, pipe):
     """Meet the limit of the size of a file."""
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
     try:
-        write_checkpoint(run / "checkpoints" / "epoch_000002", "run", {"epochs": 2}, {"run": state(10**6)})
+        write_checkpoint(run / "checkpoints" / "epoch_000002", "run", checkpoint_facts(2), {"run": state(10**6)})
     except CheckpointError as error:
         pipe.send(str(error))
 
@@ -30,7 +31,7 @@ def write_much(run, pipe):
     """Send how many kilobytes of memory writing 100 MB took."""
     big = State({}, {"a": np.ones(5 * 10**7, np.uint8), "b": np.ones(5 * 10**7, np.uint8)})
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    write_checkpoint(run / "checkpoints" / "epoch_000001", "run", {"epochs": 1}, {"run": big})
+    write_checkpoint(run / "checkpoints" / "epoch_000001", "run", checkpoint_facts(1), {"run": big})
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
@@ -40,15 +41,15 @@ def write_until_killed(run):
     for epochs in range(newest + 1, newest + 10_000):
         for _ in range(2):
             parts = {"agent_0": state(5_000, epochs), "run": state(10, epochs)}
-            write_checkpoint(run / "checkpoints" / f"epoch_{epochs:06d}", "run", {"epochs": epochs}, parts)
-            write_checkpoint(run / "checkpoints" / "final", "agents", {"epochs": epochs}, parts)
-        remove_old(run, 2, ())
+            write_checkpoint(run / "checkpoints" / f"epoch_{epochs:06d}", "run", checkpoint_facts(epochs), parts)
+            write_checkpoint(run / "checkpoints" / "final", "agents", checkpoint_facts(epochs), parts)
+        remove_old(run, 2)
 
 
 def kill_writers(run, pipe, kills):
     """Kill one writer after the other at random moments; send the newest epochs that each left, in whole checkpoints."""
     chance = random.Random(kills)
-    write_checkpoint(run / "checkpoints" / "epoch_000000", "run", {"epochs": 0}, {"agent_0": state(10)})
+    write_checkpoint(run / "checkpoints" / "epoch_000000", "run", checkpoint_facts(0), {"agent_0": state(10)})
     for _ in range(kills):
         writer = os.fork()
         if not writer:

@@ -1,131 +1,132 @@
 """Checkpoints on disk: one folder each, there as a whole or not at all.
 
 RUN/checkpoints/epoch_000500/   manifest.json   agent_0.safetensors …   one `State` a file (a part)
+               .NAME.part       is being written, or removed
+               .NAME.old        was NAME until a new one took its place; still a checkpoint
 
-Who writes holds the run's lock; readers need none.
+Who writes holds the run's lock, and puts right what a crash has left; readers need no lock. A folder may hold anything: only
+plain files are opened, no link is followed, nothing is waited for.
 """
 
+import errno
 import hashlib
 import logging
 import os
 import re
+import shutil
+import stat
 import sys
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
-from abreast import __version__
 from abreast.errors import CheckpointError, StateFileError
 from abreast.state import State
-from abreast.state_file import pieces, read
-from abreast.training.checkpoints.manifest import LARGEST, MANIFEST, PART, SUFFIX, Listed, Manifest, compose, parse
-from abreast.training.checkpoints.plain_file import CHUNK, open_folder, open_plain, reason_of, size_of
-from abreast.training.checkpoints.renames import HIDDEN, discard, hidden, put_right, remove, swap, sync
+from abreast.state_file import loads, pieces, read_header
+from abreast.training.checkpoints.manifest import LARGEST, PART, SUFFIX, Facts, FileFacts, Kind, compose, parse
 
 log = logging.getLogger("abreast")
 
-FOLDER = "checkpoints"
-LOOSE = re.compile(rf"(agent_[0-9]{{1,9}}){re.escape(SUFFIX)}")
+FOLDER, MANIFEST = "checkpoints", "manifest.json"
+CHUNK = 1 << 22
+"""Bytes that are hashed and written in one go."""
+HIDDEN = re.compile(rf"\.({PART})\.(part|old)")
+LISTED = re.compile(rf"{PART}|\.{PART}\.old")
+AGENT = re.compile("agent_[0-9]{1,9}")
 
 
 class Checkpoint(NamedTuple):
     """A folder whose manifest was read and whose files have the sizes it says."""
 
     path: Path
-    kind: str
+    kind: Kind
     version: str
     """The version of abreast that wrote it."""
-    facts: dict[str, Any]
-    files: dict[str, Listed]
-    """By part."""
-
-    @property
-    def name(self) -> str:
-        return self.path.name
+    facts: Facts
+    files: dict[str, FileFacts]
 
     @property
     def parts(self) -> tuple[str, ...]:
         """Names of the parts, for example `agent_0`, `run`."""
-        return tuple(self.files)
+        return tuple(name.removesuffix(SUFFIX) for name in self.files)
 
     @property
     def epochs(self) -> int:
         """Epochs that had been played."""
-        return int(self.facts["epochs"])
+        return self.facts.epochs
 
     @property
     def agents(self) -> tuple[str, ...]:
-        """Names of the parts that are agents, in order."""
-        return tuple(sorted((part for part in self.files if LOOSE.fullmatch(f"{part}{SUFFIX}")), key=_number))
+        """Names of the parts that are agents."""
+        return tuple(filter(AGENT.fullmatch, self.parts))
 
     def part(self, name: str) -> State:
         """Read a part; it is compared with its checksum."""
-        listed = self.files.get(name)
-        if listed is None:
+        path = self.path / f"{name}{SUFFIX}"
+        if path.name not in self.files:
             raise CheckpointError(f"{self.path} has no part {name}: it has {', '.join(self.parts)}.")
-        file_name = f"{name}{SUFFIX}"
-        with (
-            _opened(self.path) as folder,
-            _named(self.path / file_name),
-            open_plain(folder, file_name) as file,
-        ):
-            if file.size != listed.size:
-                raise CheckpointError(_wrong_size(file.size, listed.size))
-            state = read(file, file.size)
-            if file.readinto(memoryview(bytearray(1))):
-                raise CheckpointError("it grew while it was read")
-            if listed.sha256 not in (None, file.sha256):
+        listed = self.files[path.name]
+        with _named(path), _open_plain(path) as file:
+            read_header(file, listed.bytes)  # before memory is taken for all of it
+            file.seek(0)
+            data = file.read(listed.bytes + 1)
+            if hashlib.sha256(data).hexdigest() != listed.sha256:
                 raise CheckpointError("it does not match its checksum: it was damaged or changed")
-            return state
+            return loads(data)
 
     def check(self) -> None:
         """Read all parts; one that is damaged is a CheckpointError."""
-        for name in self.files:
+        for name in self.parts:
             self.part(name)
+
+
+# ---- reading
 
 
 def open_checkpoint(folder: Path) -> Checkpoint:
     """Look at a checkpoint: its manifest and the sizes of its files."""
-    with _opened(folder) as descriptor:
-        with _named(folder / MANIFEST), open_plain(descriptor, MANIFEST) as file:
-            if file.size > LARGEST:
-                raise CheckpointError(f"it has {file.size:,} bytes, at most {LARGEST:,} are allowed")
-            data = bytearray(file.size)
-            done = 0
-            while done < len(data) and (count := file.readinto(memoryview(data)[done:])):
-                done += count
-            manifest = parse(bytes(data[:done]))
-        for part, listed in manifest.files.items():
-            with _named(folder / f"{part}{SUFFIX}"):
-                size = size_of(descriptor, f"{part}{SUFFIX}")
-                if size != listed.size:
-                    raise CheckpointError(_wrong_size(size, listed.size))
+    with _named(folder):
+        if not stat.S_ISDIR(folder.lstat().st_mode):
+            raise CheckpointError("it is a link or not a folder")
+    with _named(folder / MANIFEST), _open_plain(folder / MANIFEST) as file:
+        manifest = parse(file.read(LARGEST + 1))
+    for name, listed in manifest.files.items():
+        with _named(folder / name):
+            size = _plain_size(folder / name)
+            if size != listed.bytes:
+                raise CheckpointError(f"it has {size:,} bytes instead of {listed.bytes:,}: it was cut or added to")
     return Checkpoint(folder, manifest.kind, manifest.version, manifest.facts, manifest.files)
 
 
 def list_checkpoints(run: Path) -> list[Checkpoint | CheckpointError]:
     """The checkpoints of a run by epochs, oldest first (`final` after one of equal epochs); an error for each that cannot
-    be used, where its name says that it belongs."""
-    return [found for _, found in _listed(run / FOLDER)]
+    be used, where its name says that it belongs. What has another kind of name is none of ours."""
+    folder = run / FOLDER
+    try:
+        names = sorted(entry.name for entry in folder.iterdir() if LISTED.fullmatch(entry.name))
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"cannot read the checkpoints in {folder}: {_reason(error)}.") from None
+    found: list[tuple[tuple[int, bool], Checkpoint | CheckpointError]] = []
+    for name in names:
+        try:
+            checkpoint = open_checkpoint(folder / name)
+            found.append(((checkpoint.epochs, checkpoint.kind == "agents"), checkpoint))
+        except CheckpointError as error:
+            error.path = folder / name
+            found.append(((_number(name), False), error))
+    return [each for _, each in sorted(found, key=lambda each: each[0])]
 
 
 def newest_agents(path: Path) -> Checkpoint:
-    """The newest checkpoint with agents that are whole, of a run, of its folder of checkpoints, or this one itself.
-
-    A run from before there were checkpoints has only model files; they are read as the parts of one.
-    """
-    is_missing = not os.path.lexists(path)
-    if os.path.lexists(path / MANIFEST) or (is_missing and os.path.lexists(hidden(path, "old"))):
+    """The newest checkpoint of a run whose agents are whole, or this one itself, if it is a checkpoint."""
+    if os.path.lexists(path / MANIFEST):
         return _with_agents(open_checkpoint(path))
-    if not _is_folder(path):
-        raise CheckpointError(f"{path} is no run folder: {'there is no such' if is_missing else 'it is not a'} folder.")
-    folder = path / FOLDER if os.path.lexists(path / FOLDER) else path
     faults = []
-    for _, found in reversed(_listed(folder)):
+    for found in reversed(list_checkpoints(path)):
         try:
-            if isinstance(found, CheckpointError):
-                raise found
             newest = _with_agents(found)
         except CheckpointError as error:
             faults.append(error)
@@ -133,176 +134,168 @@ def newest_agents(path: Path) -> Checkpoint:
         for fault in faults:
             log.warning("%s The one before is used, %s.", fault, newest.path)
         return newest
-    if loose := _loose(folder) if not faults else None:
-        return _with_agents(loose)
-    is_run = folder != path or path.name == FOLDER or os.path.lexists(path / "config.yaml")
-    if not is_run:  # what else is in it says nothing
-        raise CheckpointError(f"{path} is no run folder: it has neither config.yaml nor checkpoints.")
     if faults:
         raise CheckpointError(f"{path} has no checkpoint that can be used: {faults[0]}")
-    raise CheckpointError(f"{path} has no checkpoint yet: it was stopped, or is still, before its first one.")
+    raise CheckpointError(f"{path} has no checkpoint yet, or is no run folder: the first one is written after a while.")
 
 
-def write_checkpoint(
-    folder: Path, kind: Literal["run", "agents"], facts: dict[str, Any], parts: Mapping[str, State]
-) -> int:
-    """Write a checkpoint, which replaces one of the same name, and return its bytes. The caller holds the run's lock.
-
-    At any moment there is the old one or the new one. What fails leaves nothing of the new one.
-    """
-    beside, old = hidden(folder, "part"), hidden(folder, "old")
-    try:
-        if not PART.fullmatch(folder.name):
-            raise CheckpointError("its name must be small letters, digits and _")
-        if not folder.parent.is_dir():
-            folder.parent.mkdir(parents=True)
-            sync(folder.parent.parent)
-        _refuse_link(folder.parent)
-        put_right(folder.parent)
-        beside.mkdir()
-        try:
-            size = _write(beside, kind, facts, parts)
-            swap(folder, beside, old)
-        except BaseException:
-            with suppress(OSError):
-                discard(beside)
-            raise
-        with suppress(OSError):  # it is there; what is left of the old one is removed with the next
-            remove(old, folder)
-    except (OSError, StateFileError, CheckpointError) as error:
-        reason = reason_of(error).removesuffix(".")
-        raise CheckpointError(f"cannot write the checkpoint {folder}: {reason}.") from error
-    return size
-
-
-def remove_old(run: Path, keep: int, spare: Collection[str]) -> None:
-    """Remove the checkpoints to resume from, except the newest few and those named. The caller holds the run's lock."""
-    folder = run / FOLDER
-    try:
-        if not _is_folder(folder):
-            return
-        _refuse_link(folder)
-        put_right(folder)
-        found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
-        for each in found[: max(0, len(found) - keep)]:
-            if each.name not in spare:
-                remove(each.path, each.path)
-    except OSError as error:
-        raise CheckpointError(f"cannot remove old checkpoints of {run}: {reason_of(error)}.") from error
-
-
-def _write(folder: Path, kind: str, facts: dict[str, Any], parts: Mapping[str, State]) -> int:
-    """Write all files of a checkpoint and flush them to disk."""
-    files = {}
-    for name, state in parts.items():
-        if not PART.fullmatch(name):  # before it becomes part of a path
-            raise CheckpointError(f"the part {name!r} needs a name of small letters, digits and _")
-        try:
-            files[name] = _write_file(folder / f"{name}{SUFFIX}", state)
-        except StateFileError as error:
-            raise StateFileError(f"{name}: {error}") from None
-    manifest = compose(Manifest(__version__, kind, facts, files))
-    with (folder / MANIFEST).open("xb") as file:
-        file.write(manifest)
-        file.flush()
-        os.fsync(file.fileno())
-    sync(folder)
-    return len(manifest) + sum(listed.size for listed in files.values())
-
-
-def _write_file(path: Path, state: State) -> Listed:
-    digest, size = hashlib.sha256(), 0
-    with path.open("xb") as file:
-        for piece in pieces(state):
-            for start in range(0, len(piece), CHUNK):
-                chunk = bytes(piece[start : start + CHUNK])  # a copy: an array in shared memory may change meanwhile
-                digest.update(chunk)
-                file.write(chunk)
-                size += len(chunk)
-        file.flush()
-        os.fsync(file.fileno())
-    return Listed(size, digest.hexdigest())
-
-
-def _opened(folder: Path) -> AbstractContextManager[int]:
-    """The descriptor of a checkpoint that is in its place or, between two renames or after a crash there, under its
-    hidden name; by then it may be in its place again."""
-    return open_folder(folder, hidden(folder, "old"), folder)
-
-
-def _refuse_link(folder: Path) -> None:
-    """Nothing outside a run's folder is written or removed, wherever the folder of a run to be resumed comes from."""
-    if folder.is_symlink():
-        raise CheckpointError(f"{folder} is a link to a folder elsewhere; put the folder itself there")
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name no file can have
-        return False
-
-
-def _listed(folder: Path) -> list[tuple[tuple[int, bool], Checkpoint | CheckpointError]]:
-    """Checkpoints and errors with what they are sorted by. What has another kind of name is none of ours."""
-    names = _entries(folder)
-    names |= {match[1] for name in names if (match := HIDDEN.fullmatch(name)) and match[2] == "old"}
-    found: list[tuple[tuple[int, bool], Checkpoint | CheckpointError]] = []
-    for name in sorted(name for name in names if PART.fullmatch(name)):
-        try:
-            checkpoint = open_checkpoint(folder / name)
-            found.append(((checkpoint.epochs, checkpoint.kind == "agents"), checkpoint))
-        except CheckpointError as error:
-            error.folder = folder / name
-            found.append(((_number(name), False), error))
-    return sorted(found, key=lambda each: each[0])
-
-
-def _entries(folder: Path) -> set[str]:
-    """The names in a folder; none if there is no such folder."""
-    try:
-        return {entry.name for entry in folder.iterdir()}
-    except FileNotFoundError:
-        return set()
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"cannot read the checkpoints in {folder}: {reason_of(error)}.") from None
+def _with_agents(found: Checkpoint | CheckpointError) -> Checkpoint:
+    """A checkpoint whose agents are whole."""
+    if isinstance(found, CheckpointError):
+        raise found
+    if not found.agents:
+        raise CheckpointError(f"{found.path} holds no agents: it has {', '.join(found.parts)}.")
+    for agent in found.agents:
+        found.part(agent)
+    return found
 
 
 def _number(name: str) -> int:
     """The number at the end of a name; one without is the last."""
-    match = re.search(r"[0-9]+$", name)
+    match = re.search(r"[0-9]+$", name.removesuffix(".old"))
     return int(match[0]) if match else sys.maxsize
 
 
-def _with_agents(checkpoint: Checkpoint) -> Checkpoint:
-    """A checkpoint whose agents are whole."""
-    if not checkpoint.agents:
-        raise CheckpointError(f"{checkpoint.path} holds no agents: it has {', '.join(checkpoint.parts)}.")
-    for agent in checkpoint.agents:
-        checkpoint.part(agent)
-    return checkpoint
+def _plain_size(path: Path) -> int:
+    found = path.lstat()
+    if not stat.S_ISREG(found.st_mode):
+        raise CheckpointError("it is a link" if stat.S_ISLNK(found.st_mode) else "it is not a plain file")
+    return found.st_size
 
 
-def _loose(folder: Path) -> Checkpoint | None:
-    """The model files of a run from before there were checkpoints."""
-    folder = folder.resolve()  # a run may keep its checkpoints elsewhere
-    names = sorted(match[1] for entry in _entries(folder) if (match := LOOSE.fullmatch(entry)))
-    files = {}
-    with open_folder(folder) as descriptor:
-        for name in names:
-            with _named(folder / f"{name}{SUFFIX}"):
-                files[name] = Listed(size_of(descriptor, f"{name}{SUFFIX}"), None)
-    return Checkpoint(folder, "agents", "unknown", {"epochs": 0}, files) if files else None
+def _open_plain(path: Path) -> BinaryIO:
+    _plain_size(path)  # before it is opened: opening a device may do something, and a pipe would be waited for
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
 
 
 @contextmanager
 def _named(path: Path) -> Iterator[None]:
-    """Say which file an error is about."""
+    """Say which file or folder an error is about."""
     try:
         yield
-    except (CheckpointError, StateFileError) as error:
-        raise CheckpointError(f"{path} cannot be used: {str(error).removesuffix('.')}.") from None
+    except (OSError, ValueError, MemoryError, StateFileError, CheckpointError) as error:
+        raise CheckpointError(f"{path} cannot be used: {_reason(error)}.") from None
 
 
-def _wrong_size(size: int, listed: int) -> str:
-    return f"it has {size:,} bytes instead of {listed:,}: it was cut, added to or changed"
+def _reason(error: BaseException) -> str:
+    """Why a file or folder could not be read or written."""
+    if isinstance(error, MemoryError):
+        return "it does not fit into memory"
+    return str(getattr(error, "strerror", None) or error).removesuffix(".")
+
+
+# ---- writing
+
+
+def write_checkpoint(folder: Path, kind: Kind, facts: dict[str, Any], parts: Mapping[str, State]) -> int:
+    """Write a checkpoint, which replaces one of the same name, and return its bytes. The caller holds the run's lock.
+
+    At any moment there is the old one or the new one. What fails leaves nothing of the new one.
+    """
+    beside, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("part", "old"))
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _put_right(folder.parent)
+        beside.mkdir()
+        try:
+            size = _write_files(beside, kind, facts, parts)
+            with suppress(FileNotFoundError):
+                folder.rename(old)  # a folder cannot be renamed over one that is not empty
+            beside.rename(folder)
+            _sync(folder.parent)
+        except BaseException:
+            with suppress(OSError):
+                if not os.path.lexists(beside):  # it is in its place already
+                    folder.rename(beside)
+                _put_right(folder.parent)
+            raise
+        with suppress(OSError):  # what is left of the old one is removed with the next
+            _put_right(folder.parent)
+    except (OSError, StateFileError, CheckpointError) as error:
+        raise CheckpointError(f"cannot write the checkpoint {folder}: {_reason(error)}.") from error
+    return size
+
+
+def remove_old(run: Path, keep: int) -> None:
+    """Remove the checkpoints to resume from, except the newest few and the one with the highest reward. The caller holds
+    the run's lock."""
+    try:
+        _put_right(run / FOLDER)
+        found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
+        best = max((each.facts.reward for each in found if each.facts.reward is not None), default=None)
+        spare = [each.path for each in found if each.facts.reward == best is not None][-1:]
+        for each in found[: max(0, len(found) - keep)]:
+            if each.path not in spare:
+                _remove(each.path)
+    except (OSError, CheckpointError) as error:
+        raise CheckpointError(f"cannot remove old checkpoints of {run}: {_reason(error)}.") from error
+
+
+def _write_files(folder: Path, kind: Kind, facts: dict[str, Any], parts: Mapping[str, State]) -> int:
+    """Write all files of a checkpoint and flush them to disk."""
+    files = {}
+    for name, state in parts.items():
+        try:
+            files[f"{name}{SUFFIX}"] = _write_file(folder / f"{name}{SUFFIX}", pieces(state))
+        except StateFileError as error:
+            raise StateFileError(f"{name}: {error}") from None
+    manifest = _write_file(folder / MANIFEST, [compose(kind, facts, files)])
+    _sync(folder)
+    return sum(each["bytes"] for each in [manifest, *files.values()])
+
+
+def _write_file(path: Path, data: Iterable[memoryview | bytes]) -> dict[str, Any]:
+    """Write a file and flush it to disk; returns what the manifest says of it."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("xb") as file:
+        for piece in data:
+            for start in range(0, len(piece), CHUNK):
+                chunk = bytes(piece[start : start + CHUNK])  # a copy: an array in shared memory may change meanwhile
+                digest.update(chunk)
+                size += file.write(chunk)
+        file.flush()
+        os.fsync(file.fileno())
+    return {"bytes": size, "sha256": digest.hexdigest()}
+
+
+def _put_right(parent: Path) -> None:
+    """Remove what a crash left, and give the last whole checkpoint its name back."""
+    if parent.is_symlink():  # nothing outside a run's folder is written or removed, wherever the folder comes from
+        raise CheckpointError(f"{parent} is a link to a folder elsewhere; put the folder itself there")
+    for entry in sorted(parent.iterdir()):
+        match = HIDDEN.fullmatch(entry.name)
+        with suppress(OSError):  # what cannot be removed is in the way of nothing, or is met again where it is
+            if match and match[2] == "old" and not os.path.lexists(parent / match[1]):
+                entry.rename(parent / match[1])
+            elif match:
+                _remove(entry)
+
+
+def _remove(path: Path) -> None:
+    """Remove a folder so that no half of it is ever seen as a checkpoint."""
+    match = HIDDEN.fullmatch(path.name)
+    beside = path.with_name(f".{match[1] if match else path.name}.part")
+    _discard(beside)
+    if path != beside:
+        path.rename(beside)
+        _discard(beside)
+
+
+def _discard(path: Path) -> None:
+    """Remove whatever is there; links are not followed."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    """Flush to disk which names a folder has."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # a file system that cannot do this for folders
+            raise
+    finally:
+        os.close(descriptor)

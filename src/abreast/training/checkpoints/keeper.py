@@ -18,8 +18,7 @@ from abreast.errors import CheckpointError, StateError
 from abreast.models import BaseModel
 from abreast.state import State, join
 from abreast.training.actors.base import models_of
-from abreast.training.checkpoints.facts import reward_of
-from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, remove_old, write_checkpoint
+from abreast.training.checkpoints.folder import remove_old, write_checkpoint
 from abreast.training.config import ScheduleName
 from abreast.training.resumable import Resumability
 from abreast.training.run.stopping import Stopping
@@ -45,16 +44,10 @@ class Checkpoints:
         self._is_first = True
         self._at_epoch, self._at_time = 0, time.monotonic()
         """When a checkpoint was last tried."""
-        self._kept_epoch = -1
-        self._best: tuple[float, str] | None = None
-        """Reward and name of the best checkpoint."""
 
     def __enter__(self) -> "Checkpoints":
         if self._record.folder is not None and self._record.writes:
             self._look_for_reasons()
-            for found in list_checkpoints(self._record.folder):
-                if isinstance(found, Checkpoint) and found.kind == "run":
-                    self._note_reward(reward_of(found.facts), found.path.name)
             self._stopping.__enter__()
         return self
 
@@ -103,19 +96,14 @@ class Checkpoints:
         parts, facts = self._gather(loop)
         try:
             size = write_checkpoint(self._record.folder / "checkpoints" / name, "run", facts, parts)
-            self._note_reward(facts["reward"], name)
-            spare = [self._best[1]] if self._best is not None else []
-            remove_old(self._record.folder, self._settings.keep_checkpoints, spare)
+            self._record.kept_epochs = epochs
+            remove_old(self._record.folder, self._settings.keep_checkpoints)
         except CheckpointError as error:
             log.error("%s The run goes on without it.", error)
             return
-        self._kept_epoch = epochs
-        self._record.how_to_go_on = ""
-        if self._reason is None:
-            again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
-            self._record.how_to_go_on = f" To go on: {again}"
-        seconds = time.perf_counter() - started
-        log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, seconds)
+        again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
+        self._record.how_to_go_on = f" To go on: {again}" if self._reason is None else ""
+        log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, time.perf_counter() - started)
 
     def _gather(self, loop: "Loop") -> tuple[dict[str, State], dict[str, Any]]:
         """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
@@ -136,29 +124,24 @@ class Checkpoints:
             parts = _agents(models, learned)
         recent = self._record.recent
         return parts, {
-            **self.about_run(),
-            "epochs": self._experiment.epochs_played,
-            "first_epoch": self._record.first_epoch,
-            "recorded": self._record.count,
+            **self._facts(),
             "rounds": loop.learners.rounds,
             "resumable": self._reason is None,
             "reason": self._reason,
             "reward": sum(recent) / len(recent) if recent else None,
         }
 
-    def about_run(self) -> dict[str, Any]:
-        """What has to be the same when a run goes on."""
-        models = models_of(self._experiment.game)
+    def _facts(self) -> dict[str, Any]:
+        """What every manifest says of the run: what has to be the same when it goes on, and what was counted."""
         return {
             "experiment": self._experiment.name,
             "schedule": self._schedule,
             "config": self._record.config.decode(),
-            "devices": [model.device for model in models],
+            "devices": [model.device for model in models_of(self._experiment.game)],
+            "epochs": self._experiment.epochs_played,
+            "first_epoch": self._record.first_epoch,
+            "recorded": self._record.count,
         }
-
-    def _note_reward(self, reward: float | None, name: str) -> None:
-        if reward is not None and (self._best is None or reward >= self._best[0]):
-            self._best = reward, name
 
     # ---- the end
 
@@ -167,7 +150,7 @@ class Checkpoints:
     ) -> None:
         if self._record.folder is None or not self._record.writes:
             return
-        was_stopped = self._kept_epoch == self._experiment.epochs_played and error is not None
+        was_stopped = self._record.kept_epochs == self._experiment.epochs_played and error is not None
         try:
             if self._record.count and not was_stopped:  # else the newest checkpoint has all there is
                 self._write_agents(is_complete=error is None)
@@ -183,9 +166,9 @@ class Checkpoints:
         assert self._record.folder is not None
         models = models_of(self._experiment.game)
         parts = _agents(models, [model.learning_state() for model in models])
-        counts = {"epochs": self._experiment.epochs_played, "recorded": self._record.count}
-        facts = {**self.about_run(), **counts, "is_complete": is_complete}
+        facts = {**self._facts(), "is_complete": is_complete}
         write_checkpoint(self._record.folder / "checkpoints" / "final", "agents", facts, parts)
+        self._record.kept_epochs = self._experiment.epochs_played
 
 
 def _agents(models: Sequence[BaseModel], learned: Sequence[State], is_whole: bool = False) -> dict[str, State]:

@@ -3,7 +3,7 @@
 import logging
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,17 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from abreast import __version__
 from abreast.errors import AbreastError, CheckpointError, short
 from abreast.settings import parse_yaml
-from abreast.state import State, part_of
+from abreast.state import State
 from abreast.training.actors.base import models_of
-from abreast.training.checkpoints.facts import check_manifest, check_run
-from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, open_checkpoint
+from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
+from abreast.training.checkpoints.manifest import check_run
 from abreast.training.config import ScheduleName
 from abreast.training.run.metrics import end_of_line
 from abreast.training.run.record import config_as_yaml
 
 if TYPE_CHECKING:
     from abreast.training.experiment import Experiment
-    from abreast.training.loop import Loop
 
 log = logging.getLogger("abreast")
 
@@ -45,19 +44,6 @@ class Resumed(NamedTuple):
     actors: list[State]
     damaged: list[Path]
     """Newer checkpoints that cannot be used."""
-
-    @property
-    def rounds(self) -> int:
-        """Rounds of training it has behind it."""
-        return self.checkpoint.facts["rounds"]  # type: ignore[no-any-return]
-
-    @property
-    def record(self) -> State:
-        return part_of(self.run, "record")
-
-    def restore_loop(self, loop: "Loop") -> None:
-        """Let the loop go on: rounds that were under way are ordered again."""
-        loop.set_state(part_of(self.run, "loop"))
 
     def set_aside_damaged(self) -> None:
         """From now on, the run's newest checkpoint is the one that it goes on from."""
@@ -89,19 +75,16 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
         return None
     checkpoint, damaged = _choose(run, entries, chosen)
     _check_past(checkpoint, experiment, schedule)
-    parts = [
-        f"actor_{number}" for number in range(len([part for part in checkpoint.parts if part.startswith("actor_")]))
-    ]
-    resumed = Resumed(checkpoint, checkpoint.part("run"), [checkpoint.part(name) for name in parts], damaged)
     settings, agents = experiment.config, len(models_of(experiment.game))
-    where = str(checkpoint.path / "run.safetensors")
-    check_run(resumed.run, checkpoint.facts, agents, settings.experiment.train_interval, where)
-    if len(parts) != settings.multiprocessing.actors:
-        raise CheckpointError(
-            f"{checkpoint.path} has {len(parts)} actors, expected {settings.multiprocessing.actors}: it was changed."
-        )
-    end_of_line(run / "metrics.jsonl", resumed.record.facts["count"])
-    return resumed
+    state, actors = checkpoint.part("run"), sum(part.startswith("actor_") for part in checkpoint.parts)
+    try:
+        check_run(state, checkpoint.facts, agents, settings.experiment.train_interval)
+        if actors != settings.multiprocessing.actors:
+            raise CheckpointError(f"it has {actors} actors, expected {settings.multiprocessing.actors}")
+    except CheckpointError as error:
+        raise CheckpointError(f"{checkpoint.path} cannot be used: {error}.") from None
+    end_of_line(run / "metrics.jsonl", checkpoint.facts.recorded)
+    return Resumed(checkpoint, state, [checkpoint.part(f"actor_{number}") for number in range(actors)], damaged)
 
 
 def _check_beginning(run: Path, experiment: "Experiment") -> None:
@@ -114,92 +97,72 @@ def _check_beginning(run: Path, experiment: "Experiment") -> None:
 
 
 def _choose(
-    run: Path, entries: list[Checkpoint | CheckpointError], chosen: Path | None
+    run: Path, entries: Sequence[Checkpoint | CheckpointError], chosen: Path | None
 ) -> tuple[Checkpoint, list[Path]]:
     """The newest checkpoint, or the one given, whole; and damaged ones that are newer."""
     damaged: list[Path] = []
-    for entry in reversed(entries):
-        if isinstance(entry, Checkpoint) and (chosen is None or entry.path.name == chosen.name):
-            try:
-                entry.check()
-            except CheckpointError as error:
-                raise _with_the_one_before(error, run, entries, entry) from None
-            return entry, damaged
-        if isinstance(entry, CheckpointError) and (chosen is None or entry.folder == chosen):
-            raise _with_the_one_before(entry, run, entries, entry)
-        if isinstance(entry, Checkpoint) and _is_whole(entry):
+    for place, entry in reversed([*enumerate(entries)]):
+        whole = _read_whole(entry)
+        if chosen is None or entry.path.name == chosen.name:
+            if isinstance(whole, Checkpoint):
+                return whole, damaged
+            older = (each for each in map(_read_whole, reversed(entries[:place])) if isinstance(each, Checkpoint))
+            raise CheckpointError(f"{whole} {_instead_of_it(run, next(older, None))}")
+        if isinstance(whole, Checkpoint):
             raise CheckpointError(
-                f"{run} goes on to epoch {entry.epochs}, in {entry.path.name}, which would be lost: resume {run}, or copy it"
+                f"{run} goes on to epoch {whole.epochs}, in {whole.path.name}, which would be lost: resume {run}, or copy it"
                 " and remove later checkpoints there."
             )
-        path = entry.path if isinstance(entry, Checkpoint) else entry.folder
-        assert path is not None
-        damaged.append(path)
-    assert chosen is not None
-    open_checkpoint(chosen)  # says what is wrong with it
+        damaged.append(entry.path)
     raise CheckpointError(f"{chosen} is no checkpoint to go on from: give {run}.")
 
 
-def _is_whole(checkpoint: Checkpoint) -> bool:
+def _read_whole(entry: Checkpoint | CheckpointError) -> Checkpoint | CheckpointError:
+    """A checkpoint all of whose parts were read, or what is wrong with it."""
     try:
-        checkpoint.check()
-    except CheckpointError:
-        return False
-    return True
+        if isinstance(entry, Checkpoint):
+            entry.check()
+    except CheckpointError as error:
+        return error
+    return entry
 
 
-def _with_the_one_before(
-    error: CheckpointError, run: Path, entries: list[Checkpoint | CheckpointError], damaged: object
-) -> CheckpointError:
-    """The error, with the checkpoint that can be used instead."""
-    older = entries[: entries.index(damaged)]  # type: ignore[arg-type]
-    whole = next((each for each in reversed(older) if isinstance(each, Checkpoint) and _is_whole(each)), None)
-    if whole is None:
-        return CheckpointError(f"{error} There is no other checkpoint in {run}: {INSTEAD}.")
-    again = shlex.join(["abreast", "train", "--resume", str(whole.path)])
-    return CheckpointError(f"{error} The checkpoint before it is whole; to go on from there: {again}")
+def _instead_of_it(run: Path, before: Checkpoint | None) -> str:
+    """What can be done where a checkpoint is damaged."""
+    if before is None:
+        return f"There is no other checkpoint in {run}: {INSTEAD}."
+    again = shlex.join(["abreast", "train", "--resume", str(before.path)])
+    return f"The checkpoint before it is whole; to go on from there: {again}"
 
 
 # ---- what has to be the same
 
 
 def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: ScheduleName) -> None:
+    """Refuse a run that would not go on as it was begun."""
     facts, where = checkpoint.facts, checkpoint.path
-    if checkpoint.version != __version__:
-        raise CheckpointError(
-            f"{where} was written by abreast {checkpoint.version}, this is {__version__}, which may compute otherwise:"
-            f" {INSTEAD}."
-        )
-    check_manifest(facts, str(where / "manifest.json"))
-    if not facts["resumable"]:
-        raise CheckpointError(f"{where} cannot be resumed: {facts['reason']} Or {INSTEAD}.")
-    if facts["experiment"] != experiment.name:
-        raise CheckpointError(
-            f"{where} is of the game {facts['experiment']}, this is {experiment.name}: give the same."
-        )
-    if facts["schedule"] != schedule:
-        parallel = f"run_experiment_mp, with multiprocessing.schedule={facts['schedule']}"
-        how = f"run_experiment, or {parallel}" if facts["schedule"] == "lockstep" else parallel
-        raise CheckpointError(
-            f"{where} is of a run with the schedule {facts['schedule']}, this would be {schedule}, with other results:"
-            f" resume it with {how}."
-        )
-    played, wanted = checkpoint.epochs - facts["first_epoch"], experiment.config.experiment.epochs
+    if not facts.resumable:
+        raise CheckpointError(f"{where} cannot be resumed: {facts.reason} Or {INSTEAD}.")
+    devices = [model.device for model in models_of(experiment.game)]
+    parallel = f"run_experiment_mp, with multiprocessing.schedule={facts.schedule}"
+    how = f"run_experiment, or {parallel}" if facts.schedule == "lockstep" else parallel
+    for what, there, here, remedy in (
+        ("version of abreast", checkpoint.version, __version__, INSTEAD),
+        ("game", facts.experiment, experiment.name, "give the same"),
+        ("schedule", facts.schedule, schedule, f"resume it with {how}"),
+        ("devices", facts.devices, devices, INSTEAD),
+        ("number of epochs played", 0, experiment.epochs_played, "resume it with a fresh environment"),
+    ):
+        if there != here:
+            raise CheckpointError(
+                f"{where} needs the {what} {there}, but here it is {here}, which may compute otherwise: {remedy}."
+            )
+    played, wanted = checkpoint.epochs - facts.first_epoch, experiment.config.experiment.epochs
     if wanted < played:
         raise CheckpointError(
             f"experiment.epochs is {wanted}, but {played} are played already: give more, or leave it out."
         )
-    _check_settings(facts["config"], where, experiment)
-    devices = [model.device for model in models_of(experiment.game)]
-    if facts["devices"] != devices:
-        raise CheckpointError(
-            f"{where} is of a run that learned on {', '.join(dict.fromkeys(facts['devices']))}, here it would be"
-            f" {', '.join(dict.fromkeys(devices))}, which computes otherwise: {INSTEAD}."
-        )
-    if experiment.epochs_played:
-        raise CheckpointError(
-            f"{experiment.name} has played {experiment.epochs_played} epochs already: resume {where} with a fresh one."
-        )
+    _check_settings(facts.config, where, experiment)
 
 
 def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:

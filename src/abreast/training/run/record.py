@@ -72,6 +72,8 @@ class RunRecord:
         self._kept: list[EpochRecord] = []
         """The epochs, where they are not written to a file: a long run would fill the memory."""
         self.has_begun, self.how_to_go_on = False, ""
+        self.kept_epochs: int | None = None
+        """Epochs that had been played when the newest whole checkpoint was written, if there is one."""
         self.count = 0
         """Epochs recorded, those from before a resume too."""
         self.first_epoch = experiment.epochs_played
@@ -229,9 +231,7 @@ class RunRecord:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._screen.close()
-        checkpoints = self.folder / "checkpoints" if self.folder is not None else None
-        has_agents = checkpoints is not None and any(checkpoints.glob("[!.]*"))
-        came_to_nothing = not self.count and not has_agents
+        came_to_nothing = not self.count and self.kept_epochs is None
         try:
             with self._files:
                 if self.has_begun:
@@ -242,23 +242,25 @@ class RunRecord:
         if self._made is not None and error is not None and came_to_nothing:
             self._made.take_back()
         if error is not None and self.has_begun and self.folder is not None:
-            what = (
-                "what was learned until then is"
-                if has_agents
-                else "its metrics are"
-                if self.writes
-                else "its films are"
-            )
+            what = "its metrics are" if self.writes else "its films are"
+            if self.kept_epochs is not None:
+                is_all = self.kept_epochs == self.first_epoch + self._played
+                what = f"what was learned until {'then' if is_all else f'epoch {self.kept_epochs}'} is"
             kept = "nothing is left of it" if came_to_nothing else f"{what} in {self.folder}"
-            epochs = "1 epoch" if self.count == 1 else f"{self.count} epochs"
+            epochs = "1 epoch" if self._played == 1 else f"{self._played} epochs"
             error.add_note(f"Stopped after {epochs}; {kept}.{self.how_to_go_on}")
+
+    @property
+    def _played(self) -> int:
+        """Epochs of this run that were played; the last ones may not be recorded yet, in a pipelined run."""
+        return max(self.count, self._experiment.epochs_played - self.first_epoch)
 
     def _log_end(self, error: BaseException | None) -> None:
         if error is None:
             log.info("finished after %d epochs", self.count)
             return
         stack = error if isinstance(error, Exception) else None  # an interrupt has nothing to show
-        log.error("stopped after %d epochs by %s", self.count, type(error).__name__, exc_info=stack)
+        log.error("stopped after %d epochs by %s", self._played, type(error).__name__, exc_info=stack)
 
 
 def config_as_yaml(experiment: "Experiment", is_parallel: bool) -> bytes:

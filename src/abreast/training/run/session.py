@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from abreast.errors import ConfigError
-from abreast.state import State
+from abreast.state import State, part_of
 from abreast.training.actors.base import Actors
 from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.checkpoints.resume import Resumed, find_resumable, restore_agents, split_run
@@ -45,7 +45,7 @@ class Session(NamedTuple):
     @property
     def rounds(self) -> int:
         """Rounds of training that the run has behind it."""
-        return 0 if self.resumed is None else self.resumed.rounds
+        return 0 if self.resumed is None else self.resumed.checkpoint.facts.rounds
 
     @property
     def actor_states(self) -> Sequence[State]:
@@ -56,7 +56,7 @@ class Session(NamedTuple):
         """Play and learn until all epochs are there."""
         loop = Loop(self.experiment, actors, learners, LAGS[self.schedule], self.record, self.checkpoints)
         if self.resumed is not None:
-            self.resumed.restore_loop(loop)
+            loop.set_state(part_of(self.resumed.run, "loop"))  # rounds that were under way are ordered again
         loop.run(self.record.first_epoch + self.experiment.config.experiment.epochs)
 
 
@@ -77,9 +77,10 @@ def session(experiment: "Experiment", keeping: Keeping) -> Iterator[Session]:
         if resumed is not None:
             restore_agents(resumed.checkpoint, experiment)
             resumed.set_aside_damaged()
+            record.kept_epochs = resumed.checkpoint.epochs
         elif run is not None:
             load_agents(experiment)
-        record.begin(None if resumed is None else resumed.record)
+        record.begin(None if resumed is None else part_of(resumed.run, "record"))
         with (
             Checkpoints(experiment, record, schedule) as checkpoints,
             compute_threads(experiment.config.experiment.compute_threads),
