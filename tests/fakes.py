@@ -7,6 +7,7 @@ import numpy as np
 
 from abreast.games import find_game
 from abreast.models import BaseModel, algorithm
+from abreast.models.own import CHOSEN, LEARNED
 from abreast.state import join
 from abreast.training import Environment, Experiment, RunResult
 
@@ -62,7 +63,8 @@ def outcome(env: Experiment, run: Callable[..., RunResult]) -> Any:
     epochs = timeless(run(animate=False, logging=False).epochs)
     learned = []
     for agent in env.game.players:
-        facts, arrays, _ = join(learning=agent.model.learning_state(), acting=agent.model.acting_state())
+        facts, arrays = join(learning=agent.model.learning_state(), acting=agent.model.acting_state())
+        arrays = {name: array for name, array in arrays.items() if not name.endswith((LEARNED, CHOSEN))}  # see own_values
         rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
         learned.append((facts, {name: array.tobytes() for name, array in arrays.items()}, rows.states.tobytes()))
     return epochs, learned

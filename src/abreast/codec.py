@@ -35,6 +35,8 @@ LIBRARIES = frozenset(
     {"cloudpickle", "gymnasium", "numpy", "omegaconf", "pettingzoo", "PIL", "pydantic", "rich", "sorrel", "torch", "yaml"}
 )
 """Packages that are never a game's own, wherever they lie."""
+PUBLIC = frozenset({"abreast.worlds", "abreast.agents"})
+"""Packages of ours whose public classes users' values may be of."""
 PLAIN = (
     object, bool, int, float, complex, str, bytes, bytearray, list, tuple, dict, set, frozenset, range, slice, deque,
     defaultdict, OrderedDict, Counter, SimpleNamespace, functools.partial, itertools.count, random.Random, date, datetime,
@@ -57,7 +59,7 @@ class Names:
 
     def find(self, module: str, name: str) -> Any:
         """What has this name; a `StateError` if it is not one of those."""
-        found = _listed().get((module, name))
+        found = _listed("torch" in sys.modules).get((module, name)) or _public(module, name)
         if found is None and module in sys.modules and _home(module) in self._homes:
             found = sys.modules[module]
             for part in name.split("."):
@@ -85,8 +87,15 @@ def _home(module: str) -> str | None:
     return top if folder.name in ("site-packages", "dist-packages") else str(folder)
 
 
+def _public(module: str, name: str) -> type | None:
+    """A public class of our worlds and agents."""
+    package = ".".join(module.split(".")[:2])
+    found = vars(sys.modules[package]).get(name) if package in PUBLIC and package in sys.modules else None
+    return found if isinstance(found, type) and found.__module__ == module else None
+
+
 @functools.cache
-def _listed() -> dict[tuple[str, str], Any]:
+def _listed(has_torch: bool) -> dict[tuple[str, str], Any]:
     """Constructors by the names under which pickle finds them."""
     numpys = np.random.default_rng(), np.random.RandomState(), np.random.SeedSequence()
     grid = np.zeros((2, 2))
@@ -94,9 +103,9 @@ def _listed() -> dict[tuple[str, str], Any]:
     makers += [grid.__reduce_ex__(5)[0], np.ndarray, np.dtype, np.random.SeedSequence, np.random.Philox]
     makers += [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.SFC64]
     makers += [kind for kind in vars(np).values() if isinstance(kind, type) and issubclass(kind, np.generic)]
-    makers += [kind for kind in vars(sys.modules["abreast"]).values() if isinstance(kind, type)]
     found = {(each.__module__, each.__qualname__): each for each in (*PLAIN, *makers, *OURS)}
-    if (torch := sys.modules.get("torch")) is not None:
+    if has_torch:
+        torch = sys.modules["torch"]
         of_nn = [kind for kind in vars(torch.nn).values() if isinstance(kind, type)]
         kinds = [kind for kind in of_nn if issubclass(kind, torch.nn.Module | torch.nn.Parameter)]
         kinds += [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]

@@ -13,6 +13,8 @@ from abreast import DQN, BaseModel
 class Bandit(BaseModel):
     """No network; a table, a list of losses, a generator of its own for choosing."""
 
+    acting = ("dice",)
+
     def __init__(self, *arguments, **keywords):
         super().__init__(*arguments, **keywords)
         self.values, self.losses = np.zeros(self.n_actions), []
@@ -86,6 +88,8 @@ class Channels(nn.Module):
 class Noisy(DQN):
     """Adds noise of a torch generator to its choices, counts its steps, and lowers its learning rate by that count."""
 
+    acting = ("noise", "steps")
+
     def setup(self, learning, more):
         super().setup(learning, more)
         self.noise = torch.Generator().manual_seed(3)
@@ -122,6 +126,8 @@ class SharedDice(BaseModel):
 class RemembersItself(BaseModel):
     """Keeps the last rows in a deque of its own and only reads it to learn."""
 
+    acting = ("rows",)
+
     def setup(self, learning, more):
         self.rows, self.value = deque(maxlen=50), 0.0
 
@@ -139,6 +145,8 @@ class RemembersItself(BaseModel):
 
 class SyncsAtEpochs(BaseModel):
     """A target that is copied when an epoch starts, by the side that chooses."""
+
+    acting = ("target",)
 
     def setup(self, learning, more):
         self.online, self.target = np.zeros(self.n_actions), np.zeros(self.n_actions)
@@ -163,6 +171,8 @@ class SyncsAtEpochs(BaseModel):
 class ClearsItsRows(BaseModel):
     """Its rows are a list that learning empties."""
 
+    acting = ("rows",)
+
     def setup(self, learning, more):
         self.rows = []
 
@@ -180,6 +190,8 @@ class ClearsItsRows(BaseModel):
 
 class OneGenerator(BaseModel):
     """One generator for choosing and for learning."""
+
+    acting = ("dice",)
 
     def setup(self, learning, more):
         self.dice = np.random.default_rng(learning)
@@ -221,6 +233,8 @@ class LowersItsEpsilon(DQN):
 
 class Rhythmic(BaseModel):
     """Chooses by how often it has chosen, and by what it has learned."""
+
+    acting = ("steps",)
 
     def setup(self, learning, more):
         self.steps, self.offset = 0, 0

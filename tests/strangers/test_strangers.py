@@ -2,6 +2,7 @@
 
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 import torch
 
 from abreast import EmptyEntity, Environment, Gridworld
-from abreast.errors import ConfigError, ModelError, RewardError, WorldError
+from abreast.errors import ConfigError, ModelError, RewardError, StateError, WorldError
 from abreast.training.actors.process import ProcessActors
 from abreast.training.learners.hosted import HostedLearners
 from fakes import outcome
@@ -124,6 +125,21 @@ def test_identical_when_pipelined_wherever_learners_live(name):
     told = result(make, "run_experiment_mp", **settings)
     assert told == result(make, "run_experiment_mp", workers="inline", **settings)
     assert told[0][0][-1]["updates"] > 0
+
+
+DECLARED = (models.Bandit, models.Noisy, models.RemembersItself, models.SyncsAtEpochs, models.Rhythmic)
+
+
+@pytest.mark.parametrize("kind", DECLARED)
+@pytest.mark.parametrize("workers", ["processes", "inline"])
+@pytest.mark.xdist_group("strangers")
+def test_what_choosing_changes_is_refused_with_the_line_to_add(kind, workers):
+    undeclared = type("Undeclared", (kind,), {"acting": ()})
+    line = ", ".join(f'"{name}"' for name in kind.acting)
+    settings = {"schedule": "pipelined", "workers": workers}
+    with pytest.raises(ModelError, match=re.escape(f"add the line `acting = ({line},)` to the class")):
+        with_model(undeclared)(**settings).run_experiment_mp(animate=False, logging=False)
+    with_model(undeclared)().run_experiment(animate=False, logging=False)  # one copy of everything refuses nothing
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
@@ -239,9 +255,9 @@ def test_numbers_of_any_kind_are_rewards(value):
 @pytest.mark.parametrize(
     ("kind", "said"),
     [
-        (models.ClearsItsRows, "ClearsItsRows changes rows in choosing .* and in learning"),
-        (models.OneGenerator, "OneGenerator changes dice in choosing"),
-        (models.LowersItsEpsilon, "LowersItsEpsilon changes epsilon in choosing"),
+        (models.ClearsItsRows, "ClearsItsRows changes rows in choosing and in learning"),
+        (models.OneGenerator, "OneGenerator changes dice in choosing and in learning"),
+        (models.LowersItsEpsilon, "LowersItsEpsilon changes epsilon in choosing and in learning"),
     ],
 )
 @pytest.mark.parametrize("shape", SHAPES, ids=["4 lanes", "2 actors"])
@@ -259,10 +275,11 @@ def test_the_same_model_learns_sequentially():
 
 @pytest.mark.xdist_group("strangers")
 def test_tensors_with_a_graph_are_refused():
-    with pytest.raises(
-        ConfigError, match=r"agent 0 \(KeepsGraphs\) .* its attribute logs .* the graph of its gradient"
-    ):
+    with pytest.raises(ModelError, match=r"KeepsGraphs changes logs in choosing .* add the line `acting = \(\"logs\",\)`"):
         with_model(models.KeepsGraphs)().run_experiment_mp(animate=False, logging=False)
+    declared = type("Declared", (models.KeepsGraphs,), {"acting": ("logs",)})
+    with pytest.raises((ConfigError, StateError), match=r"its attribute logs .* the graph of its gradient"):
+        with_model(declared)().run_experiment_mp(animate=False, logging=False)
 
 
 class Locked(Gridworld):
@@ -310,12 +327,6 @@ def test_what_is_set_after_building_is_refused_where_lanes_would_not_have_it():
     env.days = 5
     with pytest.raises(ConfigError, match=r"Moody.days is 5, but .* it is 1"):
         env.run_experiment(animate=False, logging=False)
-
-
-@pytest.mark.xdist_group("strangers")
-def test_a_list_of_the_class_is_refused_where_lanes_share_it():
-    with pytest.raises(WorldError, match=r"CountsOnTheClass.steps"):
-        games.Walkers(games.CountsOnTheClass(), config(num_envs=2)).run_experiment(animate=False, logging=False)
 
 
 def test_an_observation_outside_its_spec_is_refused():
@@ -381,6 +392,97 @@ def test_models_and_games_of_a_notebook_or_script_learn_in_processes(how, tmp_pa
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])},
     )  # fmt: skip
     assert done.stdout == "the same\n", done.stderr
+
+
+# ---- new faces
+
+
+class ChangesAtPass50(models.Reinforce):
+    """Keeps to learning's attributes until its hundredth epoch."""
+
+    def end_epoch_action(self, *, epoch):
+        super().end_epoch_action(epoch=epoch)
+        if epoch == 50:
+            self.baseline = 1.0
+
+
+class BothSides(models.Rhythmic):
+    """Both sides count their steps, and it is declared."""
+
+    def train_step(self):
+        self.steps += 1
+        return super().train_step()
+
+
+class OwnOptimiser(models.DQN):
+    """Plain SGD over our network, as an attribute of its own beside ours."""
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.sgd = torch.optim.SGD(self.online.parameters(), lr=0.01, momentum=0.9)
+
+    def descend(self, loss):
+        self.sgd.zero_grad(set_to_none=False)
+        loss.backward()
+        self.sgd.step()
+        self.optimiser.steps += 1
+
+
+class OverlappingViews(models.Bandit):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.table = np.zeros(8)
+        self.front, self.back = self.table[:5], self.table[3:]
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
+@pytest.mark.xdist_group("strangers")
+def test_a_change_at_pass_50_is_found_like_an_early_one(schedule):
+    settings = {"epochs": 60, "max_turns": 3, "schedule": schedule}
+    with pytest.raises(ModelError, match=r"ChangesAtPass50 changes baseline in choosing .* `acting = \(\"baseline\",\)`"):
+        with_model(ChangesAtPass50)(**settings).run_experiment_mp(animate=False, logging=False)
+
+
+@pytest.mark.xdist_group("strangers")
+def test_a_change_on_both_sides_is_refused_though_it_is_declared():
+    with pytest.raises(ModelError, match=r"BothSides changes steps in choosing and in learning"):
+        with_model(BothSides)().run_experiment_mp(animate=False, logging=False)
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
+@pytest.mark.xdist_group("strangers")
+def test_an_own_optimiser_over_our_network_learns_elsewhere(schedule):
+    make, other = with_model(OwnOptimiser), "run_experiment" if schedule == "lockstep" else "run_experiment_mp"
+    settings = {"num_envs": 2, "schedule": schedule, "epochs": 12}
+    there = result(make, "run_experiment_mp", **settings)
+    assert there == result(make, other, **settings, workers="inline")
+    assert there[0][0][-1]["updates"] > 0
+
+
+@pytest.mark.xdist_group("strangers")
+def test_overlapping_views_are_refused():
+    with pytest.raises(ModelError, match=r"OverlappingViews: (table|front|back) and (table|front|back) share memory"):
+        with_model(OverlappingViews)().run_experiment_mp(animate=False, logging=False)
+
+
+class ClosesOverItsLane(Gridworld):
+    """Its rule is a function over this very world: a deep copy would stay bound to the first lane."""
+
+    def __init__(self):
+        super().__init__(6, 6, 1, EmptyEntity())
+        self.bonus = [0.0]
+        self.rule = lambda: self.bonus.append(1.0)
+
+
+def test_a_closure_over_a_lane_is_refused():
+    with pytest.raises(WorldError, match=r"ClosesOverItsLane.rule .* its copy would share"):
+        games.Walkers(ClosesOverItsLane(), config(num_envs=2)).run_experiment(animate=False, logging=False)
+
+
+def test_declared_names_have_to_be_attributes():
+    misspelt = type("Misspelt", (models.Rhythmic,), {"acting": ("stepps",)})
+    with pytest.raises((ConfigError, ModelError), match=r"Misspelt.acting names 'stepps', but the model has no such"):
+        with_model(misspelt)().run_experiment_mp(animate=False, logging=False)
 
 
 def test_the_games_here_are_environments():

@@ -496,7 +496,10 @@ class BaseModel:
                 f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which a worker"
                 f" makes another: {error}. Make what it needs in `setup`"
             ) from None
-        return Recipe(type(self), *arguments, self.memory.lanes, more, self.own_attributes.encoded_all())
+        own = self.own_attributes.encoded_all()
+        for unsent in self.own_attributes.unkept.values():
+            raise unsent
+        return Recipe(type(self), *arguments, self.memory.lanes, more, own)
 
     @property
     def file_kind(self) -> str:

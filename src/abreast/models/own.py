@@ -135,12 +135,17 @@ class ModelAttributes:
 
     def with_learned(self, state: State) -> State:
         """The state of learning, with the attributes that learning owns."""
-        facts = {**state.facts, "fault": self.fault} if self.fault is not None else state.facts
-        return self._with(state._replace(facts=facts), LEARNED, self.learned)
+        found = self._with(state, LEARNED, self.learned)
+        for error in self.unkept.values() if self.is_guarded else ():
+            self.fault = f"{type(self._model).__name__}: {error}."
+        return found if self.fault is None else found._replace(facts={**found.facts, "fault": self.fault})
 
     def with_chosen(self, state: State) -> State:
         """The state of choosing, with the attributes that choosing owns."""
-        return self._with(state, CHOSEN, self._model.acting)
+        found = self._with(state, CHOSEN, self._model.acting)
+        for error in self.unkept.values() if self.is_guarded else ():
+            raise error
+        return found
 
     def _with(self, state: State, key: str, names: Collection[str]) -> State:
         found = self.encoded({name: value for name, value in self.values.items() if name in names}) if names else None
