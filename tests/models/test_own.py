@@ -1,6 +1,6 @@
 """Attributes of users' model classes: which are ours, which side changes them, what files keep of them."""
 
-import json
+import threading
 from collections import defaultdict, deque
 
 import numpy as np
@@ -8,15 +8,18 @@ import pytest
 import torch
 from torch import nn
 
-from abreast.attributes import unpack
+from abreast.codec import Names, encode
 from abreast.errors import ModelError, ModelFileError, StateError
 from abreast.models import ALGORITHMS, BaseModel, ModelConfig
+from abreast.models.own import LEARNED
 from abreast.state import State
 from fakes import TinyObservation, live, make_model
 
 
 class Mine(BaseModel):
     """Holds a bit of everything."""
+
+    acting = ("count",)
 
     def setup(self, learning, more):
         self.network = nn.Linear(self.input_size, self.n_actions)
@@ -54,19 +57,28 @@ def test_every_attribute_of_ours_is_known(name):
     model = make_model(name)
     live(model)
     model.train_step()
-    assert set(vars(model)) <= model.KNOWN and not model.own_attributes.added and not model.own_attributes.is_foreign
+    assert set(vars(model)) <= model.KNOWN and not model.own_attributes.values and model.is_ours
 
 
-def test_each_attribute_belongs_to_the_side_that_changes_it():
-    model = mine()
-    own = model.own_attributes
-    own.track()
+def test_each_attribute_belongs_to_learning_unless_it_is_declared():
+    own = mine().own_attributes
+    assert own.learned == own.values.keys() - {"count"}
+    assert own.learned > {"network", "optimiser", "table", "dice"}
+
+
+def test_what_choosing_changes_without_a_word_is_refused_with_the_line_to_add():
+    class Silent(Mine):
+        acting = ()
+
+    model = mine(Silent)
+    model.own_attributes.check_choosing()
     live(model)
-    own.note_choosing()
-    model.train_step()
-    own.note_learning()
-    assert own.chosen - {"epsilon", "choosing_rng"} == {"count"}
-    assert own.learned == {"network", "optimiser", "table", "recent", "seen", "best", "dice", "noise"}
+    model.own_attributes.check_choosing()  # nothing is looked for in a sequential run
+    model.own_attributes.guard()
+    model.own_attributes.check_choosing()
+    live(model)
+    with pytest.raises(ModelError, match=r'Silent changes count in choosing .*: add the line `acting = \("count",\)` to'):
+        model.own_attributes.check_choosing()
 
 
 def test_one_that_both_sides_change_is_refused_by_name():
@@ -77,13 +89,21 @@ def test_one_that_both_sides_change_is_refused_by_name():
 
     model, learner = mine(Both), mine(Both)
     for each in (model, learner):
-        each.own_attributes.track()
+        each.own_attributes.guard()
         live(each)
-    model.own_attributes.note_choosing()
-    learner.own_attributes.look()
+    learner.set_acting_state(model.acting_state())
     learner.train_step()
-    learner.own_attributes.note_learning()
-    with pytest.raises(ModelError, match="Both changes count in choosing"):
+    learner.own_attributes.check_learning()
+    with pytest.raises(ModelError, match="Both changes count in choosing and in learning"):
+        model.adopt(learner.learning_state())
+
+
+def test_a_learner_that_keeps_what_cannot_be_sent_is_named():
+    model, learner = mine(), mine()
+    for each in (model, learner):
+        each.own_attributes.guard()
+    learner.table["lock"] = threading.Lock()
+    with pytest.raises(ModelError, match=r"Mine: its attribute table \(defaultdict\) cannot be sent or kept: .*lock"):
         model.adopt(learner.learning_state())
 
 
@@ -94,7 +114,6 @@ def test_a_file_keeps_the_attributes_and_learning_goes_on_as_if_nothing_had_happ
     model.save(tmp_path / "mine.safetensors")
     other.load(tmp_path / "mine.safetensors")
     live(other)  # the same rows
-    other.count = model.count
     assert other.table == model.table and type(other.table) is defaultdict and other.recent == model.recent
     assert other.recent.maxlen == 3 and other.seen == model.seen and type(other.best) is np.float32
     assert other.pair == (1, [2.5]) and other.optimiser.param_groups[0]["params"][0] is other.network.weight
@@ -102,14 +121,19 @@ def test_a_file_keeps_the_attributes_and_learning_goes_on_as_if_nothing_had_happ
     assert torch.equal(model.network.weight, other.network.weight)
 
 
-def test_what_a_file_cannot_keep_is_named_and_a_file_of_another_class_refused(tmp_path, caplog):
+def test_what_a_file_cannot_keep_stays_as_setup_makes_it_and_a_file_of_another_class_is_refused(tmp_path):
     class Odd(Mine):
         def setup(self, learning, more):
             super().setup(learning, more)
-            self.thing = object()
+            self.thing = threading.Lock()
 
-    mine(Odd).save(tmp_path / "odd.safetensors")
-    assert "Odd.thing holds a object, which cannot be kept in a file" in caplog.text
+    odd, other = mine(Odd), mine(Odd)
+    odd.count = 7
+    odd.save(tmp_path / "odd.safetensors")
+    assert list(odd.own_attributes.unkept) == ["thing"]
+    lock = other.thing
+    other.load(tmp_path / "odd.safetensors")
+    assert other.count == 7 and other.thing is lock
     with pytest.raises(ModelFileError, match="holds a model of algorithm 'Odd'"):
         mine().load(tmp_path / "odd.safetensors")
 
@@ -153,11 +177,13 @@ def test_whole_numbers_of_any_kind_are_actions():
     assert [model.take_actions([np.zeros(4, np.uint8)], [0]) for _ in range(5)] == [[1]] * 5
 
 
-# ---- checkpoints: all of it, or an error
+# ---- what attributes share
 
 
 class Linked(Mine):
     """Attributes that share an object, and parts of ours."""
+
+    acting = ("count", "log", "same_log")
 
     def setup(self, learning, more):
         super().setup(learning, more)
@@ -169,62 +195,22 @@ class Linked(Mine):
         return super().take_action(state, lane)
 
 
-def as_written(state):
-    assert not state.opaque
-    return State(
-        json.loads(json.dumps(state.facts, allow_nan=False)), {name: a.copy() for name, a in state.arrays.items()}
-    )
-
-
-def tracked(seed=0):
-    model = mine(Linked, seed)
-    model.own_attributes.track()
-    return model
-
-
-def test_a_checkpoint_keeps_what_attributes_share_and_which_side_changes_them():
-    model, other = tracked(), tracked(seed=5)
+def test_what_attributes_share_they_share_on_the_other_side():
+    model, other = mine(Linked), mine(Linked, seed=5)
     live(model)
-    model.own_attributes.note_choosing()
     model.train_step()
-    model.own_attributes.note_learning()
     other.extra = 1
-    other.own_attributes.restore_whole(as_written(model.own_attributes.kept_whole()))
+    other.set_learning_state(model.learning_state())
+    other.set_acting_state(model.acting_state())
     assert other.layers[0] is other.network and other.same_log is other.log and other.of_ours is other.memory
-    assert other.log == model.log and not hasattr(other, "extra")
-    own, restored = model.own_attributes, other.own_attributes
-    assert (restored.chosen, restored.learned, restored.has_learned) == (own.chosen, own.learned, own.has_learned)
-    assert restored.chosen >= {"count", "log", "same_log"} and "network" in restored.learned
-    assert restored.changed() == set()
-    sent = [
-        unpack(each.own_attributes.with_learned(State()).opaque["own"].data, each.places()) for each in (model, other)
-    ]
-    assert sent[0].keys() == sent[1].keys() and sent[0]["table"] == sent[1]["table"]
-
-
-def test_what_choosing_has_changed_can_be_written_without_pickle():
-    model, other = tracked(), tracked(seed=5)
-    live(model)
-    model.own_attributes.note_choosing()
-    other.set_acting_state(as_written(model.acting_file_state()))
-    assert other.count == model.count == 20 and other.log == model.log and other.same_log is other.log
+    assert other.optimiser.param_groups[0]["params"][0] is other.network.weight
+    assert other.log == model.log and other.count == model.count == 20 and not hasattr(other, "extra")
     assert other.choosing_rng.random() == model.choosing_rng.random()
-    assert other.own_attributes.chosen == model.own_attributes.chosen and other.own_attributes.changed() == set()
 
 
-def test_what_a_checkpoint_cannot_keep_is_an_error_that_names_it():
+def test_a_state_that_sets_what_is_ours_is_refused():
     model = mine()
-    model.thing = {"inside": [object()]}
-    with pytest.raises(StateError, match=r"Mine\.thing\['inside'\]\[0\] \(object\) cannot be kept in a file, because"):
-        model.own_attributes.kept_whole()
-
-
-def test_a_checkpoint_that_does_not_fit_is_refused():
-    model, other = mine(), mine()
-    model.network = nn.Linear(3, 3)
-    with pytest.raises(StateError, match=r"Mine\.network is not restored from the file: .* does not fit"):
-        other.own_attributes.restore_whole(as_written(model.own_attributes.kept_whole()))
-    kept = as_written(mine().own_attributes.kept_whole())
-    kept.facts["values"]["memory"] = 5
+    state = model.learning_state()
+    data = encode({"memory": 5}, {}, Names([model]))
     with pytest.raises(StateError, match="memory is an attribute of Mine that is not kept so"):
-        other.own_attributes.restore_whole(kept)
+        model.set_learning_state(State(state.facts, {**state.arrays, LEARNED: np.frombuffer(data, np.uint8)}))
