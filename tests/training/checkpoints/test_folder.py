@@ -28,7 +28,7 @@ from abreast.training.checkpoints.folder import (
 )
 from abreast.training.checkpoints.manifest import Facts, seal
 from fakes import checkpoint_facts
-from training.checkpoints.writers import kill_writers, write_much, write_too_much
+from training.checkpoints.writers import kill_writers, read_too_much, write_much, write_too_much
 
 
 def a_state(number=0):
@@ -257,16 +257,13 @@ def test_a_disk_that_cannot_be_read_is_a_checkpoint_error(tmp_path, monkeypatch)
         open_checkpoint(folder)
 
 
-def test_what_does_not_fit_into_memory_is_a_checkpoint_error(tmp_path, monkeypatch):
-    folder = write(tmp_path, 1)
-    found = open_checkpoint(folder)
-
-    def fail(*given):
-        raise MemoryError
-
-    monkeypatch.setattr(np, "empty", fail)
-    with pytest.raises(CheckpointError, match="do not fit into memory"):
-        found.part("run")
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
+@pytest.mark.parametrize("room", [0.5, 1.5], ids=["the file", "its arrays"])
+def test_what_does_not_fit_into_memory_is_a_checkpoint_error(tmp_path, room):
+    folder = tmp_path / "checkpoints" / "epoch_000001"
+    write_checkpoint(folder, "run", checkpoint_facts(1), {"run": State({}, {"a": np.ones(10**8, np.uint8)})})
+    (told,), code = told_by(read_too_much, tmp_path, room)
+    assert code == 0 and "run.safetensors cannot be used: it" in told and "not fit into memory" in told
 
 
 def test_no_change_of_a_byte_goes_unnoticed(tmp_path):

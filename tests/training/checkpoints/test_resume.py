@@ -244,12 +244,12 @@ def test_settings_that_would_change_the_past_are_refused(overrides, said, folder
 
 def test_another_schedule_game_or_version_is_refused(folder, monkeypatch):
     before = contents(folder)
-    with pytest.raises(CheckpointError, match="needs the schedule lockstep, but here it is pipelined"):
+    with pytest.raises(CheckpointError, match="needs the schedule 'lockstep', but here it is 'pipelined'"):
         run(None, parallel=True, resume=folder)
-    with pytest.raises(CheckpointError, match="needs the game TreasurehuntEnv, but here it is TagEnv"):
+    with pytest.raises(CheckpointError, match="needs the game 'TreasurehuntEnv', but here it is 'TagEnv'"):
         run(None, game="tag", resume=folder)
     monkeypatch.setattr("abreast.training.checkpoints.resume.__version__", "9.9")
-    with pytest.raises(CheckpointError, match=r"needs the version of abreast 0\.1\.0, but here it is 9\.9"):
+    with pytest.raises(CheckpointError, match=r"needs the version of abreast '0\.1\.0', but here it is '9\.9'"):
         run(None, resume=folder)
     assert contents(folder) == before
 

@@ -5,6 +5,7 @@ import random
 import resource
 import signal
 import time
+from pathlib import Path
 
 import numpy as np
 
@@ -23,6 +24,17 @@ def write_too_much(run, pipe):
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
     try:
         write_checkpoint(run / "checkpoints" / "epoch_000002", "run", checkpoint_facts(2), {"run": state(10**6)})
+    except CheckpointError as error:
+        pipe.send(str(error))
+
+
+def read_too_much(run, pipe, room):
+    """Read 100 MB, with memory for only a part (or a multiple) of that."""
+    pages = int(Path("/proc/self/statm").read_text().split()[0])
+    limit = pages * resource.getpagesize() + int(room * 10**8)
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+    try:
+        list_checkpoints(run)[0].check()
     except CheckpointError as error:
         pipe.send(str(error))
 

@@ -90,7 +90,7 @@ def open_checkpoint(folder: Path) -> Checkpoint:
         if not stat.S_ISDIR(folder.lstat().st_mode):
             raise CheckpointError("it is a link or not a folder")
     with _named(folder / MANIFEST), _open_plain(folder / MANIFEST) as file:
-        manifest = parse(file.read(LARGEST + 1))
+        manifest = parse(file.read(min(_plain_size(folder / MANIFEST), LARGEST) + 1))
     for name, listed in manifest.files.items():
         with _named(folder / name):
             size = _plain_size(folder / name)

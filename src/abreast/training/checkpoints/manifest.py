@@ -18,6 +18,7 @@ from abreast import __version__
 from abreast.errors import CheckpointError, short
 from abreast.state import State, part_of
 from abreast.state_file import json_of, parse_json
+from abreast.training.config import ScheduleName
 
 FORMAT = 2
 LARGEST = 64_000_000
@@ -44,7 +45,7 @@ class Facts(_Checked):
     """What a checkpoint says of its run."""
 
     experiment: str
-    schedule: str
+    schedule: ScheduleName
     config: str
     """The configuration of the run, as YAML."""
     devices: list[str]

@@ -155,7 +155,8 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
     ):
         if there != here:
             raise CheckpointError(
-                f"{where} needs the {what} {there}, but here it is {here}, which may compute otherwise: {remedy}."
+                f"{where} needs the {what} {short(there)}, but here it is {short(here)}, which may compute otherwise:"
+                f" {remedy}."
             )
     played, wanted = checkpoint.epochs - facts.first_epoch, experiment.config.experiment.epochs
     if wanted < played:
