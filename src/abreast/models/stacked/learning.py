@@ -9,10 +9,11 @@ works as before. What one of them draws comes from its own streams, in the order
 gradient step is recorded as a CUDA graph. (What it gains, and where: benchmarks/README.md.)
 """
 
+import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -20,10 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from abreast.models.base import BaseModel
+from abreast.models.figures import Figures, mean_figures, named_figures
 from abreast.models.flat import BETAS, EPSILON, FlatParameters
 from abreast.models.layers import Linear, affine
 from abreast.models.network_model import NetworkModel
+from abreast.state import copied
 
+log = logging.getLogger("abreast")
 Beat = Callable[[], None]
 FUSED_FROM = 7_000_000
 """Parameters of all models, from which on the fused kernel of Adam is faster on a GPU: of fewer it makes too few pieces for
@@ -32,8 +36,15 @@ FEWEST_ON_CPU = 3
 """Models from which on a stacked update is faster on a CPU."""
 
 
+class NotStackable(Exception):
+    """A user's `loss_of` computes otherwise for several agents at once than for each."""
+
+
 class LearnerStack(ABC):
     """Models that learn together. They are alike: `learning_key` is the same."""
+
+    STANDS_FOR: ClassVar[tuple[str, ...]] = ("train_step", "gradient_step", "descend", "make_network")
+    """Methods of the models that it does not call, or only of the first one: who has another learns alone."""
 
     def __init__(self, models: Sequence[Any]) -> None:
         self.models: Sequence[NetworkModel] = models
@@ -43,22 +54,61 @@ class LearnerStack(ABC):
         self.blocks = {name: torch.zeros(len(models), size, device=self.device) for name in names}
         self.gradients = torch.zeros(len(models), size, device=self.device)
         for row, model in enumerate(models):
-            model.lie_in({name: block[row] for name, block in self.blocks.items()}, self.gradients[row])
+            model.move_learned_to({name: block[row] for name, block in self.blocks.items()}, self.gradients[row])
         self.online = stacked_network(first.make_network(), first.online_block, self.blocks["online"], learns=True)
         self._parameters = [self.online.get_parameter(name) for name in first.online_block.views(self.gradients)]
         self._pads = [self.gradients.new_zeros(len(models), pad) for pad in first.online_block.pads]
         self._of_step = torch.zeros(4, len(models), device=self.device)
         """Per model: the number of the gradient step, the share for the target, and two numbers for Adam."""
         self._rates = [model.optimiser.learning_rate for model in models]
+        self._is_proven = first.replaced_method(["loss_of"]) is None
+        """Whether `loss_of` is known to compute each agent's loss as if it were alone."""
+        self._is_fit = True
+        self._names: tuple[str, ...] = ()
+        """Of the figures of a gradient step, which are in `_figures_FN`, in memory that stays the same."""
+        self._figures_FN = torch.empty(0)
+        self._steps: list[tuple[Sequence[str], Tensor]] = []
 
     @property
     def changed(self) -> list[Tensor]:
         """All that a gradient step changes."""
         return [*self.blocks.values(), self.gradients]
 
+    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
+        """So many updates of each model, as its `train_step` does them; per model, the figures of those that were done.
+        None: now they cannot learn together, and nothing has changed.
+        """
+        if self._is_proven or not self._is_fit:
+            return self._train(updates, beat) if self._is_fit else None
+        before = [copied(model.learning_state()) for model in self.models]
+        try:
+            return self._train(updates, beat)
+        except NotStackable:
+            self._is_fit = False
+            for model, state in zip(self.models, before, strict=True):
+                model.set_learning_state(state)
+            kind = type(self.first).__name__
+            log.warning("agents with a %s learn one by one: its loss_of computes otherwise for several of them, stacked, than"
+                        " for each; let it draw nothing, and sum over the last dimension (dim=-1)", kind)  # fmt: skip
+            return None
+
     @abstractmethod
-    def train(self, updates: int, beat: Beat) -> list[list[float]]:
-        """So many updates of each model, as its `train_step` does them; per model, the losses of those that were done."""
+    def _train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
+        """As `train`; raises `NotStackable` before the first gradient step."""
+
+    def prove(self, together: Callable[[], Any], alone: Callable[[int], Any]) -> None:
+        """Compare what `loss_of` reports of all models at once with what it reports of each: on a CPU, to the bit."""
+        if self._is_proven:
+            return
+        try:
+            of_all = named_figures(together())
+            for row in range(len(self.models)):
+                for name, value in named_figures(alone(row)).items():
+                    tolerance = 0.0 if self.device == "cpu" else 0.01
+                    torch.testing.assert_close(of_all[name][row], value, rtol=tolerance, atol=tolerance)
+        except Exception:
+            raise NotStackable from None
+        self._is_proven = True
 
     def _begin(self, steps: int) -> None:
         """So many gradient steps follow, each after a `_next_step`."""
@@ -88,18 +138,43 @@ class LearnerStack(ABC):
         """Of the online weights in those of the target after each gradient step, if there is a target."""
         return np.zeros(counts_SN.shape)
 
-    def descend(self, loss_N: Tensor) -> None:
-        """One step of Adam down the gradient of each model's loss, as `NetworkModel.descend` does it."""
-        found = torch.autograd.grad(loss_N.sum(), self._parameters)
+    def gradient_step(self, reported: Tensor | Figures) -> None:
+        """One step of Adam down the gradient of each model's loss, as `NetworkModel.gradient_step` does it; its figures are
+        put where they always are.
+        """
+        figures = named_figures(reported)
+        found = torch.autograd.grad(figures["loss"].sum(), self._parameters)
         with torch.no_grad():
             pieces = [piece for slope, pad in zip(found, self._pads, strict=True) for piece in (slope.flatten(1), pad)]
             torch.cat([piece for piece in pieces if piece.shape[1]], dim=1, out=self.gradients)
-            shrink_N = (self.first.config.gradient_norm / (self._norms() + 1e-6)).clamp(max=1.0)
+            norm_N = self._norms()
+            self._put_figures({**figures, "gradient_norm": norm_N})
+            shrink_N = (self.first.config.gradient_norm / (norm_N + 1e-6)).clamp(max=1.0)
             self.gradients.mul_(shrink_N[:, None])
             if self.device == "cpu" or self.gradients.numel() >= FUSED_FROM:
                 self._adam_of_rows()
             else:
                 self._adam_of_block()
+
+    def _put_figures(self, figures: Mapping[str, Tensor]) -> None:
+        values_FN = torch.stack([value.detach() for value in figures.values()])
+        if self._names != tuple(figures):
+            self._names, self._figures_FN = tuple(figures), torch.empty_like(values_FN)
+        self._figures_FN.copy_(values_FN)
+
+    def _note_figures(self) -> None:
+        """Keep the figures of a gradient step, on the device."""
+        self._steps.append((self._names, self._figures_FN.clone()))
+
+    def _read_figures(self, per_update: int) -> list[list[dict[str, float]]]:
+        """Per model and update, the mean of the figures kept since the last call: read from the device all at once."""
+        of_models = torch.cat([figures_FN for _, figures_FN in self._steps]).t().tolist()
+        names, self._steps = [names for names, _ in self._steps], []
+        found = []
+        for read in map(iter, of_models):
+            steps = [{name: next(read) for name in each} for each in names]
+            found.append([mean_figures(steps[at : at + per_update]) for at in range(0, len(steps), per_update)])
+        return found
 
     def _norms(self) -> Tensor:
         """Of the gradients; on a CPU each by itself, as rounding depends on the shape."""

@@ -64,7 +64,7 @@ class RunRecord:
         self._output_dir, self._resume = output_dir, resume
         self._models = [player.model for player in experiment.game.players]
         self._names = list(getattr(experiment.game, "agent_names", ()))
-        self.logger = logger if logging else None
+        self.logger = logger
         self._display: ProgressDisplay | None = None
         self._screen, self._files = ExitStack(), ExitStack()
         self._warned: set[tuple[int, str]] = set()
@@ -192,6 +192,7 @@ class RunRecord:
             reward_per_agent=[float(reward) for reward in played.reward_per_agent],
             loss=sum(known) if known else None,
             loss_per_agent=losses,
+            learning=[{name: finite(each) for name, each in result.figures.items()} for result in trained],
             epsilon=epsilon,
             agent_steps=self._agent_steps,
             updates=updates,
