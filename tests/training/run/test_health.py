@@ -59,9 +59,9 @@ def test_of_many_lanes_all_are_looked_at_before_anything_is_said():
     for lane in range(10):
         for _ in range(8):
             model.memory.add(np.full(4, lane == 9, np.uint8), 0, 0.0, False, lane)
-    assert not any("all zero" in each for each in symptoms(model, 1.0))
+    assert not any("all zero" in each for each in symptoms(model, {"loss": 1.0}))
     model.memory.clear()
     for lane in range(10):
         for _ in range(8):
             model.memory.add(np.zeros(4, np.uint8), 0, 0.0, False, lane)
-    assert any("the newest 80 states in its memory are all zero" in each for each in symptoms(model, 1.0))
+    assert any("the newest 80 states in its memory are all zero" in each for each in symptoms(model, {"loss": 1.0}))
