@@ -187,7 +187,12 @@ def test_clipped_loss_terms_by_hand():
         torch.tensor([0.0]),
         PPOConfig(**base),
     )
-    expected = {"loss": -2.0 + 0.25 * 2.5 - 0.1 * np.log(2), "entropy": np.log(2), "policy_loss": -2.0, "value_loss": 2.5}
+    expected = {
+        "loss": -2.0 + 0.25 * 2.5 - 0.1 * np.log(2),
+        "entropy": np.log(2),
+        "policy_loss": -2.0,
+        "value_loss": 2.5,
+    }
     found = {name: value.item() for name, value in loss.items()}
     assert found == pytest.approx({**expected, "kl": 0.0, "clip_fraction": 0.0})
 

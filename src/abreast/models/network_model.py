@@ -244,7 +244,9 @@ class NetworkModel(BaseModel):
         figures = named_figures(reported)
         if "loss" not in figures:
             names = ", ".join(map(str, figures)) or "nothing"
-            raise ModelError(f"{type(self).__name__} reports {names} of a batch, but no loss, which is to be descended.")
+            raise ModelError(
+                f"{type(self).__name__} reports {names} of a batch, but no loss, which is to be descended."
+            )
         return named_figures({**figures, "gradient_norm": self.descend(figures["loss"])})
 
     def descend(self, loss: Tensor) -> Tensor:

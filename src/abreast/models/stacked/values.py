@@ -79,7 +79,9 @@ class StackedValues(LearnerStack):
 
     def _loss_of_one(self, row: int) -> Any:
         model, batch = self.models[row], Tensors(*(None if each is None else each[row] for each in self._batch()))  # type: ignore[arg-type]
-        return model.loss_of(model.online, model.target, batch, {name: each[row] for name, each in self._draws.drawn.items()})
+        return model.loss_of(
+            model.online, model.target, batch, {name: each[row] for name, each in self._draws.drawn.items()}
+        )
 
     def forget_recorded(self) -> None:
         self._step.forget()
@@ -104,7 +106,9 @@ class StackedValues(LearnerStack):
         if is_first:
             self._written = self._rows.renew()
         shape = steps, self.first.config.batch_size
-        picks = [model.memory.draw(shape, written_L) for model, written_L in zip(self.models, self._written, strict=True)]
+        picks = [
+            model.memory.draw(shape, written_L) for model, written_L in zip(self.models, self._written, strict=True)
+        ]
         return self._rows.look_up(torch.from_numpy(np.stack(picks, axis=1)).to(self.device))
 
     def _take(self, ahead: Batches, step: int) -> None:
