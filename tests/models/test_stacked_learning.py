@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from abreast.errors import ModelError
 from abreast.models import DQN, IQN, PPO, algorithm
 from abreast.models.base import PlainObservation
 from abreast.models.draws import STEPS_AT_ONCE, Draw, Draws
@@ -11,7 +12,7 @@ from abreast.models.stacked import make_stack, stacks_of
 from abreast.models.stacked.learning import FUSED_FROM, has_same_bits
 from abreast.models.stacked.rows import DeviceRows
 from abreast.models.stacked.values import StackedValues
-from abreast.training.learners.base import Trainer
+from abreast.training.learners.base import Trainer, train_round
 from devices import DEVICES
 
 SHAPE, LANES = (3, 5), 2
@@ -339,18 +340,26 @@ class MixesAgentsPPO(PPO):
 
 
 @pytest.mark.parametrize("kind", [MixesAgents, SumsUp, FigureOfAll, KnowsOneAgent, Draws01, MixesAgentsPPO])
-def test_a_loss_that_is_right_for_one_agent_only_is_found_and_its_agents_learn_alone(kind, caplog):
-    together, alone = lived(kind), lived(kind)
-    trainer = Trainer(dict(enumerate(together)), 0)
-    assert trainer.groups == [(0, 1, 2, 3)]
-    for _ in range(2):
-        done = trainer.train((0, 1, 2, 3), 2)
-        expected = [Trainer({number: model}, 0).train((number,), 2)[number] for number, model in enumerate(alone)]
-        assert list(done.values()) == expected and bits(together) == bits(alone)
-        for models in (together, alone):
-            for number, model in enumerate(models):
-                live(model, 20 + number, ends=False)
-    assert [kind.__name__ in message for message in caplog.messages] == [True]
+def test_a_loss_that_is_right_for_one_agent_only_is_refused_with_the_line_to_add(kind):
+    models = lived(kind)
+    before = bits(models)
+    with pytest.raises(
+        ModelError, match=rf"{kind.__name__}.loss_of computes otherwise .* write STACK = None in the class"
+    ):
+        make_stack(models).train(2, no_beat)
+    assert [each["online"] for each in bits(models)] == [each["online"] for each in before]
+    alone = lived(type("Alone", (kind,), {"STACK": None}))
+    assert stacks_of(dict(enumerate(alone))) == [] and alone[0].why_not_stacked() == "Alone has no stacked update"
+    assert all(np.isfinite(each.figures["loss"]) for each in train_round(dict(enumerate(alone)), 2, 0).values())
+
+
+def test_figures_without_a_loss_are_refused_in_a_stack_too():
+    class WithoutALoss(DQN):
+        def loss_of(self, *arguments):
+            return {"error": super().loss_of(*arguments)["loss"]}
+
+    with pytest.raises(ModelError, match="WithoutALoss reports error of a batch, but no loss"):
+        make_stack(lived(WithoutALoss)).train(1, no_beat)
 
 
 class OwnLoss(DQN):

@@ -542,8 +542,8 @@ class BaseModel:
         there = {name: state.facts.get(name, value) for name, value in here.items()}
         if there != here:  # weights may fit by accident, and a user's table always does
             raise ModelFileError(
-                f"{path} is of an agent that sees {_describe(there)}, but this one sees {_describe(here)}: give it the same view and"
-                " actions."
+                f"{path} is of an agent that sees {_describe(there)}, but this one sees {_describe(here)}: give it the same"
+                " view and actions."
             )
         before = copied(self.learning_state()), copied(self.acting_state()), self.own_attributes.kept()
         learning, acting = copied(before[0]), copied(before[1])

@@ -25,6 +25,15 @@ def named_figures(reported: Any) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
+def figures_with_loss(reported: Any, owner: type) -> dict[str, Any]:
+    """What the `loss` or `loss_of` of a class has reported of a batch."""
+    figures = named_figures(reported)
+    if "loss" not in figures:
+        names = ", ".join(map(str, figures)) or "nothing"
+        raise ModelError(f"{owner.__name__} reports {names} of a batch, but no loss, which is to be descended.")
+    return figures
+
+
 def numbers_of(reported: Any, owner: type) -> dict[str, float]:
     """What the `train_step` of a class has reported, as plain numbers."""
     return {name: float(as_scalar(value, name, owner)) for name, value in named_figures(reported).items()}

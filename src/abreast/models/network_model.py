@@ -20,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from abreast.errors import ConfigError, ModelError
+from abreast.errors import ConfigError
 from abreast.models.base import BaseModel, ModelConfig, Recipe, shipped, spec_of
-from abreast.models.figures import Figures, named_figures
+from abreast.models.figures import Figures, figures_with_loss, named_figures
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
 from abreast.models.lane_streams import together
@@ -241,12 +241,7 @@ class NetworkModel(BaseModel):
 
     def gradient_step(self, reported: Tensor | Figures) -> Figures:
         """One step down the loss that `loss` or `loss_of` has reported; returns its figures, where they are."""
-        figures = named_figures(reported)
-        if "loss" not in figures:
-            names = ", ".join(map(str, figures)) or "nothing"
-            raise ModelError(
-                f"{type(self).__name__} reports {names} of a batch, but no loss, which is to be descended."
-            )
+        figures = figures_with_loss(reported, type(self))
         return named_figures({**figures, "gradient_norm": self.descend(figures["loss"])})
 
     def descend(self, loss: Tensor) -> Tensor:

@@ -11,8 +11,8 @@ from abreast.models.dqn.loss import value_loss
 from abreast.models.dqn.network import DQNNetwork
 from abreast.models.figures import Figures
 from abreast.models.masks import among_legal
-from abreast.models.torsos import LSTM
 from abreast.models.tensors import Tensors
+from abreast.models.torsos import LSTM
 from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
 

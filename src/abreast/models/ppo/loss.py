@@ -1,5 +1,7 @@
 """Advantages and the clipped loss. Shapes: N rows of a trajectory, B batch, A actions."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -8,6 +10,21 @@ from torch.nn import functional
 
 from abreast.models.ppo.config import PPOConfig
 from abreast.replay import Trajectory
+
+
+class Rows(NamedTuple):
+    """What an update learns from."""
+
+    states: Tensor
+    legal: Tensor
+    """Of no columns where all actions are legal."""
+    actions: Tensor
+    before: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def part(self, rows: Tensor) -> "Rows":
+        return Rows(*(column[rows] for column in self))
 
 
 def advantages_of(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from abreast.models.ppo.rows import Rows
+from abreast.models.ppo.loss import Rows
 from abreast.models.stacked.learning import Beat, LearnerStack, has_same_bits
 from abreast.models.stacked.recorded import Recorded
 
@@ -25,7 +25,7 @@ class StackedPolicies(LearnerStack):
         super().__init__(models)
         self._minibatches: dict[int, _Minibatch] = {}
 
-    def _train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
+    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
         if not updates:
             return None
         known = [model.rows_learned_from.copy() for model in self.models]
@@ -49,19 +49,17 @@ class StackedPolicies(LearnerStack):
         rows_NM = Rows(*(torch.stack(column) for column in zip(*rows, strict=True)))
         steps = config.gradient_steps * -(-count // config.batch_size)
         self._begin(steps)
-        done = 0
         for _ in range(config.gradient_steps):
             orders = [
                 torch.randperm(count, generator=each.learning_generator, device=self.device) for each in self.models
             ]
             for part_NB in torch.split(torch.stack(orders), config.batch_size, dim=1):
-                self._next_step(done)
+                self._next_step(len(self._steps))
                 self._minibatch(part_NB.shape[1], rows_NM).descend(rows_NM, part_NB)
-                self._note_figures()
-                done += 1
+                self.note_figures()
             beat()
         self._count(1, steps)
-        return self._read_figures(steps)
+        return self.read_figures(steps)
 
     def forget_recorded(self) -> None:
         self._minibatches.clear()
@@ -78,18 +76,17 @@ class _Minibatch:
     def __init__(self, stack: StackedPolicies, size: int, rows: Rows) -> None:
         self._stack = stack
         self._rows = Rows(*(column.new_empty(column.shape[0], size, *column.shape[2:]) for column in rows))
-        self._step = Recorded(self._recorded_step, stack.device, stack.changed, "the stacked update")
+        self._step = Recorded(
+            lambda: stack.gradient_step(self._loss_of_all()), stack.device, stack.changed, "the stacked update"
+        )
 
     def descend(self, rows: Rows, part_NB: Tensor) -> None:
         """From these rows."""
         for into, column in zip(self._rows, rows, strict=True):
             index = part_NB.view(*part_NB.shape, *(1,) * (column.dim() - 2)).expand(-1, -1, *column.shape[2:])
             into.copy_(column.gather(1, index))
-        self._stack.prove(self._loss_of_all, self._loss_of_one)
+        self._stack.check_loss(self._loss_of_all, self._loss_of_one)
         self._step()
-
-    def _recorded_step(self) -> None:
-        self._stack.gradient_step(self._loss_of_all())
 
     def _loss_of_all(self) -> Any:
         return self._stack.first.loss_of(self._stack.online, self._rows)

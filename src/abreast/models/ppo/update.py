@@ -13,9 +13,8 @@ from abreast.models.figures import Figures, mean_of_steps
 from abreast.models.masks import among_legal_chances
 from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
-from abreast.models.ppo.loss import advantages_of, clipped_loss
+from abreast.models.ppo.loss import Rows, advantages_of, clipped_loss
 from abreast.models.ppo.network import PPONetwork
-from abreast.models.ppo.rows import Rows
 from abreast.models.ppo.stacked import StackedPolicies
 from abreast.models.torsos import LSTM
 from abreast.replay.batch import joined
@@ -110,8 +109,8 @@ class PPO(NetworkModel):
         return mean_of_steps(steps, type(self), self.device)
 
     def loss_of(self, online: PPONetwork, rows: Rows) -> Tensor | Figures:
-        """The loss of a minibatch, or figures, the loss among them (models/figures.py); of several agents' networks and rows,
-        stacked (models/stacked/), a number for each: sums and means are over the last dimension.
+        """The loss of a minibatch, or figures, the loss among them (models/figures.py); of several agents' networks and
+        rows, stacked (models/stacked/), a number for each: sums and means are over the last dimension.
         """
         log_chances = among_legal_chances(online.log_chances(rows.states), rows.legal)
         values = online.values(rows.states)

@@ -9,7 +9,6 @@ works as before. What one of them draws comes from its own streams, in the order
 gradient step is recorded as a CUDA graph. (What it gains, and where: benchmarks/README.md.)
 """
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
@@ -20,24 +19,19 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from abreast.errors import ModelError
 from abreast.models.base import BaseModel
-from abreast.models.figures import Figures, mean_figures, named_figures
+from abreast.models.figures import Figures, figures_with_loss, mean_figures, named_figures
 from abreast.models.flat import BETAS, EPSILON, FlatParameters
 from abreast.models.layers import Linear, affine
 from abreast.models.network_model import NetworkModel
-from abreast.state import copied
 
-log = logging.getLogger("abreast")
 Beat = Callable[[], None]
 FUSED_FROM = 7_000_000
 """Parameters of all models, from which on the fused kernel of Adam is faster on a GPU: of fewer it makes too few pieces for
 that many cores (benchmarks/README.md)."""
 FEWEST_ON_CPU = 3
 """Models from which on a stacked update is faster on a CPU."""
-
-
-class NotStackable(Exception):
-    """A user's `loss_of` computes otherwise for several agents at once than for each."""
 
 
 class LearnerStack(ABC):
@@ -61,57 +55,48 @@ class LearnerStack(ABC):
         self._of_step = torch.zeros(4, len(models), device=self.device)
         """Per model: the number of the gradient step, the share for the target, and two numbers for Adam."""
         self._rates = [model.optimiser.learning_rate for model in models]
-        self._is_proven = first.replaced_method(["loss_of"]) is None
-        """Whether `loss_of` is known to compute each agent's loss as if it were alone."""
-        self._is_fit = True
-        self._names: tuple[str, ...] = ()
-        """Of the figures of a gradient step, which are in `_figures_FN`, in memory that stays the same."""
-        self._figures_FN = torch.empty(0)
-        self._steps: list[tuple[Sequence[str], Tensor]] = []
+        self._is_checked = first.replaced_method(["loss_of"]) is None
+        """Whether `loss_of` is known to compute the loss of each agent as if it were alone."""
+        self._names: list[str] = []
+        self._figures_FN = self._unknown_N = torch.full((len(models),), torch.nan, device=self.device)
+        """Of a gradient step, by these names, in memory that stays the same; and what stands for one that is not known."""
+        self._steps: list[Tensor] = []
+        """The figures of each gradient step since `_begin`."""
 
     @property
     def changed(self) -> list[Tensor]:
         """All that a gradient step changes."""
         return [*self.blocks.values(), self.gradients]
 
+    @abstractmethod
     def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
         """So many updates of each model, as its `train_step` does them; per model, the figures of those that were done.
         None: now they cannot learn together, and nothing has changed.
         """
-        if self._is_proven or not self._is_fit:
-            return self._train(updates, beat) if self._is_fit else None
-        before = [copied(model.learning_state()) for model in self.models]
-        try:
-            return self._train(updates, beat)
-        except NotStackable:
-            self._is_fit = False
-            for model, state in zip(self.models, before, strict=True):
-                model.set_learning_state(state)
-            kind = type(self.first).__name__
-            log.warning("agents with a %s learn one by one: its loss_of computes otherwise for several of them, stacked, than"
-                        " for each; let it draw nothing, and sum over the last dimension (dim=-1)", kind)  # fmt: skip
-            return None
 
-    @abstractmethod
-    def _train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
-        """As `train`; raises `NotStackable` before the first gradient step."""
-
-    def prove(self, together: Callable[[], Any], alone: Callable[[int], Any]) -> None:
-        """Compare what `loss_of` reports of all models at once with what it reports of each: on a CPU, to the bit."""
-        if self._is_proven:
+    def check_loss(self, of_all: Callable[[], Any], of_one: Callable[[int], Any]) -> None:
+        """Refuse a user's `loss_of` that reports other figures of all models at once than of each (on a CPU, to the bit):
+        what an agent learns would depend on the others.
+        """
+        if self._is_checked:
             return
+        expected = [named_figures(of_one(row)) for row in range(len(self.models))]
+        tolerance = 0.0 if self.device == "cpu" else 0.01
         try:
-            of_all = named_figures(together())
-            for row in range(len(self.models)):
-                for name, value in named_figures(alone(row)).items():
-                    tolerance = 0.0 if self.device == "cpu" else 0.01
-                    torch.testing.assert_close(of_all[name][row], value, rtol=tolerance, atol=tolerance)
-        except Exception:
-            raise NotStackable from None
-        self._is_proven = True
+            found = named_figures(of_all())
+            rows = [{name: value[row] for name, value in found.items()} for row in range(len(self.models))]
+            torch.testing.assert_close(rows, expected, rtol=tolerance, atol=tolerance)
+        except Exception as error:
+            raise ModelError(
+                f"{type(self.first).__name__}.loss_of computes otherwise for several agents, stacked, than for each: let it"
+                " draw nothing, and sum over the last dimension (dim=-1); or write STACK = None in the class, and each"
+                " learns by itself."
+            ) from error
+        self._is_checked = True
 
     def _begin(self, steps: int) -> None:
         """So many gradient steps follow, each after a `_next_step`."""
+        self._steps = []
         before = np.array([model.optimiser.steps for model in self.models])
         counts_SN = before + np.arange(1, steps + 1)[:, None]
         rates = [model.optimiser.learning_rate for model in self.models]
@@ -142,7 +127,7 @@ class LearnerStack(ABC):
         """One step of Adam down the gradient of each model's loss, as `NetworkModel.gradient_step` does it; its figures are
         put where they always are.
         """
-        figures = named_figures(reported)
+        figures = figures_with_loss(reported, type(self.first))
         found = torch.autograd.grad(figures["loss"].sum(), self._parameters)
         with torch.no_grad():
             pieces = [piece for slope, pad in zip(found, self._pads, strict=True) for piece in (slope.flatten(1), pad)]
@@ -157,24 +142,22 @@ class LearnerStack(ABC):
                 self._adam_of_block()
 
     def _put_figures(self, figures: Mapping[str, Tensor]) -> None:
-        values_FN = torch.stack([value.detach() for value in figures.values()])
-        if self._names != tuple(figures):
-            self._names, self._figures_FN = tuple(figures), torch.empty_like(values_FN)
-        self._figures_FN.copy_(values_FN)
+        if not self._names:
+            self._names = list(figures)
+            self._figures_FN = self._unknown_N.expand(len(figures), -1).clone()
+        known = [figures.get(name, self._unknown_N).detach() for name in self._names]
+        self._figures_FN.copy_(torch.stack(known))
 
-    def _note_figures(self) -> None:
+    def note_figures(self) -> None:
         """Keep the figures of a gradient step, on the device."""
-        self._steps.append((self._names, self._figures_FN.clone()))
+        self._steps.append(self._figures_FN.clone())
 
-    def _read_figures(self, per_update: int) -> list[list[dict[str, float]]]:
-        """Per model and update, the mean of the figures kept since the last call: read from the device all at once."""
-        of_models = torch.cat([figures_FN for _, figures_FN in self._steps]).t().tolist()
-        names, self._steps = [names for names, _ in self._steps], []
-        found = []
-        for read in map(iter, of_models):
-            steps = [{name: next(read) for name in each} for each in names]
-            found.append([mean_figures(steps[at : at + per_update]) for at in range(0, len(steps), per_update)])
-        return found
+    def read_figures(self, per_update: int) -> list[list[dict[str, float]]]:
+        """Per model and update, the mean of the figures that were kept: read from the device all at once."""
+        of_models: list[Any] = torch.stack(self._steps).permute(2, 0, 1).tolist()
+        steps = [[dict(zip(self._names, values, strict=True)) for values in each] for each in of_models]
+        starts = range(0, len(steps[0]), per_update)
+        return [[mean_figures(each[start : start + per_update]) for start in starts] for each in steps]
 
     def _norms(self) -> Tensor:
         """Of the gradients; on a CPU each by itself, as rounding depends on the shape."""

@@ -44,7 +44,7 @@ class StackedValues(LearnerStack):
         self._sampled: Tensors | None = None
         self._step = Recorded(self._recorded_step, self.device, self.changed, "the stacked update")
 
-    def _train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
+    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
         per_update = self.first.config.gradient_steps
         steps = updates * per_update
         if not steps or not all(model.can_learn for model in self.models):
@@ -61,13 +61,13 @@ class StackedValues(LearnerStack):
                 self._sampled = self._sample()
             self._next_step(step)
             self._draws.take(self.models)
-            self.prove(self._loss_of_all, self._loss_of_one)
+            self.check_loss(self._loss_of_all, self._loss_of_one)
             self._step()
-            self._note_figures()
+            self.note_figures()
             if (step + 1) % per_update == 0:
                 beat()
         self._count(updates, steps)
-        return self._read_figures(per_update)
+        return self.read_figures(per_update)
 
     def _recorded_step(self) -> None:
         """Over memory that stays the same."""

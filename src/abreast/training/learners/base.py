@@ -32,10 +32,6 @@ class RoundResult(NamedTuple):
     symptoms: Sequence[str] = ()
     """What is wrong with it, if anything is (run/health.py)."""
 
-    @property
-    def loss(self) -> float | None:
-        return self.figures.get("loss")
-
     @classmethod
     def of(cls, model: BaseModel, updates: Sequence[Mapping[str, float]]) -> "RoundResult":
         """Of a model that has just done these updates."""

@@ -12,7 +12,7 @@ FEW_LANES = 8
 
 
 def symptoms(model: BaseModel, figures: Mapping[str, float] | None) -> list[str]:
-    """Faults of a model that has just been trained, as sentences; usually none. `figures`: None if it has learned nothing."""
+    """Faults of a model that has just been trained, as sentences; usually none. `figures`: of its updates, if it had any."""
     found: list[str] = []
     if figures is None:
         if type(model).train_step is not RandomModel.train_step and not model.memory.written.any():

@@ -184,7 +184,8 @@ class RunRecord:
         for agent, result in enumerate(trained):
             self._warn(agent, result.symptoms, epoch)
         updates = sum(result.updates for result in trained)
-        losses = [finite(result.loss) for result in trained]
+        learning = [{name: finite(value) for name, value in result.figures.items()} for result in trained]
+        losses = [figures.get("loss") for figures in learning]
         known = [loss for loss in losses if loss is not None]
         record = EpochRecord(
             epoch=epoch,
@@ -192,7 +193,7 @@ class RunRecord:
             reward_per_agent=[float(reward) for reward in played.reward_per_agent],
             loss=sum(known) if known else None,
             loss_per_agent=losses,
-            learning=[{name: finite(each) for name, each in result.figures.items()} for result in trained],
+            learning=learning,
             epsilon=epsilon,
             agent_steps=self._agent_steps,
             updates=updates,
