@@ -11,7 +11,7 @@ import yaml
 import own_game as own
 from abreast import plugins
 from abreast.cli import run
-from abreast.errors import GameError
+from abreast.errors import ConfigError, GameError
 from abreast.games import Game, find_game, find_game_of_run, list_games, registry
 from abreast.settings import merge
 
@@ -126,6 +126,53 @@ def test_settings_of_a_file_are_over_those_of_the_class(folder):
     config = Game(own.Garden).configure(folder / "mine.yaml", ["world.height=9"])
     assert (config.experiment.epochs, config.experiment.max_turns, config.world.height) == (9, 6, 9)
     assert config.game is None
+
+
+MODELS = """
+from abreast.models import DQN
+from torch import nn
+
+class Mine(DQN):
+    pass
+
+class Front(nn.Flatten):
+    def __init__(self, input_shape):
+        super().__init__()
+"""
+BESIDE = """
+class Beside(Garden):
+    model = {"algorithm": "%s.py:Mine", "network": "%s.py:Front", "per_agent": {1: {"algorithm": "ppo"}}}
+    defaults = {**Garden.defaults, "model": {**Garden.defaults["model"], **model}}
+"""
+
+
+@pytest.mark.parametrize("derived", [False, True])
+def test_a_model_that_a_games_settings_name_lies_beside_the_game(folder, derived):
+    name = f"models_beside_{derived}"
+    (folder / "games").mkdir()
+    (folder / "games" / f"{name}.py").write_text(MODELS)
+    own_game(folder / "games" / f"{name}_game.py", BESIDE % (name, name))
+    target = f"games/{name}_game.py:Beside"
+    if derived:  # which has its settings from a class in another folder
+        find_game(target)
+        (folder / f"{name}_heir.py").write_text(f"from {name}_game import Beside\n\nclass Heir(Beside):\n    pass\n")
+        target = f"{name}_heir.py:Heir"
+    game = find_game(target)
+    config = game.configure()
+    assert config.model.algorithm == f"games/{name}.py:Mine" and config.model.network == f"games/{name}.py:Front"
+    env = game.build(config)
+    assert [type(agent.model).__name__ for agent in env.agents] == ["Mine", "PPO"]
+    assert [type(agent.model).__name__ for agent in game.environment.make().agents] == ["Mine", "PPO"]
+    with pytest.raises(ConfigError, match=r"there is no file mine\.py"):  # what is given is as seen from here
+        game.configure(None, ["model.algorithm=mine.py:Mine"])
+
+
+def test_a_model_that_a_config_yaml_names_lies_beside_it(folder):
+    (folder / "package").mkdir()
+    (folder / "package" / "models_of_yaml.py").write_text(MODELS)
+    (folder / "package" / "config.yaml").write_text("model: {algorithm: 'models_of_yaml.py:Mine'}")
+    config = Game(own.Garden, folder=folder / "package").configure()
+    assert config.model.algorithm == "package/models_of_yaml.py:Mine"
 
 
 def test_a_file_with_a_game_of_its_own_name(folder):

@@ -61,7 +61,7 @@ def test_value_models_pass_their_n_step_and_report_a_mean():
     losses = iter([1.0, 2.0, 6.0])
     model.config = model.config.model_copy(update={"gradient_steps": 3})
     model.loss = lambda batch: model.online_block.values.sum() * 0 + next(losses)
-    assert model.train_step() == 3.0
+    assert model.train_step()["loss"] == 3.0
 
 
 def drawn(model, updates):
@@ -124,7 +124,7 @@ def test_double_q_lets_the_online_network_choose(double):
     model.target = lambda s: torch.tensor([[10.0, 20.0]]).expand(len(s), 2)
     one = np.zeros((1, 1, 1), np.uint8)
     loss = model.loss(Batch(one, np.array([1]), np.zeros(1, np.float32), one, np.ones(1, np.float32), np.array([True])))
-    assert loss.item() == pytest.approx((10 if double else 20) - 0.5)
+    assert loss["loss"].item() == pytest.approx((10 if double else 20) - 0.5)
 
 
 def test_dueling():
@@ -187,7 +187,22 @@ def test_clipped_loss_terms_by_hand():
         torch.tensor([0.0]),
         PPOConfig(**base),
     )
-    assert loss.item() == pytest.approx(-2.0 + 0.25 * 2.5 - 0.1 * np.log(2))
+    expected = {
+        "loss": -2.0 + 0.25 * 2.5 - 0.1 * np.log(2),
+        "entropy": np.log(2),
+        "policy_loss": -2.0,
+        "value_loss": 2.5,
+    }
+    found = {name: value.item() for name, value in loss.items()}
+    assert found == pytest.approx({**expected, "kl": 0.0, "clip_fraction": 0.0})
+
+
+def test_how_far_a_policy_has_moved_by_hand():
+    logs = torch.log(torch.tensor([[0.6, 0.4], [0.5, 0.5]]))
+    before, nothing = torch.log(torch.tensor([0.5, 0.5])), torch.zeros(2)
+    found = clipped_loss(logs, nothing, torch.tensor([0, 1]), before, nothing, nothing, PPOConfig(clip=0.1))
+    assert found["clip_fraction"].item() == 0.5  # 1.2 is more than 0.1 from 1
+    assert found["kl"].item() == pytest.approx((0.2 - np.log(1.2)) / 2, rel=1e-4)
 
 
 def test_create_world_resets_done_total_and_live_defaults():

@@ -28,7 +28,7 @@ class IQNWithOwnNetwork(IQN):
 def gradient_of(model, batch):
     model.learning_generator.manual_seed(3)
     model.online_block.gradients.zero_()
-    loss = model.loss(batch)
+    loss = model.loss(batch)["loss"]
     loss.backward()
     return loss.item(), model.online_block.gradients.clone()
 
@@ -103,7 +103,7 @@ def test_bf16_is_refused_where_a_network_of_the_users_would_not_heed_it():
 def test_two_losses_before_the_first_goes_back_are_refused():
     model = make_model("iqn", hidden_size=8)
     live(model, epochs=12)
-    first, second = (model.loss(model.memory.sample(16)) for _ in range(2))
+    first, second = (model.loss(model.memory.sample(16))["loss"] for _ in range(2))
     with pytest.raises(ModelError, match="another loss was computed before this one went backward"):
         first.backward()
     second.backward()
@@ -115,7 +115,7 @@ def test_gradients_add_up():
     batch = model.memory.sample(16)
     _, gradient = gradient_of(model, batch)
     model.learning_generator.manual_seed(3)
-    model.loss(batch).backward()
+    model.loss(batch)["loss"].backward()
     assert torch.allclose(model.online_block.gradients, 2 * gradient)
 
 
@@ -128,5 +128,5 @@ def test_bf16_descends_nearly_the_same_gradient():
     assert other_loss != loss
     assert torch.nn.functional.cosine_similarity(gradient, other, dim=0) > 0.99
     short.memory.set_state(plain.memory.state())
-    assert np.isfinite(short.train_step())
+    assert np.isfinite(short.train_step()["loss"])
     assert all(block.dtype == torch.float32 for block in short.blocks().values())

@@ -122,7 +122,7 @@ def test_the_clipped_loss_stops_rewarding_a_chance_that_has_moved_far_enough():
         logits = torch.log(torch.tensor([[chance, 1 - chance]])).requires_grad_()
         nothing = torch.zeros(1)
         loss = clipped_loss(logits, nothing, torch.tensor([0]), before, torch.tensor([advantage]), nothing, config)
-        loss.backward()
+        loss["loss"].backward()
         return logits.grad[0, 0].item()
 
     assert gradient(0.55, 1.0) < 0 and gradient(0.45, -1.0) > 0

@@ -92,9 +92,9 @@ def test_the_target_of_dqn_is_the_value_of_the_best_legal_action(double):
     model = masked("dqn", double=double)
     values = torch.tensor([[50.0, 1.0, 40.0, 4.0, 30.0]])
     model.online = model.target = lambda states: values
-    taken = model.loss(batch_after(MASK)).item()  # the estimate of action 1 is 1, the best legal value 4
+    taken = model.loss(batch_after(MASK))["loss"].item()  # the estimate of action 1 is 1, the best legal value 4
     assert taken == pytest.approx(abs(4.0 - 1.0) - 0.5)
-    assert model.loss(batch_after(np.ones(ACTIONS, np.bool_))).item() == pytest.approx(50.0 - 1.0 - 0.5)
+    assert model.loss(batch_after(np.ones(ACTIONS, np.bool_)))["loss"].item() == pytest.approx(50.0 - 1.0 - 0.5)
 
 
 class OwnIQN(algorithm("iqn")):
@@ -115,7 +115,7 @@ def test_the_target_of_iqn_is_of_the_best_legal_action(kind):
                 for parameter in network.parameters():
                     parameter.zero_()
                 network.dueling.bias.copy_(torch.tensor([0.0, 500.0, 0.0, 0.0, 40.0, 0.0]))
-        losses[mask.tobytes()] = model.loss(batch_after(mask)).item()
+        losses[mask.tobytes()] = model.loss(batch_after(mask))["loss"].item()
     legal, every, other = losses.values()
     assert other == pytest.approx(0.0, abs=1e-3) and legal > 1.0 and every > 5 * legal
 
@@ -132,7 +132,7 @@ def test_ppo_learns_by_the_chances_that_legal_actions_had():
         state = rng.integers(0, 2, 4).astype(np.uint8)
         model.note_masks([0], masks_of(rng, 1))
         model.remember(state, model.take_action(state), float(step), step == 7)
-    assert model.train_step() == pytest.approx(0.0, abs=1e-6)
+    assert model.train_step()["loss"] == pytest.approx(0.0, abs=1e-6)
     assert torch.isfinite(model.online_block.values).all()
 
 

@@ -126,17 +126,10 @@ class OnlyUp(DQN):
         return torch.tensor([[True, False, False]]).expand(len(lanes), -1)
 
 
-def with_patched_memory():
-    model = make_model("dqn")
-    model.memory.add_all = lambda *values, **extras: None
-    return model
-
-
 @pytest.mark.parametrize(
     ("make", "said"),
     [
         (lambda: model_for_lanes("dqn", OnlyUp), "OnlyUp.legal_now is your own, and is called state by state"),
-        (with_patched_memory, "its memory has a add_all of its own, which may not be called"),
         (lambda: model_for_lanes("dqn", Cautious), "Cautious.remember is your own, and is called state by state"),
         (lambda: model_for_lanes("ppo", Noting), "Noting remembers mood of each lane"),
         (lambda: model_for_lanes("dqn", network="lstm"), "its network is lstm, whose memory is kept lane by lane"),
@@ -152,6 +145,13 @@ class Renamed(RandomModel):
     """A user's class that changes nothing of this."""
 
 
-@pytest.mark.parametrize(("name", "kind"), [("iqn", None), ("dqn", None), ("ppo", None), ("random", Renamed)])
+class OwnLoss(DQN):
+    def loss_of(self, *arguments):
+        return super().loss_of(*arguments)["loss"]
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"), [("iqn", None), ("dqn", None), ("ppo", None), ("random", Renamed), ("dqn", OwnLoss)]
+)
 def test_ours_can(name, kind):
     assert model_for_lanes(name, kind).why_not_on_device() is None

@@ -4,13 +4,15 @@ import numpy as np
 import pytest
 import torch
 
-from abreast.models import DQN, algorithm
+from abreast.errors import ModelError
+from abreast.models import DQN, IQN, PPO, algorithm
 from abreast.models.base import PlainObservation
 from abreast.models.draws import STEPS_AT_ONCE, Draw, Draws
 from abreast.models.stacked import make_stack, stacks_of
 from abreast.models.stacked.learning import FUSED_FROM, has_same_bits
 from abreast.models.stacked.rows import DeviceRows
 from abreast.models.stacked.values import StackedValues
+from abreast.training.learners.base import Trainer, train_round
 from devices import DEVICES
 
 SHAPE, LANES = (3, 5), 2
@@ -116,7 +118,7 @@ def test_no_number_is_drawn_twice(monkeypatch, steps):
     assert len(set(drawn)) == len(drawn) == 70 and [model.steps_drawn for model in models] == [7, 7]
     model = live(models[0], 1)
     batch = model.memory.sample(16)
-    assert model.loss(batch).item() != model.loss(batch).item()  # a user's train_step may ask twice
+    assert model.loss(batch)["loss"].item() != model.loss(batch)["loss"].item()  # a user's train_step may ask twice
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -126,7 +128,9 @@ def test_on_a_cpu_it_has_the_same_bits(name, ends, masked, hidden):
     given = {"ends": ends, "is_masked": masked, "hidden_size": hidden}
     together, alone = made(name, **given), made(name, **given)
     assert stacks_of(dict(enumerate(together))) == [[0, 1, 2, 3]]
-    assert make_stack(together).train(3, no_beat) == losses_alone(alone)
+    losses = make_stack(together).train(3, no_beat)
+    assert (losses is None) == (name == "ppo" and ends)  # with different numbers of rows, each learns by itself
+    assert (losses or losses_alone(together)) == losses_alone(alone)
     pairs = [(learned(one), learned(other)) for one, other in zip(together, alone, strict=True)]
     for (arrays, facts), (expected, expected_facts) in pairs:
         assert facts == expected_facts
@@ -166,11 +170,10 @@ def test_batches_on_a_device_are_those_of_the_replays(device, masked):
     for turns in (8, 30, 25, 70, 3):  # the ring, of 60 rows, goes round
         for number, model in enumerate(models):
             live(model, number + turns, turns)
-        totals = rows.renew()
         picks, expected = [], []
-        for model, total in zip(models, totals, strict=True):
+        for model, written in zip(models, rows.renew(), strict=True):
             before = model.memory.rng.bit_generator.state
-            picks.append(model.memory.rng.integers(total, size=200))
+            picks.append(model.memory.draw(200, written))
             model.memory.rng.bit_generator.state = before
             expected.append(model.memory.sample(200))
         found = rows.look_up(torch.from_numpy(np.stack(picks)).to(device).view(3, 2, 100).transpose(0, 1))
@@ -197,11 +200,11 @@ def test_a_window_hides_what_was_written_since_and_what_came_late_is_taken_along
             memory.add(states + number, number % 4, float(number), False, lane)
     rows = DeviceRows([memory], "cpu")
     with memory.window([10, 11]):
-        assert rows.renew() == [21]
-    assert rows.renew() == [24]
+        assert rows.renew()[0].tolist() == [10, 11]
+    assert rows.renew()[0].tolist() == [12, 12]
     memory.amend(0, 5.0)
     memory.end_episode(0)
-    assert rows.renew() == [24]
+    assert rows.renew()[0].tolist() == [12, 12]
     found = rows._fields["rewards"][0, :, :12].numpy()
     assert found[0, 11] == 16.0 and found[1, 11] == 11.0 and rows._fields["last"][0, 0, 11]
 
@@ -211,9 +214,14 @@ def test_those_who_have_nothing_to_learn_from_wait_for_nobody(copies_rows):
     together, alone = made("dqn"), made("dqn")
     for models in (together, alone):
         models[1].memory.clear()
-    losses = StackedValues(together, copies_rows=copies_rows).train(2, no_beat)
-    assert losses == losses_alone(alone, 2) and losses[1] == []
-    assert [model.updates for model in together] == [2, 0, 2, 2]
+    assert StackedValues(together, copies_rows=copies_rows).train(2, no_beat) is None
+    done = Trainer(dict(enumerate(together)), 0).train((0, 1, 2, 3), 2)
+    losses_alone(alone, 2)
+    assert [done[agent].updates for agent in range(4)] == [model.updates for model in together] == [2, 0, 2, 2]
+    for one, other in zip(together, alone, strict=True):
+        assert {name: array.tobytes() for name, array in learned(one)[0].items()} == {
+            name: array.tobytes() for name, array in learned(other)[0].items()
+        }
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -242,22 +250,155 @@ def test_agents_may_differ_in_what_concerns_only_them_also_later(name, device, f
             torch.testing.assert_close(one.online_block.values, other.online_block.values, **tolerances)
 
 
-class OwnLoss(DQN):
+# ---- users' classes
+
+
+class Bare(DQN):
     """As DQN."""
 
+
+class BarePPO(PPO):
+    """As PPO."""
+
+
+class OwnLossOf(DQN):
+    """Its values are pulled towards 0, and it says how large they are."""
+
+    def loss_of(self, online, target, batch, drawn):
+        figures = super().loss_of(online, target, batch, drawn)
+        pull = (online(batch.states).square().mean(dim=-1) * batch.weights).sum(dim=-1)
+        return {**figures, "loss": figures["loss"] + 0.1 * pull, "pull": pull}
+
+
+class OnlyALoss(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        return super().loss_of(online, target, batch, drawn)["loss"] * 2
+
+
+class OwnLossOfPPO(PPO):
+    def loss_of(self, online, rows):
+        figures = super().loss_of(online, rows)
+        return {**figures, "loss": figures["loss"] - figures["entropy"]}
+
+
+def bits(models):
+    return [{name: array.tobytes() for name, array in learned(model)[0].items()} for model in models]
+
+
+def lived(kind, count=4, **settings):
+    name = "ppo" if issubclass(kind, PPO) else "dqn"
+    return [live(make(name, number, kind=kind, **settings), 10 + number, ends=False) for number in range(count)]
+
+
+@pytest.mark.parametrize("kind", [Bare, BarePPO, OwnLossOf, OnlyALoss, OwnLossOfPPO])
+def test_a_users_class_that_changes_no_more_than_the_loss_is_stacked_with_the_same_bits(kind):
+    together, alone = lived(kind), lived(kind)
+    assert stacks_of(dict(enumerate(together))) == [[0, 1, 2, 3]]
+    figures = make_stack(together).train(3, no_beat)
+    assert figures == losses_alone(alone) and bits(together) == bits(alone)
+    assert ("pull" in figures[0][0]) == (kind is OwnLossOf)
+
+
+@pytest.mark.parametrize(("kind", "ours"), [(Bare, DQN), (BarePPO, PPO)])
+def test_a_class_that_changes_nothing_learns_as_ours(kind, ours):
+    mine, theirs = lived(kind), lived(ours)
+    assert make_stack(mine).train(3, no_beat) == make_stack(theirs).train(3, no_beat)
+    assert bits(mine) == bits(theirs)
+
+
+class MixesAgents(DQN):
+    """Right for one agent; of several, the deviation would be that of all."""
+
+    def loss_of(self, online, target, batch, drawn):
+        return super().loss_of(online, target, batch, drawn)["loss"] / (1.0 + batch.rewards.std())
+
+
+class SumsUp(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        return super().loss_of(online, target, batch, drawn)["loss"].sum()
+
+
+class FigureOfAll(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        return {**super().loss_of(online, target, batch, drawn), "reward": batch.rewards.mean()}
+
+
+class KnowsOneAgent(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        rows, _ = batch.states.shape
+        return super().loss_of(online, target, batch, drawn)["loss"] * rows
+
+
+class Draws01(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        return super().loss_of(online, target, batch, drawn)["loss"] * torch.rand(())
+
+
+class MixesAgentsPPO(PPO):
+    def loss_of(self, online, rows):
+        return super().loss_of(online, rows)["loss"] / (1.0 + rows.returns.abs().max())
+
+
+@pytest.mark.parametrize("kind", [MixesAgents, SumsUp, FigureOfAll, KnowsOneAgent, Draws01, MixesAgentsPPO])
+def test_a_loss_that_is_right_for_one_agent_only_is_refused_with_the_line_to_add(kind):
+    models = lived(kind)
+    before = bits(models)
+    with pytest.raises(
+        ModelError, match=rf"{kind.__name__}.loss_of computes otherwise .* write STACK = None in the class"
+    ):
+        make_stack(models).train(2, no_beat)
+    assert [each["online"] for each in bits(models)] == [each["online"] for each in before]
+    alone = lived(type("Alone", (kind,), {"STACK": None}))
+    assert stacks_of(dict(enumerate(alone))) == [] and alone[0].why_not_stacked() == "Alone has no stacked update"
+    assert all(np.isfinite(each.figures["loss"]) for each in train_round(dict(enumerate(alone)), 2, 0).values())
+
+
+def test_figures_without_a_loss_are_refused_in_a_stack_too():
+    class WithoutALoss(DQN):
+        def loss_of(self, *arguments):
+            return {"error": super().loss_of(*arguments)["loss"]}
+
+    with pytest.raises(ModelError, match="WithoutALoss reports error of a batch, but no loss"):
+        make_stack(lived(WithoutALoss)).train(1, no_beat)
+
+
+class OwnLoss(DQN):
     def loss(self, batch):
-        return super().loss(batch) * 2
+        return super().loss(batch)["loss"] * 2
+
+
+class OwnNetwork(DQN):
+    def make_network(self):
+        return super().make_network()
+
+
+class OwnAttribute(DQN):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.temperature = float(learning.generate_state(1)[0] % 7)
+
+    def loss_of(self, online, target, batch, drawn):
+        return super().loss_of(online, target, batch, drawn)["loss"] * self.temperature
+
+
+class OwnMomentum(DQN):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.optimiser = type("Momentum", (type(self.optimiser),), {})(self.online_block, 0.1)
 
 
 def test_who_learns_alone_and_why():
     others = {
-        1: (make("dqn", 1, kind=OwnLoss), "OwnLoss is your own"),
+        1: (make("dqn", 1, kind=OwnLoss), "OwnLoss.loss is your own"),
         3: (make("dqn", 3, adaptive_batch=[16, 32]), "its batches have a size of their own (adaptive_batch)"),
         4: (make("dqn", 4, network="lstm"), "its network is lstm"),
+        10: (make("dqn", 10, kind=OwnNetwork), "OwnNetwork.make_network is your own"),
+        11: (make("dqn", 11, kind=OwnAttribute), "it has attributes of its own: temperature"),
+        12: (make("dqn", 12, kind=OwnMomentum), "its optimiser is a Momentum"),
     }
     replaced = make("dqn", 5)
     replaced.train_step = lambda: None
-    others[5] = replaced, "its train_step is your own"
+    others[5] = replaced, "it has attributes of its own: train_step"
     models = {0: make("dqn", 0), 2: make("dqn", 2), 6: make("dqn", 6, gamma=0.5), 7: make("iqn", 7), 8: make("iqn", 8)}
     models |= {agent: model for agent, (model, _) in others.items()}
     models[9] = make("dqn", 9)
@@ -273,32 +414,18 @@ def test_who_learns_alone_and_why():
         torch.set_num_threads(before)
 
 
-def replace_optimiser(model):
-    model.optimiser.step = lambda: None
+def test_attributes_of_each_agent_are_used_for_that_agent():
+    models = lived(OwnAttribute, count=3)
+    assert stacks_of(dict(enumerate(models))) == [] and len({model.temperature for model in models}) > 1
 
 
-def replace_forward(model):
-    model.online.forward = lambda states: model.policy(states) * 2
+class HalfIQN(IQN):
+    def loss_of(self, online, target, batch, drawn):
+        return super().loss_of(online, target, batch, drawn)["loss"] * 0.5
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        (replace_optimiser, "its optimiser is your own"),
-        (lambda model: setattr(model.memory, "sample", None), "its memory is your own"),
-        (replace_forward, "its online network is your own, or has hooks"),
-        (
-            lambda model: model.target.trunk.register_forward_hook(lambda *_: None),
-            "its target network is your own, or has hooks",
-        ),
-        (
-            lambda model: model.online.trunk.weight.register_hook(lambda slope: slope * 0),
-            "its online network is your own, or has hooks",
-        ),
-    ],
-)
-def test_whose_parts_were_replaced_learns_alone(change, said):
-    model = make("dqn", 1)
-    assert model.why_not_stacked() is None
-    change(model)
-    assert model.why_not_stacked() == said
+def test_iqn_uses_a_loss_of_the_users_though_its_own_is_computed_by_hand():
+    own, ours = (live(make("iqn", 1, kind=kind), 1) for kind in (HalfIQN, IQN))
+    batch = ours.memory.sample(16)
+    assert own.loss(batch).item() == pytest.approx(ours.loss(batch)["loss"].item() / 2, rel=1e-4)
+    assert own.train_step()["loss"] > 0

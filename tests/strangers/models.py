@@ -103,10 +103,10 @@ class Noisy(DQN):
         return actions
 
     def train_step(self):
-        loss = super().train_step()
-        if loss is not None:
-            self.smoothed = 0.9 * self.smoothed + 0.1 * loss + 1e-6 * self.steps
-        return loss
+        figures = super().train_step()
+        if figures is not None:
+            self.smoothed = 0.9 * self.smoothed + 0.1 * figures["loss"] + 1e-6 * self.steps
+        return figures
 
 
 class SharedDice(BaseModel):

@@ -80,6 +80,13 @@ def test_a_kind_missing_from_the_entity_list_is_named():
         OneHotObservationSpec(["EmptyEntity", "Ground"], vision_radius=1).observe(two_layers(), (0, 0, 1))
 
 
+def test_a_misspelt_kind_is_answered_with_the_right_spelling_of_it():
+    expected = "the observation's entity_list has 'Gme', which the world does not hold: did you mean 'Gem'?"
+    with pytest.raises(ConfigError) as caught:
+        OneHotObservationSpec(["EmptyEntity", "Ground", "Gme"], vision_radius=1).observe(two_layers(), (0, 0, 1))
+    assert str(caught.value) == expected
+
+
 @pytest.mark.parametrize("arguments", [{}, {"vision_radius": 1, "env_dims": (3, 3)}, {"vision_radius": -1}])
 def test_a_view_is_either_partial_or_full(arguments):
     with pytest.raises(ConfigError):

@@ -20,11 +20,11 @@ from typing import Any, Protocol
 
 from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, WorldError, short
-from abreast.files import seen_from_here
 from abreast.integrations import SOURCES
 from abreast.plugins import Plugins, import_target, is_target, split_target
 from abreast.settings import Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Environment, Experiment, parse_config
+from abreast.training.environment import locate, locate_models
 from abreast.training.sizes import enough_memory
 from abreast.worlds import Gridworld
 
@@ -107,7 +107,10 @@ class Game:
         if not isinstance(defaults, Mapping):
             kind = self.environment.__name__
             raise GameError(f"{kind}.defaults is {short(defaults)}: expected a mapping of sections with settings.")
-        return defaults if self.folder is None else merge(defaults, read_yaml(self.folder / "config.yaml"))
+        located = self.environment.located_defaults()
+        if self.folder is None:
+            return located
+        return merge(located, locate_models(read_yaml(self.folder / "config.yaml"), self.folder))
 
     def build(self, config: Config[Any, Any]) -> Environment:
         """A fresh environment."""
@@ -169,7 +172,7 @@ def find_game(text: str) -> AnyGame:
             raise GameError(f"there is no game {text!r}, but a file {file}: for the game in it, give {file}.")
         return _as_game(text, GAMES.find(text), name=text)
     found = import_target(text, "game", GameError)
-    return _as_game(_seen_from_here(text), _game_in(text, found) if isinstance(found, ModuleType) else found)
+    return _as_game(locate(text, Path()), _game_in(text, found) if isinstance(found, ModuleType) else found)
 
 
 def _split_source(text: str) -> tuple[str, str]:
@@ -225,8 +228,3 @@ def find_game_of_run(run: Path, remedy: str | None = None) -> AnyGame:
     except GameError as error:
         told = str(error).rstrip(".?")
         raise GameError(f"{run} is of the game {recorded!r}, which cannot be loaded ({told}): {remedy}") from error
-
-
-def _seen_from_here(target: str) -> str:
-    place, colon, name = split_target(target)
-    return f"{seen_from_here(place)}{colon}{name}" if place.endswith(".py") else target

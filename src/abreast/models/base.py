@@ -4,13 +4,13 @@ import inspect
 import math
 import numbers
 import operator
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import pydantic
@@ -23,6 +23,7 @@ from abreast.attributes import IMMUTABLE
 from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
 from abreast.models.crew import ALONE, Crew
+from abreast.models.figures import Figures
 from abreast.models.frames import FrameStack
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import read_model_file, split_state, whole_state
@@ -120,6 +121,16 @@ class PlainObservation:
     is_masked: bool = False
 
 
+Kind = TypeVar("Kind", bound="type[BaseModel]")
+
+
+def shipped(kind: Kind) -> Kind:
+    """Marks a class of ours: what a user's class replaces is found by comparing its methods with the marked ones."""
+    kind.SHIPPED = kind
+    return kind
+
+
+@shipped
 class BaseModel:
     """Chooses actions for one agent and learns from that agent's memory alone. Its caller's loop:
 
@@ -128,7 +139,7 @@ class BaseModel:
             action = model.take_action(state)
             model.remember(state, action, *world_says(action))     # reward, done
         model.end_epoch_action(epoch=epoch)
-        loss = model.train_step()
+        figures = model.train_step()                               # its loss, or several numbers by name
 
     A subclass writes `setup`, `take_action` and `train_step`. What it can use:
 
@@ -152,6 +163,8 @@ class BaseModel:
     Config: ClassVar[type[ModelConfig]] = ModelConfig
     ALGORITHM: ClassVar[str | None] = None
     """Its name, if it is one of ours."""
+    SHIPPED: ClassVar[type["BaseModel"]]
+    """The class of ours that it is, or is derived from."""
     CHOOSES_WITH: ClassVar[tuple[str, ...]] = ()
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
@@ -296,6 +309,11 @@ class BaseModel:
         """Why it cannot choose in passes that are played on a device as a whole; None: it can (`models/on_device.py`)."""
         return f"{type(self).__name__} chooses state by state"
 
+    @classmethod
+    def replaced_method(cls, names: Iterable[str]) -> str | None:
+        """The first of these methods of ours that a user's class has replaced."""
+        return next((name for name in names if getattr(cls, name, None) is not getattr(cls.SHIPPED, name, None)), None)
+
     @property
     def runs_users_code(self) -> bool:
         """Whether a part of it is a user's: its class, or a network."""
@@ -304,7 +322,7 @@ class BaseModel:
     @property
     def is_ours(self) -> bool:
         """Whether it is of one of our algorithms itself, not of a class derived from it."""
-        return "ALGORITHM" in vars(type(self))
+        return type(self).SHIPPED is type(self)
 
     @property
     def stack_key(self) -> Hashable | None:
@@ -387,8 +405,10 @@ class BaseModel:
 
     # ---- learning
 
-    def train_step(self) -> float | None:
-        """One update from memory; returns its loss, or None while there is not yet enough to learn from."""
+    def train_step(self) -> float | Figures | None:
+        """One update from memory; returns its loss, or figures by name (`{"loss": …, "entropy": …}`), or None while there is
+        not yet enough to learn from.
+        """
         raise NotImplementedError(f"{type(self).__name__}.train_step says how it learns.")
 
     def new_trajectories(self) -> list[Trajectory]:
@@ -534,8 +554,8 @@ class BaseModel:
         there = {name: state.facts.get(name, value) for name, value in here.items()}
         if there != here:  # weights may fit by accident, and a user's table always does
             raise ModelFileError(
-                f"{path} is of an agent that sees {_format_view(there)}, but this one sees {_format_view(here)}: give it the"
-                " same view and actions."
+                f"{path} is of an agent that sees {_describe(there)}, but this one sees {_describe(here)}: give it the same"
+                " view and actions."
             )
         before = copied(self.learning_state()), copied(self.acting_state())
         learning, acting = copied(before[0]), copied(before[1])
@@ -582,7 +602,8 @@ def _with_own(arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], key
     return {name: array for name, array in arrays.items() if name != key} | {name: own[name] for name in own if name == key}
 
 
-def _format_view(about: dict[str, Any]) -> str:
+def _describe(about: dict[str, Any]) -> str:
+    """What a model sees and can do, in words."""
     seen = about["sees"]
     shape = tuple(seen) if isinstance(seen, list) else seen
     return f"{short(shape)} and has {short(about['n_actions'])} actions"
@@ -616,6 +637,7 @@ def plain(seen: ObservationShape) -> PlainObservation:
     return PlainObservation(tuple(seen.input_size), np.dtype(seen.dtype), seen.scale, is_masked(seen))
 
 
+@shipped
 class RandomModel(BaseModel):
     """Chooses every action with the same chance and learns nothing: the baseline."""
 

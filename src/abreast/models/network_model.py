@@ -12,7 +12,7 @@ from abc import abstractmethod
 from collections.abc import Hashable, Mapping, Sequence
 from contextlib import nullcontext
 from types import MappingProxyType
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 import pydantic
@@ -20,9 +20,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from abreast.attributes import replaced_method
 from abreast.errors import ConfigError
-from abreast.models.base import BaseModel, ModelConfig
+from abreast.models.base import BaseModel, ModelConfig, shipped
+from abreast.models.figures import Figures, figures_with_loss, named_figures
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
 from abreast.models.lane_streams import together
@@ -35,23 +35,17 @@ from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State
 from abreast.streams import seeded_globals
 
+if TYPE_CHECKING:
+    from abreast.models.stacked.learning import LearnerStack
+
 STACKED_BELOW = 3_000_000
 """Rows of a batch times parameters, up to which models learn in a stacked update on a CPU (benchmarks/README.md)."""
 OF_EACH_AGENT = frozenset(
     {"per_agent", "agent_vision_radius", "epsilon", "epsilon_decay", "epsilon_min", "learning_rate"}
 )
 """Settings in which models may differ that learn in one stacked update. (What is seen is compared by its shape.)"""
-
-NETWORKS = "online", "target"
-"""Those that learning computes with."""
-HOOKS = (
-    "_forward_hooks",
-    "_forward_pre_hooks",
-    "_backward_hooks",
-    "_backward_pre_hooks",
-    "_post_accumulate_grad_hooks",
-)
-"""Of a module or a parameter: functions that torch calls beside it."""
+CHOSEN_TOGETHER = ("take_action", "take_actions", "choose", "evaluate", "evaluated", "make_network")
+"""Methods that a stacked choice (models/stacked/choice.py) stands for."""
 
 
 class NetworkConfig(ModelConfig):
@@ -67,10 +61,13 @@ class NetworkConfig(ModelConfig):
         return check_network(name)
 
 
+@shipped
 class NetworkModel(BaseModel):
     """A model that chooses with one copy of its network and learns with another."""
 
     config: NetworkConfig
+    STACK: ClassVar["type[LearnerStack] | None"] = None
+    """How several of these models learn in one update; None: each by itself."""
     TORSOS: ClassVar[int] = 1
     """How many torsos its network has."""
     CHOOSES_WITH = ("online",)
@@ -112,11 +109,10 @@ class NetworkModel(BaseModel):
     def _check_network(self) -> None:
         """Refuse a network that this model cannot have."""
         name, kind = self.config.network, type(self)
-        overridden = [method for method in (kind.make_network, kind.evaluate, kind.choose) if not _is_ours(method)]
-        if name != "auto" and overridden and (self.has_memory or not _is_ours(kind.make_network)):
+        replaced = kind.replaced_method(["make_network", *(("evaluate", "choose") if self.has_memory else ())])
+        if name != "auto" and replaced is not None:
             raise ConfigError(
-                f"model.network is {name}, but {kind.__name__} defines {overridden[0].__name__} itself: leave"
-                " model.network out."
+                f"model.network is {name}, but {kind.__name__} defines {replaced} itself: leave model.network out."
             )
         if name == "mlp" and is_picture(self.observation):
             tell_of_pixels(self.observation)
@@ -243,15 +239,21 @@ class NetworkModel(BaseModel):
     def _there(self, array: NDArray[Any]) -> Tensor:
         return torch.from_numpy(array).to(self.device)
 
-    def descend(self, loss: Tensor) -> None:
-        """One step of Adam down the gradient of a loss, its norm limited to `gradient_norm`."""
+    def gradient_step(self, reported: Tensor | Figures) -> Figures:
+        """One step down the loss that `loss` or `loss_of` has reported; returns its figures, where they are."""
+        figures = figures_with_loss(reported, type(self))
+        return named_figures({**figures, "gradient_norm": self.descend(figures["loss"])})
+
+    def descend(self, loss: Tensor) -> Tensor:
+        """One step of Adam down the gradient of a loss, its norm limited to `gradient_norm`; returns what it was."""
         gradients = self.online_block.gradients
         gradients.zero_()
         with nullcontext() if self.device == "cpu" else torch.backends.cudnn.flags(deterministic=True):
             loss.backward()  # type: ignore[no-untyped-call]
-        shrink = (self.config.gradient_norm / (torch.linalg.vector_norm(gradients) + 1e-6)).clamp(max=1.0)
-        gradients.mul_(shrink)
+        norm: Tensor = torch.linalg.vector_norm(gradients)
+        gradients.mul_((self.config.gradient_norm / (norm + 1e-6)).clamp(max=1.0))
         self.optimiser.step()
+        return norm
 
     def _flat_network(self, learns: bool, device: str) -> tuple[Any, FlatParameters]:
         network = self.make_network()
@@ -259,42 +261,24 @@ class NetworkModel(BaseModel):
 
     @property
     def stack_key(self) -> Hashable | None:
-        kind = type(self)
-        asked = (kind.take_action, kind.take_actions, kind.choose, kind.evaluate, kind.make_network)
-        if not all(map(_is_ours, asked)) or self.network_name != "mlp":  # a user's has to be asked
+        if self.replaced_method(CHOSEN_TOGETHER) or self.network_name != "mlp":  # a user's has to be asked
             return None
-        return kind, self.config, self.input_size, self.n_actions
+        return type(self), self.config, self.input_size, self.n_actions
 
     def why_not_stacked(self) -> str | None:
         """Why it cannot learn in one stacked update with others of its kind, if so."""
         kind = type(self)
-        if not self.is_ours:
-            return f"{kind.__name__} is your own"
-        replaced = replaced_method(self)
-        if replaced is not None:
-            return f"its {replaced} is your own"
+        if kind.STACK is None:
+            return f"{kind.__name__} has no stacked update"
+        if (replaced := kind.replaced_method(kind.STACK.STANDS_FOR)) is not None:
+            return f"{kind.__name__}.{replaced} is your own"
+        if own := self.own_attributes.values:  # those of one model would be used for all
+            return f"it has attributes of its own: {', '.join(own)}"
         if type(self.memory) not in (Buffer, SharedReplayBuffer):
             return f"its memory is a {type(self.memory).__name__}"
-        if self.network_name != "mlp":
-            return f"its network is {self.network_name}"
-        for name, part, expected in (("memory", self.memory, type(self.memory)), ("optimiser", self.optimiser, Adam)):
-            if type(part) is not expected or replaced_method(part) is not None:
-                return f"its {name} is your own"
-        return next(
-            (f"its {name} network is your own, or has hooks" for name in NETWORKS if self._is_changed(name)), None
-        )
-
-    def _is_changed(self, name: str) -> bool:
-        """Whether a network of this name has parts or hooks of a user's."""
-        network: nn.Module | None = getattr(self, name, None)
-        if network is None:
-            return False
-        layers, parameters = list(network.modules()), list(network.parameters())
-        return (
-            any(not type(layer).__module__.startswith("abreast.models.") for layer in layers)
-            or any(replaced_method(layer) is not None for layer in layers)
-            or any(getattr(each, hooks, None) for each in (*layers, *parameters) for hooks in HOOKS)
-        )
+        if type(self.optimiser) is not Adam:
+            return f"its optimiser is a {type(self.optimiser).__name__}"
+        return None if self.network_name == "mlp" else f"its network is {self.network_name}"
 
     @property
     def gains_by_stacking(self) -> bool:
@@ -311,7 +295,7 @@ class NetworkModel(BaseModel):
         reads = memory.n_frames, memory.n_step, memory.gamma
         return type(self), tuple(settings), self.device, rows, reads, self.observation.scale, self.n_actions
 
-    def lie_in(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
+    def move_learned_to(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
         """Keep all that is learned in other memory from now on: `blocks`, by name, and the gradients."""
         self.online_block.move_to(blocks["online"], gradients)
         self.optimiser.move_to(blocks["adam_mean"], blocks["adam_square"])
@@ -379,11 +363,6 @@ class NetworkModel(BaseModel):
             parts = self.online_block.views(torch.from_numpy(arrays[name]))
             views |= {f"{name}.{part}": view.numpy() for part, view in parts.items()}
         return views
-
-
-def _is_ours(method: Any) -> bool:
-    """Whether no class of a user's has replaced a method."""
-    return bool(method.__module__.startswith("abreast.models."))
 
 
 def generator_from(seed: np.random.SeedSequence, device: str = "cpu") -> torch.Generator:

@@ -10,11 +10,11 @@ A recorded turn refers to the memory of the networks, so that stays the same fro
 Shapes: L lanes, A actions.
 """
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from torch import Tensor
 
-from abreast.attributes import replaced_method
+from abreast.replay import Buffer, SharedReplayBuffer
 
 if TYPE_CHECKING:
     from abreast.models.base import BaseModel
@@ -63,14 +63,11 @@ class DeviceModel(Protocol):
 def why_not_on_device(model: "BaseModel", extras: frozenset[str] = frozenset()) -> str | None:
     """Why a model of one of our algorithms cannot choose so. `extras`: what its `decide_all` returns to be remembered."""
     kind = type(model)
-    for name in REPLACED:
-        method: Any = getattr(kind, name, None)
-        if name in vars(model) or (method is not None and not method.__module__.startswith("abreast.models.")):
-            return f"{kind.__name__}.{name} is your own, and is called state by state"
-    if not type(model.memory).__module__.startswith("abreast.replay."):
+    replaced = kind.replaced_method(REPLACED) or next((name for name in REPLACED if name in vars(model)), None)
+    if replaced is not None:
+        return f"{kind.__name__}.{replaced} is your own, and is called state by state"
+    if type(model.memory) not in (Buffer, SharedReplayBuffer):
         return f"its memory is a {type(model.memory).__name__}, which takes row after row"
-    if (replaced := replaced_method(model.memory)) is not None:
-        return f"its memory has a {replaced} of its own, which may not be called"
     if model.lane_extras.keys() - extras:
         return f"{kind.__name__} remembers {', '.join(sorted(model.lane_extras.keys() - extras))} of each lane"
     return None

@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import pydantic
@@ -12,10 +12,14 @@ from pydantic import Field
 from torch import Tensor
 
 from abreast.errors import short
+from abreast.models.base import shipped
 from abreast.models.draws import Draw, Draws
+from abreast.models.figures import Figures, mean_of_steps
 from abreast.models.lane_streams import together
 from abreast.models.masks import among_legal
 from abreast.models.network_model import NetworkConfig, NetworkModel
+from abreast.models.stacked.values import StackedValues
+from abreast.models.tensors import Tensors
 from abreast.replay import Batch
 
 ON_DEVICES = frozenset(map(np.dtype, ("u1", "i1", "i2", "i4", "i8", "f2", "f4", "f8")))
@@ -55,24 +59,12 @@ class ValueConfig(NetworkConfig):
         return self
 
 
-class Tensors(NamedTuple):
-    """A batch for the network."""
-
-    states: Tensor
-    actions: Tensor
-    rewards: Tensor
-    next_states: Tensor
-    discounts: Tensor
-    weights: Tensor
-    """1/count where valid and 0 elsewhere, so that a weighted sum is a mean."""
-    legal_next: Tensor | None = None
-    """Which actions are legal in the next states, (B, A); None: all are."""
-
-
+@shipped
 class ValueModel(NetworkModel):
     """Does what it prefers, or something random with chance epsilon; learns `loss` from sampled batches."""
 
     config: ValueConfig
+    STACK = StackedValues
     KNOWN = NetworkModel.KNOWN | {"target", "target_block", "_draws", "steps_drawn"}
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
@@ -84,13 +76,13 @@ class ValueModel(NetworkModel):
         """Gradient steps whose random numbers were drawn."""
 
     @abstractmethod
-    def loss(self, batch: Batch) -> Tensor:
-        """The loss of a batch, to be descended."""
+    def loss(self, batch: Batch) -> Tensor | Figures:
+        """The loss of a batch, to be descended; or figures, the loss among them (models/figures.py)."""
 
     @abstractmethod
-    def loss_of(self, online: Any, target: Any, batch: Tensors, drawn: Mapping[str, Tensor]) -> Tensor:
+    def loss_of(self, online: Any, target: Any, batch: Tensors, drawn: Mapping[str, Tensor]) -> Tensor | Figures:
         """The same, given everything it depends on; of several agents' networks and batches, stacked (models/stacked/), a
-        number for each.
+        number for each: sums and means are over the last dimension.
         """
 
     def draws(self, rows: int) -> dict[str, Draw]:
@@ -164,18 +156,16 @@ class ValueModel(NetworkModel):
             others_L = np.cumsum(waiting_L) - waiting_L  # in the lanes before
             self.rows_learned_from = first_L + np.clip(rows - others_L, 0, waiting_L)
 
-    def train_step(self) -> float | None:
+    def train_step(self) -> dict[str, float] | None:
         if not self.can_learn:
             return None
-        total, rows = 0.0, self.rows_per_batch()
+        steps, rows = [], self.rows_per_batch()
         for _ in range(self.config.gradient_steps):
-            loss = self.loss(self.memory.sample(rows))
-            self.descend(loss)
+            steps.append(self.gradient_step(self.loss(self.memory.sample(rows))))
             self._follow()
-            total += loss.item()
         self.updates += 1
         self._count_rows(rows * self.config.gradient_steps)
-        return total / self.config.gradient_steps
+        return mean_of_steps(steps, type(self), self.device)
 
     def _follow(self) -> None:
         """The target goes after the online weights: a little every step, all the way every `target_interval`."""
@@ -195,8 +185,8 @@ class ValueModel(NetworkModel):
     def blocks(self) -> dict[str, Tensor]:
         return {**super().blocks(), "target": self.target_block.values}
 
-    def lie_in(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
-        super().lie_in(blocks, gradients)
+    def move_learned_to(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
+        super().move_learned_to(blocks, gradients)
         self.target_block.move_to(blocks["target"])
 
     def why_not_stacked(self) -> str | None:
@@ -207,7 +197,7 @@ class ValueModel(NetworkModel):
             return f"its observation is made of {np.dtype(self.observation.dtype)}"
         return reason
 
-    def tensors_of(self, batch: Batch) -> "Tensors":
+    def tensors_of(self, batch: Batch) -> Tensors:
         """A batch as tensors."""
         valid = self._there(batch.valid).to(torch.float32)
         return Tensors(

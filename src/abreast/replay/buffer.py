@@ -262,17 +262,23 @@ class Buffer:
         """A batch of rows drawn uniformly, with replacement, from all lanes."""
         while True:
             written = self.written
+            pick = self.draw(batch_size, written)
             first, count = self.sampling_window(written)
-            total = int(count.sum())
-            if total == 0:
-                raise ReplayError("sample called on an empty replay: add rows first.")
-            pick = self.rng.integers(total, size=batch_size)
             ends = np.cumsum(count)
             lane = np.searchsorted(ends, pick, side="right")
             row = first[lane] + pick - (ends[lane] - count[lane])
             batch = self._batch(lane, row, written)
             if not self._was_overtaken(written, np.maximum(written - self.rows_per_lane, 0)):
                 return batch
+
+    def draw(self, shape: int | tuple[int, ...], written: Rows) -> Rows:
+        """Which rows batches consist of, out of all that may be drawn, counted from 0, lane after lane. Every batch is drawn
+        here, those that are put together on a device too (models/stacked/rows.py).
+        """
+        total = int(self.sampling_window(written)[1].sum())
+        if total == 0:
+            raise ReplayError("sample called on an empty replay: add rows first.")
+        return self.rng.integers(total, size=shape)
 
     def trajectory(self, lane: int, start: int) -> Trajectory:
         """Every row of a lane from row number `start` (counted from the first ever written) to the newest, in order."""
@@ -334,6 +340,11 @@ class Buffer:
         ends = self.written[:lanes].tolist()
         rows = [np.arange(max(0, end - min(count, self.rows_per_lane)), end) % self.ring.rows for end in ends]
         return np.concatenate([self.ring.fields["states"][lane, at] for lane, at in enumerate(rows)])
+
+    def has_outcomes(self, count: int) -> bool:
+        """Whether the outcome of any of the newest rows, up to `count` of each lane, is known."""
+        written = self.written
+        return bool(self._usable(*self._rows_there(written, count), written).any())
 
     def sampling_window(self, written: Rows) -> tuple[Rows, Rows]:
         """First row number and count of the rows that may be drawn, per lane."""
@@ -413,9 +424,10 @@ class Buffer:
         facts = {"sampling": self.rng.bit_generator.state, "rows_per_lane": self.rows_per_lane}
         return State(facts, {"written": written, "open": self._age.copy(), **fields})
 
-    def _rows_there(self, written: Rows) -> tuple[Rows, Rows]:
-        """Lane and number of the newest rows."""
-        numbers = [np.arange(max(0, end - self.rows_per_lane), end) for end in written.tolist()]
+    def _rows_there(self, written: Rows, most: int | None = None) -> tuple[Rows, Rows]:
+        """Lane and number of the newest rows; of each lane, at most so many."""
+        count = min(most or self.rows_per_lane, self.rows_per_lane)
+        numbers = [np.arange(max(0, end - count), end) for end in written.tolist()]
         return np.repeat(np.arange(len(numbers)), [len(each) for each in numbers]), np.concatenate(numbers)
 
     def set_state(self, state: State) -> None:

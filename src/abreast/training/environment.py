@@ -1,8 +1,10 @@
 """An environment: a world, the agents in it, and what a game says about both. How it is run: `experiment.py`."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
@@ -12,8 +14,9 @@ from abreast.agents import Agent
 from abreast.attributes import differs
 from abreast.codec import Names, attributes_of, decode, encode
 from abreast.errors import AttributeStateError, ConfigError, StateError, WorldError, short
-from abreast.files import target_of
+from abreast.files import seen_from_here, target_of
 from abreast.models import BaseModel, ObservationShape
+from abreast.plugins import is_target, split_target
 from abreast.settings import Section, merge
 from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
@@ -133,8 +136,15 @@ class Environment(Experiment):
     @classmethod
     def make(cls, config: Mapping[str, Any] = MappingProxyType({})) -> Self:
         """The environment in a world of its own, with the settings of `defaults` and those given over them."""
-        parsed = parse_config(merge(cls.defaults, config), cls.world_section)
+        parsed = parse_config(merge(cls.located_defaults(), config), cls.world_section)
         return cls(cls.make_world(parsed), parsed)
+
+    @classmethod
+    def located_defaults(cls) -> Mapping[str, Any]:
+        """`defaults`, whose files of models and networks lie beside the file that they stand in."""
+        owner = next(kind for kind in cls.__mro__ if "defaults" in vars(kind))
+        file = getattr(sys.modules.get(owner.__module__), "__file__", None)
+        return locate_models(cls.defaults, Path(file or "").parent)
 
     @classmethod
     def make_world(cls, config: Config[Any, Any]) -> Gridworld:
@@ -377,3 +387,15 @@ class Environment(Experiment):
             if key not in owners or name in owners[key].KNOWN - LEFT_BY_RESET:
                 raise StateError(f"{path} is in the state, but there is no such attribute of a user's here.")
             object.__setattr__(owners[key], name, value)
+
+def locate_models(sections: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
+    """Settings in which `file.py:Class` for a model or a network means a file in this folder, wherever the program runs."""
+    return {**sections, "model": locate(sections["model"], folder)} if "model" in sections else sections
+
+
+def locate(value: Any, folder: Path) -> Any:
+    """The same of a single value, and of all that is in a mapping."""
+    if isinstance(value, Mapping):
+        return {key: locate(inside, folder) for key, inside in value.items()}
+    place, colon, name = split_target(value) if isinstance(value, str) and is_target(value) else ("", "", "")
+    return f"{seen_from_here(folder / place)}{colon}{name}" if place.endswith(".py") else value

@@ -6,12 +6,13 @@ shows: the world's grid of kinds is sliced, never searched.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from abreast.errors import ConfigError, WorldError, nearest
+from abreast.errors import ConfigError, WorldError
 from abreast.worlds.basics import EmptyEntity
 from abreast.worlds.entity import Location
 from abreast.worlds.gridworld import Gridworld
@@ -109,14 +110,18 @@ class OneHotObservationSpec(ObservationSpec):
                 if kind in self.entity_list:
                     planes[number, self.entity_list.index(kind)] = 1
                 elif number != 0 and kind not in self.blank:
-                    raise ConfigError(
-                        f"the world holds {kind!r}, which the observation's entity_list leaves out:"
-                        f" {nearest(kind, self.entity_list)}"
-                    )
+                    raise ConfigError(self._what_is_missing(kind, kind_names))
             above = planes.copy()
             above[0] = 0
             self._planes[names] = found = planes, above
         return found
+
+    def _what_is_missing(self, kind: str, kind_names: Sequence[str]) -> str:
+        """Why a kind of the world has no plane: its name is misspelt in the list, or it is not there."""
+        unknown = [name for name in self.entity_list if name not in kind_names]
+        for name in get_close_matches(kind, unknown, n=1):
+            return f"the observation's entity_list has {name!r}, which the world does not hold: did you mean {kind!r}?"
+        return f"the world holds {kind!r}, which the observation's entity_list leaves out: add it there, or to blank."
 
 
 class RGBObservationSpec(ObservationSpec):

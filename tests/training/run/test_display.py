@@ -24,6 +24,41 @@ def test_the_display_shows_the_health_of_the_learners():
     assert "updates a step" in text and "waits: actor" in text
 
 
+def lines_of(record, capsys, epochs=1):
+    """What is shown in a terminal, line by line and word by word, and the plain line without one."""
+    console, display = Console(width=200), ProgressDisplay(epochs)
+    for _ in range(epochs):
+        display.show(record)
+    with console.capture() as shown:
+        console.print(display._table(record))
+    return [line.split() for line in shown.get().splitlines()], capsys.readouterr().err.splitlines()[-1]
+
+
+def test_each_agent_has_its_own_figures_and_epsilon_is_shown_where_one_has_it(capsys):
+    env = small_game("model.algorithm=ppo", "model.per_agent={1: {algorithm: dqn}}")
+    record = env.run_experiment(animate=False, logging=False).epochs[-1]
+    (_, first, second, everyone), plain = lines_of(record, capsys)
+    one, other = record["learning"]
+    assert first[-4:] == ["loss", f"{one['loss']:.3g}", "entropy", f"{one['entropy']:.3g}"]
+    assert second[-4:] == ["loss", f"{other['loss']:.3g}", "mean_value", f"{other['mean_value']:.3g}"]
+    assert "loss" not in everyone and everyone[-2:] == ["epsilon", f"{record['epsilon']:.3f}"]
+    assert f"  loss ({one['loss']:.3g} {other['loss']:.3g})  epsilon " in plain and "reward of the epoch" in plain
+
+
+def test_ppo_has_no_epsilon_and_a_mean_is_called_one(capsys):
+    record = small_game("model.algorithm=ppo").run_experiment(animate=False, logging=False).epochs[-1]
+    table, plain = lines_of(record, capsys, epochs=3)
+    assert not any("epsilon" in line for line in table) and "epsilon" not in plain
+    assert " ".join(table[-1]).endswith("mean reward of 3 epochs") and "  mean reward of 3 epochs " in plain
+
+
+def test_what_is_not_known_of_an_agent_is_left_out_or_named(capsys):
+    record = small_game("model.algorithm=dqn").run_experiment(animate=False, logging=False).epochs[-1]
+    record = {**record, "learning": [{}, {"loss": None}], "loss_per_agent": [None, None]}
+    (_, first, second, _), plain = lines_of(record, capsys)
+    assert "loss" not in first and second[-3:] == ["loss", "not", "finite"] and "loss" not in plain
+
+
 def test_the_display_shows_a_games_own_figures_in_the_mean_of_the_epochs_that_have_them(capsys):
     env = Game(Garden).build(Game(Garden).configure())
     records = env.run_experiment(animate=False, logging=False).epochs

@@ -1,5 +1,7 @@
 """Silent faults are named."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
@@ -53,15 +55,29 @@ def test_silent_faults_are_named_once_and_only_where_they_are(harm, says, worker
     assert "agent 0, epoch" not in caplog.text
 
 
+@pytest.mark.parametrize("window", [None, [200]])
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_the_cause_of_a_zero_gradient_is_looked_for_in_a_ring_that_is_full(is_cut, window):
+    """Episodes are longer than what is looked at, so that stacks of frames reach back to rows that are overwritten."""
+    model = make_model("dqn", n_frames=5, buffer_capacity=64)
+    for number in range(200):
+        model.memory.add(np.full(4, number, np.uint8), 0, 0.0, False)
+        if is_cut:
+            model.memory.end_episode(0)
+    with nullcontext() if window is None else model.memory.window(window):
+        (found,) = symptoms(model, {"loss": 0.0})
+    assert ("no row has an outcome" in found) == is_cut
+
+
 def test_of_many_lanes_all_are_looked_at_before_anything_is_said():
     model = make_model("dqn")
     model.memory = Buffer(200, (4,), n_frames=2, lanes=10)
     for lane in range(10):
         for _ in range(8):
             model.memory.add(np.full(4, lane == 9, np.uint8), 0, 0.0, False, lane)
-    assert not any("all zero" in each for each in symptoms(model, 1.0))
+    assert not any("all zero" in each for each in symptoms(model, {"loss": 1.0}))
     model.memory.clear()
     for lane in range(10):
         for _ in range(8):
             model.memory.add(np.zeros(4, np.uint8), 0, 0.0, False, lane)
-    assert any("the newest 80 states in its memory are all zero" in each for each in symptoms(model, 1.0))
+    assert any("the newest 80 states in its memory are all zero" in each for each in symptoms(model, {"loss": 1.0}))

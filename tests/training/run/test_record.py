@@ -12,8 +12,9 @@ import yaml
 
 import own_game
 import villains
-from abreast.errors import GameError
+from abreast.errors import GameError, ModelError
 from abreast.games import Game
+from abreast.models import DQN
 from fakes import small_game, timeless
 
 
@@ -112,6 +113,87 @@ def test_a_logger_is_told_of_figures_and_a_game_without_any_has_none():
     garden().run_experiment(animate=False, logger=Listens(), output_dir="run")
     assert [set(more["metrics"]) for more in told] == [{"eaten", "turns"}] * 3
     assert "metrics" not in small_game().run_experiment(animate=False, logging=False).epochs[0]
+
+
+# ---- figures of learning
+
+
+class Counting(DQN):
+    """Reports figures of its own."""
+
+    def train_step(self):
+        figures = super().train_step()
+        return None if figures is None else {**figures, "round": self.updates, "undefined": math.nan}
+
+
+COUNTING = ["model.algorithm=dqn", "model.per_agent={1: {algorithm: 'training.run.test_record:Counting'}}"]
+OF_DQN = ["loss", "mean_value", "gradient_norm"]
+
+
+@pytest.mark.parametrize("how", RUNS)
+@pytest.mark.xdist_group("system")
+def test_figures_of_learning_are_kept_in_every_schedule_without_being_named_anywhere(how, tmp_path):
+    settings = [*COUNTING, "experiment.epochs=8", "multiprocessing.publish_interval=1"]
+    if " " in how:
+        schedule, workers = how.split()
+        settings += [f"multiprocessing.schedule={schedule}", f"multiprocessing.workers={workers}"]
+    told = []
+
+    class Listens:
+        def record_epoch(self, epoch, loss, reward, epsilon, **more):
+            told.append(more["learning"])
+
+    env = small_game(*settings)
+    run = env.run_experiment_mp if " " in how else env.run_experiment
+    result = run(animate=False, logger=Listens(), output_dir=tmp_path / "run")
+    learning = [record["learning"] for record in result.epochs]
+    assert learning == [kept["learning"] for kept in metrics_in(tmp_path / "run")] == told
+    ours, users = learning[-1]
+    assert list(ours) == OF_DQN and list(users) == [*OF_DQN, "round", "undefined"]
+    assert users["round"] >= 1 and users["undefined"] is None
+    for record in result.epochs:
+        assert [each.get("loss") for each in record["learning"]] == record["loss_per_agent"]
+
+
+def test_figures_of_learning_are_the_same_sequential_parallel_and_after_a_resume(tmp_path):
+    settings = (*COUNTING, "experiment.epochs=6", "experiment.num_agents=3", "multiprocessing.schedule=lockstep")
+    expected = timeless(small_game(*settings).run_experiment(animate=False, logging=False).epochs)
+    threads = small_game(*settings, "multiprocessing.workers=threads")
+    assert timeless(threads.run_experiment_mp(animate=False, logging=False).epochs) == expected
+
+    class Stops:
+        def record_epoch(self, epoch, *rest, **more):
+            if epoch == 3:
+                raise KeyboardInterrupt
+
+    stopped = small_game(*settings, "experiment.checkpoint_interval=2")
+    with pytest.raises(KeyboardInterrupt):
+        stopped.run_experiment(animate=False, logger=Stops(), output_dir="run")
+    resumed = small_game(*settings, "experiment.checkpoint_interval=2")
+    assert timeless(resumed.run_experiment(animate=False, resume="run").epochs) == expected
+
+
+class SaysMuch(DQN):
+    def train_step(self):
+        return {"loss": 1.0, "mood": "good"}
+
+
+def test_a_figure_that_is_no_number_stops_the_run_by_name():
+    env = small_game("model.algorithm=training.run.test_record:SaysMuch")
+    with pytest.raises(ModelError, match="the figure 'mood' of SaysMuch is 'good': expected a name with a number"):
+        env.run_experiment(animate=False, logging=False)
+
+
+def test_a_logger_is_told_of_every_epoch_also_where_nothing_is_kept(capsys):
+    told = []
+
+    class Listens:
+        def record_epoch(self, epoch, *rest, **more):
+            told.append(epoch)
+
+    garden().run_experiment(animate=False, logging=False, logger=Listens())
+    garden("multiprocessing.workers=threads").run_experiment_mp(animate=False, logging=False, logger=Listens())
+    assert told == [0, 1, 2, 0, 1, 2] and not capsys.readouterr().err
 
 
 @pytest.fixture(autouse=True)

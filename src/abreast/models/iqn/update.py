@@ -9,17 +9,21 @@ import torch
 from torch import Tensor, nn
 
 from abreast.errors import ConfigError
+from abreast.models.base import shipped
 from abreast.models.draws import Draw
+from abreast.models.figures import Figures
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
 from abreast.models.iqn.passes import Estimate, Passes, Question
 from abreast.models.layers import NoisyLinear, noisy_layers
 from abreast.models.masks import among_legal
-from abreast.models.value_model import Tensors, ValueModel
+from abreast.models.tensors import Tensors
+from abreast.models.value_model import ValueModel
 from abreast.replay import Batch
 
 
+@shipped
 class IQN(ValueModel):
     """Implicit quantile network with double-Q targets, dueling heads, noisy layers and n-step returns.
 
@@ -112,10 +116,11 @@ class IQN(ValueModel):
         twin._embedded_midpoints = torch.stack(embedded)
         return twin
 
-    def loss(self, batch: Batch) -> Tensor:
+    def loss(self, batch: Batch) -> Tensor | Figures:
         tensors = self.tensors_of(batch)
         drawn = self.drawn(len(tensors.actions))
-        if self.online.is_plain and self.target.is_plain:
+        is_ours = type(self).loss_of is IQN.loss_of
+        if is_ours and self.online.is_plain and self.target.is_plain:
             return self._loss(tensors, drawn["fractions"], self._quantiles_by_passes(tensors, drawn))
         self._check_precision()
         if "noise" not in drawn:
@@ -130,7 +135,9 @@ class IQN(ValueModel):
             return {"fractions": fractions}
         return {"fractions": fractions, "noise": Draw((2, self.online.noise_size), is_normal=True)}
 
-    def loss_of(self, online: IQNNetwork, target: IQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]) -> Tensor:
+    def loss_of(
+        self, online: IQNNetwork, target: IQNNetwork, batch: Tensors, drawn: Mapping[str, Tensor]
+    ) -> Tensor | Figures:
         """(Without noise in `drawn`, the networks have drawn their own.)"""
         fractions_BK, next_fractions_BJ = drawn["fractions"].unbind(-3)
         if "noise" in drawn:
@@ -153,11 +160,14 @@ class IQN(ValueModel):
             return nullcontext()
         return torch.autocast(torch.device(self.device).type, torch.bfloat16, cache_enabled=False)
 
-    def _loss(self, batch: Tensors, fractions: Tensor, quantiles: tuple[Tensor, Tensor]) -> Tensor:
+    def _loss(self, batch: Tensors, fractions: Tensor, quantiles: tuple[Tensor, Tensor]) -> Figures:
         estimate_BK, next_BJ = quantiles
         target_BJ = batch.rewards[..., None] + batch.discounts[..., None] * next_BJ
         fractions_BK = fractions.select(-3, 0)
-        return quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, batch.weights, self.config.kappa)
+        return {
+            "loss": quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, batch.weights, self.config.kappa),
+            "mean_value": (estimate_BK.detach().mean(dim=-1) * batch.weights).sum(dim=-1),
+        }
 
     def _quantiles_by_passes(self, batch: Tensors, drawn: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
         """Quantiles of the actions taken, through which gradients flow; and those of the best actions after them."""

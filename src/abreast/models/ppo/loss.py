@@ -1,5 +1,7 @@
 """Advantages and the clipped loss. Shapes: N rows of a trajectory, B batch, A actions."""
 
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -8,6 +10,21 @@ from torch.nn import functional
 
 from abreast.models.ppo.config import PPOConfig
 from abreast.replay import Trajectory
+
+
+class Rows(NamedTuple):
+    """What an update learns from."""
+
+    states: Tensor
+    legal: Tensor
+    """Of no columns where all actions are legal."""
+    actions: Tensor
+    before: Tensor
+    advantages: Tensor
+    returns: Tensor
+
+    def part(self, rows: Tensor) -> "Rows":
+        return Rows(*(column[rows] for column in self))
 
 
 def advantages_of(
@@ -33,14 +50,23 @@ def advantages_of(
 def clipped_loss(
     log_chances_BA: Tensor, values_B: Tensor, actions_B: Tensor, before_B: Tensor,
     advantages_B: Tensor, returns_B: Tensor, config: PPOConfig,
-) -> Tensor:  # fmt: skip
-    """The clipped policy loss, the value loss and the entropy bonus in one number to descend; of several agents' batches, a
-    number for each.
+) -> dict[str, Tensor]:  # fmt: skip
+    """The clipped policy loss, the value loss and the entropy bonus in one number to descend, and how far the policy has
+    moved; of several agents' batches, a number for each.
     """
-    ratio_B = torch.exp(log_chances_BA.gather(-1, actions_B[..., None]).squeeze(-1) - before_B)
+    log_ratio_B = log_chances_BA.gather(-1, actions_B[..., None]).squeeze(-1) - before_B
+    ratio_B = torch.exp(log_ratio_B)
     clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)
     policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean(dim=-1)
     errors_B = functional.smooth_l1_loss(values_B, returns_B, reduction="none")
     value = errors_B.mean(dim=-1)  # bounded gradient: returns come in any size
     entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=-1).mean(dim=-1)
-    return policy + config.value_weight * value - config.entropy_weight * entropy
+    moved_B = ratio_B.detach() - 1.0
+    return {
+        "loss": policy + config.value_weight * value - config.entropy_weight * entropy,
+        "entropy": entropy,
+        "kl": (moved_B - log_ratio_B.detach()).mean(dim=-1),  # an estimate that is never negative
+        "clip_fraction": (moved_B.abs() > config.clip).to(torch.float32).mean(dim=-1),
+        "policy_loss": policy,
+        "value_loss": value,
+    }

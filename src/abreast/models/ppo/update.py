@@ -1,37 +1,26 @@
 """PPO: how it chooses and what it descends."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from abreast.models.base import shipped
+from abreast.models.figures import Figures, mean_of_steps
 from abreast.models.masks import among_legal_chances
 from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
-from abreast.models.ppo.loss import advantages_of, clipped_loss
+from abreast.models.ppo.loss import Rows, advantages_of, clipped_loss
 from abreast.models.ppo.network import PPONetwork
+from abreast.models.ppo.stacked import StackedPolicies
 from abreast.models.torsos import LSTM
 from abreast.replay.batch import joined
 
 
-class Rows(NamedTuple):
-    """What an update learns from."""
-
-    states: Tensor
-    legal: Tensor
-    """Of no columns where all actions are legal."""
-    actions: Tensor
-    before: Tensor
-    advantages: Tensor
-    returns: Tensor
-
-    def part(self, rows: Tensor) -> "Rows":
-        return Rows(*(column[rows] for column in self))
-
-
+@shipped
 class PPO(NetworkModel):
     """Learns from every row since the update before, then not from it again.
 
@@ -44,6 +33,7 @@ class PPO(NetworkModel):
     config: PPOConfig
     online: PPONetwork
     policy: PPONetwork
+    STACK = StackedPolicies
     TORSOS = 2
     KNOWN = NetworkModel.KNOWN | {"_log_chances"}
     DECIDED_EXTRAS = frozenset({"log_chance"})
@@ -104,25 +94,24 @@ class PPO(NetworkModel):
     def epsilon_decay(self, rate: float) -> None:
         """PPO explores by its own policy."""
 
-    def train_step(self) -> float | None:
+    def train_step(self) -> dict[str, float] | None:
         rows = self.new_rows()
         return None if rows is None or len(rows.actions) < 2 else self.learn(rows)
 
-    def learn(self, rows: Rows) -> float:
-        """An update from these rows; returns its loss."""
-        count = len(rows.actions)
-        losses = []
+    def learn(self, rows: Rows) -> dict[str, float]:
+        """An update from these rows; returns its figures."""
+        count, steps = len(rows.actions), []
         for _ in range(self.config.gradient_steps):
             order = torch.randperm(count, generator=self.learning_generator, device=self.device)
             for part in torch.split(order, self.config.batch_size):
-                loss = self.loss_of(self.online, rows.part(part))
-                self.descend(loss)
-                losses.append(loss.item())
+                steps.append(self.gradient_step(self.loss_of(self.online, rows.part(part))))
         self.updates += 1
-        return sum(losses) / len(losses)
+        return mean_of_steps(steps, type(self), self.device)
 
-    def loss_of(self, online: PPONetwork, rows: Rows) -> Tensor:
-        """The loss of a minibatch; of several agents' networks and rows, stacked (models/stacked/), a number for each."""
+    def loss_of(self, online: PPONetwork, rows: Rows) -> Tensor | Figures:
+        """The loss of a minibatch, or figures, the loss among them (models/figures.py); of several agents' networks and
+        rows, stacked (models/stacked/), a number for each: sums and means are over the last dimension.
+        """
         log_chances = among_legal_chances(online.log_chances(rows.states), rows.legal)
         values = online.values(rows.states)
         return clipped_loss(log_chances, values, rows.actions, rows.before, rows.advantages, rows.returns, self.config)

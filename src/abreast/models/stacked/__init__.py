@@ -3,16 +3,14 @@
 from collections.abc import Sequence
 
 from abreast.models.network_model import NetworkModel
-from abreast.models.ppo import PPO
 from abreast.models.stacked.choice import StackedChoice, can_be_stacked
 from abreast.models.stacked.learning import LearnerStack, stacks_of
-from abreast.models.stacked.policies import StackedPolicies
 from abreast.models.stacked.recorded import Recorded
-from abreast.models.stacked.values import StackedValues
 
 __all__ = ["LearnerStack", "Recorded", "StackedChoice", "can_be_stacked", "make_stack", "stacks_of"]
 
 
 def make_stack(models: Sequence[NetworkModel]) -> LearnerStack:
     """The stack of models that have the same `learning_key`."""
-    return StackedPolicies(models) if isinstance(models[0], PPO) else StackedValues(models)  # type: ignore[arg-type]
+    assert models[0].STACK is not None
+    return models[0].STACK(models)

@@ -12,14 +12,16 @@ gradient step is recorded as a CUDA graph. (What it gains, and where: benchmarks
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from abreast.errors import ModelError
 from abreast.models.base import BaseModel
+from abreast.models.figures import Figures, figures_with_loss, mean_figures, named_figures
 from abreast.models.flat import BETAS, EPSILON, FlatParameters
 from abreast.models.layers import Linear, affine
 from abreast.models.network_model import NetworkModel
@@ -35,6 +37,9 @@ FEWEST_ON_CPU = 3
 class LearnerStack(ABC):
     """Models that learn together. They are alike: `learning_key` is the same."""
 
+    STANDS_FOR: ClassVar[tuple[str, ...]] = ("train_step", "gradient_step", "descend", "make_network")
+    """Methods of the models that it does not call, or only of the first one: who has another learns alone."""
+
     def __init__(self, models: Sequence[Any]) -> None:
         self.models: Sequence[NetworkModel] = models
         first = self.first = models[0]
@@ -43,13 +48,20 @@ class LearnerStack(ABC):
         self.blocks = {name: torch.zeros(len(models), size, device=self.device) for name in names}
         self.gradients = torch.zeros(len(models), size, device=self.device)
         for row, model in enumerate(models):
-            model.lie_in({name: block[row] for name, block in self.blocks.items()}, self.gradients[row])
+            model.move_learned_to({name: block[row] for name, block in self.blocks.items()}, self.gradients[row])
         self.online = stacked_network(first.make_network(), first.online_block, self.blocks["online"], learns=True)
         self._parameters = [self.online.get_parameter(name) for name in first.online_block.views(self.gradients)]
         self._pads = [self.gradients.new_zeros(len(models), pad) for pad in first.online_block.pads]
         self._of_step = torch.zeros(4, len(models), device=self.device)
         """Per model: the number of the gradient step, the share for the target, and two numbers for Adam."""
         self._rates = [model.optimiser.learning_rate for model in models]
+        self._is_checked = first.replaced_method(["loss_of"]) is None
+        """Whether `loss_of` is known to compute the loss of each agent as if it were alone."""
+        self._names: list[str] = []
+        self._figures_FN = self._unknown_N = torch.full((len(models),), torch.nan, device=self.device)
+        """Of a gradient step, by these names, in memory that stays the same; and what stands for one that is not known."""
+        self._steps: list[Tensor] = []
+        """The figures of each gradient step since `_begin`."""
 
     @property
     def changed(self) -> list[Tensor]:
@@ -57,11 +69,34 @@ class LearnerStack(ABC):
         return [*self.blocks.values(), self.gradients]
 
     @abstractmethod
-    def train(self, updates: int, beat: Beat) -> list[list[float]]:
-        """So many updates of each model, as its `train_step` does them; per model, the losses of those that were done."""
+    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
+        """So many updates of each model, as its `train_step` does them; per model, the figures of those that were done.
+        None: now they cannot learn together, and nothing has changed.
+        """
+
+    def check_loss(self, of_all: Callable[[], Any], of_one: Callable[[int], Any]) -> None:
+        """Refuse a user's `loss_of` that reports other figures of all models at once than of each (on a CPU, to the bit):
+        what an agent learns would depend on the others.
+        """
+        if self._is_checked:
+            return
+        expected = [named_figures(of_one(row)) for row in range(len(self.models))]
+        tolerance = 0.0 if self.device == "cpu" else 0.01
+        try:
+            found = named_figures(of_all())
+            rows = [{name: value[row] for name, value in found.items()} for row in range(len(self.models))]
+            torch.testing.assert_close(rows, expected, rtol=tolerance, atol=tolerance)
+        except Exception as error:
+            raise ModelError(
+                f"{type(self.first).__name__}.loss_of computes otherwise for several agents, stacked, than for each: let it"
+                " draw nothing, and sum over the last dimension (dim=-1); or write STACK = None in the class, and each"
+                " learns by itself."
+            ) from error
+        self._is_checked = True
 
     def _begin(self, steps: int) -> None:
         """So many gradient steps follow, each after a `_next_step`."""
+        self._steps = []
         before = np.array([model.optimiser.steps for model in self.models])
         counts_SN = before + np.arange(1, steps + 1)[:, None]
         rates = [model.optimiser.learning_rate for model in self.models]
@@ -88,18 +123,41 @@ class LearnerStack(ABC):
         """Of the online weights in those of the target after each gradient step, if there is a target."""
         return np.zeros(counts_SN.shape)
 
-    def descend(self, loss_N: Tensor) -> None:
-        """One step of Adam down the gradient of each model's loss, as `NetworkModel.descend` does it."""
-        found = torch.autograd.grad(loss_N.sum(), self._parameters)
+    def gradient_step(self, reported: Tensor | Figures) -> None:
+        """One step of Adam down the gradient of each model's loss, as `NetworkModel.gradient_step` does it; its figures are
+        put where they always are.
+        """
+        figures = figures_with_loss(reported, type(self.first))
+        found = torch.autograd.grad(figures["loss"].sum(), self._parameters)
         with torch.no_grad():
             pieces = [piece for slope, pad in zip(found, self._pads, strict=True) for piece in (slope.flatten(1), pad)]
             torch.cat([piece for piece in pieces if piece.shape[1]], dim=1, out=self.gradients)
-            shrink_N = (self.first.config.gradient_norm / (self._norms() + 1e-6)).clamp(max=1.0)
+            norm_N = self._norms()
+            self._put_figures({**figures, "gradient_norm": norm_N})
+            shrink_N = (self.first.config.gradient_norm / (norm_N + 1e-6)).clamp(max=1.0)
             self.gradients.mul_(shrink_N[:, None])
             if self.device == "cpu" or self.gradients.numel() >= FUSED_FROM:
                 self._adam_of_rows()
             else:
                 self._adam_of_block()
+
+    def _put_figures(self, figures: Mapping[str, Tensor]) -> None:
+        if not self._names:
+            self._names = list(figures)
+            self._figures_FN = self._unknown_N.expand(len(figures), -1).clone()
+        known = [figures.get(name, self._unknown_N).detach() for name in self._names]
+        self._figures_FN.copy_(torch.stack(known))
+
+    def note_figures(self) -> None:
+        """Keep the figures of a gradient step, on the device."""
+        self._steps.append(self._figures_FN.clone())
+
+    def read_figures(self, per_update: int) -> list[list[dict[str, float]]]:
+        """Per model and update, the mean of the figures that were kept: read from the device all at once."""
+        of_models: list[Any] = torch.stack(self._steps).permute(2, 0, 1).tolist()
+        steps = [[dict(zip(self._names, values, strict=True)) for values in each] for each in of_models]
+        starts = range(0, len(steps[0]), per_update)
+        return [[mean_figures(each[start : start + per_update]) for start in starts] for each in steps]
 
     def _norms(self) -> Tensor:
         """Of the gradients; on a CPU each by itself, as rounding depends on the shape."""

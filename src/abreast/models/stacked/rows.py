@@ -62,8 +62,8 @@ class DeviceRows:
             torch.zeros((count, lanes), dtype=torch.int64, device=device) for _ in range(4)
         )
 
-    def renew(self) -> list[int]:
-        """Copy the rows that are new, as far as the memories look; returns from how many rows each draws."""
+    def renew(self) -> list[NDArray[np.int64]]:
+        """Copy the rows that are new, as far as the memories look; returns how far that is, per memory and lane."""
         windows = []
         for agent, memory in enumerate(self._memories):
             assert memory.ring.rows == self._rows, "a ring of another size"
@@ -79,7 +79,7 @@ class DeviceRows:
             (self._written_NL, written_NL),
         ):
             there.copy_(torch.from_numpy(here))
-        return [int(total) for total in ends_NL[:, -1]]
+        return list(written_NL)
 
     def _copy(self, agent: int, memory: Buffer, written_L: NDArray[np.int64]) -> None:
         """The newest row at the last look comes along once more: what came late may have been added to it since."""
@@ -99,7 +99,7 @@ class DeviceRows:
     # ---- batches, without a word from the host
 
     def look_up(self, picks_SNB: Tensor) -> Batches:
-        """The batches of rows that `Buffer.sample` picks by these numbers: of many updates at once, because it takes many
+        """The batches of the rows that `Buffer.draw` has drawn: of many updates at once, because it takes many
         small operations.
         """
         memory, steps = self._memories[0], len(picks_SNB)

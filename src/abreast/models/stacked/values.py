@@ -1,7 +1,7 @@
 """DQN and IQN, stacked."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -11,7 +11,10 @@ from abreast.models.draws import Draws
 from abreast.models.stacked.learning import Beat, LearnerStack, stacked_network
 from abreast.models.stacked.recorded import Recorded
 from abreast.models.stacked.rows import Batches, DeviceRows
-from abreast.models.value_model import Tensors, ValueModel
+from abreast.models.tensors import Tensors
+
+if TYPE_CHECKING:
+    from abreast.models.value_model import ValueModel
 
 AHEAD = 128
 """Gradient steps whose rows are looked up at once."""
@@ -22,35 +25,30 @@ class StackedValues(LearnerStack):
     of the rows there; on a CPU the replays themselves are at hand.
     """
 
-    first: ValueModel
+    first: "ValueModel"
+    models: Sequence["ValueModel"]
+    STANDS_FOR = (
+        *LearnerStack.STANDS_FOR,
+        *("loss", "drawn", "tensors_of", "as_input", "rows_per_batch", "_follow", "_count_rows"),
+    )
 
     def __init__(self, models: Sequence[Any], copies_rows: bool | None = None) -> None:
         super().__init__(models)
         first, count = self.first, len(models)
         self.target = stacked_network(first.make_network(), first.target_block, self.blocks["target"], learns=False)
-        self._loss_N = torch.zeros(count, device=self.device)
         self._draws = Draws(first.draws(first.config.batch_size), count, self.device)
         self._copies_rows = self.device != "cpu" if copies_rows is None else copies_rows
         self._rows: DeviceRows | None = None
         self._looked_up: Batches | None = None
         """Of the gradient step, in memory that stays the same."""
         self._sampled: Tensors | None = None
-        self._step = Recorded(self._gradient_step, self.device, [*self.changed, self._loss_N], "the stacked update")
+        self._step = Recorded(self._recorded_step, self.device, self.changed, "the stacked update")
 
-    def train(self, updates: int, beat: Beat) -> list[list[float]]:
-        if all(model.can_learn for model in self.models):
-            return self._train_all(updates, beat)
-        losses: list[list[float]] = []
-        for model in self.models:  # for a while, each by itself
-            done = [model.train_step() for _ in range(updates)]
-            losses.append([loss for loss in done if loss is not None])
-            beat()
-        return losses
-
-    def _train_all(self, updates: int, beat: Beat) -> list[list[float]]:
+    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
         per_update = self.first.config.gradient_steps
         steps = updates * per_update
-        losses_SN = torch.empty(steps, len(self.models), device=self.device)
+        if not steps or not all(model.can_learn for model in self.models):
+            return None
         ahead: Batches | None = None
         self._begin(steps)
         for step in range(steps):
@@ -62,26 +60,28 @@ class StackedValues(LearnerStack):
             else:
                 self._sampled = self._sample()
             self._next_step(step)
-            self._draws.take(self.models)  # type: ignore[arg-type]
+            self._draws.take(self.models)
+            self.check_loss(self._loss_of_all, self._loss_of_one)
             self._step()
-            losses_SN[step].copy_(self._loss_N)
+            self.note_figures()
             if (step + 1) % per_update == 0:
                 beat()
         self._count(updates, steps)
-        of_model = losses_SN.t().tolist()
-        return [
-            [sum(losses[start : start + per_update]) / per_update for start in range(0, steps, per_update)]
-            for losses in of_model
-        ]
+        return self.read_figures(per_update)
 
-    def _gradient_step(self) -> None:
+    def _recorded_step(self) -> None:
         """Over memory that stays the same."""
-        batch = self._batch() if self._copies_rows else self._sampled
-        assert batch is not None
-        loss_N = self.first.loss_of(self.online, self.target, batch, self._draws.drawn)
-        self.descend(loss_N)
-        self._loss_N.copy_(loss_N.detach())
+        self.gradient_step(self._loss_of_all())
         self.blocks["target"].lerp_(self.blocks["online"], self._of_step[1][:, None])
+
+    def _loss_of_all(self) -> Any:
+        return self.first.loss_of(self.online, self.target, self._batch(), self._draws.drawn)
+
+    def _loss_of_one(self, row: int) -> Any:
+        model, batch = self.models[row], Tensors(*(None if each is None else each[row] for each in self._batch()))  # type: ignore[arg-type]
+        return model.loss_of(
+            model.online, model.target, batch, {name: each[row] for name, each in self._draws.drawn.items()}
+        )
 
     def forget_recorded(self) -> None:
         self._step.forget()
@@ -94,7 +94,7 @@ class StackedValues(LearnerStack):
 
     def _sample(self) -> Tensors:
         """A batch of each model, from its own replay."""
-        batches = [model.tensors_of(model.memory.sample(model.config.batch_size)) for model in self.models]  # type: ignore[attr-defined]
+        batches = [model.tensors_of(model.memory.sample(model.config.batch_size)) for model in self.models]
         legal = [batch.legal_next for batch in batches if batch.legal_next is not None]
         columns = [torch.stack(column) for column in zip(*(batch[:-1] for batch in batches), strict=True)]
         return Tensors(*columns, torch.stack(legal) if legal else None)  # type: ignore[call-arg]
@@ -104,9 +104,11 @@ class StackedValues(LearnerStack):
         if self._rows is None:
             self._rows = DeviceRows([model.memory for model in self.models], self.device)
         if is_first:
-            self._totals = self._rows.renew()
-        shape, streams = (steps, self.first.config.batch_size), [model.memory.rng for model in self.models]
-        picks = [stream.integers(total, size=shape) for stream, total in zip(streams, self._totals, strict=True)]
+            self._written = self._rows.renew()
+        shape = steps, self.first.config.batch_size
+        picks = [
+            model.memory.draw(shape, written_L) for model, written_L in zip(self.models, self._written, strict=True)
+        ]
         return self._rows.look_up(torch.from_numpy(np.stack(picks, axis=1)).to(self.device))
 
     def _take(self, ahead: Batches, step: int) -> None:
@@ -118,6 +120,9 @@ class StackedValues(LearnerStack):
                 into.copy_(each[step])
 
     def _batch(self) -> Tensors:
+        """Those of the gradient step."""
+        if self._sampled is not None:
+            return self._sampled
         assert self._rows is not None and self._looked_up is not None
         places, actions, rewards, discounts, weights, legal_next = self._looked_up
         states = self._rows.states_at(places).to(torch.float32)

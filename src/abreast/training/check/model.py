@@ -11,6 +11,7 @@ import math
 import operator
 import tempfile
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,9 +29,10 @@ from abreast.checking import (
     judge,
     new_global_states,
 )
-from abreast.errors import AttributeStateError, ConfigError, short
+from abreast.errors import AttributeStateError, ConfigError, ModelError, short
 from abreast.models import BaseModel, ModelConfig, name_of
 from abreast.models.base import PlainObservation
+from abreast.models.figures import numbers_of
 from abreast.state import State
 from abreast.training.check.telling import SEED, attributes, differing, learned, quiet, told
 from abreast.training.collect import collect_pass
@@ -241,16 +243,16 @@ def _remembers(trial: ModelTrial) -> None:
 
 
 def _learns(trial: ModelTrial) -> str | None:
-    model, losses, changed = trial.make(), [], set[str]()
+    model, figures, changed = trial.make(), [], set[str]()
     game = MadeUpGame(model)
     for number in range(ROUNDS):
         collect_pass(game, number * LANES, LANES, SEED)
         before, updates = learned(model), model.updates
         with own_stream(model, SEED, 0):
-            loss = model.train_step()
-        if loss is None:
+            reported = model.train_step()
+        if reported is None:
             continue
-        losses.append(_as_loss(loss))
+        figures.append(_finite_figures(reported, type(model)))
         if model.updates not in (updates, updates + 1):
             raise Fault(
                 f"train_step has raised `updates` by {model.updates - updates}: add 1 for each call that learned, or leave"
@@ -258,26 +260,25 @@ def _learns(trial: ModelTrial) -> str | None:
             )
         changed |= set(differing(before, learned(model))) - COUNTED
     rows = ROUNDS * LANES * TURNS
-    if not losses:
+    if not figures:
         return f"train_step returned None, with {rows} rows in memory: right only for a model that does not learn"
     if not changed:
         raise Fault(
-            f"train_step returned losses ({short(losses)}), but nothing of the model has changed: is the gradient computed"
+            f"train_step reported {short(figures)}, but nothing of the model has changed: is the gradient computed"
             " (loss.backward()) and followed (optimiser.step())? What is learned has to be in attributes of self."
         )
     return None
 
 
-def _as_loss(loss: Any) -> float:
-    try:
-        number = float(loss)
-    except (TypeError, ValueError, RuntimeError):
-        number = math.nan
-    if not math.isfinite(number):
-        raise Fault(
-            f"train_step returned {short(loss)}: return the loss as a finite number, or None if nothing was learned."
-        )
-    return number
+def _finite_figures(reported: Any, kind: type) -> dict[str, float]:
+    with suppress(ModelError):
+        figures = numbers_of(reported, kind)
+        if all(map(math.isfinite, figures.values())):
+            return figures
+    raise Fault(
+        f"train_step returned {short(reported)}: return the loss as a finite number, figures by name, say"
+        " {'loss': 0.5, 'entropy': 1.2}, or None if nothing was learned."
+    )
 
 
 def _leaves_global_random_state_alone(trial: ModelTrial) -> str | None:

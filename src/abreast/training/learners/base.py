@@ -9,6 +9,7 @@ import numpy as np
 
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
+from abreast.models.figures import mean_figures, numbers_of
 from abreast.models.network_model import NetworkModel
 from abreast.models.stacked import LearnerStack, make_stack, stacks_of
 from abreast.processes.backend import NOWHERE
@@ -24,11 +25,18 @@ LEARNING = 3
 class RoundResult(NamedTuple):
     """The result of a round of training for one agent."""
 
-    loss: float | None
+    figures: Mapping[str, float]
+    """What its updates have reported, by name, in their mean; empty if nothing was learned."""
     updates: int
     """Updates of this agent since its beginning."""
     symptoms: Sequence[str] = ()
     """What is wrong with it, if anything is (run/health.py)."""
+
+    @classmethod
+    def of(cls, model: BaseModel, updates: Sequence[Mapping[str, float]]) -> "RoundResult":
+        """Of a model that has just done these updates."""
+        figures = mean_figures(updates)
+        return cls(figures, model.updates, symptoms(model, figures if updates else None))
 
 
 class Learners(Protocol):
@@ -78,35 +86,37 @@ class Trainer:
     ) -> dict[int, RoundResult]:
         """Update each model of one of the `groups` some times from its own memory.
 
-        `beat` is called before and after each update: with the agent, or NOWHERE where it is nobody's in particular. The
-        loss is the mean of the updates; None if there was too little to learn from.
+        `beat` is called before and after each update: with the agent, or NOWHERE where it is nobody's in particular.
         """
-        if group[0] in self._stacks:
-            beat(NOWHERE)
-            learner = self._learners.get(group[0])
-            if learner is None:
-                learner = self._learners[group[0]] = make_stack([self._models[agent] for agent in group])  # type: ignore[misc]
-            losses = learner.train(updates, lambda: beat(NOWHERE))
-        else:
-            losses = [self._train_alone(agent, updates, beat) for agent in group]
-        means = [sum(each) / len(each) if each else None for each in losses]
-        results = {}
-        for agent, mean in zip(group, means, strict=True):
-            model = self._models[agent]
-            results[agent] = RoundResult(mean, model.updates, symptoms(model, mean))
-        return results
+        models = [self._models[agent] for agent in group]
+        for model in models:
+            model.own_attributes.look()
+        done = self._train_stacked(group, updates, beat) if group[0] in self._stacks else None
+        if done is None:
+            done = [self._train_alone(agent, updates, beat) for agent in group]
+        for model in models:
+            model.own_attributes.check_learning()
+        return {agent: RoundResult.of(self._models[agent], each) for agent, each in zip(group, done, strict=True)}
 
-    def _train_alone(self, agent: int, updates: int, beat: Callable[[int], None]) -> list[float]:
-        model, losses = self._models[agent], []
+    def _train_stacked(
+        self, group: Sequence[int], updates: int, beat: Callable[[int], None]
+    ) -> list[list[dict[str, float]]] | None:
+        first = group[0]
+        beat(NOWHERE)
+        if first not in self._learners:
+            self._learners[first] = make_stack([self._models[agent] for agent in group])  # type: ignore[misc]
+        with own_stream(self._models[first], self._seed, first):  # which nothing that is stacked draws from
+            return self._learners[first].train(updates, lambda: beat(NOWHERE))
+
+    def _train_alone(self, agent: int, updates: int, beat: Callable[[int], None]) -> list[dict[str, float]]:
+        model, done = self._models[agent], []
         beat(agent)
-        model.own_attributes.look()
         with own_stream(model, self._seed, agent):
             for _ in range(updates):
-                if (loss := update(model)) is not None:
-                    losses.append(loss)
+                if (figures := update(model)) is not None:
+                    done.append(figures)
                 beat(agent)
-        model.own_attributes.check_learning()
-        return losses
+        return done
 
 
 def tell_who_learns_alone(models: Sequence[BaseModel]) -> None:
@@ -138,12 +148,12 @@ def own_stream(model: BaseModel, seed: int, agent: int) -> AbstractContextManage
     return seeded_globals(np.random.SeedSequence(seed), LEARNING, agent, model.updates)
 
 
-def update(model: BaseModel) -> float | None:
-    """One update; counted here if the model does not count."""
+def update(model: BaseModel) -> dict[str, float] | None:
+    """One update, and its figures, if it has learned; counted here if the model does not count."""
     before = model.updates
-    loss = model.train_step()
-    if loss is None:
+    reported = model.train_step()
+    if reported is None:
         return None
     if model.updates == before:
         model.updates += 1
-    return float(loss)
+    return numbers_of(reported, type(model))

@@ -60,7 +60,7 @@ class FreeLearners(HostedLearners):
                 continue
             version, facts = adopt_published(model, self.published[agent], None)
             self._lags[agent], self._versions[agent] = version - self._versions[agent], version
-            newest = [*results_in(facts).values()][-1:] or [RoundResult(None, model.updates)]
+            newest = [*results_in(facts).values()][-1:] or [RoundResult({}, model.updates)]
             self._results[agent] = self._checked(agent, newest[0])
             if agent in self.given_up:
                 self._results[agent] = self._untrained(agent)

@@ -61,7 +61,7 @@ class HostedLearners:
             publish_model(model, place, rounds, updates=model.updates, results=[])
             self._own_rings.append(model.memory.move_rows(self.ring(index)))
         tell_who_learns_alone(models)
-        self._results = [RoundResult(None, model.updates) for model in models]
+        self._results = [RoundResult({}, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)
         first = sorted(learning, key=config.weight, reverse=True)
@@ -153,7 +153,7 @@ class HostedLearners:
 
     def _untrained(self, agent: int) -> RoundResult:
         """The result of a round for an agent that was given up."""
-        return RoundResult(None, self._results[agent].updates)
+        return RoundResult({}, self._results[agent].updates)
 
     def health(self) -> dict[str, Any]:
         """Restarts of workers so far, and by how many versions each agent's play was behind."""

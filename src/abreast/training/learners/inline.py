@@ -63,7 +63,7 @@ class InlineLearners:
             model.own_attributes.refuse_fault({"fault": model.own_attributes.fault})
         results = {agent: result for group in trained for agent, result in group.items()}
         self.rounds = number + 1
-        return [results.get(agent) or RoundResult(None, model.updates) for agent, model in self._models.items()]
+        return [results.get(agent) or RoundResult({}, model.updates) for agent, model in self._models.items()]
 
     def acting_versions(self) -> list[int | None]:
         return [None] * len(self._models)

@@ -20,7 +20,6 @@ from abreast.replay import SharedReplayBuffer
 from abreast.state import State, copied
 from abreast.training.learners.base import RoundResult, Trainer, update
 from abreast.training.published import Published, publish_model, restore_published
-from abreast.training.run.health import symptoms
 
 RESULTS_KEPT = 3
 """Results published with the state. In `pipelined` two rounds may be done without their answers having been received."""
@@ -164,7 +163,8 @@ class FreeWork:
         self._context, self._crew = context, crew
         self._jobs = {job.agent: job for job in jobs}
         self._models = {job.agent: job.build(crew) for job in jobs}
-        self._losses: dict[int, list[float]] = {agent: [] for agent in self._jobs}
+        self._done: dict[int, list[dict[str, float]]] = {agent: [] for agent in self._jobs}
+        """Figures of the updates since the last publish."""
         self._key: Hashable = None
         self._rule: TrainFreely | None = None
 
@@ -198,23 +198,22 @@ class FreeWork:
     def _train(self, agent: int, rule: TrainFreely) -> bool:
         """One update, if there is something to learn from."""
         self._context.beat(agent)
-        loss = update(self._models[agent])
-        if loss is None:
+        figures = update(self._models[agent])
+        if figures is None:
             return False
-        self._losses[agent].append(loss)
-        if len(self._losses[agent]) >= rule.publish_interval:
+        self._done[agent].append(figures)
+        if len(self._done[agent]) >= rule.publish_interval:
             self._publish(agent)
         return True
 
     def _publish(self, agent: int) -> None:
-        model, losses, job = self._models[agent], self._losses[agent], self._jobs[agent]
-        loss = sum(losses) / len(losses) if losses else None
-        result = RoundResult(loss, model.updates, symptoms(model, loss))
+        model, job = self._models[agent], self._jobs[agent]
+        result = RoundResult.of(model, self._done[agent])
         model.own_attributes.check_learning()
         self._context.beat(agent)
         job.publish(model, job.version + 1, job.version, result)
         self._context.answer(self._key, agent, last=False)
-        losses.clear()
+        self._done[agent].clear()
 
     def close(self) -> None:
         for agent in self._models:

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
+SHOWN = 2
+"""Figures of each agent's learning that are shown: those that its model reports first."""
 PLAIN_LINES = 10
 """Lines printed over a whole run where the output is not a terminal."""
 LONGEST_WARNING = 300
@@ -85,12 +87,21 @@ class ProgressDisplay:
 
     def _line(self, record: "EpochRecord") -> str:
         rewards = self._rewards()
+        figures = {**self._epsilon(record), **self._metrics()}
         return (
-            f"epoch {self._done:,}/{self._epochs:,}  reward {sum(rewards):.1f}"
-            f" ({' '.join(f'{reward:.1f}' for reward in rewards)})  epsilon {record['epsilon']:.3f}"
-            f"{''.join(f'  {name} {value:.3g}' for name, value in self._metrics().items())}"
+            f"epoch {self._done:,}/{self._epochs:,}  {self._what_is_shown} {sum(rewards):.1f}"
+            f" ({' '.join(f'{reward:.1f}' for reward in rewards)}){_losses(record)}"
+            f"{''.join(f'  {name} {value:.3g}' for name, value in figures.items())}"
             f"  {record['time']['agent_steps_per_s']:,.0f} agent-steps/s  {self._time_left(record)} left"
         )
+
+    @property
+    def _what_is_shown(self) -> str:
+        return "reward of the epoch" if len(self._recent) == 1 else f"mean reward of {len(self._recent)} epochs"
+
+    def _epsilon(self, record: "EpochRecord") -> dict[str, float]:
+        """None where no agent explores by it, as PPO."""
+        return {"epsilon": record["epsilon"]} if record["epsilon"] else {}
 
     def _time_left(self, record: "EpochRecord") -> str:
         seconds = round(record["time"]["elapsed_s"] / self._done * (self._epochs - self._done))
@@ -100,7 +111,6 @@ class ProgressDisplay:
     def _table(self, record: "EpochRecord") -> Table:
         rewards = self._rewards()
         highest = max(*rewards, 1.0) if len(rewards) > 1 else max(rewards[0], 1.0)
-        loss = "" if record["loss"] is None else f"loss {record['loss']:.3f}"
         table = Table.grid(padding=(0, 2))
         bar = ProgressBar(self._epochs, self._done, width=30, finished_style="bar.complete")
         speed = f"{record['time']['agent_steps_per_s']:,.0f} agent-steps/s"
@@ -108,10 +118,10 @@ class ProgressDisplay:
         for agent, reward in enumerate(rewards):
             bar = ProgressBar(highest, max(reward, 0.0), width=30, complete_style="green", finished_style="green")
             name = record["agents"][agent] if "agents" in record else f"agent {agent}"
-            table.add_row(Text(name), f"{reward:.1f}", bar)
-        recent = "reward of the epoch" if len(self._recent) == 1 else f"mean reward of {len(self._recent)} epochs"
-        table.add_row("all", f"[bold]{sum(rewards):.1f}", recent, loss,
-                      f"epsilon {record['epsilon']:.3f}")  # fmt: skip
+            learned = list(record["learning"][agent].items())[:SHOWN]
+            table.add_row(Text(name), f"{reward:.1f}", bar, *(Text(_figure(*each)) for each in learned))
+        explored = (f"epsilon {epsilon:.3f}" for epsilon in self._epsilon(record).values())
+        table.add_row("all", f"[bold]{sum(rewards):.1f}", self._what_is_shown, *explored)
         for name, value in self._metrics().items():
             table.add_row(Text(name), f"{value:.3g}", "mean")
         if "restarts" in record["time"]:
@@ -124,6 +134,16 @@ class ProgressDisplay:
                 waits += f", learners {max(health['learner_idle_s']):.2f} s"
             table.add_row("learners", f"{restarts} restarts", f"versions behind: {lags}", ratio, waits)
         return table
+
+
+def _figure(name: str, value: float | None) -> str:
+    return f"{name} {'not finite' if value is None else f'{value:.3g}'}"
+
+
+def _losses(record: "EpochRecord") -> str:
+    """Of each agent, as they are of different sizes where algorithms differ; nothing before the first update."""
+    losses = ["-" if loss is None else f"{loss:.3g}" for loss in record["loss_per_agent"]]
+    return f"  loss ({' '.join(losses)})" if any(loss != "-" for loss in losses) else ""
 
 
 class _OneLine(logging.Handler):

@@ -1,6 +1,7 @@
 """Silent faults, named: what looks like learning but is not."""
 
 import math
+from collections.abc import Mapping
 
 from abreast.models import BaseModel, RandomModel
 
@@ -10,17 +11,17 @@ FEW_LANES = 8
 """Lanes that are looked at first."""
 
 
-def symptoms(model: BaseModel, loss: float | None) -> list[str]:
-    """Faults of a model that has just been trained, as sentences; usually none."""
+def symptoms(model: BaseModel, figures: Mapping[str, float] | None) -> list[str]:
+    """Faults of a model that has just been trained, as sentences; usually none. `figures`: of its updates, if it had any."""
     found: list[str] = []
-    if loss is None:
+    if figures is None:
         if type(model).train_step is not RandomModel.train_step and not model.memory.written.any():
             found.append("it learns nothing, for its memory is empty: does its `remember` call `super().remember`?")
         return found
-    if not math.isfinite(loss):
-        found.append(f"its loss is {loss}: lower model.learning_rate")
+    if not math.isfinite(figures.get("loss", 0.0)):
+        found.append(f"its loss is {figures['loss']}: lower model.learning_rate")
     if model.has_no_gradient:
-        found.append("its gradient is zero: it has stopped learning" + _why(model))
+        found.append("its gradient is zero: it has stopped learning" + _cause_of_no_gradient(model))
     if not model.memory.newest_states(LOOKED_AT, lanes=FEW_LANES).any():  # there may be very many
         newest = model.memory.newest_states(LOOKED_AT)
         if len(newest) < LOOKED_AT or newest.any():
@@ -29,12 +30,9 @@ def symptoms(model: BaseModel, loss: float | None) -> list[str]:
     return found
 
 
-def _why(model: BaseModel) -> str:
+def _cause_of_no_gradient(model: BaseModel) -> str:
     """What is known of the cause of a gradient of zero."""
-    newest = [
-        model.memory.trajectory(lane, max(0, int(end) - LOOKED_AT)) for lane, end in enumerate(model.memory.written)
-    ]
-    if any(rows.valid.any() for rows in newest):
+    if model.memory.has_outcomes(LOOKED_AT):
         return ""
     return (
         ", for no row has an outcome: episodes of one turn are cut before there is a next state; set world.is_done where the"

@@ -24,6 +24,8 @@ class EpochRecord(TypedDict):
     """What the game calls its agents, if it has names for them, in the same order."""
     loss: float | None
     loss_per_agent: list[float | None]
+    learning: list[dict[str, float | None]]
+    """Per agent, what its updates have reported, by name, in their mean; empty if nothing was learned."""
     epsilon: float
     agent_steps: int
     updates: int

@@ -64,7 +64,7 @@ class RunRecord:
         self._output_dir, self._resume = output_dir, resume
         self._models = [player.model for player in experiment.game.players]
         self._names = list(getattr(experiment.game, "agent_names", ()))
-        self.logger = logger if logging else None
+        self.logger = logger
         self._display: ProgressDisplay | None = None
         self._screen, self._files = ExitStack(), ExitStack()
         self._warned: set[tuple[int, str]] = set()
@@ -186,7 +186,8 @@ class RunRecord:
         for agent, result in enumerate(trained):
             self._warn(agent, result.symptoms, epoch)
         updates = sum(result.updates for result in trained)
-        losses = [finite(result.loss) for result in trained]
+        learning = [{name: finite(value) for name, value in result.figures.items()} for result in trained]
+        losses = [figures.get("loss") for figures in learning]
         known = [loss for loss in losses if loss is not None]
         record = EpochRecord(
             epoch=epoch,
@@ -194,6 +195,7 @@ class RunRecord:
             reward_per_agent=[float(reward) for reward in played.reward_per_agent],
             loss=sum(known) if known else None,
             loss_per_agent=losses,
+            learning=learning,
             epsilon=epsilon,
             agent_steps=self._agent_steps,
             updates=updates,

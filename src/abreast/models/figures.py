@@ -1,0 +1,65 @@
+"""Learning figures: numbers by name that an update reports, its loss among them, if it has one.
+
+    loss, loss_of   a loss, or a mapping of figures with the loss       per gradient step, on the device
+    train_step      a loss, or a mapping of figures, or None            per update: the mean of its gradient steps
+    a round         a mapping of figures                                per agent: the mean of its updates
+
+A figure is added where it is computed and nowhere else: metrics.jsonl, the display and loggers take what there is.
+"""
+
+import numbers
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from abreast.errors import ModelError, short
+
+Figures = Mapping[str, Any]
+
+
+def named_figures(reported: Any) -> dict[str, Any]:
+    """Figures by name; a number alone is a loss. None stands for a figure that is not known."""
+    figures = reported if isinstance(reported, Mapping) else {"loss": reported}
+    return {name: value for name, value in figures.items() if value is not None}
+
+
+def figures_with_loss(reported: Any, owner: type) -> dict[str, Any]:
+    """What the `loss` or `loss_of` of a class has reported of a batch."""
+    figures = named_figures(reported)
+    if "loss" not in figures:
+        names = ", ".join(map(str, figures)) or "nothing"
+        raise ModelError(f"{owner.__name__} reports {names} of a batch, but no loss, which is to be descended.")
+    return figures
+
+
+def numbers_of(reported: Any, owner: type) -> dict[str, float]:
+    """What the `train_step` of a class has reported, as plain numbers."""
+    return {name: float(as_scalar(value, name, owner)) for name, value in named_figures(reported).items()}
+
+
+def as_scalar(value: Any, name: object, owner: type, device: str = "cpu") -> Tensor:
+    """A figure as a tensor of a single number, where it is; anything else is refused by name."""
+    try:
+        is_number = isinstance(value, numbers.Real)
+        scalar = torch.as_tensor(float(value), dtype=torch.float64) if is_number else torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        scalar = torch.empty(0)
+    if not isinstance(name, str) or scalar.numel() != 1 or scalar.is_complex():
+        raise ModelError(f"the figure {name!r} of {owner.__name__} is {short(value)}: expected a name with a number.")
+    return scalar.detach().reshape(()).to(device)
+
+
+def mean_of_steps(steps: Sequence[Figures], owner: type, device: str) -> dict[str, float]:
+    """The figures of an update, from those of its gradient steps, which are read from the device all at once."""
+    scalars = [as_scalar(value, name, owner, device) for step in steps for name, value in step.items()]
+    read = iter(torch.stack(scalars).tolist())
+    return mean_figures([{name: next(read) for name in step} for step in steps])
+
+
+def mean_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
+    """The mean of each figure over all that have it."""
+    names = dict.fromkeys(name for each in figures for name in each)
+    known = {name: [each[name] for each in figures if name in each] for name in names}
+    return {name: sum(values) / len(values) for name, values in known.items()}
