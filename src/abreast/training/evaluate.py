@@ -80,12 +80,13 @@ def evaluate(env: Experiment, episodes: int, seed: int = 0, greedy: bool = True)
     if seed < 0:
         raise ConfigError(f"the seed of the evaluation is {seed}: expected 0 or more.")
     env.make_lanes()
-    lanes, models = env.parallel.num_envs, models_of(env.game)
+    parallel, models = env.config.multiprocessing, models_of(env.game)
+    lanes = parallel.num_envs
     played = []
     with compute_threads(env.config.experiment.compute_threads), unchanged(env) as put_back:
         for first in range(0, episodes, lanes):  # every lane in every pass: what is chosen in one depends on the others
             put_back()
-            lanes_of(env).draw_from([_seed(seed, first + number, WORLD) for number in range(lanes)])
+            lanes_of(env).draw_from([_seed(seed, first + number, WORLD) for number in range(parallel.lanes)])
             for agent, model in enumerate(models):
                 model.choose_from(_seed(seed, first, CHOICES, agent))
                 model.streams.is_of_one_pass = True

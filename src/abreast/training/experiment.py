@@ -18,19 +18,17 @@ from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
 from abreast.models import algorithm as find_algorithm
 from abreast.replay import Buffer
-from abreast.state import State
-from abreast.training.actors.base import Factory, models_of
+from abreast.training.actors.base import models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
-from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, MPConfig, parse_config
 from abreast.training.devices import check_device_memory, compute_threads, device_for
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
-from abreast.training.planning.plan import Plan
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import Logger
 from abreast.training.run.session import Keeping, session
+from abreast.training.runnable import Factory
 from abreast.training.system import MARLMultiprocessingSystem
 from abreast.worlds.playable import Playable
 
@@ -57,6 +55,12 @@ def check_independence(models: Sequence[object]) -> None:
             )
 
 
+def group_lanes(models: Sequence[BaseModel], parallel: MPConfig) -> None:
+    """Tell models which lanes never choose together: those of different actors, where their number is set."""
+    for model in models:
+        model.streams.lanes_per_actor = parallel.num_envs
+
+
 class Experiment:
     """Trains the players of a game. Anything that keeps the protocol `Playable` can be its game.
 
@@ -69,18 +73,17 @@ class Experiment:
     epochs_played = 0
     has_random_agents = True
     """Whether its agents can act at random, for comparison."""
-    planned: MPConfig | None = None
-    """How it is run at the moment, if a plan says so."""
 
     def __init__(
         self, game: Playable, config: Mapping[str, Any] | Config[Any, Any], factory: Factory | None = None
     ) -> None:
+        if not isinstance(game, Playable):
+            raise ConfigError(
+                f"{type(game).__name__} is no Playable: derive it from abreast.worlds.playable.Playable, which has defaults"
+                " for all that a game may leave out."
+            )
         self.game, self.config, self.factory = game, parse_config(config), factory
-
-    @property
-    def parallel(self) -> MPConfig:
-        """By which settings actors and learners live: those of a plan, while it is run by one."""
-        return self.planned or self.config.multiprocessing
+        group_lanes(models_of(game), self.config.multiprocessing)
 
     @property
     def target(self) -> str | None:
@@ -157,7 +160,6 @@ class Experiment:
         resume: the folder of a run of the same experiment that was stopped, or one of its checkpoints: it goes on there, as
             if it had never stopped.
         """
-        check_factory(self, in_processes=False)
         for agent, model in enumerate(models_of(self.game)):
             with named(agent, model):
                 check_lanes(model)
@@ -165,7 +167,9 @@ class Experiment:
         with session(self, Keeping("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
             settings = self.config.experiment
             learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)
-            with closing(self.inline_actors(run.actor_states)) as actors:
+            for state in run.actor_states:
+                set_actor_state(self.game, state)
+            with closing(InlineActors(self.game)) as actors:
                 run.play(actors, learners)
             return RunResult(run.record.epochs, run.record.folder)
 
@@ -178,41 +182,25 @@ class Experiment:
         resume: Path | str | None = None,
     ) -> RunResult:
         """Play here and learn in workers, as `config.multiprocessing` says; the arguments of `run_experiment`. What is not
-        said there is planned (`plan`).
+        said there is planned (`plan.py`).
 
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
-        system = self._system()
-        schedule = self.config.multiprocessing.schedule
+        schedule, workers = self.config.multiprocessing.schedule, self.config.multiprocessing.workers
+        if workers == "processes":
+            process_backend().warm_up()  # it imports while this process gets ready
+        self.make_lanes()
+        system = MARLMultiprocessingSystem(self, self.game.players, self.config)
         with session(self, Keeping(schedule, True, animate, logging, logger, output_dir, resume)) as run:
-            run.record.keep_plan(system.plan)
             with system.started(run):
                 system.run(run)
             return RunResult(run.record.epochs, run.record.folder, system.given_up)
-
-    def plan(self) -> Plan:
-        """How `run_experiment_mp` would be run here and now. Nothing is started, and nothing changed."""
-        return self._system().plan
-
-    def _system(self) -> MARLMultiprocessingSystem:
-        """Plans, and refuses what cannot work, before all."""
-        workers = self.config.multiprocessing.workers
-        if workers == "processes":
-            process_backend().warm_up()  # it imports while this process gets ready
-        check_factory(self, in_processes=workers in ("processes", "auto"))
-        self.make_lanes()
-        return MARLMultiprocessingSystem(self, self.game.players, self.config)
 
     def check_parallel(self, parallel: MPConfig) -> None:
         """Refuse settings of a parallel run that this experiment cannot keep to; usually there are none."""
 
     def make_lanes(self) -> None:
         """Make all lanes of the game now, so that what cannot work is refused before anything starts."""
-
-    def inline_actors(self, states: Sequence[State] = ()) -> InlineActors:
-        """All actors in this thread. `states`: where each goes on, if the run does."""
-        factory = self.factory if self.parallel.actors > 1 else None
-        return InlineActors(self.game, factory, self.parallel.num_envs, self.parallel.actors, states)
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.

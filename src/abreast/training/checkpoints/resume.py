@@ -96,10 +96,8 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
     settings, agents = experiment.config, len(models_of(experiment.game))
     where = str(checkpoint.path / "run.safetensors")
     check_run(resumed.run, checkpoint.facts, agents, settings.experiment.train_interval, where)
-    if len(parts) != settings.multiprocessing.actors:
-        raise CheckpointError(
-            f"{checkpoint.path} has {len(parts)} actors, expected {settings.multiprocessing.actors}: it was changed."
-        )
+    if len(parts) != 1:
+        raise CheckpointError(f"{checkpoint.path} has {len(parts)} actors, expected 1: it was changed.")
     end_of_line(run / "metrics.jsonl", resumed.record.facts["count"])
     return resumed
 

@@ -1,6 +1,6 @@
 """A session of a run: from its beginning, or from a checkpoint, until it ends or is stopped."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -52,12 +52,18 @@ class Session(NamedTuple):
         """Where each actor goes on, if the run does."""
         return () if self.resumed is None else self.resumed.actors
 
-    def play(self, actors: Actors, learners: Learners) -> None:
-        """Play and learn until all epochs are there."""
-        loop = Loop(self.experiment, actors, learners, LAGS[self.schedule], self.record, self.checkpoints)
+    @property
+    def until(self) -> int:
+        """Epochs that are played then, with those of runs before."""
+        return self.record.first_epoch + int(self.experiment.config.experiment.epochs)
+
+    def play(self, actors: Actors, learners: Learners, before_pass: Callable[[Loop], None] = lambda loop: None) -> None:
+        """Play and learn until all epochs are there. `before_pass` is that of the loop."""
+        lag = LAGS[self.schedule]
+        loop = Loop(self.experiment, actors, learners, lag, self.record, self.checkpoints, before_pass)
         if self.resumed is not None:
             self.resumed.restore_loop(loop)
-        loop.run(self.record.first_epoch + self.experiment.config.experiment.epochs)
+        loop.run(self.until)
 
 
 @contextmanager
