@@ -29,7 +29,9 @@ AUTO = "multiprocessing.workers=auto"
 def timing(agents=2, play=10e-3, learn=10e-3, cores=2.0, passes=1000, publish=0.1e-3, **more):
     """What a run has measured of itself."""
     more.setdefault("computing_s", play)
-    return Timing(play, round_s=(learn,) * agents, publish_s=(publish,) * agents, cores=cores, passes_left=passes, **more)
+    return Timing(
+        play, round_s=(learn,) * agents, publish_s=(publish,) * agents, cores=cores, passes_left=passes, **more
+    )
 
 
 def splits(workers=2, actors=(1,)):

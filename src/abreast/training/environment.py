@@ -16,7 +16,7 @@ from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
 from abreast.training.batched import BatchedLanes, batched_lanes_of, is_played_batched
 from abreast.training.config import Config, GridSection, parse_config
-from abreast.training.experiment import Experiment, check_independence, group_lanes
+from abreast.training.experiment import Experiment, check_independence
 from abreast.training.lanes import GridworldLanes
 from abreast.worlds import EmptyEntity, Gridworld
 from abreast.worlds.batched import BatchedWorld
@@ -89,7 +89,6 @@ class Environment(Experiment):
             self.setup_agents()
             self._count_agents()
             check_independence([agent.model for agent in self.agents])
-            group_lanes([agent.model for agent in self.agents], self.config.multiprocessing)
             self.populate_environment()
 
     def _keep_blank_world(self) -> None:

@@ -18,7 +18,7 @@ from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
 from abreast.models import algorithm as find_algorithm
 from abreast.replay import Buffer
-from abreast.training.actors.base import models_of, set_actor_state
+from abreast.training.actors.base import group_lanes, models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, MPConfig, parse_config
@@ -55,12 +55,6 @@ def check_independence(models: Sequence[object]) -> None:
             )
 
 
-def group_lanes(models: Sequence[BaseModel], parallel: MPConfig) -> None:
-    """Tell models which lanes never choose together: those of different actors, where their number is set."""
-    for model in models:
-        model.streams.lanes_per_actor = parallel.num_envs
-
-
 class Experiment:
     """Trains the players of a game. Anything that keeps the protocol `Playable` can be its game.
 
@@ -83,7 +77,6 @@ class Experiment:
                 " for all that a game may leave out."
             )
         self.game, self.config, self.factory = game, parse_config(config), factory
-        group_lanes(models_of(game), self.config.multiprocessing)
 
     @property
     def target(self) -> str | None:
@@ -164,6 +157,7 @@ class Experiment:
             with named(agent, model):
                 check_lanes(model)
         self.make_lanes()
+        group_lanes(self.game, self.config.multiprocessing)
         with session(self, Keeping("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
             settings = self.config.experiment
             learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)

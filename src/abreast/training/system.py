@@ -24,7 +24,7 @@ from abreast.models.own import note_shared
 from abreast.processes.fork_server import has_fork_server
 from abreast.processes.ring import Ring
 from abreast.state import copied
-from abreast.training.actors.base import Actors, models_of, set_actor_state
+from abreast.training.actors.base import Actors, group_lanes, models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import ProcessActors
 from abreast.training.adapting import adapted
@@ -77,6 +77,7 @@ class MARLMultiprocessingSystem:
                 f"the system is given {given.actors} actors with {given.num_envs} lanes each, but the environment was made"
                 f" for {own.actors} with {own.num_envs}: give both the same configuration."
             )
+        group_lanes(env.game, given)
         self._given, self._settings = given, env.config.experiment
         self._planner = Planner(env, given)
         self.plan = self._planner.begin()

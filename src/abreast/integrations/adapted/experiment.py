@@ -19,7 +19,6 @@ from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_
 from abreast.models.base import PlainObservation
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
-from abreast.training.experiment import group_lanes
 from abreast.training.sizes import enough_memory
 
 log = logging.getLogger("abreast")
@@ -224,7 +223,6 @@ class AdaptedExperiment(Experiment):
         self.is_filmed = True
         self._looks_at(self._spares[0])
         self.game: AdaptedLanes = AdaptedLanes(self, self._players(self._spares[0]))
-        group_lanes([player.model for player in self.game.players], self.config.multiprocessing)
         self.factory = AdaptedFactory(maker, self.config, self.game.agent_names)
         self._is_probed = False
 

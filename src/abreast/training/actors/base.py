@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 from abreast.errors import AbreastError, ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
+from abreast.training.config import MPConfig
 from abreast.worlds.playable import Playable, Played
 
 
@@ -56,6 +57,12 @@ class Actors(Protocol):
 def models_of(game: Playable) -> list[BaseModel]:
     """The models of its players."""
     return [player.model for player in game.players]
+
+
+def group_lanes(game: Playable, parallel: MPConfig) -> None:
+    """Tell its models which lanes never choose together: those of different actors, where their number is set."""
+    for model in models_of(game):
+        model.streams.lanes_per_actor = parallel.num_envs
 
 
 def check_kinds(models: Sequence[BaseModel], expected: Sequence[str]) -> None:
