@@ -6,15 +6,17 @@ import numpy as np
 
 from abreast.models import algorithm
 from abreast.models.base import PlainObservation
-from abreast.state import State
+from abreast.state import State, join, part_of
 from abreast.training import Experiment, parse_config
-from abreast.worlds.playable import Decision, Late, Outcome, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
 PAYOFFS = np.array([[(3.0, 3.0), (0.0, 5.0)], [(5.0, 0.0), (1.0, 1.0)]])  # cooperate, defect
 
 
-class PrisonersDilemma:
+class PrisonersDilemma(Playable):
     """Each player sees what both did last. The last turn pays both a bonus, which comes late."""
+
+    plays_by_lane = True
 
     def __init__(self, config):
         self.turn_limit, self.seed, self.turns = config.experiment.max_turns, config.experiment.seed, 0
@@ -22,17 +24,14 @@ class PrisonersDilemma:
         seeds = [np.random.SeedSequence(self.seed, spawn_key=(1, number)) for number in range(2)]
         lanes = config.multiprocessing.lanes
         self.players = [SimpleNamespace(model=kind(seen, 2, config.model, seed, lanes)) for seed in seeds]
-        self.first_lane, self.lanes_each = 0, config.multiprocessing.num_envs
-        self.rng = np.random.default_rng(self.seed)
+        self.first_lane, self.rngs = 0, [np.random.default_rng([self.seed, lane]) for lane in range(lanes)]
 
-    def become_actor(self, number):
-        self.first_lane, self.rng = number * self.lanes_each, np.random.default_rng([self.seed, number])
-        for index, player in enumerate(self.players):
-            player.model.choose_from(np.random.SeedSequence(self.seed, spawn_key=(2, index, number)))
+    def become_actor(self, first_lane):
+        self.first_lane = first_lane
 
     def reset(self, lanes):
         self.lanes, self.turns = list(range(self.first_lane, self.first_lane + lanes)), 0
-        self.seen = [self.rng.integers(0, 2, 4).astype(np.uint8) for _ in self.lanes]
+        self.seen = [self.rngs[lane].integers(0, 2, 4).astype(np.uint8) for lane in self.lanes]
         self.scores = np.zeros((lanes, 2))
 
     def decisions(self):
@@ -50,14 +49,18 @@ class PrisonersDilemma:
         played = [Played(self.turns, scores.tolist()) for scores in self.scores]
         return played, [Late(agent, lane, 0.5, terminated=True) for agent in range(2) for lane in self.lanes]
 
-    def picture(self):
-        return None
-
     def state(self):
-        return State({"stream": self.rng.bit_generator.state})
+        return join(**{f"lane{lane}": state for lane, state in self.lane_states(range(len(self.rngs))).items()})
 
     def set_state(self, state):
-        self.rng.bit_generator.state = state.facts["stream"]
+        self.set_lane_states({lane: part_of(state, f"lane{lane}") for lane in range(len(self.rngs))})
+
+    def lane_states(self, lanes):
+        return {lane: State({"stream": self.rngs[lane].bit_generator.state}) for lane in lanes}
+
+    def set_lane_states(self, states):
+        for lane, state in states.items():
+            self.rngs[lane].bit_generator.state = state.facts["stream"]
 
 
 def build(**settings):

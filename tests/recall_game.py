@@ -11,12 +11,10 @@ from abreast.models import algorithm
 from abreast.models.base import PlainObservation
 from abreast.state import State
 from abreast.training import Experiment, parse_config
-from abreast.worlds.playable import Decision, Outcome, Played
+from abreast.worlds.playable import Decision, Outcome, Playable, Played
 
 
-class Recall:
-    plays_by_lane = True
-
+class Recall(Playable):
     def __init__(self, config, delay):
         self.delay, self.seed, self.turns = delay, config.experiment.seed, 0
         kind, lanes = algorithm(config.model.algorithm), config.multiprocessing.lanes
@@ -47,9 +45,6 @@ class Recall:
 
     def finish(self):
         return [Played(self.turns, [score]) for score in self.scores.tolist()], ()
-
-    def picture(self):
-        return None
 
     def state(self):
         return State({"stream": self.rng.bit_generator.state})

@@ -144,13 +144,11 @@ MISTAKES = [
     ("workers misspelt", ["train", "treasurehunt", "multiprocessing.workers=process"], "multiprocessing.workers is"),
     ("more workers than agents", ["train", "treasurehunt", "--parallel", "multiprocessing.num_workers=9"],
      "multiprocessing.num_workers is 9, but there are 5 agents"),
-    ("a plan with more workers than agents", ["train", "treasurehunt", "--plan-only", "multiprocessing.num_workers=9"],
-     "multiprocessing.num_workers is 9, but there are 5 agents"),
-    ("a plan for a GPU that is not there", ["train", "treasurehunt", "--plan-only", "multiprocessing.device=cuda:99"],
+    ("a GPU that is not there", ["train", "treasurehunt", "--parallel", "multiprocessing.device=cuda:99"],
      "multiprocessing.device is 'cuda:99'"),
-    ("a plan with no actor", ["train", "treasurehunt", "--plan-only", "multiprocessing.num_actors=0"],
+    ("no actor", ["train", "treasurehunt", "--parallel", "multiprocessing.num_actors=0"],
      "multiprocessing.num_actors is 0"),
-    ("a plan with half an actor", ["train", "treasurehunt", "--plan-only", "multiprocessing.num_actors=0.5"],
+    ("half an actor", ["train", "treasurehunt", "--parallel", "multiprocessing.num_actors=0.5"],
      "multiprocessing.num_actors is 0.5"),
     ("older spelling misspelt", ["train", "treasurehunt", "parallel.use_thread=true"], "did you mean 'use_threads'?"),
     ("priority of an agent that is not there", ["train", "treasurehunt", "multiprocessing.priority.5=2"],
@@ -291,20 +289,16 @@ def test_a_folder_without_permission_is_named(capsys):
     ("more", "says"),
     [
         ([], "plan: "),
-        (["--parallel"], "plan: "),
         (["multiprocessing.workers=inline"], "plan: inline"),
         (["--freeze", "0,1"], "all agents are frozen"),
-        (["multiprocessing.workers=processes", "multiprocessing.num_actors=9", "--epochs", "3"], "6 of 9 actors"),
+        (["multiprocessing.workers=threads", "multiprocessing.num_actors=9", "--epochs", "3"], "6 of 9 actors"),
         (["multiprocessing.workers=inline", "multiprocessing.num_workers=2"], "left out: num_workers 2"),
     ],
 )
-def test_plan_only_prints_a_plan_in_two_lines_and_leaves_nothing_behind(more, says, capsys, tmp_path):
-    before = everything_in(tmp_path)
-    assert run(["train", "treasurehunt", *SMALL, "--plan-only", *more]) == 0
-    printed = capsys.readouterr()
-    first, second = printed.out.splitlines()[:2]
-    assert first.startswith("plan: ") and says in first + second and printed.err == ""
-    assert everything_in(tmp_path) == before
+def test_a_parallel_run_keeps_its_plan_in_two_lines(more, says):
+    assert run(["train", "treasurehunt", *SMALL, "--parallel", "--no-animate", "--output", "run", *more]) == 0
+    first, second = json.loads(Path("run/plan.json").read_text())["reasons"]
+    assert first.startswith("plan: ") and says in first + second
 
 
 def test_train_writes_a_run_folder_and_compares_with_random_agents(capsys, tmp_path):

@@ -2,13 +2,11 @@
 
 import contextlib
 import os
-import random
 import signal
 import threading
 import time
 from unittest import mock
 
-from abreast.games.treasurehunt import TreasurehuntWorld
 from abreast.models import DQN
 from abreast.processes.team import Team
 
@@ -82,17 +80,3 @@ def harm(host, how, every_s, times, when_up=False):
         stop.set()
         thread.join()
         host.__init__ = original
-
-
-class DrawsLate(TreasurehuntWorld):
-    """From its second epoch on, and so after any calibration, it draws from the generator that all code shares."""
-
-    def __init__(self, config):
-        super().__init__(config)
-        self.turns = 0
-
-    def transition(self):
-        self.turns += 1
-        if self.turns > 15:
-            random.random()
-        super().transition()

@@ -9,10 +9,10 @@ import pytest
 
 import villains
 from abreast.errors import CheckpointError, GameError, StateError
+from abreast.training import plan as plan_module
 from abreast.training.actors.process import ProcessActors
 from abreast.training.learners.hosted import HostedLearners
-from abreast.training.planning import plan as plan_module
-from abreast.training.planning.costs import Candidate
+from abreast.training.plan import Split
 from fakes import outcome, timeless
 from integrations.adapted import build
 from zoo_envs import ListsByChance
@@ -54,12 +54,12 @@ def test_lanes_that_a_plan_deals_out_to_actors_are_played_as_one_would(monkeypat
     settings = (
         *TARGETS["in turn"],
         "multiprocessing.num_envs=16",
-        "experiment.epochs=24",
+        "experiment.epochs=64",
         "multiprocessing.workers=auto",
     )
     experiment = build(*settings)
     expected = [outcome(experiment, experiment.run_experiment) for _ in range(2)]
-    monkeypatch.setattr(plan_module, "choose", lambda candidates, prediction: Candidate("processes", 2, 2))
+    monkeypatch.setattr(plan_module, "choose", lambda timing, splits: Split(2, 2))
     monkeypatch.setattr(plan_module, "cores", lambda: 4)
     planned = build(*settings, "multiprocessing.schedule=lockstep")
     assert [outcome(planned, planned.run_experiment_mp) for _ in range(2)] == expected

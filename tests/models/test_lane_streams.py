@@ -7,7 +7,7 @@ import pytest
 
 from abreast.errors import StateError
 from abreast.models import algorithm
-from abreast.models.lane_streams import LANES_TOGETHER, LaneStreams, together
+from abreast.models.lane_streams import LANES_TOGETHER, LaneStreams
 
 
 def streams(seed=1):
@@ -51,12 +51,19 @@ def test_a_key_that_is_none_is_refused(key):
 
 
 def test_rows_are_grouped_by_the_number_of_their_lane():
+    together = streams().together
     assert together([0, 1, 2], [0, 1, 2]) == [[0, 1, 2]]
     assert together([], [0, 1]) == []
     lanes = list(range(4, 28))
     groups = together(list(range(len(lanes))), lanes)
     assert [{lanes[row] // LANES_TOGETHER for row in group} for group in groups] == [{0}, {1}, {2}, {3}]
     assert sorted(row for group in groups for row in group) == list(range(len(lanes)))
+
+
+def test_lanes_of_two_actors_are_never_grouped():
+    source = streams()
+    source.lanes_per_actor = 6
+    assert source.together(range(12), range(12)) == [[0, 1, 2, 3, 4, 5], [6, 7], [8, 9, 10, 11]]
 
 
 @pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])

@@ -5,8 +5,10 @@ import pytest
 import torch
 from torch import nn
 
-from abreast.models import DQN
+from abreast.models import DQN, algorithm
 from abreast.models.stacked import StackedChoice, can_be_stacked
+from abreast.training.collect import _Chooser
+from abreast.worlds.playable import Decision
 from fakes import TinyObservation, make_model, outcome, small_game
 
 
@@ -87,3 +89,35 @@ def test_the_noise_of_a_new_epoch_reaches_the_stack():
     frames = torch.rand(4, 2, models[0].input_size)
     with torch.inference_mode():
         assert not torch.equal(before.evaluate(frames), after.evaluate(frames))
+
+
+@pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
+def test_which_agents_act_in_lanes_of_another_group_does_not_matter(name, monkeypatch):
+    """Another actor may play those: what is chosen in one group of lanes is computed as if there were no others."""
+    stacked, take = [], StackedChoice.take_actions
+    monkeypatch.setattr(
+        StackedChoice,
+        "take_actions",
+        lambda self, states, lanes: stacked.append(list(lanes)) or take(self, states, lanes),
+    )
+    rng = np.random.default_rng(0)
+    states = rng.integers(0, 2, size=(2, 12, 4)).astype(np.uint8)
+    kind = algorithm(name)
+    config = kind.Config.parse({"algorithm": name, "hidden_size": 16, "n_frames": 1, "epsilon": 0.3})
+
+    def chosen(lanes_of_each):
+        models = [kind(TinyObservation(4), 3, config, np.random.SeedSequence(seed), 12) for seed in range(2)]
+        for model in models:
+            model.start_epoch_action(epoch=0)
+        stacked.clear()
+        decisions = [Decision(agent, lanes, [*states[agent, lanes]]) for agent, lanes in enumerate(lanes_of_each)]
+        actions = _Chooser(models).choose(decisions)
+        each = zip(lanes_of_each, actions, strict=True)
+        return [dict(zip(lanes, own, strict=True)) for lanes, own in each], list(stacked)
+
+    first, last = list(range(8)), [8, 9, 10, 11]
+    both, calls = chosen([first + last, first + last[1:]])
+    alone, calls_alone = chosen([first, first])
+    others, calls_of_others = chosen([last, last[1:]])
+    assert calls == calls_alone == [first] and calls_of_others == []
+    assert both == [{**one, **two} for one, two in zip(alone, others, strict=True)]

@@ -18,6 +18,7 @@ from abreast.training.batched import BatchedLanes, WholePass
 from abreast.training.collect import collect_pass
 from abreast.training.evaluate import evaluate
 from abreast.training.lanes import GridworldLanes
+from abreast.training.system import MARLMultiprocessingSystem
 from batched_game import BatchedMeadow, Grass, HostileMeadow, MeadowEnv
 from fakes import outcome, small_game, timeless
 
@@ -383,11 +384,14 @@ def test_no_lane_is_built_of_objects():
 
 
 def test_a_plan_keeps_learners_in_the_thread_of_a_batched_world():
-    plan = meadow().plan()
-    assert (plan.workers, plan.num_actors, plan.measured) == ("inline", 1, None)
+    def plan_of(env):
+        return MARLMultiprocessingSystem(env, env.agents, env.config).plan
+
+    plan = plan_of(meadow())
+    assert (plan.workers, plan.num_actors, plan.is_open) == ("inline", 1, False)
     assert "playing and learning share the device" in plan.reasons[1]
-    plan = meadow(lanes=16, multiprocessing={"workers": "processes"}).plan()
-    assert (plan.workers, plan.num_actors, plan.measured) == ("processes", 1, None)
+    plan = plan_of(meadow(lanes=16, multiprocessing={"workers": "processes"}))
+    assert (plan.workers, plan.num_actors, plan.is_open) == ("processes", 1, False)
 
 
 # ---- commands

@@ -1,10 +1,13 @@
 """Anything that keeps the protocol Playable trains, in every schedule and wherever learners and actors live."""
 
+import json
+
 import numpy as np
 import pytest
 
 import matrix_game
 from abreast.errors import ConfigError
+from abreast.training import Experiment
 from fakes import timeless
 
 
@@ -54,9 +57,16 @@ def test_a_game_without_pictures_leaves_no_film(tmp_path):
     assert (tmp_path / "run" / "checkpoints" / "final" / "agent_1.safetensors").exists()
 
 
-def test_several_actors_without_a_factory_are_refused():
-    experiment = matrix_game.build(num_actors=2)
+def test_without_a_factory_one_actor_plays_all_lanes_and_the_run_says_so(tmp_path):
+    experiment = matrix_game.build(num_actors=2, schedule="lockstep", workers="threads")
     experiment.factory = None
-    for run in (experiment.run_experiment, experiment.run_experiment_mp):
-        with pytest.raises(ConfigError, match="num_actors is 2, but PrisonersDilemma has no factory"):
-            run(animate=False, logging=False)
+    epochs = timeless(experiment.run_experiment_mp(animate=False, output_dir=tmp_path / "run").epochs)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert (plan["num_actors"], plan["lanes"]) == (1, 2)
+    assert "several actors: PrisonersDilemma has no factory" in plan["reasons"][1]
+    assert epochs == result("run_experiment", num_actors=2)[0]
+
+
+def test_a_game_that_is_no_playable_is_refused():
+    with pytest.raises(ConfigError, match=r"object is no Playable: derive it from abreast\.worlds\.playable"):
+        Experiment(object(), matrix_game.build().config)

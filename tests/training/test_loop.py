@@ -7,6 +7,7 @@ import pytest
 from abreast.games import Game
 from abreast.state import State, join, part_of
 from abreast.training.actors.base import actor_state, models_of, set_actor_state
+from abreast.training.actors.inline import InlineActors
 from abreast.training.learners.base import RoundResult
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.loop import LAGS, Loop
@@ -77,7 +78,7 @@ def test_the_state_of_a_loop_holds_the_figures_of_unfinished_passes():
     def fresh(record):
         env = Game(Garden).build(Game(Garden).configure())
         learners = InlineLearners(models_of(env.game), 0, slack=20)
-        return env, Loop(env, env.inline_actors(), learners, LAGS["pipelined"], record)
+        return env, Loop(env, InlineActors(env.game), learners, LAGS["pipelined"], record)
 
     with RunRecord(Game(Garden).build(Game(Garden).configure()), animate=False, logging=False) as record:
         (env, loop), (other_env, other) = fresh(record), fresh(record)
@@ -112,7 +113,7 @@ def test_the_state_of_everything_put_into_fresh_parts_goes_on_bit_for_bit(algori
     def fresh(record):
         env = small_game(*settings)
         learners = InlineLearners(models_of(env.game), 0, slack=20)
-        return env, Loop(env, env.inline_actors(), learners, LAGS[schedule], record)
+        return env, Loop(env, InlineActors(env.game), learners, LAGS[schedule], record)
 
     with RunRecord(small_game(*settings), animate=False, logging=False) as whole:
         env, loop = fresh(whole)

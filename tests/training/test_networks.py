@@ -1,4 +1,4 @@
-"""Runs with other networks than an mlp keep every promise: schedules, lanes, actors, deaths, stops, evaluation, plans."""
+"""Runs with other networks than an mlp keep every promise: schedules, lanes, actors, deaths, stops, evaluation."""
 
 import os
 import signal
@@ -11,8 +11,7 @@ from abreast.models import algorithm
 from abreast.models.base import PlainObservation
 from abreast.training.evaluate import evaluate
 from abreast.training.learners.hosted import HostedLearners
-from abreast.training.planning.measuring import _kind_of, measure
-from fakes import make_model, outcome, small_game
+from fakes import outcome, small_game
 from training.checkpoints.test_resume import Stop, left_behind
 from training.checkpoints.test_resume import run as run_for_a_while
 from training.test_evaluate import whole
@@ -98,26 +97,6 @@ def test_evaluation_is_repeatable_and_leaves_no_trace(networks):
     for each in (env, left_alone):
         each.run_experiment(animate=False, logging=False)
     assert whole(env) == whole(left_alone)
-
-
-@ALL
-def test_a_calibration_measures_them_and_changes_nothing(networks):
-    measured, left_alone = (small_game(*networks, "multiprocessing.num_envs=2") for _ in range(2))
-    found = measure(measured)
-    assert len(found.models) == 2 and all(each.update > 0 and each.first_update > 0 for each in found.models)
-    assert (found.models[0].choose is None) == (networks is OWN), "a user's module is tried in a copy of the process"
-    assert outcome(measured, measured.run_experiment) == outcome(left_alone, left_alone.run_experiment)
-
-
-def test_models_of_one_kind_have_one_network():
-    kinds = [
-        make_model("dqn", (6, 6, 2)),
-        make_model("dqn", (6, 6, 2), network="cnn"),
-        make_model("dqn", (6, 6, 2), network="cnn", hidden_size=8),
-        make_model("dqn", (12, 6, 1), network="cnn"),
-    ]
-    assert len({_kind_of(model) for model in kinds}) == 4
-    assert _kind_of(kinds[1]) == _kind_of(make_model("dqn", (6, 6, 2), network="cnn", seed=5))
 
 
 @pytest.mark.parametrize(

@@ -2,11 +2,15 @@
 
 from typing import Any, NamedTuple
 
-from abreast.games.treasurehunt import TreasurehuntEnv
+from abreast.training import Experiment
+from abreast.training.plan import Plan
+from abreast.training.run.record import RunRecord
+from abreast.training.run.session import Session
+from abreast.training.system import MARLMultiprocessingSystem
 
 LONG = 100_000
 """Epochs of a run whose start does not count. (Its start and its end are not measured either: reference.py, `speed`.)"""
-SETTINGS = ("workers", "num_actors", "num_envs", "num_workers", "learner_threads")
+SETTINGS = ("workers", "num_actors", "num_envs", "num_workers")
 
 
 class Planned(NamedTuple):
@@ -18,15 +22,38 @@ class Planned(NamedTuple):
     """The same in a few words."""
 
 
-def plan_of(env: TreasurehuntEnv) -> Planned:
-    """What a run of this environment would be planned as, here and now."""
-    plan = env.plan()
+class _Decided(Exception):
+    """The run has a plan."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__()
+        self.plan = plan
+
+
+class _UntilDecided(RunRecord):
+    """Ends the run."""
+
+    def keep_plan(self, plan: Plan) -> None:
+        raise _Decided(plan)
+
+
+def plan_of(env: Experiment) -> Planned:
+    """What a run of this environment is planned as here: it is begun, and ended as soon as it has decided."""
+    env.make_lanes()
+    system = MARLMultiprocessingSystem(env, env.game.players, env.config)
+    try:
+        with _UntilDecided(env, animate=False, logging=False) as record:
+            record.begin()
+            session = Session(env, env.config.multiprocessing.schedule, record)
+            with system.started(session):
+                system.run(session)
+        raise AssertionError("a run that has ended has a plan")
+    except _Decided as decided:
+        plan = decided.plan
     applied = plan.applied(env.config.multiprocessing).model_dump()
     parallel = {key: applied[key] for key in SETTINGS if applied[key] is not None}
     if plan.workers == "inline":
         return Planned(parallel, "inline")
-    kind = {"processes": "process", "threads": "thread"}[plan.workers]
-    several = {"process": "processes", "thread": "threads"}[kind]
-    workers = f"{plan.num_workers} {kind if plan.num_workers == 1 else several}"
-    threads = f" of {plan.learner_threads} threads" if plan.learner_threads > 1 else ""
-    return Planned(parallel, f"{workers}{threads}, {plan.num_actors} actor{'' if plan.num_actors == 1 else 's'}")
+    kind = {"processes": ("process", "processes"), "threads": ("thread", "threads")}[plan.workers]
+    workers = f"{plan.num_workers} {kind[plan.num_workers != 1]}"
+    return Planned(parallel, f"{workers}, {plan.num_actors} actor{'' if plan.num_actors == 1 else 's'}")

@@ -69,7 +69,7 @@ def evaluate_run(
     for number, (each, agents) in enumerate(chosen):
         env = _trained(source, config, each, agents)
         told = f"{each.path.name} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
-        names = list(getattr(env.game, "agent_names", map(str, range(len(env.game.players)))))
+        names = list(env.game.agent_names or map(str, range(len(env.game.players))))
         with out.status(told) if out.is_terminal else nullcontext():
             found.append((each, play_episodes(env, episodes, seed, greedy=not sample)))
     how = "exploring as in training" if sample else "greedy"

@@ -27,7 +27,6 @@ from abreast.settings import apply_overrides, explain, merge, read_yaml
 if TYPE_CHECKING:
     from abreast.games import AnyGame
     from abreast.training import Config, Experiment
-    from abreast.training.planning.plan import Plan
 
 GameName = Annotated[
     str,
@@ -71,9 +70,6 @@ def train(
     ] = False,
     batched: Annotated[
         bool, typer.Option("--batched", help="Play all lanes at once on the learners' device (world.batched).")
-    ] = False,
-    plan_only: Annotated[
-        bool, typer.Option("--plan-only", help="Print how a parallel run would be run here, and why, and end.")
     ] = False,
     animate: Annotated[bool, typer.Option(help="Record animations every experiment.record_period epochs.")] = True,
     load_agent: Annotated[
@@ -119,7 +115,7 @@ def train(
     loaded = parse_agents(load_agent or [], "--load-agent")
     options = {"experiment.num_agents": agents, "experiment.epochs": epochs, "experiment.seed": seed}
     shorthands = [f"{key}={value}" for key, value in options.items() if value is not None]
-    shorthands += ["multiprocessing.enabled=true"] if parallel or plan_only else []
+    shorthands += ["multiprocessing.enabled=true"] if parallel else []
     shorthands += ["world.batched=true"] if batched else []
     shorthands += [f"experiment.load_agents.{agent}={json.dumps(text)}" for agent, text in loaded.items()]
     shorthands += [f"experiment.freeze={parse_numbers(freeze, '--freeze')}"] if freeze is not None else []
@@ -131,9 +127,6 @@ def train(
         return
     env = chosen.build(experiment)
     _warn_of_unused_algorithm(env, changes)
-    if plan_only:
-        _print_plan(env.plan())
-        return
     run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
         result = run(animate=animate, output_dir=output, resume=resume)
@@ -181,7 +174,7 @@ def play(
     loaded = parse_agents(agent or [], "--agent")
     env = _trained(chosen, run, changes, loaded) if run else _some_trained(chosen, changes, loaded)
     view = view_of(env)
-    names = getattr(env.game, "agent_names", [f"agent {number}" for number in range(len(env.game.players))])
+    names = env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))]
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
         def show() -> None:
@@ -219,21 +212,6 @@ def settings(game: GameName, overrides: Overrides = None, config: ConfigFile = N
 
 
 # ---- inside
-
-
-def _print_plan(plan: "Plan") -> None:
-    """The two lines of a plan, and every plan that was considered."""
-    from abreast.training.planning.plan import told
-
-    for line in plan.reasons:
-        out.print(line, soft_wrap=True, highlight=False, markup=False)
-    table = Table("workers", "number", "threads", "actors", "a pass", "with start", "times sequential", box=None)
-    for each, seconds, whole in plan.considered:
-        ratio = f"{(plan.sequential_s or 0.0) / whole:.2f}"
-        numbers = map(str, (each.num_workers, each.learner_threads, each.num_actors))
-        table.add_row(each.workers, *numbers, *map(told, (seconds, whole)), ratio)
-    if plan.considered:
-        out.print(table)
 
 
 def _find(game: str) -> "AnyGame":

@@ -172,6 +172,8 @@ class BaseModel:
         | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "_masks_LA", "lane_extras"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
+    acting: ClassVar[tuple[str, ...]] = ()
+    """Attributes of a subclass that choosing changes (`take_action`, `remember`, epoch actions)."""
     crew: Crew = ALONE
     """Threads that may share the arithmetic of an update: `crew.run` carries out tasks that do not depend on each other."""
     is_greedy: bool = False
@@ -263,7 +265,9 @@ class BaseModel:
 
     def choose_from(self, seed: np.random.SeedSequence) -> None:
         """Draw choices from other random streams; generators that a subclass has added are seeded too."""
+        lanes_per_actor = self.streams.lanes_per_actor
         self.choosing_rng, self.streams = np.random.default_rng(seed), LaneStreams(seed)
+        self.streams.lanes_per_actor = lanes_per_actor
         for generator, own in zip(
             self.own_attributes.generators(), seed.spawn(len(self.own_attributes.generators())), strict=True
         ):

@@ -20,21 +20,14 @@ BLOCK = 64
 """Numbers are drawn so many actions ahead."""
 
 
-def together(rows: Sequence[int], lanes: Sequence[int]) -> list[Sequence[int]]:
-    """The rows, in groups that are evaluated together; `lanes` says the lane of each row."""
-    if lanes[0] // LANES_TOGETHER == lanes[-1] // LANES_TOGETHER:
-        return [rows] if rows else []
-    groups: dict[int, list[int]] = {}
-    for row in rows:
-        groups.setdefault(lanes[row] // LANES_TOGETHER, []).append(row)
-    return list(groups.values())
-
-
 class LaneStreams:
     """The random numbers by which one agent chooses. They follow from its seed, the pass and the lane, and nothing else.
 
     So nothing of them outlives a pass. (A generator is made in 9 µs, for each lane of a pass.)
     """
+
+    lanes_per_actor = ALL_LANES
+    """Where `num_actors` is set, `num_envs`: lanes of two actors never choose together, in a sequential run either."""
 
     is_of_one_pass = False
     """Whether the seed is that of a single pass, whatever its number."""
@@ -57,6 +50,19 @@ class LaneStreams:
         ):
             raise StateError(f"the key of the streams of choices is {short(key)}, expected two whole numbers.")
         self._key = key
+
+    def group_of(self, lane: int) -> tuple[int, int]:
+        """Lanes with the same group are evaluated together."""
+        return lane // self.lanes_per_actor, lane // LANES_TOGETHER
+
+    def together(self, rows: Sequence[int], lanes: Sequence[int]) -> list[Sequence[int]]:
+        """The rows, in groups that are evaluated together; `lanes` says the lane of each row, in ascending order."""
+        if self.group_of(lanes[0]) == self.group_of(lanes[-1]):
+            return [rows] if rows else []
+        groups: dict[tuple[int, int], list[int]] = {}
+        for row in rows:
+            groups.setdefault(self.group_of(lanes[row]), []).append(row)
+        return list(groups.values())
 
     def begin(self, epoch: int) -> None:
         """A pass begins, whose first epoch has this number."""

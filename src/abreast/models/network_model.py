@@ -25,7 +25,6 @@ from abreast.models.base import BaseModel, ModelConfig, shipped
 from abreast.models.figures import Figures, figures_with_loss, named_figures
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
-from abreast.models.lane_streams import together
 from abreast.models.on_device import why_not_on_device
 from abreast.models.torsos import Torso, check_network, make_torso, network_for
 from abreast.models.torsos.choice import is_picture, tell_of_pixels
@@ -194,7 +193,7 @@ class NetworkModel(BaseModel):
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of stacked frames."""
         with torch.inference_mode():
-            groups = [slice(group[0], group[-1] + 1) for group in together(range(len(lanes)), lanes)]
+            groups = [slice(group[0], group[-1] + 1) for group in self.streams.together(range(len(lanes)), lanes)]
             if self.lane_memory is None:
                 return self.decide(torch.cat([self.evaluated(frames[group]) for group in groups]), lanes)
             newest = frames[:, -(self.input_size // self.config.n_frames) :]

@@ -15,7 +15,6 @@ from abreast.errors import short
 from abreast.models.base import shipped
 from abreast.models.draws import Draw, Draws
 from abreast.models.figures import Figures, mean_of_steps
-from abreast.models.lane_streams import together
 from abreast.models.masks import among_legal
 from abreast.models.network_model import NetworkConfig, NetworkModel
 from abreast.models.stacked.values import StackedValues
@@ -105,7 +104,7 @@ class ValueModel(NetworkModel):
         actions = self._random_choices(lanes)
         greedy = [row for row, action in enumerate(actions) if action is None]  # others need no network
         with torch.inference_mode():
-            for rows in together(greedy, lanes):
+            for rows in self.streams.together(greedy, lanes):
                 evaluated = self.evaluated(frames if len(rows) == len(frames) else frames[rows])
                 best_of_rows = among_legal(evaluated, self.legal_now([lanes[row] for row in rows])).argmax(dim=1)
                 for row, best in zip(rows, best_of_rows.tolist(), strict=True):

@@ -28,7 +28,7 @@ from abreast.models.stacked import Recorded
 from abreast.state import State
 from abreast.training.lanes import Pictures
 from abreast.training.sizes import enough_memory
-from abreast.worlds.playable import Decision, Late, Outcome, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
 if TYPE_CHECKING:
     from abreast.training.environment import Environment
@@ -87,13 +87,10 @@ def batched_lanes_of(env: "Environment") -> "BatchedLanes":
         return BatchedLanes(env, world)
 
 
-class BatchedLanes:
+class BatchedLanes(Playable):
     """All lanes of an environment in one batched world. All of them are always played; if fewer are asked for, those after
     them are not reported and not remembered.
     """
-
-    plays_by_lane = False
-    """Its lanes draw together, so one actor plays them all."""
 
     def __init__(self, env: "Environment", world: "BatchedWorld") -> None:
         self._env, self.world = env, world
@@ -109,7 +106,7 @@ class BatchedLanes:
         self._has_told = False
 
     @property
-    def players(self) -> Sequence[Agent]:
+    def players(self) -> Sequence[Agent]:  # type: ignore[override]
         return self._env.agents  # type: ignore[no-any-return]
 
     @property
@@ -123,9 +120,6 @@ class BatchedLanes:
     @property
     def _is_in_turn(self) -> bool:
         return bool(self._env.config.experiment.turn_order == "sequential")
-
-    def become_actor(self, number: int) -> None:
-        raise ConfigError(f"a batched world is played by one actor, but it is to be played as actor {number}.")
 
     # ---- as any game
 

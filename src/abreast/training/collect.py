@@ -1,6 +1,7 @@
 """Collecting: play an epoch in every lane and remember it. Every run, sequential or parallel, calls `collect_pass`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property
 from math import isfinite
 from typing import Any
 
@@ -23,27 +24,22 @@ def collect_pass(
     lanes: int = 1,
     seed: int = 0,
     *,
-    first_epoch: int | None = None,
-    is_dealt: bool = False,
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
+    on_shared_draws: Callable[[], None] | None = None,
 ) -> list[Played]:
-    """Play one epoch in each of so many lanes; `epoch` is the number of the first of them,
-    `first_epoch` that of the first of the whole pass, if other actors play the epochs before it. `is_dealt`: how
-    many of them there are must not matter.
+    """Play one epoch in each of so many lanes; `epoch` is the number of the first epoch of the whole pass, also if other
+    actors play lanes before these.
 
     `seed` is the experiment's: users' code may draw from generators that the process shares. `beat` is called at every
-    decision, in any lane. `on_turn` is called before each turn of the first lane and once
-    more at its end (to record it, say).
+    decision, in any lane. `on_turn` is called before each turn of the first lane and once more at its end (to record it,
+    say). `on_shared_draws` is called at the end if anything has drawn from generators that the process shares.
     """
     with seeded_globals(np.random.SeedSequence(seed), PLAYING, epoch):
-        before = shared_streams() if is_dealt else []
-        played = play_lanes(game, epoch if first_epoch is None else first_epoch, lanes, beat, on_turn)
-        if is_dealt and shared_streams() != before:
-            raise WorldError(
-                "the game draws from generators that a process shares (random, numpy.random or torch), so results would"
-                " depend on how many actors there are: let it draw from world.rng, or set multiprocessing.num_actors to 1."
-            )
+        before = shared_streams() if on_shared_draws is not None else []
+        played = play_lanes(game, epoch, lanes, beat, on_turn)
+        if on_shared_draws is not None and shared_streams() != before:
+            on_shared_draws()
     for player in game.players:
         player.model.own_attributes.check_choosing()
     return played
@@ -56,10 +52,9 @@ def play_lanes(
     beat: Callable[[], None] | None = None,
     on_turn: Callable[[], None] | None = None,
 ) -> list[Played]:
-    """As `collect_pass`, with the generators that the process shares as they are; `epoch` is the first of the whole pass."""
-    play_whole_pass = getattr(game, "play_pass", None)  # on a device, without a word in between
-    if play_whole_pass is not None and (played := play_whole_pass(epoch, lanes, beat, on_turn)) is not None:
-        return played  # type: ignore[no-any-return]
+    """As `collect_pass`, with the generators that the process shares as they are."""
+    if (whole := game.play_pass(epoch, lanes, beat, on_turn)) is not None:
+        return whole
     models: list[BaseModel] = [player.model for player in game.players]
     game.reset(lanes)
     if [id(player.model) for player in game.players] != [id(model) for model in models]:
@@ -128,7 +123,6 @@ class _Chooser:
 
     def __init__(self, models: Sequence[BaseModel]) -> None:
         self._models = models
-        self._stacked: StackedChoice | None = None
 
     def choose(self, decisions: Sequence[Decision]) -> list[list[int]]:
         if len(decisions) == 1 and decisions[0].masks is None:
@@ -144,11 +138,36 @@ class _Chooser:
         return actions
 
     def _chosen(self, decisions: Sequence[Decision]) -> list[list[int]]:
-        if len(decisions) > 1 and self._are_alike(decisions):
-            if self._stacked is None:  # with the weights of this epoch
-                self._stacked = StackedChoice(self._models)  # type: ignore[arg-type]
+        if len(decisions) < len(self._models) or not self._can_be_stacked:
+            return [self._models[agent].take_actions(states, lanes) for agent, lanes, states, _ in decisions]
+        if all(each.lanes == decisions[0].lanes for each in decisions):
             return self._stacked.take_actions([each.states for each in decisions], decisions[0].lanes)
-        return [self._models[agent].take_actions(states, lanes) for agent, lanes, states, _ in decisions]
+        return self._chosen_by_group(decisions)
+
+    def _chosen_by_group(self, decisions: Sequence[Decision]) -> list[list[int]]:
+        """Where not all agents act in all lanes: in one stacked product for each group of lanes in which all of them do.
+
+        Lanes of other groups, which another actor may play, make no difference.
+        """
+        actions = [[0] * len(each.lanes) for each in decisions]
+        groups: dict[Hashable, dict[int, Sequence[int]]] = {}
+        for index, (agent, lanes, _, _) in enumerate(decisions):
+            streams = self._models[agent].streams
+            for rows in streams.together(range(len(lanes)), lanes):
+                groups.setdefault(streams.group_of(lanes[rows[0]]), {})[index] = rows
+        for places in groups.values():
+            lanes_of = [[decisions[index].lanes[row] for row in rows] for index, rows in places.items()]
+            states = [[decisions[index].states[row] for row in rows] for index, rows in places.items()]
+            if len(places) == len(self._models) and all(lanes == lanes_of[0] for lanes in lanes_of):
+                chosen = self._stacked.take_actions(states, lanes_of[0])
+            else:
+                models = [self._models[decisions[index].agent] for index in places]
+                each = zip(models, states, lanes_of, strict=True)
+                chosen = [model.take_actions(seen, lanes) for model, seen, lanes in each]
+            for (index, rows), own in zip(places.items(), chosen, strict=True):
+                for row, action in zip(rows, own, strict=True):
+                    actions[index][row] = action
+        return actions
 
     def _check_legal(
         self, agent: int, lanes: Sequence[int], masks: Sequence[NDArray[np.bool_]], actions: Sequence[int]
@@ -162,11 +181,15 @@ class _Chooser:
                     f" self.legal_actions({lane or ''}) is true."
                 )
 
-    def _are_alike(self, decisions: Sequence[Decision]) -> bool:
-        """Whether every agent chooses, in the same lanes, with a network of the same shape."""
-        if len(decisions) != len(self._models) or any(each.lanes != decisions[0].lanes for each in decisions):
-            return False
-        return self._stacked is not None or (can_be_stacked(self._models) and not any(map(_is_elsewhere, self._models)))
+    @cached_property
+    def _can_be_stacked(self) -> bool:
+        """Whether all agents choose with networks of the same shape, on the CPU."""
+        return can_be_stacked(self._models) and not any(map(_is_elsewhere, self._models))
+
+    @cached_property
+    def _stacked(self) -> StackedChoice:
+        """With the weights of this epoch."""
+        return StackedChoice(self._models)  # type: ignore[arg-type]
 
 
 def _is_elsewhere(model: BaseModel) -> bool:

@@ -79,7 +79,7 @@ class Environment(Experiment):
             "_first_lane",
             "is_batched",
         }
-        | {"_lends_models", "_factory", "planned"}
+        | {"_lends_models", "_factory"}
     )
     """Attributes of this class; any other is a subclass's own."""
     _lends_models: list[Agent] | None = None
@@ -238,14 +238,18 @@ class Environment(Experiment):
 
     @property
     def lanes(self) -> "list[Environment]":
-        """This environment and the copies of it that its actor plays beside it, `multiprocessing.num_envs` of them."""
-        return self.first_lanes(self.parallel.num_envs)  # a plan may have dealt the others out
+        """This environment and the copies of it that are played beside it, as many as `multiprocessing` says."""
+        return self.first_lanes(self.config.multiprocessing.lanes)
 
     def first_lanes(self, count: int) -> "list[Environment]":
         """Some of them; those that were not needed before are built now."""
         while len(self._lanes) < count:
             self._lanes.append(self._make_lane(self._first_lane + len(self._lanes)))
         return self._lanes[:count]
+
+    def lane(self, number: int) -> "Environment":
+        """One of them, by its number among the lanes of all actors."""
+        return self.first_lanes(number - self._first_lane + 1)[-1]
 
     def make_lanes(self) -> None:
         assert self.game if self.is_batched else self.lanes
@@ -268,21 +272,22 @@ class Environment(Experiment):
     def factory(self, factory: "Callable[[], Environment]") -> None:
         self._factory = None if isinstance(factory, Blueprint) else factory
 
-    def become_actor(self, number: int) -> None:
-        """Play as actor `number` of several: with lanes and random streams of its own. Actor 0 is the one with the agents
-        that learn; the others only choose.
-        """
-        self._first_lane = number * self.parallel.num_envs
-        self.world.reseed(self.seed_of(0, self._first_lane))
-        for index, agent in enumerate(self.agents):
-            agent.lane, streams = self._first_lane, agent.model.streams
-            agent.model.choose_from(self.seed_of(1, index, number))
-            agent.model.streams = streams  # by lane, and this actor has other lanes
+    def become_actor(self, first_lane: int) -> None:
+        """Play lanes from this one on, in a process of its own; the agents only choose there."""
+        self._first_lane = first_lane
+        self.world.reseed(self.seed_of(0, first_lane))
+        for agent in self.agents:
+            agent.lane = first_lane
 
     def _make_lane(self, lane: int) -> "Environment":
         """A copy with a world and bodies of its own, whose agents choose with the models of this one."""
         if self._factory is not None:
             twin = self._factory()
+            if any(twin is each or twin.world is each.world for each in self._lanes):
+                raise ConfigError(
+                    "the factory returned an environment, or a world, that another lane is played in already: let it build"
+                    " new ones."
+                )
             if len(twin.agents) != len(self.agents):
                 raise ConfigError(
                     f"the environment's factory made {len(twin.agents)} agents, expected {len(self.agents)}."

@@ -86,13 +86,14 @@ def play_episodes(env: Experiment, episodes: int, seed: int = 0, greedy: bool = 
     if seed < 0:
         raise ConfigError(f"the seed of the evaluation is {seed}: expected 0 or more.")
     env.make_lanes()
-    lanes, models = env.config.multiprocessing.lanes, models_of(env.game)
+    parallel, models = env.config.multiprocessing, models_of(env.game)
+    lanes = parallel.num_envs
     played = []
     here, learned = copied(actor_state(env.game)), [copied(model.learning_state()) for model in models]
     with compute_threads(env.config.experiment.compute_threads):
         for first in range(0, episodes, lanes):  # every lane in every pass: what is chosen in one depends on the others
             set_actor_state(env.game, here)
-            env.game.draw_from([_seed(seed, first + number, WORLD) for number in range(lanes)])
+            env.game.draw_from([_seed(seed, first + number, WORLD) for number in range(parallel.lanes)])
             for agent, model in enumerate(models):
                 if not model.is_ours:  # ours learn nothing by playing
                     model.set_learning_state(learned[agent])

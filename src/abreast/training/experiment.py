@@ -19,19 +19,18 @@ from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
 from abreast.models import algorithm as find_algorithm
 from abreast.replay import Buffer
-from abreast.state import State, copied
-from abreast.training.actors.base import Factory, actor_state, models_of, set_actor_state
+from abreast.state import copied
+from abreast.training.actors.base import actor_state, group_lanes, models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
-from abreast.training.actors.process import check_factory
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, MPConfig, parse_config
 from abreast.training.devices import check_device_memory, compute_threads, device_for
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
-from abreast.training.planning.plan import Plan
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import Logger
 from abreast.training.run.session import Keeping, session
+from abreast.training.runnable import Factory
 from abreast.training.system import MARLMultiprocessingSystem
 from abreast.worlds.playable import Playable
 
@@ -70,18 +69,16 @@ class Experiment:
     epochs_played = 0
     has_random_agents = True
     """Whether its agents can act at random, for comparison."""
-    planned: MPConfig | None = None
-    """How it is run at the moment, if a plan says so."""
 
     def __init__(
         self, game: Playable, config: Mapping[str, Any] | Config[Any, Any], factory: Factory | None = None
     ) -> None:
+        if not isinstance(game, Playable):
+            raise ConfigError(
+                f"{type(game).__name__} is no Playable: derive it from abreast.worlds.playable.Playable, which has defaults"
+                " for all that a game may leave out."
+            )
         self.game, self.config, self.factory = game, parse_config(config), factory
-
-    @property
-    def parallel(self) -> MPConfig:
-        """By which settings actors and learners live: those of a plan, while it is run by one."""
-        return self.planned or self.config.multiprocessing
 
     @property
     def target(self) -> str | None:
@@ -158,15 +155,17 @@ class Experiment:
         resume: the folder of a run of the same experiment that was stopped, or one of its checkpoints: it goes on there, as
             if it had never stopped.
         """
-        check_factory(self, in_processes=False)
         for agent, model in enumerate(models_of(self.game)):
             with named(agent, model):
                 check_lanes(model)
         self.make_lanes()
+        group_lanes(self.game, self.config.multiprocessing)
         with session(self, Keeping("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
             settings = self.config.experiment
             learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)
-            with closing(self.inline_actors(run.actor_states)) as actors:
+            if run.resumed is not None:
+                set_actor_state(self.game, run.resumed.actor)
+            with closing(InlineActors(self.game)) as actors:
                 run.play(actors, learners)
             return RunResult(run.record.epochs, run.record.folder)
 
@@ -179,30 +178,19 @@ class Experiment:
         resume: Path | str | None = None,
     ) -> RunResult:
         """Play here and learn in workers, as `config.multiprocessing` says; the arguments of `run_experiment`. What is not
-        said there is planned (`plan`).
+        said there is planned (`plan.py`).
 
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
-        system = self._system()
-        schedule = self.config.multiprocessing.schedule
+        schedule, workers = self.config.multiprocessing.schedule, self.config.multiprocessing.workers
+        if workers == "processes":
+            process_backend().warm_up()  # it imports while this process gets ready
+        self.make_lanes()
+        system = MARLMultiprocessingSystem(self, self.game.players, self.config)
         with session(self, Keeping(schedule, True, animate, logging, logger, output_dir, resume)) as run:
-            run.record.keep_plan(system.plan)
             with system.started(run):
                 system.run(run)
             return RunResult(run.record.epochs, run.record.folder, system.given_up)
-
-    def plan(self) -> Plan:
-        """How `run_experiment_mp` would be run here and now. Nothing is started, and nothing changed."""
-        return self._system().plan
-
-    def _system(self) -> MARLMultiprocessingSystem:
-        """Plans, and refuses what cannot work, before all."""
-        workers = self.config.multiprocessing.workers
-        if workers == "processes":
-            process_backend().warm_up()  # it imports while this process gets ready
-        check_factory(self, in_processes=workers in ("processes", "auto"))
-        self.make_lanes()
-        return MARLMultiprocessingSystem(self, self.game.players, self.config)
 
     def check_parallel(self, parallel: MPConfig) -> None:
         """Refuse settings of a parallel run that this experiment cannot keep to; usually there are none."""
@@ -210,29 +198,23 @@ class Experiment:
     def make_lanes(self) -> None:
         """Make all lanes of the game now, so that what cannot work is refused before anything starts."""
 
-    def inline_actors(self, states: Sequence[State] = ()) -> InlineActors:
-        """All actors in this thread. `states`: where each goes on, if the run does."""
-        factory = self.factory if self.parallel.actors > 1 else None
-        return InlineActors(self.game, factory, self.parallel.num_envs, self.parallel.actors, states)
-
     def twin(self) -> "Experiment":
         """Another experiment like this one, with what its agents have learned and where its game is, to play on."""
         factory = self.factory
         try:
-            twin: Experiment = true_copy(self, {}) if factory is None else factory()
+            twin: Any = true_copy(self, {}) if factory is None else factory()
         except ValueError as error:
             raise ConfigError(
                 f"{self.name} has no factory to build another one, and cannot be copied ({error}): give it a factory."
             ) from error
-        pairs = list(zip(models_of(self.game), twin.game.players, strict=True))
-        for model, player in pairs:
+        for model, player in zip(models_of(self.game), twin.game.players, strict=True):
             if type(player.model) is not type(model):  # one that was made by hand
-                player.model = model.recipe().build(model.memory.empty_copy())  # type: ignore[misc]
+                player.model = model.recipe().build(model.memory.empty_copy())
             player.model.set_learning_state(copied(model.learning_state()))
         twin.make_lanes()
         set_actor_state(twin.game, copied(actor_state(self.game)))
         twin.epochs_played = self.epochs_played
-        return twin
+        return twin  # type: ignore[no-any-return]
 
     def generate_memories(self, num_games: int, output_dir: Path | str | None = None) -> list[Buffer]:
         """Play games without learning and return what each agent experienced, every row of it.

@@ -1,6 +1,6 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from functools import cached_property
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from abreast.errors import RewardError, short
 from abreast.models.own import GENERATORS, reseed
 from abreast.state import State, join, part_of
 from abreast.worlds import Gridworld
-from abreast.worlds.playable import Decision, Late, Outcome, Played, as_reward
+from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played, as_reward
 from abreast.worlds.sprites import Painter
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ PARTS_OF_A_TURN = ("transition", "get_action", "perform", "add_memory")
 """Methods of `Agent` that are carried out here, for all lanes at once, unless an agent has its own."""
 
 
-class GridworldLanes:
+class GridworldLanes(Playable):
     """An environment and its copies. One turn: the world changes by itself, then each agent sees, chooses and acts.
 
     With `turn_order: sequential` the agents decide one after the other, with `simultaneous` all of them see and choose
@@ -37,7 +37,6 @@ class GridworldLanes:
     """
 
     plays_by_lane = True
-    """Lanes are independent of each other, and `state` has a part for each: any number of actors can play them."""
 
     def __init__(self, env: "Environment") -> None:
         self._env = env
@@ -50,11 +49,11 @@ class GridworldLanes:
         return self._env.lanes
 
     @property
-    def players(self) -> Sequence[Agent]:
+    def players(self) -> Sequence[Agent]:  # type: ignore[override]
         return self._env.agents  # type: ignore[no-any-return]
 
-    def become_actor(self, number: int) -> None:
-        self._env.become_actor(number)
+    def become_actor(self, first_lane: int) -> None:
+        self._env.become_actor(first_lane)
 
     def reset(self, lanes: int) -> None:
         self._lanes = self._env.first_lanes(lanes)
@@ -195,10 +194,12 @@ class GridworldLanes:
         for number, env in enumerate(self._env.lanes):
             env.set_state(part_of(state, f"lane{number}"))
 
-    def set_lanes(self, states: Mapping[int, State]) -> None:
-        """Play on, in some lanes, from where other actors were."""
-        for number, state in states.items():
-            self._env.lanes[number].set_state(state)
+    def lane_states(self, lanes: Iterable[int]) -> dict[int, State]:
+        return {lane: self._env.lane(lane).state() for lane in lanes}
+
+    def set_lane_states(self, states: Mapping[int, State]) -> None:
+        for lane, state in states.items():
+            self._env.lane(lane).set_state(state)
 
 
 class Pictures:

@@ -11,6 +11,7 @@ round is finished.
 
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +21,11 @@ from abreast.training.actors.base import Actors, Play, models_of
 from abreast.training.config import ScheduleName
 from abreast.training.learners.base import Learners
 from abreast.training.run.metrics import figures_of
+from abreast.training.runnable import Runnable
 from abreast.worlds.playable import Played
 
 if TYPE_CHECKING:
     from abreast.training.checkpoints.keeper import Checkpoints
-    from abreast.training.experiment import Experiment
     from abreast.training.run.record import RunRecord
 
 LAGS: dict[ScheduleName, int] = {"lockstep": 1, "pipelined": 2, "free": 1}
@@ -51,15 +52,17 @@ class Loop:
 
     def __init__(
         self,
-        experiment: "Experiment",
+        experiment: Runnable,
         actors: Actors,
         learners: Learners,
         lag: int,
         record: "RunRecord",
         checkpoints: "Checkpoints | None" = None,
+        before_pass: "Callable[[Loop], None]" = lambda loop: None,
     ) -> None:
+        """`before_pass` may call `go_on_with`."""
         self._experiment, self.actors, self.learners = experiment, actors, learners
-        self._lag, self._record, self._checkpoints = lag, record, checkpoints
+        self._lag, self._record, self._checkpoints, self._before_pass = lag, record, checkpoints, before_pass
         self._models = models_of(experiment.game)
         self.passes = learners.rounds
         """The number of the next: that of its round."""
@@ -74,8 +77,15 @@ class Loop:
                 self._checkpoints.between_passes(self, is_over)
             if is_over:
                 break
+            self._before_pass(self)
             self.play_pass(until)
         self._finish_rounds(0)
+
+    def go_on_with(self, actors: Actors, learners: Learners) -> None:
+        """Play and learn elsewhere from now on, between two passes: rounds that are not finished are ordered there."""
+        self.actors, self.learners = actors, learners
+        for each in self.unfinished:
+            learners.submit(each.number, each.updates, each.written)
 
     def play_pass(self, until: int) -> None:
         """Finish the rounds that a pass has to wait for, play it, and order its round."""
@@ -85,7 +95,7 @@ class Loop:
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         epsilons = [model.epsilon for model in self._models]
         seed = settings.experiment.seed
-        order = Play(self.passes, epoch, epoch, lanes, self.learners.acting_versions(), epsilons, seed)
+        order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, seed)
         started = time.perf_counter()
         camera = self._record.camera(epoch)
         played = self.actors.play(order, camera)
@@ -149,4 +159,4 @@ class Loop:
                     raise StateError(
                         f"pass {each.number} has written {short(rows)} rows, but there are {short(there)}."
                     )
-            self.learners.submit(each.number, each.updates, each.written)
+        self.go_on_with(self.actors, self.learners)

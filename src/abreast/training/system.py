@@ -13,35 +13,39 @@ and owns everything that learning changes; the actor owns everything that choosi
 published whole after every round, so one that dies is replaced by another that goes on from there, with the same result.
 """
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from abreast.errors import ConfigError, WorkerError
 from abreast.models.own import note_shared
-from abreast.state import State
-from abreast.training.actors.base import Actors, actor_state, models_of, set_actor_state
-from abreast.training.actors.dealt import DealtActors, deal
+from abreast.processes.fork_server import has_fork_server
+from abreast.processes.ring import Ring
+from abreast.state import copied
+from abreast.training.actors.base import Actors, group_lanes, models_of, set_actor_state
+from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import ProcessActors
 from abreast.training.adapting import adapted
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Learners
 from abreast.training.learners.free import FreeLearners
-from abreast.training.learners.hosted import HostedLearners, recipe_of
+from abreast.training.learners.hosted import HostedLearners, process_backend, recipe_of
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.learners.rounds import RoundLearners
-from abreast.training.planning.plan import make_plan
+from abreast.training.loop import LAGS, Loop
+from abreast.training.plan import FORK_SERVER_S, ROUNDS_TIMED, Planner, Timing
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import RunRecord
 from abreast.training.run.session import Session
 
-if TYPE_CHECKING:
-    from abreast.training.experiment import Experiment
-
 
 class MARLMultiprocessingSystem:
-    """Runs an environment's experiment with learners in workers. `start`, `run`, `stop`; or use it as a context."""
+    """Runs an environment's experiment with learners in workers. `start`, `run`, `stop`; or use it as a context.
+
+    `plan` is how it is run now; with `workers: auto` the run decides by itself, once it has measured its first passes.
+    """
 
     learners: Learners | None = None
     actors: Actors | None = None
@@ -51,14 +55,14 @@ class MARLMultiprocessingSystem:
         if not hasattr(env, "game"):
             env = adapted(env, config)
             config = env.config.multiprocessing
-        self.env: Experiment = env
+        self.env: Any = env  # a `Runnable`
         self.agents = agents
         given = MPConfig.from_experiment_config(config)
         env.check_parallel(given)
         self._models = models_of(env.game)
         if given.workers != "inline":
             for index, model in enumerate(self._models):
-                recipe_of(index, model)  # refused before anything starts
+                recipe_of(index, model)  # what cannot travel is refused before anything starts
         note_shared(self._models)
         given.check_agents(len(agents))
         workers = given.num_workers
@@ -73,10 +77,12 @@ class MARLMultiprocessingSystem:
                 f"the system is given {given.actors} actors with {given.num_envs} lanes each, but the environment was made"
                 f" for {own.actors} with {own.num_envs}: give both the same configuration."
             )
-        self._given = given
-        self.plan = make_plan(env, given)
-        self.config = self.plan.applied(given)
-        self._deals = given.num_actors is None and self.plan.num_actors > 1
+        group_lanes(env.game, given)
+        self._given, self._settings = given, env.config.experiment
+        self._planner = Planner(env, given)
+        self.plan = self._planner.begin()
+        self._fork_server_at = 0.0
+        """When the process that others are forked from was asked for."""
 
     def start(self, session: Session | None = None) -> None:
         """Make the shared memory and start learners and actors, without waiting for processes: their orders do, and what
@@ -84,48 +90,91 @@ class MARLMultiprocessingSystem:
 
         `session` says where they go on, if the run does.
         """
-        rounds, states = (0, ()) if session is None else (session.rounds, list(session.actor_states))
-        experiment, others = self.env.config.experiment, states[1:]
-        if self._deals:  # an actor that begins anew has the lanes it needs; one that goes on is told where they are
-            whole = states or ([actor_state(self.env.game)] if self.env.epochs_played else [])
-            dealt = [deal(each, self.config.actors, self.config.num_envs, len(self._models)) for each in whole]
-            states, others = [each[0] for each in dealt if states], [other for each in dealt for other in each[1:]]
+        if session is not None and session.resumed is not None:
+            set_actor_state(self.env.game, session.resumed.actor)
+        rounds = 0 if session is None else session.rounds
         self.learners = self.actors = None
-        self.env.planned = self.config
-        slack = 2 * experiment.max_turns  # rows of the passes played while a round looks at its window
         try:
-            if self.config.workers == "inline":
-                for model in self._models:
-                    model.own_attributes.guard()
-                self.learners = InlineLearners(self._models, experiment.seed, slack, rounds, experiment.freeze)
-                self.actors = self.env.inline_actors(states)
-                return
-            kind: type[HostedLearners] = FreeLearners if self.config.schedule == "free" else RoundLearners
-            learners = kind(self._models, self.config, slack, experiment, rounds)
-            self.learners = learners  # type: ignore[assignment]
-            self.actors = self._hosted_actors(learners, states, others)
+            if self.plan.workers == "inline":
+                self._start_inline(rounds)
+            else:
+                self._start_workers(rounds)
         except BaseException:
             self.stop()
             self.learners = None
             raise
 
-    def _hosted_actors(self, learners: HostedLearners, states: Sequence[State], others: Sequence[State]) -> Actors:
-        if self.config.actors == 1:
-            return self.env.inline_actors(states)
-        actors = ProcessActors(self.env, learners, others)
-        if states:
-            set_actor_state(self.env.game, states[0])
-        return DealtActors(actors, self.config.num_envs, len(self._models)) if self._deals else actors
+    def _start_inline(self, rounds: int) -> None:
+        if self.plan.is_open and not self._planner.is_short and not has_fork_server():
+            self._fork_server_at = time.monotonic()
+            process_backend().warm_up()  # it imports while the first passes are played
+        for model in self._models:
+            model.own_attributes.guard()
+        slack = self._slack if LAGS[self._given.schedule] > 1 else 0
+        self.learners = InlineLearners(self._models, self._settings.seed, slack, rounds, self._settings.freeze)
+        self.actors = InlineActors(self.env.game)
+
+    def _start_workers(self, rounds: int, own_rings: Sequence[Ring] = ()) -> None:
+        config = self.plan.applied(self._given)
+        kind: type[HostedLearners] = FreeLearners if config.schedule == "free" else RoundLearners
+        learners = kind(self._models, config, self._slack, self._settings, rounds, own_rings)
+        self.learners = learners  # type: ignore[assignment]
+        self.actors = InlineActors(self.env.game)
+        if config.actors > 1:
+            factory = self.env.factory
+            assert factory is not None, "the plan has looked"
+            self.actors = ProcessActors(self.env.game, factory, learners, config, self._settings.compute_threads)
+
+    @property
+    def _slack(self) -> int:
+        """Rows of the passes played while a round looks at its window."""
+        return 2 * int(self._settings.max_turns)
 
     def run(self, session: Session | None = None) -> list[EpochRecord]:
         """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `session`, writes nothing."""
         if session is None:
             with RunRecord(self.env, animate=False, logging=False) as record:
                 record.begin()
-                return self.run(Session(self.env, self.config.schedule, record))
+                return self.run(Session(self.env, self._given.schedule, record))
         assert self.learners is not None and self.actors is not None, "start comes before run"
-        session.play(self.actors, self.learners)
+        if not self.plan.is_open:
+            session.record.keep_plan(self.plan)
+        session.play(self.actors, self.learners, lambda loop: self._decide(loop, session))
+        if self.plan.is_open:
+            session.record.keep_plan(self.plan)
         return session.record.epochs
+
+    def _decide(self, loop: Loop, session: Session) -> None:
+        """Between two passes, once enough was measured: stay inline, or move learners and lanes."""
+        learners, actors = self.learners, self.actors
+        if not self.plan.is_open or not isinstance(learners, InlineLearners) or not isinstance(actors, InlineActors):
+            return
+        if learners.rounds_learned < ROUNDS_TIMED:
+            return
+        self.plan = self._planner.decide(self._timing(learners, actors, session.until - self.env.epochs_played))
+        session.record.keep_plan(self.plan)
+        if self.plan.workers != "inline":
+            self._start_workers(learners.rounds, learners.own_rings)
+            assert self.learners is not None and self.actors is not None
+            loop.go_on_with(self.actors, self.learners)
+
+    def _timing(self, learners: InlineLearners, actors: InlineActors, epochs: int) -> Timing:
+        publish_s = []
+        for model in self._models:
+            started = time.perf_counter()
+            copied(copied(model.learning_state()))  # as when it is published, and read again
+            publish_s.append(time.perf_counter() - started)
+        groups, waited = self._planner.groups, time.monotonic() - self._fork_server_at
+        return Timing(
+            actors.pass_s,
+            actors.computing_s,
+            tuple(sum(learners.round_s.get(agent, 0.0) for agent in group) for group in groups),
+            tuple(sum(publish_s[agent] for agent in group) for group in groups),
+            self._planner.cores,
+            -(-epochs // self._given.lanes),
+            max(0.0, FORK_SERVER_S - waited) if has_fork_server() else FORK_SERVER_S,
+            self._given.schedule == "lockstep",
+        )
 
     def stop(self) -> None:
         """End actors and learners in order; the agents hold what was learned."""
@@ -137,13 +186,6 @@ class MARLMultiprocessingSystem:
                 self.learners.close()
             for model in self._models:
                 model.own_attributes.release()
-            self._return_lanes()
-
-    def _return_lanes(self) -> None:
-        """From now on all lanes are here again, where other actors have left them."""
-        self.env.planned = None
-        if isinstance(self.actors, DealtActors):
-            self.env.game.set_lanes(self.actors.elsewhere)  # type: ignore[attr-defined]
 
     @property
     def given_up(self) -> Mapping[int, WorkerError]:

@@ -10,7 +10,8 @@ turn are decisions of one agent each; agents that act at once are several decisi
 not there yet, does not appear. `training/lanes.py` is the implementation for gridworlds.
 """
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Real
 from typing import Any, NamedTuple, Protocol
 
@@ -92,33 +93,34 @@ class Played(NamedTuple):
     """Steps of all players together; None: each took one in every turn."""
 
 
-class Playable(Protocol):
-    """A game in several lanes."""
+class Playable(ABC):
+    """A game in several lanes: derive yours from this class. All that training may ask of it is here, with defaults."""
 
-    @property
-    def players(self) -> Sequence[Player]: ...
+    players: Sequence[Player]
+    turns: int = 0
+    """Turns completed in the first lane since `reset`."""
+    agent_names: Sequence[str] = ()
+    """What the game calls its agents, if it has names for them."""
+    plays_by_lane: bool = False
+    """Whether lanes are independent of each other, so that several actors may share them. A game that says so has
+    `become_actor`, `lane_states` and `set_lane_states`, too.
+    """
 
-    @property
-    def turns(self) -> int:
-        """Turns completed in the first lane since `reset`."""
-
-    def become_actor(self, number: int) -> None:
-        """Play as actor `number` of several: with lanes and random streams of its own."""
-
+    @abstractmethod
     def reset(self, lanes: int) -> None:
         """Begin an epoch in this many lanes."""
 
+    @abstractmethod
     def decisions(self) -> Sequence[Decision] | None:
         """Who has to choose now: perhaps no player, where all of them act by themselves. None: all lanes are over."""
 
+    @abstractmethod
     def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
         """Carry out the actions chosen for the last `decisions`, per decision and lane."""
 
+    @abstractmethod
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
         """The epoch is over: its result in each lane, and what players do not know yet."""
-
-    def picture(self) -> Image.Image | None:
-        """The first lane as it looks now, if it looks like anything."""
 
     why_not_resumable: str | None = None
     """Why a run of it cannot be resumed, if that is known."""
@@ -127,8 +129,32 @@ class Playable(Protocol):
         """Let the next epoch follow from these seeds, one for each lane, and no others: for evaluation."""
         raise WorldError(f"{type(self).__name__} cannot be evaluated: it has no `draw_from`.")
 
+    @abstractmethod
     def state(self) -> State:
         """What outlives `reset`, between two epochs: random streams, mostly."""
 
+    @abstractmethod
     def set_state(self, state: State) -> None:
         """Play on from where `state` was."""
+
+    def picture(self) -> Image.Image | None:
+        """The first lane as it looks now, if it looks like anything."""
+        return None
+
+    def play_pass(
+        self, epoch: int, lanes: int, beat: Callable[[], None] | None, on_turn: Callable[[], None] | None
+    ) -> list[Played] | None:
+        """Play a pass as a whole, on a device, and remember it; None: it is played decision by decision."""
+        return None
+
+    def become_actor(self, first_lane: int) -> None:
+        """Play other lanes, from this one on: `reset(2)` then begins lanes `first_lane` and `first_lane + 1`."""
+        raise NotImplementedError(f"{type(self).__name__}.become_actor lets it play other lanes than the first.")
+
+    def lane_states(self, lanes: Iterable[int]) -> dict[int, State]:
+        """What outlives `reset`, of each of these lanes."""
+        raise NotImplementedError(f"{type(self).__name__}.lane_states says what outlives `reset` in a lane.")
+
+    def set_lane_states(self, states: Mapping[int, State]) -> None:
+        """Play on, in these lanes, from where another actor was."""
+        raise NotImplementedError(f"{type(self).__name__}.set_lane_states takes over what `lane_states` said.")

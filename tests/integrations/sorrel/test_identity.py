@@ -63,7 +63,7 @@ def test_pipelined_is_the_same_for_any_number_of_processes():
 def test_where_a_plan_lets_learners_live_in_this_thread_lockstep_copies_nothing(monkeypatch):
     sequential, env = make(), make()
     run(sequential)
-    monkeypatch.setattr("abreast.training.planning.plan.cores", lambda: 1)
+    monkeypatch.setattr("abreast.training.plan.cores", lambda: 1)
     monkeypatch.delattr(SorrelModel, "separate")
     run(env, parallel("lockstep", "auto"))
     assert outcome(env) == outcome(sequential)

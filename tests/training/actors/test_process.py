@@ -1,6 +1,7 @@
 """Several actors: the same result wherever they play, and whoever dies."""
 
 import contextlib
+import json
 import multiprocessing
 import os
 import signal
@@ -12,11 +13,11 @@ import pytest
 import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.processes.team import RemoteTraceback
-from abreast.training.actors.base import actor_state, build_game, set_actor_state
+from abreast.training.actors.base import actor_state, set_actor_state
 from abreast.training.actors.process import ProcessActors
 from abreast.training.collect import collect_pass
 from abreast.training.environment import Blueprint
-from fakes import outcome, small_game
+from fakes import outcome, small_game, timeless
 
 ACTORS = (
     "model.algorithm=dqn",
@@ -206,22 +207,29 @@ def test_an_actor_that_fails_every_time_ends_the_run_with_its_stack():
     assert "in explode" in str(caught.value.__cause__)
 
 
-def test_an_environment_that_cannot_be_sent_is_refused_before_anything_starts(tmp_path):
-    env = small_game(*ACTORS)
+def test_an_environment_that_cannot_be_sent_is_played_by_one_actor(tmp_path):
     lock = threading.Lock()
-    env.factory = lambda: lock
-    with pytest.raises(ConfigError, match="num_actors is 3, but TreasurehuntEnv cannot be built in another process"):
-        env.run_experiment_mp(output_dir=tmp_path / "run")
-    assert not (tmp_path / "run").exists()
+
+    def build():
+        assert lock is not None
+        return small_game(*ACTORS, "multiprocessing.schedule=lockstep")
+
+    env = build()
+    env.factory = build
+    found = timeless(env.run_experiment_mp(animate=False, output_dir=tmp_path / "run").epochs)
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert (plan["num_actors"], plan["lanes"]) == (1, 6)
+    assert "several actors: TreasurehuntEnv cannot be built in another process" in plan["reasons"][1]
+    calm = small_game(*ACTORS)
+    assert found == timeless(calm.run_experiment(animate=False, logging=False).epochs)
 
 
 def test_a_factory_that_returns_the_same_environment_again_is_refused():
-    env = small_game(*ACTORS)
-    env.factory = lambda: env
-    with pytest.raises(
-        ConfigError, match="the factory returned an environment, or models, that another actor plays with"
-    ):
-        env.run_experiment(animate=False, logging=False)
+    env, other = small_game(*ACTORS), small_game(*ACTORS)
+    for factory in (lambda: env, lambda: other):
+        env.factory = factory
+        with pytest.raises(ConfigError, match="the factory returned an environment, or a world, that another lane is"):
+            env.run_experiment(animate=False, logging=False)
 
 
 def test_the_default_factory_builds_the_same_environment_again():
@@ -250,8 +258,18 @@ def test_what_an_interrupted_pass_wrote_is_forgotten():
 def test_an_actor_goes_on_from_where_another_was():
     """The state told after a pass is all there is to know: a second actor plays the next pass as the first would."""
     env = small_game(*ACTORS, "model.algorithm=iqn")
-    first, second = build_game(env.factory, 1), build_game(env.factory, 1)
+
+    def actor(first_lane):
+        game = env.factory().game
+        game.become_actor(first_lane)
+        return game
+
+    first, second = actor(2), actor(2)
     collect_pass(first, 0, 2)
-    set_actor_state(second, actor_state(first))
-    assert collect_pass(second, 2, 2) == collect_pass(first, 2, 2)
-    assert collect_pass(build_game(env.factory, 2), 2, 2) != collect_pass(first, 2, 2)
+    second.set_lane_states(first.lane_states([2, 3]))
+    assert collect_pass(second, 6, 2) == collect_pass(first, 6, 2)
+    assert collect_pass(actor(4), 6, 2) != collect_pass(first, 6, 2)
+    collect_pass(env.game, 0, 6)
+    other = env.factory()
+    set_actor_state(other.game, actor_state(env.game))
+    assert collect_pass(other.game, 6, 6) == collect_pass(env.game, 6, 6)

@@ -13,7 +13,10 @@ import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.replay import Buffer
+from abreast.training import plan as plan_module
+from abreast.training.learners import hosted
 from abreast.training.learners.hosted import recipe_of
+from abreast.training.plan import Split
 from fakes import small_game, timeless
 
 
@@ -239,3 +242,23 @@ def test_a_model_that_cannot_be_told_its_lane_is_refused_where_there_are_several
 @pytest.mark.parametrize("kind", [unfit_models.ChoosesWithoutLane, unfit_models.RemembersWithoutLane])
 def test_a_model_for_one_lane_need_not_know_of_lanes(kind):
     assert recipe_of(0, with_villain(kind).agents[1].model).kind is kind
+
+
+@pytest.mark.parametrize("where", ["publish_model", "make_backend", "create_shared_models"])
+@pytest.mark.parametrize("workers", ["auto", "threads"])
+def test_rows_are_moved_back_when_something_fails_before_workers_start(where, workers, monkeypatch):
+    """From the beginning, and when a run that began inline moves."""
+    env = small_game("model.algorithm=dqn", "experiment.epochs=12", f"multiprocessing.workers={workers}")
+    rings = [agent.model.memory.ring for agent in env.agents]
+    monkeypatch.setattr(plan_module, "choose", lambda timing, splits: Split(2))
+    monkeypatch.setattr(plan_module, "cores", lambda: 2)
+
+    def fails(*arguments, **named):
+        raise MemoryError("no room")
+
+    monkeypatch.setattr(hosted, where, fails)
+    with pytest.raises(MemoryError, match="no room"):
+        env.run_experiment_mp(animate=False, logging=False)
+    assert all(agent.model.memory.ring is ring for agent, ring in zip(env.agents, rings, strict=True))
+    assert all(agent.model.memory.written.tolist() == [10 * env.epochs_played] for agent in env.agents)
+    assert (env.epochs_played > 2) == (workers == "auto")

@@ -311,7 +311,7 @@ class AdaptedExperiment(Experiment):
         return copy
 
     def make_lanes(self) -> None:
-        copies = self.copies(self.parallel.num_envs)
+        copies = self.copies(self.config.multiprocessing.lanes)
         if not self._is_probed:
             self._is_probed = True
             copy, seed = copies[0], self.seed_of(PROBING)

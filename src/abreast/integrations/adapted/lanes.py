@@ -5,7 +5,7 @@ epochs were begun there: so these counters are all that outlives an epoch.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,7 +18,7 @@ from abreast.errors import AbreastError, StateError, short
 from abreast.integrations.adapted.base import Adapted
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
-from abreast.worlds.playable import Decision, Late, Outcome, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
 if TYPE_CHECKING:
     from abreast.integrations.adapted.experiment import AdaptedExperiment
@@ -77,11 +77,11 @@ def _grouped(lanes: Sequence[_Lane], acting: Sequence[Sequence[int]]) -> _Groupi
     return found
 
 
-class AdaptedLanes:
+class AdaptedLanes(Playable):
     """An environment and its copies. A turn is one step of the environment."""
 
+    players: Sequence[AdaptedPlayer]
     plays_by_lane = True
-    """Lanes are independent of each other, and `state` has a part for each: any number of actors can play them."""
 
     def __init__(self, experiment: "AdaptedExperiment", players: Sequence[AdaptedPlayer]) -> None:
         self._experiment, self.players = experiment, players
@@ -101,16 +101,12 @@ class AdaptedLanes:
         self._has_picture = True
 
     @property
-    def agent_names(self) -> Sequence[str]:
+    def agent_names(self) -> Sequence[str]:  # type: ignore[override]
         """What the environment calls its agents."""
         return [player.name for player in self.players]
 
-    def become_actor(self, number: int) -> None:
-        self._first_lane = number * self._experiment.parallel.num_envs
-        for index, player in enumerate(self.players):
-            streams = player.model.streams
-            player.model.choose_from(self._experiment.seed_of(1, index, number))
-            player.model.streams = streams  # by lane, and this actor has other lanes
+    def become_actor(self, first_lane: int) -> None:
+        self._first_lane = first_lane
 
     def reset(self, lanes: int) -> None:
         copies = self._experiment.copies(lanes)
@@ -222,21 +218,18 @@ class AdaptedLanes:
         return None
 
     def state(self) -> State:
-        return join(
-            **{
-                f"lane{index}": State(
-                    {"epochs": self._epochs.get(self._first_lane + index, 0), "agents": list(self.agent_names)}
-                )
-                for index in range(self._experiment.parallel.num_envs)
-            }
-        )
+        states = self.lane_states(range(self._experiment.config.multiprocessing.lanes))
+        return join(**{f"lane{lane}": state for lane, state in states.items()})
 
     def set_state(self, state: State) -> None:
-        for index in range(self._experiment.parallel.num_envs):
-            self._epochs[self._first_lane + index] = self._epochs_in(part_of(state, f"lane{index}"))
+        lanes = range(self._experiment.config.multiprocessing.lanes)
+        self.set_lane_states({lane: part_of(state, f"lane{lane}") for lane in lanes})
 
-    def set_lanes(self, states: Mapping[int, State]) -> None:
-        """Play on, in some lanes, from where other actors were."""
+    def lane_states(self, lanes: Iterable[int]) -> dict[int, State]:
+        names = list(self.agent_names)
+        return {lane: State({"epochs": self._epochs.get(lane, 0), "agents": names}) for lane in lanes}
+
+    def set_lane_states(self, states: Mapping[int, State]) -> None:
         for lane, state in states.items():
             self._epochs[lane] = self._epochs_in(state)
 

@@ -18,7 +18,7 @@ from abreast.integrations.sorrel.model import SorrelModel
 from abreast.plain_values import Unwritable, decode_all, encode_all
 from abreast.state import State, copied, join, part_of
 from abreast.training.resumable import ModuleVariables
-from abreast.worlds.playable import Decision, Late, Outcome, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
 LARGEST_TILE, LARGEST_PICTURE = 24, 480
 """Pixels a side, of a cell and of a picture."""
@@ -36,7 +36,7 @@ class SorrelPlayer:
     model: SorrelModel
 
 
-class SorrelGame:
+class SorrelGame(Playable):
     """Plays epochs as `run_experiment` of sorrel's does: `take_turn` does all of a turn, and agents choose in it."""
 
     def __init__(self, env: Any, players: Sequence[SorrelPlayer], playing: Generators) -> None:
@@ -50,15 +50,8 @@ class SorrelGame:
         self._keeps_map = False
 
     @property
-    def turns(self) -> int:
+    def turns(self) -> int:  # type: ignore[override]
         return int(self.env.turn)
-
-    def become_actor(self, number: int) -> None:
-        if number:
-            raise ConfigError(
-                f"multiprocessing.num_actors is {number + 1}, but an environment of sorrel's is played by one: its agents"
-                " choose by what is in their memory. Leave it out."
-            )
 
     def reset(self, lanes: int) -> None:
         assert lanes == 1, "refused before the run"

@@ -63,7 +63,7 @@ class SorrelModel(BaseModel):
         self.log = EventLog(self.layout)
         self.decay, self.playing, self.generators = decay, playing, generators
         self.calls = calls
-        self.acting = self.learning = Side(carried)
+        self.acting_side = self.learning = Side(carried)
         self.is_apart = False
         self.is_only_learner = memory is not None
         """Whether it is in a learner's process, and never plays."""
@@ -85,7 +85,7 @@ class SorrelModel(BaseModel):
     @property
     def inner(self) -> Any:
         """The agent's own model."""
-        return self.acting.carried.model
+        return self.acting_side.carried.model
 
     @property
     def epsilon(self) -> float:
@@ -140,7 +140,7 @@ class SorrelModel(BaseModel):
         self._refuse_other_changes()
         with self._playing("end_epoch_action"):
             if self.why_inseparable is None:
-                digest = self.acting.carried.digest() if self.is_apart else bytes(16)
+                digest = self.acting_side.carried.digest() if self.is_apart else bytes(16)
                 self.log.note(self.memory, Event.END, epoch, digest)
             if self.calls is not None:
                 self.calls.end(epoch)
@@ -162,17 +162,17 @@ class SorrelModel(BaseModel):
                 )
 
     def _lived(self) -> None:
-        self.acting.position = int(self.memory.ring.written()[0])
+        self.acting_side.position = int(self.memory.ring.written()[0])
 
     def _look(self) -> None:
         """Take all but the memory as it is now for known."""
-        self._known = self.acting.carried.marks() if self.is_apart else {}
+        self._known = self.acting_side.carried.marks() if self.is_apart else {}
 
     def _refuse_other_changes(self) -> None:
         """Refuse what playing changes in another way than by calls that are rows: learning would not know."""
         if not self.is_apart:
             return
-        now = self.acting.carried.marks()
+        now = self.acting_side.carried.marks()
         changed = sorted(name for name in now if now[name] != self._known.get(name))
         if changed:
             raise ModelError(
@@ -216,7 +216,7 @@ class SorrelModel(BaseModel):
         self._catch_up(self.learning)
         with self.generators:
             inner = self.learning.carried.model
-            is_here = self.learning is self.acting
+            is_here = self.learning is self.acting_side
             loss = self.calls.train() if is_here and self.calls is not None else inner.train_step()
         self._has_to_adopt = self.is_apart
         return float(np.asarray(loss))
@@ -237,10 +237,10 @@ class SorrelModel(BaseModel):
             side.position = self.log.replay(side.carried.model, self.memory, side.position, check)
 
     def _catch_up_acting(self) -> None:
-        if self._has_to_adopt and self.learning is not self.acting:
-            self.acting.follow(self.learning)
+        if self._has_to_adopt and self.learning is not self.acting_side:
+            self.acting_side.follow(self.learning)
         self._has_to_adopt = False
-        self._catch_up(self.acting)
+        self._catch_up(self.acting_side)
         for _ in range(self._decays):
             self.inner.epsilon_decay(self.decay)
         self._decays = 0
@@ -256,7 +256,7 @@ class SorrelModel(BaseModel):
             )
         self._watch.end()
         self.is_apart = True
-        self.learning = Side(self.acting.carried.copy(), self.acting.position)
+        self.learning = Side(self.acting_side.carried.copy(), self.acting_side.position)
 
     def unite(self) -> None:
         """The agent's own model, which has taken over all that was learned, learns and plays again."""
@@ -264,7 +264,7 @@ class SorrelModel(BaseModel):
         if not self.is_only_learner:
             with suppress(ModelError):  # by which the run has ended
                 self._catch_up_acting()
-            self.learning, self.is_apart = self.acting, False
+            self.learning, self.is_apart = self.acting_side, False
 
     # ---- state
 
@@ -273,12 +273,12 @@ class SorrelModel(BaseModel):
         `StateError`.
         """
         self._catch_up_acting()
-        whole, position = copied(self.acting.carried.state()), self.acting.position
+        whole, position = copied(self.acting_side.carried.state()), self.acting_side.position
 
         def put_back() -> None:
             self._watch.end()
-            self.acting.carried.take(whole)
-            self.acting.position = position
+            self.acting_side.carried.take(whole)
+            self.acting_side.position = position
 
         return put_back
 
@@ -300,9 +300,9 @@ class SorrelModel(BaseModel):
         self.generators.set_state(State(state.facts["generators"], arrays))
 
     def adopt(self, state: State) -> None:
-        self.acting.take(state)
+        self.acting_side.take(state)
         self._has_to_adopt = False
-        self._catch_up(self.acting)
+        self._catch_up(self.acting_side)
 
     def acting_state(self) -> State:
         return State({"epsilon": self.epsilon})
@@ -361,7 +361,7 @@ class SorrelModel(BaseModel):
             raise ModelError(f"it cannot learn apart from its agent, because {self.why_inseparable}")
         self._watch.end()
         self.learning.carried.state()  # what cannot be told is named before anything starts
-        return SorrelRecipe(type(self.inner), self.acting.carried.packed(), self.config, self.decay)
+        return SorrelRecipe(type(self.inner), self.acting_side.carried.packed(), self.config, self.decay)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 from torch import nn
 
 from abreast.models.base import BaseModel
-from abreast.models.lane_streams import together
 from abreast.models.layers import Linear, NoisyLinear
 from abreast.models.network_model import NetworkModel
 
@@ -30,7 +29,7 @@ class StackedChoice:
         with torch.inference_mode():
             frames = [model.frame_stack.push(seen, lanes) for model, seen in zip(self._models, states, strict=True)]
             frames_NBD = torch.stack(frames)
-            groups = together(range(len(lanes)), lanes)
+            groups = self._models[0].streams.together(range(len(lanes)), lanes)
             evaluated_NBA = torch.cat(
                 [self._all.evaluate(frames_NBD[:, group[0] : group[-1] + 1]) for group in groups], dim=1
             )

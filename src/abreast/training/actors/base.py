@@ -1,27 +1,21 @@
 """What a loop asks of its actors.
 
-    here        ┌ actor 0: lanes 0 … L-1 ┐  the agents that learn belong to this one
-    elsewhere   ┌ actor 1: lanes L … 2L-1┐  agents of its own, which choose with the weights they are told to read
+    here        ┌ lanes 0 … L-1 ┐    the agents that learn belong to this process
+    elsewhere   ┌ lanes L … 2L-1┐    agents of its own, which choose with the weights they are told to read
                 …
 
-Every actor has worlds, bodies and random streams of its own, so it does not matter where it plays: one after the other
-(inline), or all at once (process), with the same result.
+Lanes do not depend on each other: worlds draw by lane, choices by pass and lane. So one actor may play all of them
+(inline), or several may share them (process), with the same result. Seen from outside there is one, with all lanes.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from abreast.errors import AbreastError, ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
 from abreast.training.config import MPConfig
 from abreast.worlds.playable import Playable, Played
-
-if TYPE_CHECKING:
-    from abreast.training.experiment import Experiment
-
-Factory = Callable[[], "Experiment"]
-"""Builds another experiment like the first, for another actor."""
 
 
 class Play(NamedTuple):
@@ -30,8 +24,6 @@ class Play(NamedTuple):
     number: int
     epoch: int
     """The first of its epochs."""
-    first_epoch: int
-    """The first of all actors' epochs in this pass."""
     lanes: int
     """How many of them, each in a lane of its own."""
     versions: list[int | None]
@@ -39,8 +31,6 @@ class Play(NamedTuple):
     epsilons: list[float]
     seed: int
     """Of the experiment."""
-    is_dealt: bool = False
-    """Whether the actors were planned, so that results must not depend on how many there are."""
 
 
 class Actors(Protocol):
@@ -49,31 +39,27 @@ class Actors(Protocol):
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         """Play a pass. `on_turn` is called before each turn of the very first lane and at its end."""
 
-    def file_states(self) -> list[State]:
-        """Of each actor, between two passes: what it cannot get again, ready for a file (`actor_file_state`).
-
-        Raises `StateError` if there is something that cannot be written.
-        """
+    def state(self) -> State:
+        """Between two passes, what cannot be got again, of all lanes (`actor_state`)."""
 
     def health(self) -> dict[str, Any]:
         """How they are, for the record."""
 
     def close(self) -> None:
-        """End; what an unfinished pass wrote is forgotten."""
-
-
-def build_game(factory: Factory, number: int, parallel: MPConfig | None = None) -> Playable:
-    """The game of another actor; `parallel`: how the lanes are dealt out, if a plan says so."""
-    experiment = factory()
-    experiment.planned = parallel
-    experiment.factory = factory  # its lanes are built by it too
-    experiment.game.become_actor(number)
-    return experiment.game
+        """End. All lanes are then here, where one actor would have left them; what an unfinished pass wrote elsewhere is
+        forgotten.
+        """
 
 
 def models_of(game: Playable) -> list[BaseModel]:
     """The models of its players."""
     return [player.model for player in game.players]
+
+
+def group_lanes(game: Playable, parallel: MPConfig) -> None:
+    """Tell its models which lanes never choose together: those of different actors, where their number is set."""
+    for model in models_of(game):
+        model.streams.lanes_per_actor = parallel.num_envs
 
 
 def check_kinds(models: Sequence[BaseModel], expected: Sequence[str]) -> None:
@@ -92,6 +78,13 @@ def track(game: Playable) -> None:
         model.own_attributes.guard()
 
 
+def cut_episodes(game: Playable) -> None:
+    """End the episodes of an interrupted pass: other models, in the next run, write on in the same lanes."""
+    for model in models_of(game):
+        for lane in range(model.memory.lanes):
+            model.end_episode(lane)
+
+
 def actor_state(game: Playable) -> State:
     """All that an actor cannot get again, between two passes: worlds, and where choosing is."""
     models = {f"player{number}": model.acting_state() for number, model in enumerate(models_of(game))}
@@ -99,7 +92,7 @@ def actor_state(game: Playable) -> State:
 
 
 def set_actor_state(game: Playable, state: State) -> None:
-    """Play on from where another actor was, What does not fit is a `StateError`."""
+    """Play on from where another actor was. What does not fit is a `StateError`."""
     try:
         game.set_state(part_of(state, "game"))
         for number, model in enumerate(models_of(game)):

@@ -1,51 +1,50 @@
-"""The first actor here, each of the others in a process or thread of its own.
+"""Lanes shared out by number: the first ones are played here, the others by actors in processes or threads of their own.
 
-An actor keeps nothing that it cannot get again: a pass starts with fresh worlds, from the state that it told after the pass
-before. One that dies is replaced, its half pass is forgotten, and its successor plays the pass again.
+An actor keeps nothing that it cannot get again: a pass starts with fresh worlds, from the states of its lanes that it told
+after the pass before. One that dies is replaced, its half pass is forgotten, and its successor plays the pass again.
 """
 
+import logging
 import time
-from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import torch
 
-from abreast.errors import ConfigError, StateError, WorldError
+from abreast.errors import ConfigError, WorldError
+from abreast.models import ALGORITHMS, BaseModel
 from abreast.processes.backend import ChildContext, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import _pack, comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
-from abreast.state import State
-from abreast.training.actors.base import (
-    Factory,
-    Play,
-    actor_state,
-    build_game,
-    check_kinds,
-    models_of,
-    set_actor_state,
-    track,
-)
+from abreast.state import State, copied
+from abreast.training.actors.base import Play, actor_state, check_kinds, cut_episodes, models_of, track
+from abreast.training.actors.inline import InlineActors
 from abreast.training.collect import collect_pass
 from abreast.training.config import MPConfig
 from abreast.training.learners.hosted import HostedLearners, make_backend
 from abreast.training.published import Published, adopt_published
-from abreast.worlds.playable import Played
+from abreast.training.runnable import Factory, Runnable
+from abreast.worlds.playable import Playable, Played
 
-if TYPE_CHECKING:
-    from abreast.training.experiment import Experiment
+log = logging.getLogger("abreast")
 
-
-TELL = "tell"
-"""The key of an order to tell where an actor is."""
+OF_LEARNING = frozenset(
+    {"Config", "acting", "setup", "initialise", "memory_options", "train_step", "loss", "loss_of", "learn", "new_rows"}
+    | {"draws", "descend"}
+)
+"""What a subclass of one of our algorithms may have of its own without choosing otherwise."""
 
 
 class Passed(NamedTuple):
-    """An answer: a pass is played and remembered, and where that leaves the actor."""
+    """An answer: a pass is played and remembered."""
 
     played: list[Played]
-    state: State
+    lanes: dict[int, State]
+    """Where that leaves the actor's lanes."""
+    has_drawn: bool
+    """Whether anything has drawn from generators that a process shares."""
 
 
 class ActorProcess:
@@ -55,48 +54,38 @@ class ActorProcess:
         self,
         context: ChildContext,
         factory: Factory,
-        config: MPConfig,
         block: SharedBlock,
         published: Sequence[Published],
         compute_threads: int,
+        lanes: range,
+        states: Mapping[int, State],
         kinds: Sequence[str],
-        state: State | None,
+        acting: Sequence[State],
     ) -> None:
-        """`kinds` are those of the models; `state` says where to go on, if it replaces another."""
+        """`states` says where its lanes are; `kinds` are those of the models, `acting` is where their choosing is."""
         torch.set_num_threads(compute_threads)
-        self._context, self._published = context, published
-        self._game = build_game(factory, context.number + 1, config)
+        self._context, self._published, self._lanes = context, published, lanes
+        self._game = factory().game
         self._models = models_of(self._game)
         if len(self._models) != len(published):
             raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
         check_kinds(self._models, kinds)
+        self._game.become_actor(lanes.start)
         for agent, model in enumerate(self._models):
             model.memory.use(Ring(block.part(f"replay{agent}.")))
         track(self._game)
-        if state is not None:
-            set_actor_state(self._game, state)
+        for model, state in zip(self._models, acting, strict=True):
+            model.set_acting_state(state)
+        self._game.set_lane_states(states)
 
-    def obey(self, key: Hashable, order: Play | None) -> None:
-        """Play a pass, or (no order) tell where this actor is, for a file."""
-        if order is None:
-            try:
-                self._context.answer(key, actor_state(self._game))
-            except StateError as error:
-                self._context.answer(key, StateError(str(error)))
-            return
+    def obey(self, key: Hashable, order: Play) -> None:
+        """Play a pass."""
         for agent, model in enumerate(self._models):
             adopt_published(model, self._published[agent], order.versions[agent])
             model.epsilon = order.epsilons[agent]
-        played = collect_pass(
-            self._game,
-            order.epoch,
-            order.lanes,
-            order.seed,
-            first_epoch=order.first_epoch,
-            is_dealt=order.is_dealt,
-            beat=self._context.beat,
-        )
-        self._context.answer(key, Passed(played, actor_state(self._game)))
+        played, has_drawn = _play_lanes(self._game, order, beat=self._context.beat)
+        lanes = self._game.lane_states(self._lanes)
+        self._context.answer(key, Passed(played, copied_states(lanes), has_drawn))
 
     def idle(self) -> float | None:
         return None
@@ -105,76 +94,102 @@ class ActorProcess:
         pass
 
 
-class ProcessActors:
-    """Plays actor 0 in this thread while the others play elsewhere."""
+def _play_lanes(game: Playable, order: Play, **calls: Callable[[], None] | None) -> tuple[list[Played], bool]:
+    """Play some lanes of a pass; and whether anything has drawn from generators that the process shares."""
+    drawn: list[bool] = []
+    played = collect_pass(
+        game, order.epoch, order.lanes, order.seed, on_shared_draws=lambda: drawn.append(True), **calls
+    )
+    return played, bool(drawn)
 
-    def __init__(self, experiment: "Experiment", learners: HostedLearners, states: Sequence[State] = ()) -> None:
-        """`states`: where each of the other actors goes on, if the run does."""
-        self._experiment, self._learners = experiment, learners
-        self._config = experiment.parallel
-        self._memories = [model.memory for model in models_of(experiment.game)]
-        self.states: dict[int, State] = dict(enumerate(states))
-        """Where each of the other actors was after its last pass, by worker."""
+
+def copied_states(states: Mapping[int, State]) -> dict[int, State]:
+    """States by lane that stay as they are, whatever is played."""
+    return {lane: copied(state) for lane, state in states.items()}
+
+
+class ProcessActors:
+    """Plays the first lanes in this thread while others play theirs elsewhere.
+
+    A world that draws from generators that its process shares would draw others in each process. When that is seen, the
+    pass is forgotten and played again by one actor with all lanes, which plays from then on.
+    """
+
+    def __init__(
+        self, game: Playable, factory: Factory, learners: HostedLearners, config: MPConfig, compute_threads: int
+    ) -> None:
+        """Each of `config.actors` plays `config.num_envs` lanes. They go on from where the lanes of `game` are."""
+        self._game, self._factory, self._learners = game, factory, learners
+        self._config, self._compute_threads = config, compute_threads
+        self._models = models_of(game)
+        self._acting = [copied(model.acting_state()) for model in self._models]
+        self._here = self._share(0)
+        self._elsewhere = [self._share(number) for number in range(1, config.actors)]
+        """The lanes of each worker."""
+        self._states = copied_states(game.lane_states(lane for lanes in self._elsewhere for lane in lanes))
+        """Where the lanes of the others were after their last pass."""
         self._orders: dict[int, Play] = {}
-        """Passes under way, by worker; worker w is actor w + 1."""
-        self._deaths = [0] * (self._config.actors - 1)
+        """Passes under way, by worker."""
+        self._deaths = [0] * len(self._elsewhere)
         self._written_before: list[list[int]] = []
         self._waited_s = 0.0
-        policy = RestartPolicy(self._config.max_restarts, self._config.actor_timeout)
-        self._team = Team(make_backend(self._config), self._spec, self._config.actors - 1, policy)
-        self._team.start(wait=self._config.workers == "threads")
+        self._alone: InlineActors | None = None
+        """Plays all lanes, once the world has drawn from generators that its process shares."""
+        policy = RestartPolicy(config.max_restarts, config.actor_timeout)
+        self._team = Team(make_backend(config), self._spec, len(self._elsewhere), policy)
+        self._team.start(wait=config.workers == "threads")
+
+    def _share(self, actor: int) -> range:
+        return range(actor * self._config.num_envs, (actor + 1) * self._config.num_envs)
 
     def _spec(self, worker: int) -> ChildSpec:
-        factory = self._experiment.factory
+        lanes = self._elsewhere[worker]
         published = [place.for_reader(worker + 1) for place in self._learners.published]
-        threads = self._experiment.config.experiment.compute_threads
-        kinds = [type(model).__qualname__ for model in models_of(self._experiment.game)]
-        arguments = (factory, self._config, self._learners.block, published, threads, kinds, self.states.get(worker))
-        return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, _needs_main(factory))
+        states = {lane: self._states[lane] for lane in lanes}
+        kinds = [type(model).__qualname__ for model in self._models]
+        parts = (self._factory, self._learners.block, published, self._compute_threads)
+        arguments = (*parts, lanes, states, kinds, self._acting)
+        return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, _needs_main(self._factory))
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
-        self._written_before = [memory.written.tolist() for memory in self._memories]
-        lanes = self._config.num_envs
-        for worker, first in enumerate(range(lanes, order.lanes, lanes)):
-            theirs = order._replace(epoch=order.epoch + first, lanes=min(lanes, order.lanes - first))
-            self._orders[worker] = theirs
-            self._team.submit(worker, order.number, theirs)
-        here = min(lanes, order.lanes)
-        game = self._experiment.game
-        played = collect_pass(game, order.epoch, here, order.seed, is_dealt=order.is_dealt, on_turn=on_turn)
+        if self._alone is not None:
+            return self._alone.play(order, on_turn)
+        self._written_before = [model.memory.written.tolist() for model in self._models]
+        before = {**self._states, **copied_states(self._game.lane_states(self._here))}
+        for worker, lanes in enumerate(self._elsewhere):
+            if lanes.start < order.lanes:
+                theirs = order._replace(lanes=min(len(lanes), order.lanes - lanes.start))
+                self._orders[worker] = theirs
+                self._team.submit(worker, order.number, theirs)
+        ours = order._replace(lanes=min(len(self._here), order.lanes))
+        try:
+            played, has_drawn = _play_lanes(self._game, ours, on_turn=on_turn)
+            others = self._wait_for_others()
+        except BaseException:
+            cut_episodes(self._game)
+            raise
+        if has_drawn or any(each.has_drawn for each in others):
+            return self._play_alone(order, before, on_turn)
+        return played + [each for passed in others for each in passed.played]
+
+    def _wait_for_others(self) -> list[Passed]:
         started = time.perf_counter()
-        others: dict[int, list[Played]] = {}
+        answers: dict[int, Passed] = {}
         while self._orders:
             self._team.wait()
             for event in self._team.events():
                 if isinstance(event, Answered):
-                    others[event.worker], self.states[event.worker] = event.value
+                    answers[event.worker] = event.value
+                    for state in event.value.lanes.values():
+                        if (reason := why_not_told(state)) is not None:
+                            raise WorldError(f"{reason}; with several actors it would be lost: set num_actors to 1.")
+                    self._states |= event.value.lanes  # from which a successor would play on
                     del self._orders[event.worker]
                     self._deaths[event.worker] = 0
                 else:
                     self._handle_death(event)
         self._waited_s = time.perf_counter() - started
-        return played + [each for worker in sorted(others) for each in others[worker]]
-
-    def file_states(self) -> list[State]:
-        told: dict[int, State | StateError] = {}
-        for worker in range(len(self._deaths)):
-            self._team.submit(worker, TELL, None)
-        while len(told) < len(self._deaths):
-            self._team.wait()
-            for event in self._team.events():
-                if isinstance(event, Answered):
-                    told[event.worker] = event.value
-                else:
-                    self._handle_death(event)
-                    if event.worker not in told:
-                        self._team.submit(event.worker, TELL, None)
-        states = [actor_state(self._experiment.game)]
-        for _, state in sorted(told.items()):
-            if isinstance(state, StateError):
-                raise state
-            states.append(state)
-        return states
+        return [answers[worker] for worker in sorted(answers)]
 
     def _handle_death(self, died: Died) -> None:
         """Have the pass played again, from rows as they were before it."""
@@ -182,17 +197,39 @@ class ProcessActors:
         if isinstance(died, Lost) or self._deaths[died.worker] > self._config.max_restarts:
             raise died.given_up(self._config.max_restarts)
         if died.worker in self._orders:
-            self._forget_half_a_pass(died.worker)
+            self._forget_rows(self._elsewhere[died.worker])
             self._team.submit(died.worker, self._orders[died.worker].number, self._orders[died.worker])
 
-    def _forget_half_a_pass(self, worker: int) -> None:
-        lanes = self._config.num_envs
-        for memory, before in zip(self._memories, self._written_before, strict=True):
-            for lane in range((worker + 1) * lanes, (worker + 2) * lanes):
+    def _forget_rows(self, lanes: Iterable[int]) -> None:
+        """Forget what the pass under way has written in these lanes."""
+        for model, before in zip(self._models, self._written_before, strict=True):
+            for lane in lanes:
                 if self._learners.keeps_to_windows:
-                    memory.rewind(lane, before[lane])
+                    model.memory.rewind(lane, before[lane])
                 else:  # learners may be looking at these rows
-                    memory.cut(lane)
+                    model.memory.cut(lane)
+
+    def _play_alone(self, order: Play, before: Mapping[int, State], on_turn: Callable[[], None] | None) -> list[Played]:
+        log.warning(
+            "the game draws from generators that a process shares (random, numpy.random or torch), which are others in every"
+            " process: pass %d is played again, and all that follow are played, by one actor. Let it draw from world.rng.",
+            order.number,
+        )
+        self._forget_rows(range(self._config.lanes))
+        self._states = dict(before)
+        self._return_lanes()
+        self._team.stop()
+        self._alone = InlineActors(self._game)
+        return self._alone.play(order, on_turn)
+
+    def _return_lanes(self) -> None:
+        """Let the game here have all lanes where they are now."""
+        self._game.set_lane_states(self._states)
+
+    def state(self) -> State:
+        if self._alone is None:
+            self._return_lanes()
+        return actor_state(self._game)
 
     def health(self) -> dict[str, Any]:
         """Restarts of actors so far, and how long the first waited for the others."""
@@ -204,40 +241,58 @@ class ProcessActors:
         return list(self._team.pids.values())
 
     def close(self) -> None:
+        if self._alone is not None:
+            return
         if self._orders:
             self._team.kill()
             for worker in self._orders:
-                self._forget_half_a_pass(worker)
+                self._forget_rows(self._elsewhere[worker])
         else:
             self._team.stop()
+        self._return_lanes()
 
 
-def check_factory(experiment: "Experiment", in_processes: bool) -> None:
-    """Refuse, before anything starts, what other actors, perhaps in processes of their own, could not build."""
-    count = experiment.config.multiprocessing.actors
-    if count > 1 and (reason := why_not_built(experiment, in_processes)) is not None:
-        raise ConfigError(f"multiprocessing.num_actors is {count}, but {reason}.")
+def why_one_actor(env: Runnable, in_processes: bool = True) -> str | None:
+    """Why its lanes are played by one actor; None: several can share them."""
+    for agent, model in enumerate(models_of(env.game)):
+        if (reason := _why_own_choosing(model)) is not None:
+            return f"the model of agent {agent} ({type(model).__name__}) {reason}"
+    if not env.game.plays_by_lane:
+        return f"{env.name} does not say that its lanes are independent (plays_by_lane)"
+    return why_not_told(env.game.state()) or why_not_built(env, in_processes)
 
 
-def why_not_built(experiment: "Experiment", in_processes: bool) -> str | None:
+def why_not_told(state: State) -> str | None:
+    """What of a lane's state cannot be told to another process, if there is something."""
+    facts = [fact for name, fact in state.facts.items() if name.endswith("unkept") and fact]
+    return str(next(iter(facts[0].values()))).rstrip(".") if facts else None
+
+
+def _why_own_choosing(model: BaseModel) -> str | None:
+    """What may make a model's choices in one lane depend on those in others."""
+    if model.acting:
+        return f"changes {', '.join(model.acting)} when it chooses"
+    kinds = type(model).__mro__
+    ours = next((kind for kind in kinds if kind in ALGORITHMS.values()), BaseModel)
+    changed = [name for kind in kinds[: kinds.index(ours)] for name in vars(kind) if not name.startswith("__")]
+    changed += [name for name in vars(model) if callable(getattr(ours, name, None))]
+    own = [name for name in changed if hasattr(ours, name) and name not in OF_LEARNING]
+    return f"has its own {', '.join(own[:3])}" if own else None
+
+
+def why_not_built(env: Runnable, in_processes: bool) -> str | None:
     """Why other actors cannot build the game, perhaps in processes of their own; None if they can."""
     try:
-        factory = experiment.factory
+        factory = env.factory
     except WorldError as error:
         return str(error).rstrip(".")
     if factory is None:
-        return (
-            f"{experiment.name} has no factory to build it for other actors: give Experiment a factory, or set num_actors to"
-            " 1"
-        )
+        return f"{env.name} has no factory to build it for other actors (Experiment takes one)"
     try:
         if in_processes:
             _pack(vars(factory) or {"factory": factory})
     except Exception as error:
-        return (
-            f"{experiment.name} cannot be built in another process: {error}. Set env.factory to a function that builds it"
-            " there, or num_actors to 1: the first actor plays here, and nothing is pickled"
-        )
+        return f"{env.name} cannot be built in another process: {error} (set env.factory to a function that builds it there)"
     return None
 
 

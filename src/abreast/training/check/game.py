@@ -23,7 +23,7 @@ from abreast.codec import digest
 from abreast.errors import StateError, short
 from abreast.models import RandomModel
 from abreast.streams import seeded_globals
-from abreast.training.actors.process import check_factory
+from abreast.training.actors.process import why_not_built
 from abreast.training.check.telling import SEED, differing, learned, quiet, told
 from abreast.training.collect import PLAYING, check_observation, collect_pass
 from abreast.training.config import Config
@@ -309,7 +309,8 @@ def _outlives_reset(trial: GameTrial) -> None:
 
 def _is_the_same_in_another_process(trial: GameTrial) -> None:
     env = trial.build("multiprocessing.num_actors=2")
-    check_factory(env, in_processes=True)
+    if (reason := why_not_built(env, in_processes=True)) is not None:
+        raise Fault(f"{reason}.")
     place = first_difference(_as_actor(env.factory), elsewhere(_as_actor, env.factory))
     if place is not None:
         raise Fault(

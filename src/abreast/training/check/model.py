@@ -40,7 +40,7 @@ from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
 from abreast.training.learners.base import own_stream, train_round
 from abreast.training.learners.hosted import check_lanes, check_memory
-from abreast.worlds.playable import Decision, Late, Outcome, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
 LANES, ACTIONS, TURNS = 2, 4, 16
 ROUNDS = 4
@@ -66,16 +66,13 @@ class ModelPlayer:
     model: BaseModel
 
 
-class MadeUpGame:
+class MadeUpGame(Playable):
     """What its player sees is random, and the reward depends on that and the action. Every second lane ends for good."""
 
     def __init__(self, model: BaseModel) -> None:
         self.players = [ModelPlayer(model)]
         self.turns = 0
         self._rng = np.random.default_rng(SEED)
-
-    def become_actor(self, number: int) -> None:
-        raise NotImplementedError("it has one actor")
 
     def reset(self, lanes: int) -> None:
         self._lanes, self.turns, self._scores = list(range(lanes)), 0, [0.0] * lanes
@@ -94,9 +91,6 @@ class MadeUpGame:
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
         return [Played(self.turns, [score]) for score in self._scores], ()
-
-    def picture(self) -> None:
-        return None
 
     def state(self) -> State:
         return State({"stream": self._rng.bit_generator.state})

@@ -49,29 +49,28 @@ class Checkpoints:
             for model in models_of(self._experiment.game):
                 if not model.is_ours:
                     model.learning_state()  # what cannot be kept of it is known from then on
-            self._note_reason([actor_state(self._experiment.game)])
+            self._note_reason(actor_state(self._experiment.game))
             self._stopping.__enter__()
         return self
 
-    def _note_reason(self, actors: Sequence[State]) -> None:
-        """Say so, once, if the run cannot be resumed; `actors`: where they are."""
-        if self._reason is None and (reason := self._why_not_resumable(actors)) is not None:
+    def _note_reason(self, actor: State) -> None:
+        """Say so, once, if the run cannot be resumed; `actor`: where playing is."""
+        if self._reason is None and (reason := self._why_not_resumable(actor)) is not None:
             log.warning("this run cannot be resumed: %s", reason)
             self._reason = reason
 
-    def _why_not_resumable(self, actors: Sequence[State]) -> str | None:
+    def _why_not_resumable(self, actor: State) -> str | None:
         game = self._experiment.game
-        if (known := getattr(game, "why_not_resumable", None)) is not None:
-            return str(known)
+        if game.why_not_resumable is not None:
+            return game.why_not_resumable
         if self._configs != self._all_configs():
             return (
                 f"the configuration of {self._experiment.name}, or of a model, has changed since the run began, but a"
                 " checkpoint holds the one it was begun with: keep what changes in an attribute."
             )
-        for state in actors:
-            for name, fact in state.facts.items():
-                if name.endswith("own.unkept") and fact:
-                    return str(next(iter(fact.values())))
+        for name, fact in actor.facts.items():
+            if name.endswith("unkept") and fact:
+                return str(next(iter(fact.values())))
         for model in models_of(game):
             for error in model.own_attributes.unkept.values():
                 return f"{type(model).__name__}.{error.name} ({error.kind}) cannot be kept in a file: {error.reason}."
@@ -131,10 +130,12 @@ class Checkpoints:
         """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
         models = models_of(self._experiment.game)
         parts = _agents(models, loop.learners.learning_states())
-        actors = [] if self._reason is not None else loop.actors.file_states()
-        self._note_reason(actors)
         if self._reason is None:
-            parts |= {f"actor_{number}": state for number, state in enumerate(actors)}
+            parts["actor_0"] = loop.actors.state()
+            self._note_reason(parts["actor_0"])
+        if self._reason is not None:
+            parts.pop("actor_0", None)
+        else:
             parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(models)}
             parts["run"] = join(loop=loop.state(), record=self._record.state())
         recent = self._record.recent

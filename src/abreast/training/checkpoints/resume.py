@@ -41,7 +41,7 @@ class Resumed(NamedTuple):
 
     checkpoint: Checkpoint
     run: State
-    actors: list[State]
+    actor: State
     damaged: list[Path]
     """Newer checkpoints that cannot be used."""
 
@@ -76,15 +76,15 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
     checkpoint, damaged = _choose(run, entries, chosen)
     _check_past(checkpoint, experiment, schedule)
     settings, agents = experiment.config, len(models_of(experiment.game))
-    state, actors = checkpoint.part("run"), sum(part.startswith("actor_") for part in checkpoint.parts)
+    state, actors = checkpoint.part("run"), [part for part in checkpoint.parts if part.startswith("actor_")]
     try:
         check_run(state, checkpoint.facts, agents, settings.experiment.train_interval)
-        if actors != settings.multiprocessing.actors:
-            raise CheckpointError(f"it has {actors} actors, expected {settings.multiprocessing.actors}")
+        if actors != ["actor_0"]:
+            raise CheckpointError(f"it has {len(actors)} actors, expected 1")
     except CheckpointError as error:
         raise CheckpointError(f"{checkpoint.path} cannot be used: {error}.") from None
     end_of_line(run / "metrics.jsonl", checkpoint.facts.recorded)
-    return Resumed(checkpoint, state, [checkpoint.part(f"actor_{number}") for number in range(actors)], damaged)
+    return Resumed(checkpoint, state, checkpoint.part("actor_0"), damaged)
 
 
 def _check_beginning(run: Path, experiment: "Experiment") -> None:

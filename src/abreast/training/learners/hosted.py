@@ -43,8 +43,11 @@ class HostedLearners:
         slack: int,
         experiment: ExperimentConfig,
         rounds: int = 0,
+        own_rings: Sequence[Ring] = (),
     ) -> None:
-        """`rounds`: how many the models have behind them, in a run that goes on."""
+        """`rounds`: how many the models have behind them, in a run that goes on. `own_rings`: to where rows are moved back
+        in the end; left out: to where they are now.
+        """
         self.rounds = rounds
         self._models, self._config, self._experiment = models, config, experiment
         self._recipes = [recipe_of(index, model) for index, model in enumerate(models)]
@@ -54,12 +57,6 @@ class HostedLearners:
         self._slack = slack
         self.published = create_shared_models(models, config.mode, readers=config.actors)
         self.block = self._make_block()
-        self._own_rings: list[Ring] = []
-        for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
-            place.attach(self.block)
-            model.own_attributes.guard()
-            publish_model(model, place, rounds, updates=model.updates, results=[])
-            self._own_rings.append(model.memory.move_rows(self.ring(index)))
         tell_who_learns_alone(models)
         self._results = [RoundResult({}, model.updates) for model in models]
         self._lags = [0] * len(models)
@@ -68,10 +65,15 @@ class HostedLearners:
         bound = [[agent] for agent in first] if self.trains_freely else bound_together(models, first)
         workers = min(config.num_workers or 1, len(bound))  # where all are frozen, there is none
         self._agents_of = dealt(bound, workers, config.weight if self.trains_freely else lambda agent: 1.0)
-        self._team = Team(
-            make_backend(config), self._spec, workers, RestartPolicy(config.max_restarts, config.learner_timeout)
-        )
+        self._own_rings = list(own_rings) or [model.memory.ring for model in models]
         try:
+            for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
+                place.attach(self.block)
+                model.own_attributes.guard()
+                publish_model(model, place, rounds, updates=model.updates, results=[])
+                model.memory.move_rows(self.ring(index))
+            policy = RestartPolicy(config.max_restarts, config.learner_timeout)
+            self._team = Team(make_backend(config), self._spec, workers, policy)
             # Threads share random generators with the pass that would be played beside their start.
             self._team.start(wait=config.workers == "threads")
         except BaseException:
@@ -177,7 +179,8 @@ class HostedLearners:
 
     def _restore_rings(self) -> None:
         for model, ring in zip(self._models, self._own_rings, strict=True):
-            model.memory.move_rows(ring)
+            if model.memory.ring is not ring:
+                model.memory.move_rows(ring)
 
 
 def recipe_of(agent: int, model: BaseModel) -> Recipe:

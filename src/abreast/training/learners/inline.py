@@ -1,5 +1,6 @@
 """Learners in this very thread, with the agents' own models: the sequential run, and the debug mode of any other."""
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from types import MappingProxyType
@@ -41,12 +42,17 @@ class InlineLearners:
         frozen: Collection[int] = (),
     ) -> None:
         self.rounds = rounds
+        self.rounds_learned = 0
+        """Rounds in which something was learned."""
+        self.round_s: dict[int, float] = {}
+        """Seconds of each agent's part of the last of them."""
         self._models = dict(enumerate(models))
         self._learning = {agent: model for agent, model in self._models.items() if agent not in frozen}
         self._trainer = Trainer(self._learning, seed)
         tell_who_learns_alone(models)
         self._orders: dict[int, Order] = {}
-        self._own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
+        self.own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
+        """Where the rows were before, if they were moved."""
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         chosen = {agent: model.own_attributes.chosen() for agent, model in self._learning.items()}
@@ -58,12 +64,21 @@ class InlineLearners:
             for agent, model in self._learning.items():
                 contexts.enter_context(model.memory.window(order.written[agent]))
                 contexts.enter_context(model.own_attributes.as_it_was(order.chosen[agent]))
-            trained = [self._trainer.train(group, order.updates) for group in self._trainer.groups]
+            results = {
+                agent: each for group in self._trainer.groups for agent, each in self._train(group, order).items()
+            }
         for model in self._learning.values():
             model.own_attributes.refuse_fault({"fault": model.own_attributes.fault})
-        results = {agent: result for group in trained for agent, result in group.items()}
+        self.rounds_learned += any(result.figures for result in results.values())
         self.rounds = number + 1
         return [results.get(agent) or RoundResult({}, model.updates) for agent, model in self._models.items()]
+
+    def _train(self, group: Sequence[int], order: Order) -> dict[int, RoundResult]:
+        started = time.perf_counter()
+        results = self._trainer.train(group, order.updates)
+        if any(result.figures for result in results.values()):
+            self.round_s |= dict.fromkeys(group, (time.perf_counter() - started) / len(group))
+        return results
 
     def acting_versions(self) -> list[int | None]:
         return [None] * len(self._models)
@@ -75,6 +90,6 @@ class InlineLearners:
         return {}
 
     def close(self) -> None:
-        for model, ring in zip(self._models.values(), self._own_rings, strict=False):
+        for model, ring in zip(self._models.values(), self.own_rings, strict=False):
             model.memory.move_rows(ring)
-        self._own_rings = []
+        self.own_rings = []

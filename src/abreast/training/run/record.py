@@ -29,7 +29,7 @@ from abreast.worlds.playable import Played
 if TYPE_CHECKING:
     from abreast.training.config import Config
     from abreast.training.experiment import Experiment
-    from abreast.training.planning.plan import Plan
+    from abreast.training.plan import Plan
 
 log = standard_logging.getLogger("abreast")
 
@@ -63,7 +63,7 @@ class RunRecord:
         self._experiment, self._animate, self._logging = experiment, animate, logging
         self._output_dir, self._resume = output_dir, resume
         self._models = [player.model for player in experiment.game.players]
-        self._names = list(getattr(experiment.game, "agent_names", ()))
+        self._names = list(experiment.game.agent_names)
         self.logger = logger
         self._display: ProgressDisplay | None = None
         self._screen, self._files = ExitStack(), ExitStack()

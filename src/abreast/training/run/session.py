@@ -1,12 +1,12 @@
 """A session of a run: from its beginning, or from a checkpoint, until it ends or is stopped."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from abreast.errors import ConfigError
-from abreast.state import State, part_of
+from abreast.state import part_of
 from abreast.training.actors.base import Actors
 from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.checkpoints.resume import Resumed, find_resumable, restore_agents, split_run
@@ -48,16 +48,17 @@ class Session(NamedTuple):
         return 0 if self.resumed is None else self.resumed.checkpoint.facts.rounds
 
     @property
-    def actor_states(self) -> Sequence[State]:
-        """Where each actor goes on, if the run does."""
-        return () if self.resumed is None else self.resumed.actors
+    def until(self) -> int:
+        """Epochs that are played then, with those of runs before."""
+        return self.record.first_epoch + int(self.experiment.config.experiment.epochs)
 
-    def play(self, actors: Actors, learners: Learners) -> None:
-        """Play and learn until all epochs are there."""
-        loop = Loop(self.experiment, actors, learners, LAGS[self.schedule], self.record, self.checkpoints)
+    def play(self, actors: Actors, learners: Learners, before_pass: Callable[[Loop], None] = lambda loop: None) -> None:
+        """Play and learn until all epochs are there. `before_pass` is that of the loop."""
+        lag = LAGS[self.schedule]
+        loop = Loop(self.experiment, actors, learners, lag, self.record, self.checkpoints, before_pass)
         if self.resumed is not None:
             loop.set_state(part_of(self.resumed.run, "loop"))  # rounds that were under way are ordered again
-        loop.run(self.record.first_epoch + self.experiment.config.experiment.epochs)
+        loop.run(self.until)
 
 
 @contextmanager

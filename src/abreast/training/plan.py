@@ -1,0 +1,284 @@
+"""The plan of a parallel run: where learners live, how many workers and actors there are.
+
+what the user sets    is used from the first pass on; numbers that are left out follow a rule
+`workers: auto`       the run begins inline and times itself. After the second round that has learned something it decides,
+                      once, by `choose`, and moves learners and lanes between two passes
+
+Results do not depend on it: learners and lanes are the same wherever they are.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
+
+from abreast.models.lane_streams import LANES_TOGETHER
+from abreast.processes.cores import cores
+from abreast.training.actors.base import models_of
+from abreast.training.actors.process import why_one_actor
+from abreast.training.config import MPConfig
+from abreast.training.learners.hosted import bound_together, dealt
+from abreast.training.runnable import Runnable
+
+Place = Literal["inline", "threads", "processes"]
+
+ROUNDS_TIMED = 2
+"""Rounds that have learned something, after which a run decides. The first of them warms up caches and libraries."""
+WORTH_IT = 0.95
+"""Workers are used if they are predicted to take at most this share of the time of going on inline."""
+AS_FAST = 1.03
+"""Of splits that take up to so many times as long as the fastest, the one with the fewest processes is taken."""
+ORDER_S = 0.4e-3
+"""An order to a worker, and its answers. (Two and 16 cores.)"""
+CROWDING = 0.03
+"""Share by which each busy core slows down the others: caches, memory, clock. (16 learners are 10.9 times one.)"""
+START_S, START_PROCESS_S, START_ACTOR_S = 0.1, 0.04, 0.1
+"""To make shared memory; for each process; for each actor in one, which builds the whole game."""
+FORK_SERVER_S = 1.5
+"""Until the process that others are forked from has imported torch."""
+SHORT_STEPS = 10_000
+"""Agent-steps of a run that is over before that has happened."""
+WAITS = 0.5
+"""A pass that computes for less than this share of its time waits for something that is no core. (One that computes for more
+may have been interrupted by other programs.)
+"""
+
+
+class Split(NamedTuple):
+    """A way to share out the work of a pass and its round."""
+
+    workers: int
+    """Learner processes; 0: everything is done in one thread."""
+    actors: int = 1
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What a run has measured of itself, in seconds."""
+
+    pass_s: float
+    """A pass in all lanes, in one thread,"""
+    computing_s: float
+    """and for how long of it the thread used a core."""
+    round_s: tuple[float, ...]
+    """A round of each group of agents that has to be in one worker."""
+    publish_s: tuple[float, ...]
+    """To publish what each group has learned, and to read it again."""
+    cores: float
+    passes_left: int
+    fork_server_s: float = 0.0
+    """Until there is one."""
+    is_lockstep: bool = False
+
+    @property
+    def inline_s(self) -> float:
+        """A pass and its round, one after the other."""
+        return self.pass_s + sum(self.round_s)
+
+
+def seconds_of_pass(timing: Timing, split: Split) -> float:
+    """What a pass and its round take, split up in this way.
+
+    lockstep: all actors play, then all workers train. Else both happen at once, and the longer one counts. Nothing takes
+    less than all its computing takes on the cores there are.
+    """
+    if not split.workers:
+        return timing.inline_s
+    computing = timing.pass_s if timing.computing_s > WAITS * timing.pass_s else timing.computing_s
+    play = timing.pass_s / split.actors
+    hands = dealt([[group] for group in range(len(timing.round_s))], split.workers, lambda group: 1.0)
+    work = [learn + publish for learn, publish in zip(timing.round_s, timing.publish_s, strict=True)]
+    train = max(sum(work[group] for group in hand) for hand in hands)
+    orders = ORDER_S * (split.workers + split.actors - 1)
+
+    def beside(longest: float, together: float, processes: int) -> float:
+        busy = min(processes, timing.cores)
+        return max(longest, together / timing.cores) * (1 + CROWDING * max(0.0, busy - 1))
+
+    if timing.is_lockstep:
+        return beside(play, computing, split.actors) + beside(train, sum(work), split.workers) + orders
+    return beside(max(play + orders, train), computing + orders + sum(work), split.workers + split.actors)
+
+
+def seconds_left(timing: Timing, split: Split) -> float:
+    """What the rest of the run takes, with the start of processes; the last round of a run has no pass beside it."""
+    seconds, passes = seconds_of_pass(timing, split), timing.passes_left
+    if not split.workers:
+        return passes * seconds
+    others = split.actors - 1
+    start = START_S + START_PROCESS_S * (split.workers + others) + START_ACTOR_S * others + timing.fork_server_s
+    return start + (passes + (not timing.is_lockstep)) * seconds
+
+
+def choose(timing: Timing, splits: Sequence[Split]) -> Split:
+    """The split that takes least; inline where the others gain little."""
+    left = {split: seconds_left(timing, split) for split in splits}
+    fast = [split for split in splits if left[split] <= AS_FAST * min(left.values())]
+    best = min(fast, key=lambda split: (sum(split), left[split]))
+    inline = Split(0)
+    return best if left[best] <= WORTH_IT * seconds_left(timing, inline) else inline
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a parallel run is run."""
+
+    workers: Place
+    num_workers: int
+    num_actors: int
+    lanes: int
+    """Of each actor."""
+    device: str
+    reasons: tuple[str, str]
+    """Two lines for the user."""
+    left_out: tuple[str, ...] = ()
+    """What was not done, and why."""
+    timing: Timing | None = None
+    """What was measured, if anything was."""
+    pass_s: float | None = None
+    """Seconds of a pass and its round, predicted from that."""
+    is_open: bool = False
+    """Whether it is only how the run begins, and is decided later."""
+
+    def applied(self, config: MPConfig) -> MPConfig:
+        """The settings by which this plan runs."""
+        chosen = {"workers": self.workers, "num_workers": self.num_workers or None}
+        return config.model_copy(update={**chosen, "num_actors": self.num_actors, "num_envs": self.lanes})
+
+    def as_json(self) -> dict[str, Any]:
+        """All of it, as plan.json has it."""
+        return {name: value for name, value in asdict(self).items() if name != "is_open"}
+
+
+class Planner:
+    """Plans the run of an experiment, with the settings given."""
+
+    def __init__(self, env: Runnable, given: MPConfig) -> None:
+        self._env, self._given, self._settings = env, given, env.config.experiment
+        self._models = models_of(env.game)
+        learning = [agent for agent in range(len(self._models)) if agent not in self._settings.freeze]
+        is_free = given.schedule == "free"
+        self.groups = [[agent] for agent in learning] if is_free else bound_together(self._models, learning)
+        """Agents that learn, in groups that have to be in one worker."""
+        gpus = {self._models[agent].device for agent in learning} - {"cpu"}
+        self.cores = cores() / self._settings.compute_threads
+        # More than two workers for a GPU get in each other's way. (H200, 5 agents: 2 workers 1.4 times sequential, 5: 0.9.)
+        self._most = min(len(self.groups), max(1, int(self.cores)), 2 * len(gpus) or len(learning))
+        self._left_out: list[str] = []
+        self._note_what_is_left_out(len(learning))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether the run is over before there can be processes."""
+        return self._settings.epochs * self._settings.max_turns * len(self._models) < SHORT_STEPS
+
+    def begin(self) -> Plan:
+        """The plan by which the run begins."""
+        given, place, workers = self._given, self._given.workers, self._given.num_workers
+        why_inline = self._why_inline()
+        if place == "auto" and why_inline is None and (workers is not None or given.actors > 1):
+            place = "processes"
+        if place in ("processes", "threads"):
+            actors = min(given.actors, -(-self._settings.epochs // given.num_envs))
+            split = Split(min(workers or self._most, len(self.groups)), self._allowed(actors, place == "processes"))
+            return self._plan(place, split, "as set", "nothing was left to choose, so nothing was measured")
+        if workers is not None:
+            self._leave_out(f"num_workers {workers}: learners live in this thread")
+        if given.actors > 1:
+            self._leave_out(f"num_actors {given.actors}: all lanes are played in this thread")
+        if place == "inline":
+            return self._plan("inline", Split(0), "as set", "nothing was left to choose, so nothing was measured")
+        if why_inline is not None:
+            return self._plan("inline", Split(0), "by rule", f"{why_inline}, so nothing was measured")
+        why = f"nothing was measured: the run was over before {ROUNDS_TIMED} rounds had learned anything"
+        return self._plan("inline", Split(0), "as every run begins", why, is_open=True)
+
+    def _why_inline(self) -> str | None:
+        """Why `workers: auto` is inline from the beginning to the end."""
+        if self._env.is_batched:
+            return "the world is batched: playing and learning share the device"
+        if not self.groups:
+            return "all agents are frozen"
+        wants = self._given.num_workers is not None or self._given.actors > 1
+        return None if wants or self.cores > 1 else "there is one core"
+
+    def decide(self, timing: Timing) -> Plan:
+        """The plan for the rest of the run, by what it has measured of itself."""
+        lanes = self._given.lanes
+        counts = [count for count in range(2, int(self.cores) + 1) if lanes % (LANES_TOGETHER * count) == 0]
+        if self._given.num_actors is not None or (counts and self._allowed(counts[-1], in_processes=True) == 1):
+            counts = []
+        split = choose(
+            timing, [Split(workers, count) for workers in range(1, self._most + 1) for count in (1, *counts)]
+        )
+        seconds, inline = seconds_of_pass(timing, split), timing.inline_s
+        if split.workers:
+            ratio = f"{inline / seconds:.2g} times as fast as {format_seconds(inline)} inline"
+            pace = f"{format_seconds(seconds)} a pass, {ratio}"
+        else:
+            pace = f"{format_seconds(inline)} a pass, {timing.passes_left} of which are left: workers would gain too little"
+        why = (
+            f"measured in this run, on {timing.cores:g} cores: playing a pass {format_seconds(timing.pass_s)} (of which"
+            f" computing {format_seconds(timing.computing_s)}), its round {format_seconds(sum(timing.round_s))}, publishing"
+            f" {format_seconds(sum(timing.publish_s))}"
+        )
+        return self._plan("processes" if split.workers else "inline", split, pace, why, timing)
+
+    def _allowed(self, actors: int, in_processes: bool) -> int:
+        """How many actors share the lanes: so many, or one where that is known to be all there can be."""
+        if actors > 1 and (reason := why_one_actor(self._env, in_processes)) is not None:
+            self._leave_out(f"several actors: {reason}")
+            return 1
+        return actors
+
+    def _note_what_is_left_out(self, learning: int) -> None:
+        workers, actors, epochs = self._given.num_workers, self._given.actors, self._settings.epochs
+        if not learning:
+            self._leave_out("learners: all agents are frozen")
+        elif workers is not None and workers > learning:
+            self._leave_out(f"{workers - learning} of {workers} workers: the other agents are frozen")
+        elif workers is not None and workers > len(self.groups):
+            spare = workers - len(self.groups)
+            self._leave_out(f"{spare} of {workers} workers: agents of a GPU learn in one stacked update")
+        if actors > epochs:
+            self._leave_out(f"{actors - epochs} of {actors} actors: there are {epochs} epochs to play")
+
+    def _leave_out(self, text: str) -> None:
+        if text not in self._left_out:
+            self._left_out.append(text)
+
+    def _plan(
+        self,
+        place: Place,
+        split: Split,
+        pace: str,
+        why: str,
+        timing: Timing | None = None,
+        is_open: bool = False,
+    ) -> Plan:
+        given = self._given
+        lanes = given.num_envs if given.num_actors and split.actors > 1 else given.lanes // split.actors
+        devices = ", ".join(dict.fromkeys(model.device for model in self._models))
+        left_out = f"; left out: {', '.join(self._left_out)}" if self._left_out else ""
+        reasons = f"plan: {describe(place, split, lanes)} ({devices}); {pace}.", f"{why}{left_out}."
+        seconds = None if timing is None else seconds_of_pass(timing, split)
+        return Plan(
+            place, split.workers, split.actors, lanes, devices, reasons, tuple(self._left_out), timing, seconds, is_open
+        )
+
+
+def describe(place: Place, split: Split, lanes: int) -> str:
+    """A plan in a few words; `lanes` are those of each actor."""
+    several = f"{split.actors} actors with" if split.actors > 1 else "1 actor with"
+    playing = f"{several} {lanes} lane{'s' if lanes > 1 else ''}{' each' if split.actors > 1 else ''}"
+    if place == "inline":
+        return f"inline, learners in the thread of {playing}"
+    kinds = {"processes": ("process", "processes"), "threads": ("thread", "threads")}[place]
+    return f"{split.workers} learner {kinds[split.workers != 1]} and {playing}"
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration, short."""
+    for unit, factor in (("s", 1.0), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} µs"

@@ -1,1 +1,0 @@
-"""Planning a parallel run: measuring its parts (measuring), predicting plans (costs), choosing one (plan)."""
