@@ -64,7 +64,9 @@ def outcome(env: Experiment, run: Callable[..., RunResult]) -> Any:
     learned = []
     for agent in env.game.players:
         facts, arrays = join(learning=agent.model.learning_state(), acting=agent.model.acting_state())
-        arrays = {name: array for name, array in arrays.items() if not name.endswith((LEARNED, CHOSEN))}  # see own_values
+        arrays = {
+            name: array for name, array in arrays.items() if not name.endswith((LEARNED, CHOSEN))
+        }  # see own_values
         rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
         learned.append((facts, {name: array.tobytes() for name, array in arrays.items()}, rows.states.tobytes()))
     return epochs, learned

@@ -80,7 +80,13 @@ def test_values_come_back_with_what_they_share():
         "inner": Thing.Inner(),
         "path": PurePosixPath("a/b"),
         "partial": functools.partial(top_level),
-        "arrays": [np.arange(4)[::2], np.zeros((2, 3), order="F"), np.array(["a"], object), np.float32(2), np.dtype("f4")],
+        "arrays": [
+            np.arange(4)[::2],
+            np.zeros((2, 3), order="F"),
+            np.array(["a"], object),
+            np.float32(2),
+            np.dtype("f4"),
+        ],
     }
     found = again(values)
     assert found["plain"] == values["plain"] and found["containers"] == values["containers"]

@@ -19,7 +19,7 @@ import pickle
 import random
 import sys
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import date, datetime, timedelta
 from types import BuiltinFunctionType, FunctionType, ModuleType, SimpleNamespace
 from typing import Any
@@ -32,7 +32,19 @@ from abreast.errors import AttributeStateError, StateError, short
 Places = Mapping[str, object]
 """Objects that are not written, by name; the reader has its own of the same names."""
 LIBRARIES = frozenset(
-    {"cloudpickle", "gymnasium", "numpy", "omegaconf", "pettingzoo", "PIL", "pydantic", "rich", "sorrel", "torch", "yaml"}
+    {
+        "cloudpickle",
+        "gymnasium",
+        "numpy",
+        "omegaconf",
+        "pettingzoo",
+        "PIL",
+        "pydantic",
+        "rich",
+        "sorrel",
+        "torch",
+        "yaml",
+    }
 )
 """Packages that are never a game's own, wherever they lie."""
 PUBLIC = frozenset({"abreast.worlds", "abreast.agents"})
@@ -61,15 +73,23 @@ class Names:
         """What has this name; a `StateError` if it is not one of those."""
         found = _listed("torch" in sys.modules).get((module, name)) or _public(module, name)
         if found is None and module in sys.modules and _home(module) in self._homes:
-            found = sys.modules[module]
-            for part in name.split("."):
-                found = vars(found).get(part) if found is sys.modules[module] or isinstance(found, type) else None
-                found = found.__func__ if isinstance(found, staticmethod) else found
-            is_defined_there = isinstance(found, type | FunctionType) and found.__module__ == module
-            found = found if is_defined_there and found.__qualname__ == name else None
+            found = _defined(sys.modules[module], name.split("."))
+            is_its_own = getattr(found, "__module__", None) == module and getattr(found, "__qualname__", "") == name
+            found = found if is_its_own else None
         if found is None:
             raise StateError(f"{module}.{name} is none of this game's own classes, nor of those that files may name")
         return found
+
+
+def _defined(found: Any, path: Sequence[str]) -> Any:
+    """The class or function that a module, or a class in it, has under this name."""
+    for part in path:
+        is_open = isinstance(found, type | ModuleType)
+        found = vars(found).get(part) if is_open else None
+        found = found.__func__ if isinstance(found, staticmethod) else found
+        if not isinstance(found, type | FunctionType):  # what a module imports is not its own
+            return None
+    return found
 
 
 def _home(module: str) -> str | None:
@@ -103,7 +123,8 @@ def _listed(has_torch: bool) -> dict[tuple[str, str], Any]:
     makers += [grid.__reduce_ex__(5)[0], np.ndarray, np.dtype, np.random.SeedSequence, np.random.Philox]
     makers += [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.SFC64]
     makers += [kind for kind in vars(np).values() if isinstance(kind, type) and issubclass(kind, np.generic)]
-    found = {(each.__module__, each.__qualname__): each for each in (*PLAIN, *makers, *OURS)}
+    listed: list[Any] = [*PLAIN, *makers, *OURS]
+    found = {(each.__module__, each.__qualname__): each for each in listed}
     if has_torch:
         torch = sys.modules["torch"]
         of_nn = [kind for kind in vars(torch.nn).values() if isinstance(kind, type)]
@@ -269,7 +290,7 @@ class _Encoder(pickle.Pickler):
 
 class _Decoder(pickle.Unpickler):
     def __init__(self, data: bytes | NDArray[np.uint8], places: Places, names: Names) -> None:
-        super().__init__(io.BytesIO(data))
+        super().__init__(io.BytesIO(bytes(data)))
         self._places, self._names = places, names
 
     def persistent_load(self, name: Any) -> Any:

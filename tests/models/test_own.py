@@ -77,7 +77,9 @@ def test_what_choosing_changes_without_a_word_is_refused_with_the_line_to_add():
     model.own_attributes.guard()
     model.own_attributes.check_choosing()
     live(model)
-    with pytest.raises(ModelError, match=r'Silent changes count in choosing .*: add the line `acting = \("count",\)` to'):
+    with pytest.raises(
+        ModelError, match=r'Silent changes count in choosing .*: add the line `acting = \("count",\)` to'
+    ):
         model.own_attributes.check_choosing()
 
 

@@ -94,7 +94,8 @@ def test_the_worlds_of_episodes_are_the_same_whatever_the_run_was(monkeypatch):
         env.make_lanes()
         populate = type(env).populate_environment
         with monkeypatch.context() as patch:
-            patch.setattr(type(env), "populate_environment", lambda lane, m=maps, f=populate: (f(lane), m.append(look(lane))))
+            seen_by = lambda lane, m=maps, f=populate: (f(lane), m.append(look(lane)))  # noqa: E731
+            patch.setattr(type(env), "populate_environment", seen_by)
             play_episodes(env, 6)
         seen[name] = maps
     assert seen["one"] == seen["two"]

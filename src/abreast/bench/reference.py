@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from abreast.games.treasurehunt import TreasurehuntEnv, TreasurehuntWorld
-from abreast.models.crew import Crew
 from abreast.models.iqn import IQN
 
 AGENTS, TURNS, LANES = 5, 50, 8
@@ -48,8 +47,8 @@ def build(
     return TreasurehuntEnv(TreasurehuntWorld(config), config)
 
 
-def learner(model: Mapping[str, Any] = DEFAULT, threads: int = 1) -> IQN:
-    """A model of the reference with a full memory, whose updates are shared by so many threads."""
+def learner(model: Mapping[str, Any] = DEFAULT) -> IQN:
+    """A model of the reference with a full memory."""
     found = build(LANES, LANES, agents=1, model=model).agents[0].model
     assert isinstance(found, IQN)
     rng, memory = np.random.default_rng(0), found.memory
@@ -57,7 +56,6 @@ def learner(model: Mapping[str, Any] = DEFAULT, threads: int = 1) -> IQN:
         for lane in range(memory.lanes):
             state = rng.integers(0, 2, memory.obs_shape).astype(memory.dtype)
             memory.add(state, int(rng.integers(4)), float(rng.random()), row % TURNS == TURNS - 1, lane)
-    found.crew = Crew(threads)
     return found
 
 

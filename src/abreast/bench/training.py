@@ -62,7 +62,7 @@ def lanes_for(count: int) -> int:
 def _measure(agents: int, size: Size) -> Iterator[Row]:
     lanes, model = size.lanes or lanes_for(cores()), {"hidden_size": size.hidden}
     base, together = f"sequential, {lanes} lanes", min(lanes, LANES_TOGETHER)
-    workers = {"workers": "processes", "num_workers": min(agents, cores()), "num_actors": 1, "learner_threads": 1}
+    workers = {"workers": "processes", "num_workers": min(agents, cores()), "num_actors": 1}
     planned = plan_of(build(lanes, LONG, agents, model=model))
     kinds: dict[str, tuple[int, dict[str, Any] | None]] = {
         "sequential, 1 lane": (1, None),

@@ -15,13 +15,12 @@ from abreast.bench.turns import in_turns, median_seconds
 from abreast.training.devices import compute_threads
 
 BAR = 1.3
-KINDS: dict[str, tuple[int, dict[str, object]]] = {
-    "update": (1, {}),
-    "update, 2 learner threads": (2, {}),
-    "update, bf16": (1, {"precision": "bf16"}),
-    "update, 12 choosing quantiles": (1, {"choosing_quantiles": 12}),
+KINDS: dict[str, dict[str, object]] = {
+    "update": {},
+    "update, bf16": {"precision": "bf16"},
+    "update, 12 choosing quantiles": {"choosing_quantiles": 12},
 }
-"""Threads and settings of each. The bar is that of the first."""
+"""Settings of each. The bar is that of the first."""
 
 
 @dataclass(frozen=True)
@@ -40,18 +39,14 @@ SMALL, FULL = Size(5, 5), Size(15, 10)
 def measure(size: Size) -> Iterator[Row]:
     """Updates of several kinds, and their products."""
     width = {"hidden_size": size.hidden}
-    models = {name: learner({**width, **settings}, threads) for name, (threads, settings) in KINDS.items()}
+    models = {name: learner({**width, **settings}) for name, settings in KINDS.items()}
     shapes = products_of_update(models["update"])
     kinds: dict[str, Callable[[], object]] = {"products": computing(shapes)}
     kinds |= {name: model.train_step for name, model in models.items()}
     with compute_threads(1):
-        try:
-            seconds = in_turns(
-                {name: partial(median_seconds, run, size.calls) for name, run in kinds.items()}, size.repeats
-            )
-        finally:
-            for model in models.values():
-                model.crew.close()
+        seconds = in_turns(
+            {name: partial(median_seconds, run, size.calls) for name, run in kinds.items()}, size.repeats
+        )
     yield from rows(seconds, f"products of an update ({flop(shapes) / 1e6:.0f} MFLOP)")
 
 

@@ -22,7 +22,6 @@ from torch import Tensor, nn
 from abreast.attributes import IMMUTABLE
 from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
-from abreast.models.crew import ALONE, Crew
 from abreast.models.figures import Figures
 from abreast.models.frames import FrameStack
 from abreast.models.lane_streams import LaneStreams
@@ -168,14 +167,10 @@ class BaseModel:
     CHOOSES_WITH: ClassVar[tuple[str, ...]] = ()
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates", "crew"}
+        {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
         | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "_masks_LA", "lane_extras"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
-    acting: ClassVar[tuple[str, ...]] = ()
-    """Attributes of a subclass that choosing changes (`take_action`, `remember`, epoch actions)."""
-    crew: Crew = ALONE
-    """Threads that may share the arithmetic of an update: `crew.run` carries out tasks that do not depend on each other."""
     is_greedy: bool = False
     """Whether to choose what seems best and explore nothing, in whatever way the model explores (`act_greedily`)."""
 
@@ -603,7 +598,9 @@ class BaseModel:
 
 def _with_own(arrays: dict[str, NDArray[Any]], own: dict[str, NDArray[Any]], key: str) -> dict[str, NDArray[Any]]:
     """The arrays of a state with the attributes of a user's class from a file; where that has none, they stay."""
-    return {name: array for name, array in arrays.items() if name != key} | {name: own[name] for name in own if name == key}
+    return {name: array for name, array in arrays.items() if name != key} | {
+        name: own[name] for name in own if name == key
+    }
 
 
 def _describe(about: dict[str, Any]) -> str:

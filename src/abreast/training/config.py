@@ -89,8 +89,6 @@ class MPConfig(Section):
     """Weights of single agents, say {0: 2}; others have 1. free: updates per agent-step; else only who is trained first."""
     num_workers: int | None = Field(None, ge=1)
     """Workers that host the learners; none: as many as are fastest here, not more than agents, nor than two for each GPU."""
-    learner_threads: int | None = Field(None, ge=1, le=64)
-    """Threads that share each update of a learner in a worker, as far as its algorithm can (IQN); results are the same."""
     num_envs: int = Field(1, ge=1)
     """Lanes: copies of the environment played side by side, also in the sequential run; with num_actors, those of each."""
     num_actors: int | None = Field(None, ge=1)

@@ -346,7 +346,7 @@ class Environment(Experiment):
         return found
 
     def _kinds(self) -> dict[str, str]:
-        return {key: f"{type(owner).__module__}.{type(owner).__qualname__}" for key, owner in self._owners().items()}
+        return {key: f"{type(owner).__module__}.{type(owner).__name__}" for key, owner in self._owners().items()}
 
     @property
     def _names(self) -> Names:
@@ -392,6 +392,7 @@ class Environment(Experiment):
             if key not in owners or name in owners[key].KNOWN - LEFT_BY_RESET:
                 raise StateError(f"{path} is in the state, but there is no such attribute of a user's here.")
             object.__setattr__(owners[key], name, value)
+
 
 def locate_models(sections: Mapping[str, Any], folder: Path) -> Mapping[str, Any]:
     """Settings in which `file.py:Class` for a model or a network means a file in this folder, wherever the program runs."""

@@ -132,7 +132,9 @@ def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", r
     """A place for what each model learns; their `layout`s go into one shared block, which they then `attach`."""
     places = []
     for index, model in enumerate(models):
-        named = [f"model.{name}" for name in model.CHOOSES_WITH] if model.is_ours else []  # else all of it may be needed
+        named = (
+            [f"model.{name}" for name in model.CHOOSES_WITH] if model.is_ours else []
+        )  # else all of it may be needed
         places.append(Published(f"model{index}.", _state_of(model, {}), named, mode, readers))
     return places
 

@@ -4,6 +4,7 @@ import logging
 
 import numpy as np
 import pytest
+import torch
 
 from abreast import OneHotObservationSpec
 from abreast.errors import ConfigError
@@ -118,7 +119,14 @@ def test_a_users_model_and_a_setting_do_not_contradict_each_other(kind, network,
             make()
 
 
-def test_half_precision_is_for_an_mlp():
-    config = IQN.Config.parse({"network": "cnn", "precision": "bf16"})
-    with pytest.raises(ConfigError, match=r"only an mlp is computed in it, and model\.network is cnn"):
-        IQN(TinyObservation(6, 6, 2), 2, config, np.random.SeedSequence(0))
+@pytest.mark.parametrize("network", ["mlp", "cnn"])
+def test_half_precision_is_close_and_changes_no_type(network):
+    losses = []
+    for precision in ("float32", "bf16"):
+        given = {"network": network, "precision": precision, "n_frames": 1, "hidden_size": 16, "batch_size": 8}
+        config = IQN.Config.parse(given)
+        model = IQN(TinyObservation(6, 6, 2), 2, config, np.random.SeedSequence(0))
+        live(model)
+        losses.append(model.train_step()["loss"])
+        assert all(parameter.dtype == torch.float32 for parameter in model.online.parameters())
+    assert losses[0] != losses[1] and abs(losses[0] - losses[1]) < 0.1 * abs(losses[0])

@@ -8,14 +8,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from abreast.errors import ConfigError
 from abreast.models.base import shipped
 from abreast.models.draws import Draw
 from abreast.models.figures import Figures
 from abreast.models.iqn.config import IQNConfig
 from abreast.models.iqn.loss import quantile_huber_loss
 from abreast.models.iqn.network import IQNNetwork
-from abreast.models.iqn.passes import Estimate, Passes, Question
 from abreast.models.layers import NoisyLinear, noisy_layers
 from abreast.models.masks import among_legal
 from abreast.models.tensors import Tensors
@@ -47,21 +45,6 @@ class IQN(ValueModel):
         self._embedded_midpoints: Tensor | None = None
         self._in_place: dict[str, Tensor] = {}
         """What choosing makes once an epoch, in the same memory in every epoch."""
-        if not self.online.is_plain:
-            self._check_precision()
-
-    def _check_precision(self) -> None:
-        """Refuse a precision that only the passes of a plain network have."""
-        if self.config.precision != "float32":
-            if self.online.torso is not None:
-                raise ConfigError(
-                    f"model.precision is {self.config.precision}, but only an mlp is computed in it, and model.network is"
-                    f" {self.network_name}: leave model.precision out."
-                )
-            raise ConfigError(
-                f"model.precision is {self.config.precision}, but {type(self.online).__name__}, or one of its layers,"
-                " is your own and computes as it likes: leave model.precision out, and convert there."
-            )
 
     def make_network(self) -> IQNNetwork:
         return IQNNetwork(self.input_size, self.n_actions, self.config, self.make_torso())
@@ -74,7 +57,7 @@ class IQN(ValueModel):
 
     @property
     def gains_by_stacking(self) -> bool:
-        return self.device != "cpu"  # where its passes are written out (passes.py)
+        return self.device != "cpu"  # where its products take longer than calls
 
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
@@ -119,10 +102,6 @@ class IQN(ValueModel):
     def loss(self, batch: Batch) -> Tensor | Figures:
         tensors = self.tensors_of(batch)
         drawn = self.drawn(len(tensors.actions))
-        is_ours = type(self).loss_of is IQN.loss_of
-        if is_ours and self.online.is_plain and self.target.is_plain:
-            return self._loss(tensors, drawn["fractions"], self._quantiles_by_passes(tensors, drawn))
-        self._check_precision()
         if "noise" not in drawn:
             self.online.draw_noise(self.learning_generator)
             with torch.no_grad():
@@ -152,38 +131,15 @@ class IQN(ValueModel):
                 next_BJ = target.quantiles_of(batch.next_states, target.embed(next_fractions_BJ), best_B)
         with self._products():
             estimate_BK = online.quantiles_of(batch.states, online.embed(fractions_BK), batch.actions)
-        return self._loss(batch, drawn["fractions"], (estimate_BK.float(), next_BJ.float()))
+        estimate_BK, next_BJ = estimate_BK.float(), next_BJ.float()
+        target_BJ = batch.rewards[..., None] + batch.discounts[..., None] * next_BJ
+        return {
+            "loss": quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, batch.weights, self.config.kappa),
+            "mean_value": (estimate_BK.detach().mean(dim=-1) * batch.weights).sum(dim=-1),
+        }
 
     def _products(self) -> AbstractContextManager[Any]:
         """Inside, products are computed in `config.precision`."""
         if self.config.precision == "float32":
             return nullcontext()
         return torch.autocast(torch.device(self.device).type, torch.bfloat16, cache_enabled=False)
-
-    def _loss(self, batch: Tensors, fractions: Tensor, quantiles: tuple[Tensor, Tensor]) -> Figures:
-        estimate_BK, next_BJ = quantiles
-        target_BJ = batch.rewards[..., None] + batch.discounts[..., None] * next_BJ
-        fractions_BK = fractions.select(-3, 0)
-        return {
-            "loss": quantile_huber_loss(estimate_BK, fractions_BK, target_BJ, batch.weights, self.config.kappa),
-            "mean_value": (estimate_BK.detach().mean(dim=-1) * batch.weights).sum(dim=-1),
-        }
-
-    def _quantiles_by_passes(self, batch: Tensors, drawn: Mapping[str, Tensor]) -> tuple[Tensor, Tensor]:
-        """Quantiles of the actions taken, through which gradients flow; and those of the best actions after them."""
-        for_online, for_target = drawn["noise"]
-        self.online.take_noise(for_online)
-        with torch.no_grad():
-            self.target.take_noise(for_target)
-            midpoints_MH = self.online.embed(self._midpoints_there)
-        dtype = torch.bfloat16 if self.config.precision == "bf16" else torch.float32
-        passes, block = Passes(self.online, self.target, dtype, self.crew), self.online_block
-        fractions_BK, next_fractions_BJ = drawn["fractions"]
-        now, then = (
-            Question(batch.states, fractions_BK),
-            Question(batch.next_states, next_fractions_BJ, batch.legal_next),
-        )
-        estimate_BK, next_BJ = passes.forward(now, batch.actions, then, midpoints_MH)
-        return Estimate.apply(  # type: ignore[no-untyped-call]
-            block.values, estimate_BK, lambda slope: passes.backward(slope, block)
-        ), next_BJ

@@ -107,8 +107,9 @@ class HostedLearners:
         jobs = [self._job(agent) for agent in agents]
         name = f"learner of agent {', '.join(map(str, agents))}"
         needs_main = any(comes_from_main(job.recipe.kind) for job in jobs)
-        threads = self._experiment.compute_threads, self._config.learner_threads or 1
-        return ChildSpec(name, learner_process, (jobs, *threads, self.trains_freely), needs_main)
+        return ChildSpec(
+            name, learner_process, (jobs, self._experiment.compute_threads, self.trains_freely), needs_main
+        )
 
     def _job(self, agent: int) -> Job:
         memory = SharedReplayBuffer.like(self._models[agent].memory, self._slack, self.block, f"replay{agent}.")

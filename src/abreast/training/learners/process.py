@@ -14,7 +14,6 @@ import torch
 
 from abreast.models import BaseModel
 from abreast.models.base import Recipe
-from abreast.models.crew import ALONE, Crew
 from abreast.processes.backend import ChildContext
 from abreast.replay import SharedReplayBuffer
 from abreast.state import State, copied
@@ -42,10 +41,9 @@ class Job:
     version: int = 0
     """What was published last, by this worker or the one before it."""
 
-    def build(self, crew: Crew = ALONE) -> BaseModel:
+    def build(self) -> BaseModel:
         """The model, as it was last published, with the agent's shared replay as its memory."""
         model = self.recipe.build(self.memory)
-        model.crew = crew
         model.own_attributes.guard()
         self.version, facts = restore_published(model, self.published)
         self.results = results_in(facts)
@@ -85,9 +83,9 @@ class Trained(NamedTuple):
 class RoundWork:
     """Trains a round when it is ordered; the number of the round is the key of the order."""
 
-    def __init__(self, context: ChildContext, jobs: list[Job], crew: Crew) -> None:
-        self._context, self._jobs, self._crew = context, jobs, crew
-        self._models = {job.agent: job.build(crew) for job in jobs}
+    def __init__(self, context: ChildContext, jobs: list[Job]) -> None:
+        self._context, self._jobs = context, jobs
+        self._models = {job.agent: job.build() for job in jobs}
         self._trainer = Trainer(self._models, jobs[0].seed)
         by_agent = {job.agent: job for job in jobs}
         self._groups = [[by_agent[agent] for agent in group] for group in self._trainer.groups]
@@ -132,7 +130,7 @@ class RoundWork:
         return None
 
     def close(self) -> None:
-        self._crew.close()
+        pass
 
 
 class TrainFreely(NamedTuple):
@@ -159,10 +157,10 @@ class FreeWork:
     updates for its steps and its weight. Its one order stays outstanding; every publish answers it.
     """
 
-    def __init__(self, context: ChildContext, jobs: list[Job], crew: Crew) -> None:
-        self._context, self._crew = context, crew
+    def __init__(self, context: ChildContext, jobs: list[Job]) -> None:
+        self._context = context
         self._jobs = {job.agent: job for job in jobs}
-        self._models = {job.agent: job.build(crew) for job in jobs}
+        self._models = {job.agent: job.build() for job in jobs}
         self._done: dict[int, list[dict[str, float]]] = {agent: [] for agent in self._jobs}
         """Figures of the updates since the last publish."""
         self._key: Hashable = None
@@ -218,12 +216,9 @@ class FreeWork:
     def close(self) -> None:
         for agent in self._models:
             self._publish(agent)
-        self._crew.close()
 
 
-def learner_process(
-    context: ChildContext, jobs: list[Job], compute_threads: int, learner_threads: int, freely: bool
-) -> Any:
+def learner_process(context: ChildContext, jobs: list[Job], compute_threads: int, freely: bool) -> Any:
     """The work of a learner process (or thread)."""
     torch.set_num_threads(compute_threads)
-    return (FreeWork if freely else RoundWork)(context, jobs, Crew(learner_threads, compute_threads))
+    return (FreeWork if freely else RoundWork)(context, jobs)
