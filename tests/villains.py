@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import random
 import signal
 import threading
 import time

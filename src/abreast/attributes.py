@@ -173,10 +173,14 @@ class AddedAttributes:
                 f"{', '.join(state.facts['not_sent'])} cannot be sent to another process, so what an actor that died had"
                 " there is lost, and another cannot play on from it."
             )
-        if "values" in state.opaque:
-            for path, value in unpack(state.opaque["values"].data, self._places()).items():
-                key, _, name = path.partition(".")
-                vars(self._owners[key])[name] = value
+        owners, here = self._owners, dict(self._items())
+        values = unpack(state.opaque["values"].data, self._places()) if "values" in state.opaque else {}
+        for path in {**here, **values}:
+            key, _, name = path.partition(".")
+            if path in values:
+                vars(owners[key])[name] = values[path]
+            elif name not in owners[key].KNOWN:
+                del vars(owners[key])[name]
 
     def _set_file_state(self, state: State) -> None:
         now, owners = dict(self._items()), self._owners
