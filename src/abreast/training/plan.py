@@ -37,10 +37,6 @@ FORK_SERVER_S = 1.5
 """Until the process that others are forked from has imported torch."""
 SHORT_STEPS = 10_000
 """Agent-steps of a run that is over before that has happened."""
-WAITS = 0.5
-"""A pass that computes for less than this share of its time waits for something that is no core. (One that computes for more
-may have been interrupted by other programs.)
-"""
 
 
 class Split(NamedTuple):
@@ -53,7 +49,7 @@ class Split(NamedTuple):
 
 @dataclass(frozen=True)
 class Timing:
-    """What a run has measured of itself, in seconds."""
+    """What a run has measured of itself, in seconds. Time in which other programs had its core does not count."""
 
     pass_s: float
     """A pass in all lanes, in one thread,"""
@@ -83,7 +79,6 @@ def seconds_of_pass(timing: Timing, split: Split) -> float:
     """
     if not split.workers:
         return timing.inline_s
-    computing = timing.pass_s if timing.computing_s > WAITS * timing.pass_s else timing.computing_s
     play = timing.pass_s / split.actors
     hands = dealt([[group] for group in range(len(timing.round_s))], split.workers, lambda group: 1.0)
     work = [learn + publish for learn, publish in zip(timing.round_s, timing.publish_s, strict=True)]
@@ -95,8 +90,8 @@ def seconds_of_pass(timing: Timing, split: Split) -> float:
         return max(longest, together / timing.cores) * (1 + CROWDING * max(0.0, busy - 1))
 
     if timing.is_lockstep:
-        return beside(play, computing, split.actors) + beside(train, sum(work), split.workers) + orders
-    return beside(max(play + orders, train), computing + orders + sum(work), split.workers + split.actors)
+        return beside(play, timing.computing_s, split.actors) + beside(train, sum(work), split.workers) + orders
+    return beside(max(play + orders, train), timing.computing_s + orders + sum(work), split.workers + split.actors)
 
 
 def seconds_left(timing: Timing, split: Split) -> float:

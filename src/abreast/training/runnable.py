@@ -6,23 +6,18 @@ from typing import Any, Protocol
 from abreast.training.config import Config, MPConfig
 from abreast.worlds.playable import Playable
 
-
-class HasGame(Protocol):
-    """What a factory builds."""
-
-    @property
-    def game(self) -> Playable: ...
+Factory = Callable[[], Any]
+"""Builds another experiment like the first (a `Runnable`), for an actor in another process."""
 
 
-Factory = Callable[[], HasGame]
-"""Builds another experiment like the first, for an actor in another process."""
-
-
-class Runnable(HasGame, Protocol):
+class Runnable(Protocol):
     """An experiment."""
 
     config: Config[Any, Any]
     epochs_played: int
+
+    @property
+    def game(self) -> Playable: ...
 
     @property
     def name(self) -> str: ...

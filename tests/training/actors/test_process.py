@@ -157,8 +157,15 @@ def test_learners_that_have_answered_are_not_silent_during_a_long_pass(caplog):
 # ---- factories
 
 
+def is_elsewhere():
+    """Whether this is another process or thread than the first: lanes are built by a factory there too."""
+    return multiprocessing.parent_process() is not None or threading.current_thread() is not threading.main_thread()
+
+
 def broken_factory():
-    raise FileNotFoundError("the map of the world is missing")
+    if is_elsewhere():
+        raise FileNotFoundError("the map of the world is missing")
+    return small_game(*ACTORS, "multiprocessing.num_envs=1")
 
 
 def factory_with_too_few_agents():
@@ -169,7 +176,7 @@ def breaks_later():
     env = small_game(*ACTORS)
 
     def explode():
-        if multiprocessing.parent_process() is not None:  # the lanes of the first actor are built by this too
+        if is_elsewhere():
             raise ZeroDivisionError("the world broke")
 
     env.world.transition = explode

@@ -1,5 +1,6 @@
 """One actor in this thread, with all lanes."""
 
+import resource
 import time
 from collections.abc import Callable
 from typing import Any
@@ -16,16 +17,18 @@ class InlineActors:
     def __init__(self, game: Playable) -> None:
         self._game = game
         self.pass_s = self.computing_s = 0.0
-        """Seconds of the last pass, and those of them in which this thread used a core."""
+        """Seconds of the last pass, without those in which other programs had its core, and seconds in which it used one."""
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
-        started, computing = time.perf_counter(), time.thread_time()
+        started, computing, waits = time.perf_counter(), time.thread_time(), _waits()
         try:
             played = collect_pass(self._game, order.epoch, order.lanes, order.seed, on_turn=on_turn)
         except BaseException:
             cut_episodes(self._game)
             raise
-        self.pass_s, self.computing_s = time.perf_counter() - started, time.thread_time() - computing
+        self.pass_s = self.computing_s = time.thread_time() - computing
+        if _waits() - waits >= max(each.turns for each in played):  # in every turn: for something that is no core
+            self.pass_s = time.perf_counter() - started
         return played
 
     def state(self) -> State:
@@ -37,3 +40,9 @@ class InlineActors:
     def close(self) -> None:
         for model in models_of(self._game):
             model.own_attributes.release()
+
+
+def _waits() -> int:
+    """How often this thread has given up its core by itself, where that is known."""
+    of_thread = getattr(resource, "RUSAGE_THREAD", None)
+    return 0 if of_thread is None else resource.getrusage(of_thread).ru_nvcsw

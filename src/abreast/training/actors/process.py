@@ -30,6 +30,10 @@ from abreast.worlds.playable import Playable, Played
 
 log = logging.getLogger("abreast")
 
+DRAWS = (
+    "the game draws from generators that a process shares (random, numpy.random or torch; let it draw from world.rng)"
+)
+"""Why one actor plays all lanes: these generators are others in every process."""
 OF_LEARNING = frozenset(
     {"Config", "acting", "setup", "initialise", "memory_options", "train_step", "loss", "loss_of", "learn", "new_rows"}
     | {"draws", "descend"}
@@ -43,8 +47,8 @@ class Passed(NamedTuple):
     played: list[Played]
     lanes: dict[int, State]
     """Where that leaves the actor's lanes."""
-    has_drawn: bool
-    """Whether anything has drawn from generators that a process shares."""
+    why_alone: str | None
+    """What was seen by which lanes have to be played by one actor, if anything was."""
 
 
 class ActorProcess:
@@ -65,7 +69,9 @@ class ActorProcess:
         """`states` says where its lanes are; `kinds` are those of the models, `acting` is where their choosing is."""
         torch.set_num_threads(compute_threads)
         self._context, self._published, self._lanes = context, published, lanes
-        self._game = factory().game
+        experiment = factory()
+        experiment.factory = factory  # its lanes are built by it too
+        self._game: Playable = experiment.game
         self._models = models_of(self._game)
         if len(self._models) != len(published):
             raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
@@ -83,9 +89,7 @@ class ActorProcess:
         for agent, model in enumerate(self._models):
             adopt_published(model, self._published[agent], order.versions[agent])
             model.epsilon = order.epsilons[agent]
-        played, has_drawn = _play_lanes(self._game, order, beat=self._context.beat)
-        lanes = self._game.lane_states(self._lanes)
-        self._context.answer(key, Passed(played, copied_states(lanes), has_drawn))
+        self._context.answer(key, _play_lanes(self._game, order, self._lanes, beat=self._context.beat))
 
     def idle(self) -> float | None:
         return None
@@ -94,25 +98,35 @@ class ActorProcess:
         pass
 
 
-def _play_lanes(game: Playable, order: Play, **calls: Callable[[], None] | None) -> tuple[list[Played], bool]:
-    """Play some lanes of a pass; and whether anything has drawn from generators that the process shares."""
-    drawn: list[bool] = []
+def _play_lanes(game: Playable, order: Play, lanes: range, **calls: Callable[[], None] | None) -> Passed:
+    """Play some lanes of a pass."""
+    drawn: list[str] = []
     played = collect_pass(
-        game, order.epoch, order.lanes, order.seed, on_shared_draws=lambda: drawn.append(True), **calls
+        game, order.epoch, order.lanes, order.seed, on_shared_draws=lambda: drawn.append(DRAWS), **calls
     )
-    return played, bool(drawn)
+    states = _lane_states(game, lanes)
+    return Passed(played, states, drawn[0] if drawn else _why_not_sent(states))
 
 
-def copied_states(states: Mapping[int, State]) -> dict[int, State]:
-    """States by lane that stay as they are, whatever is played."""
-    return {lane: copied(state) for lane, state in states.items()}
+def _lane_states(game: Playable, lanes: Iterable[int]) -> dict[int, State]:
+    """Where lanes are: states that stay as they are, whatever is played then."""
+    return {lane: copied(state) for lane, state in game.lane_states(lanes).items()}
+
+
+def _why_not_sent(states: Mapping[int, State]) -> str | None:
+    """Why lanes cannot be played on by another actor from these states."""
+    for lane, state in states.items():
+        for reason in state.facts.get("own.unkept", {}).values():
+            return f"of lane {lane}, {reason.rstrip('.')}"
+    return None
 
 
 class ProcessActors:
     """Plays the first lanes in this thread while others play theirs elsewhere.
 
-    A world that draws from generators that its process shares would draw others in each process. When that is seen, the
-    pass is forgotten and played again by one actor with all lanes, which plays from then on.
+    A world that draws from generators that its process shares would draw others in each process; one that holds what cannot
+    be sent could not be played on elsewhere. When that is seen, the pass is forgotten and played again by one actor with
+    all lanes, which plays from then on.
     """
 
     def __init__(
@@ -126,15 +140,15 @@ class ProcessActors:
         self._here = self._share(0)
         self._elsewhere = [self._share(number) for number in range(1, config.actors)]
         """The lanes of each worker."""
-        self._states = copied_states(game.lane_states(lane for lanes in self._elsewhere for lane in lanes))
-        """Where the lanes of the others were after their last pass."""
+        self._states = _lane_states(game, range(config.lanes))
+        """Where each lane was after its last pass."""
         self._orders: dict[int, Play] = {}
         """Passes under way, by worker."""
         self._deaths = [0] * len(self._elsewhere)
         self._written_before: list[list[int]] = []
         self._waited_s = 0.0
         self._alone: InlineActors | None = None
-        """Plays all lanes, once the world has drawn from generators that its process shares."""
+        """Plays all lanes, once it was seen that one has to."""
         policy = RestartPolicy(config.max_restarts, config.actor_timeout)
         self._team = Team(make_backend(config), self._spec, len(self._elsewhere), policy)
         self._team.start(wait=config.workers == "threads")
@@ -155,7 +169,7 @@ class ProcessActors:
         if self._alone is not None:
             return self._alone.play(order, on_turn)
         self._written_before = [model.memory.written.tolist() for model in self._models]
-        before = {**self._states, **copied_states(self._game.lane_states(self._here))}
+        before = dict(self._states)
         for worker, lanes in enumerate(self._elsewhere):
             if lanes.start < order.lanes:
                 theirs = order._replace(lanes=min(len(lanes), order.lanes - lanes.start))
@@ -163,14 +177,19 @@ class ProcessActors:
                 self._team.submit(worker, order.number, theirs)
         ours = order._replace(lanes=min(len(self._here), order.lanes))
         try:
-            played, has_drawn = _play_lanes(self._game, ours, on_turn=on_turn)
-            others = self._wait_for_others()
+            passed = [_play_lanes(self._game, ours, self._here, on_turn=on_turn)]
+            passed += self._wait_for_others()
         except BaseException:
             cut_episodes(self._game)
             raise
-        if has_drawn or any(each.has_drawn for each in others):
+        why_alone = next((each.why_alone for each in passed if each.why_alone is not None), None)
+        if why_alone is not None:
+            log.warning(
+                "%s: pass %d is played again, by one actor, which plays all lanes from now on", why_alone, order.number
+            )
             return self._play_alone(order, before, on_turn)
-        return played + [each for passed in others for each in passed.played]
+        self._states |= passed[0].lanes
+        return [played for each in passed for played in each.played]
 
     def _wait_for_others(self) -> list[Passed]:
         started = time.perf_counter()
@@ -180,9 +199,6 @@ class ProcessActors:
             for event in self._team.events():
                 if isinstance(event, Answered):
                     answers[event.worker] = event.value
-                    for state in event.value.lanes.values():
-                        if (reason := why_not_told(state)) is not None:
-                            raise WorldError(f"{reason}; with several actors it would be lost: set num_actors to 1.")
                     self._states |= event.value.lanes  # from which a successor would play on
                     del self._orders[event.worker]
                     self._deaths[event.worker] = 0
@@ -210,21 +226,15 @@ class ProcessActors:
                     model.memory.cut(lane)
 
     def _play_alone(self, order: Play, before: Mapping[int, State], on_turn: Callable[[], None] | None) -> list[Played]:
-        log.warning(
-            "the game draws from generators that a process shares (random, numpy.random or torch), which are others in every"
-            " process: pass %d is played again, and all that follow are played, by one actor. Let it draw from world.rng.",
-            order.number,
-        )
         self._forget_rows(range(self._config.lanes))
-        self._states = dict(before)
-        self._return_lanes()
+        self._game.set_lane_states(before)
         self._team.stop()
         self._alone = InlineActors(self._game)
         return self._alone.play(order, on_turn)
 
     def _return_lanes(self) -> None:
         """Let the game here have all lanes where they are now."""
-        self._game.set_lane_states(self._states)
+        self._game.set_lane_states({lane: self._states[lane] for lanes in self._elsewhere for lane in lanes})
 
     def state(self) -> State:
         if self._alone is None:
@@ -259,13 +269,7 @@ def why_one_actor(env: Runnable, in_processes: bool = True) -> str | None:
             return f"the model of agent {agent} ({type(model).__name__}) {reason}"
     if not env.game.plays_by_lane:
         return f"{env.name} does not say that its lanes are independent (plays_by_lane)"
-    return why_not_told(env.game.state()) or why_not_built(env, in_processes)
-
-
-def why_not_told(state: State) -> str | None:
-    """What of a lane's state cannot be told to another process, if there is something."""
-    facts = [fact for name, fact in state.facts.items() if name.endswith("unkept") and fact]
-    return str(next(iter(facts[0].values()))).rstrip(".") if facts else None
+    return why_not_built(env, in_processes) or _why_not_sent(env.game.lane_states([0]))
 
 
 def _why_own_choosing(model: BaseModel) -> str | None:

@@ -74,10 +74,11 @@ class InlineLearners:
         return [results.get(agent) or RoundResult({}, model.updates) for agent, model in self._models.items()]
 
     def _train(self, group: Sequence[int], order: Order) -> dict[int, RoundResult]:
-        started = time.perf_counter()
+        clock = time.thread_time if self._models[group[0]].device == "cpu" else time.perf_counter
+        started = clock()
         results = self._trainer.train(group, order.updates)
         if any(result.figures for result in results.values()):
-            self.round_s |= dict.fromkeys(group, (time.perf_counter() - started) / len(group))
+            self.round_s |= dict.fromkeys(group, (clock() - started) / len(group))
         return results
 
     def acting_versions(self) -> list[int | None]:

@@ -19,6 +19,8 @@ class Camera:
         self._pictures: list[Image.Image] = []
 
     def __call__(self) -> None:
+        if not self._game.turns:  # a pass may be played again from its beginning
+            self._pictures.clear()
         picture = self._game.picture()
         if picture is not None:
             self._pictures.append(picture)
