@@ -1,54 +1,60 @@
 """Children as processes of this machine, which share memory with their parent.
 
-parent                                         child
-  start ───── fork server, imports done ──────▶ own the signals, die with the parent
-  ─ what to make, as the first message ───────▶ serve (child.py)
-  ◀─ shared memory: signs of life ─────────────
+parent                                                    child
+  start ───── a socket, by the fork server ─────────────▶ own the signals, die with the parent
+  ─ descriptors of shared memory, then what to make ────▶ serve (child.py)
+  ◀─ shared memory: signs of life ────────────────────────
 
-Nothing here waits for the fork server, whose imports take seconds: it is asked for a process, and makes it when it can.
+Nothing here waits for the fork server, whose imports take seconds: what a child is sent lies in its socket until then.
 """
 
+import errno
 import faulthandler
 import gc
 import io
-import multiprocessing
 import os
 import pickle
 import select
 import signal
+import socket
 import sys
 import threading
 import time
-import types
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+import traceback
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
-from multiprocessing import connection as connections
-from multiprocessing import reduction
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
-from abreast.processes.channel import PipeChannel
-from abreast.processes.child import NO_ORDER, Replaced, serve
-from abreast.processes.cores import LOOK_OUT_S, look_out
-from abreast.processes.fork_server import UNKNOWN_CODE, ForkServerProcess, ensure_fork_server, preload_modules
-from abreast.processes.memory import SharedBlock
-from abreast.processes.pickling import Pickler, loads_with, main_can_be_imported
-
-Connection = connections.Connection
-StartMethod = Literal["forkserver", "spawn", "fork"]
+from abreast.processes.channel import PipeChannel, frame, receive_descriptors, send_descriptors
+from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
+from abreast.processes.cores import SPIN_S, spin_wait
+from abreast.processes.fork_server import (
+    UNKNOWN_CODE,
+    StartMethod,
+    ensure_fork_server,
+    ignore_interrupts,
+    preload_modules,
+    start_process,
+)
+from abreast.processes.main_module import MainModule, import_main, main_module
+from abreast.processes.memory import Layout, SharedBlock, padded
+from abreast.processes.pickling import Pickler, loads_with
 
 SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
-DESCRIPTORS = 16
-"""What is opened to start a process, most of it only until it has started; more the first time, for the fork server."""
 MILLI = 1000
 """Seconds are shared as whole milliseconds."""
+STACKS_AT = padded(24)
+"""Where stacks begin, behind three integers: beats so far, the item being worked on, milliseconds allowed."""
 
 
 class ProcessBackend:
@@ -66,7 +72,7 @@ class ProcessBackend:
 
         If that fails, the first child that is started says why.
         """
-        if self._start_method == "forkserver":
+        if self._start_method == "forkserver" and parent_pid() is None:
             with suppress(OSError):
                 ensure_fork_server()
 
@@ -74,144 +80,150 @@ class ProcessBackend:
         hint = SCRIPT_HINT if spec.needs_main else ""
         try:
             return ProcessChild(number, spec, self._start_method, hint)
-        except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
+        except Exception as error:  # no memory, no descriptors, a process that may have no children
             why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
+            if isinstance(error, OSError) and error.errno == errno.EMFILE:
+                why += "; raise the limit (ulimit -n)"
             raise WorkerError(f"{spec.name} could not start: {why}{hint}.") from error
+
+
+class _Beginning(NamedTuple):
+    """The first message to a child."""
+
+    number: int
+    parent: int
+    argv: list[str]
+    path: list[str]
+    folder: str
+    main: MainModule | None
+    """The user's main script, if it is to be imported."""
+    layouts: Sequence[Layout]
+    """Of the blocks of shared memory in the arguments, whose descriptors came before."""
+    packed: bytes
+    """What to make, pickled."""
 
 
 class ProcessChild:
     """A process."""
 
     def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
+        if parent_pid() is not None:  # it may be importing a script that starts workers
+            raise RuntimeError("a worker cannot have workers of its own")
         self.name, self.hint = spec.name, hint
-        _check_descriptors()
         packed, blocks = _pack((spec.make, spec.arguments))
-        needs_main = spec.needs_main or (main_can_be_imported() and b"__main__" in packed)
-        self._life, self._dump = _Life(), _StackDump()
-        ours, theirs = multiprocessing.Pipe()
+        needs_main = start_method != "fork" and (spec.needs_main or b"__main__" in packed)
+        self._life = _Life()
+        ours, theirs = socket.socketpair()
         self._channel = PipeChannel(ours)
+        self.send, self.receive = self._channel.send, self._channel.receive
         try:
-            is_forked = start_method == "forkserver"
-            kind: Any = ForkServerProcess if is_forked else multiprocessing.get_context(start_method).Process  # type: ignore[attr-defined]
-            self._process = kind(
-                target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
-            )
-            if is_forked:
-                ensure_fork_server()
-            with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
-                self._process.start()
+            send_descriptors(ours, [self._life.descriptor, *(each.descriptor for each in blocks)])
+            layouts = [block.layout for block in blocks]
+            path = [each for each in sys.path if isinstance(each, str)]
+            main, folder = main_module() if needs_main else None, str(Path.cwd())
+            self.send(_Beginning(number, os.getpid(), sys.argv, path, folder, main, layouts, packed))
+            self._process = start_process(start_method, ours, theirs, run_child)
         except BaseException:
             self._channel.close()
             raise
         finally:
             theirs.close()
-        # Not an argument of the process: to write more than a pipe holds, `start` would wait for the child's imports.
-        with suppress(OSError):  # it is gone already, which `receive` reports
-            self._channel.send_bytes(packed)
-        self.fds = (self._channel.fileno(), self._process.sentinel)
-        self.send, self.receive = self._channel.send, self._channel.receive
+        self.fds = (self._channel.fileno(), self._process.fileno())
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid  # type: ignore[no-any-return]
+        return self._process.pid
 
     @property
     def is_alive(self) -> bool:
-        return self._process.is_alive()  # type: ignore[no-any-return]
+        return self._process.wait(0.0) is None
 
     def sign_of_life(self) -> SignOfLife:
         return self._life.read()
 
     @property
     def was_killed(self) -> bool:
-        code = self._process.exitcode
+        code = self._process.wait(0.0)
         return code is not None and (code < 0 or code == UNKNOWN_CODE)
 
     def cause_of_death(self) -> str:
-        self._process.join(0.5)
-        code = self._process.exitcode
+        code = self._process.wait(0.5)
         if code is None:
             return "it closed its end of the pipe"
-        if code < 0:
-            try:
-                name = signal.Signals(-code).name
-            except ValueError:  # real-time signals have none
-                name = f"signal {-code}"
-            return f"{name}, often out of memory" if name == "SIGKILL" else name
-        return f"exit code {code}"
+        if code == UNKNOWN_CODE:
+            return "its fork server ended, or could not fork"
+        if code >= 0:
+            return f"exit code {code}"
+        try:
+            name = signal.Signals(-code).name
+        except ValueError:  # real-time signals have none
+            name = f"signal {-code}"
+        return f"{name}, often out of memory" if name == "SIGKILL" else name
 
     def stack(self) -> str:
-        if self.pid is None or not hasattr(signal, "SIGUSR1"):
-            return ""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGUSR1)
-        self._process.join(0.3)
-        return self._dump.read()
+        with suppress(OSError):  # it has ended, or is not there yet
+            if self.pid is not None:
+                os.kill(self.pid, signal.SIGUSR1)
+                self._process.wait(0.3)
+                return self._life.read_stacks()
+        return ""
 
     def kill(self) -> None:
         if self.pid is None:
             pass  # it is not there yet: when it is, it finds that nobody listens, and ends
-        elif self._process.is_alive():
-            self._process.kill()
-            self._process.join(5)
-        elif self._process.exitcode == UNKNOWN_CODE:
-            self._kill_orphan()
+        elif self.is_alive:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            self._process.wait(5)
+        elif self._process.wait(0.0) == UNKNOWN_CODE:
+            self._kill_orphan(self.pid)
         self._channel.close()
 
-    def _kill_orphan(self) -> None:
+    def _kill_orphan(self, pid: int) -> None:
         """End a process whose fork server has died, and with it what is known of its children: it may still run, and write
         to memory that its successor uses.
         """
-        assert self.pid is not None
         with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(self.pid) == os.getpgid(0):  # otherwise it has ended, and its number is another's by now
-                os.kill(self.pid, signal.SIGKILL)
-        pipe = select.poll()
-        pipe.register(self._channel.fileno(), 0)  # hung up as soon as no process has the other end
-        pipe.poll(5 * MILLI)
+            if os.getpgid(pid) == os.getpgid(0):  # otherwise it has ended, and its number is another's by now
+                os.kill(pid, signal.SIGKILL)
+        _wait_hung_up(self._channel, 5.0)
 
 
-def _check_descriptors() -> None:
-    """Refuse to start where there is no room: the fork server prints a stack of its own if it is left in the middle."""
-    taken: list[int] = []
-    try:
-        for _ in range(DESCRIPTORS):
-            taken.append(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; raise the limit (ulimit -n)") from None
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
+def _wait_hung_up(end: Any, seconds: float | None = None) -> None:
+    """Wait until no process has the other end of a socket."""
+    poller = select.poll()
+    poller.register(end, 0)
+    poller.poll(None if seconds is None else MILLI * seconds)
 
 
 class ProcessContext:
     """The child's side."""
 
-    def __init__(self, number: int, life: "_Life", connection: Connection) -> None:
-        self.number, self.beat, self._connection = number, life.beat, connection
+    def __init__(self, number: int, life: "_Life", end: socket.socket) -> None:
+        self.number, self.beat, self._end = number, life.beat, end
 
     def answer(self, key: Hashable, value: Any, last: bool = True) -> None:
         """Answer an order. What cannot be pickled raises here, before anything is sent."""
         self.send((key, value, last))
 
     def send(self, message: Any) -> None:
-        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        data = frame(message)
         try:
-            self._connection.send_bytes(data)
+            self._end.sendall(data)
         except OSError:
             raise Replaced from None
 
 
 class _Life:
-    """Signs of life in shared memory: beats so far, the item being worked on, milliseconds allowed."""
+    """Signs of life in shared memory; in the same file, behind it, the stacks that a child writes when it is asked to."""
 
-    def __init__(self) -> None:
-        self._attach(SharedBlock({"life": ((3,), np.int64)}))
-        self._shared[:] = 0, NOWHERE, 0
-
-    def _attach(self, block: SharedBlock) -> None:
-        self._block, self._shared, self._beats = block, block["life"], 0
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._block = SharedBlock({"life": ((3,), np.int64)}, descriptor)
+        self.descriptor = self._block.descriptor
+        self._shared, self._beats = self._block["life"], 0
         self._cells = self._shared.data  # a memoryview: half the time of an array
+        if descriptor is None:
+            self._shared[:] = 0, NOWHERE, 0
 
     def beat(self, at: int = NOWHERE, allow_s: float = 0.0) -> None:
         cells = self._cells
@@ -224,38 +236,14 @@ class _Life:
         beats, at, allowed = self._shared.tolist()
         return SignOfLife(beats, at, allowed / MILLI)
 
-    def __getstate__(self) -> SharedBlock:
-        return self._block
+    def write_stacks_on(self, number: int) -> None:
+        """Have this signal write the stacks of this process."""
+        os.lseek(self.descriptor, STACKS_AT, os.SEEK_SET)
+        faulthandler.register(number, file=self.descriptor)
 
-    def __setstate__(self, block: SharedBlock) -> None:
-        self._attach(block)
-
-
-class _StackDump:
-    """An anonymous file into which faulthandler writes a child's stacks."""
-
-    _descriptor = -1
-
-    def __init__(self) -> None:
-        self._descriptor = os.memfd_create("abreast-stacks") if hasattr(os, "memfd_create") else os.dup(2)
-
-    def register(self) -> None:
-        if hasattr(signal, "SIGUSR1"):
-            faulthandler.register(signal.SIGUSR1, file=self._descriptor)
-
-    def read(self) -> str:
-        size = os.fstat(self._descriptor).st_size
-        return os.pread(self._descriptor, size, 0).decode(errors="replace")
-
-    def __getstate__(self) -> Any:
-        return reduction.DupFd(self._descriptor)
-
-    def __setstate__(self, handle: Any) -> None:
-        self._descriptor = handle.detach()
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
+    def read_stacks(self) -> str:
+        size = os.fstat(self.descriptor).st_size
+        return os.pread(self.descriptor, size, STACKS_AT).decode(errors="replace")
 
 
 class _Packer(Pickler):
@@ -280,82 +268,90 @@ def _pack(value: Any) -> tuple[bytes, list[SharedBlock]]:
     return data.getvalue(), packer.blocks
 
 
-def _unpack(data: bytes, blocks: Sequence[SharedBlock]) -> Any:
-    return loads_with(data, blocks.__getitem__)
+def comes_from_main(*things: Any) -> bool:
+    """Whether one of these classes, functions or objects was defined in the user's main script."""
+    parts = [part for thing in things for part in (thing, getattr(thing, "func", None), *getattr(thing, "args", ()))]
+    return main_module() is not None and any(getattr(part, "__module__", None) == "__main__" for part in parts)
 
 
 # ---- in the child
 
 
-def _child_main(connection: Connection, life: _Life, dump: _StackDump, number: int, blocks: list[SharedBlock]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of the terminal; the parent decides
-    dump.register()
+def run_child(descriptor: int) -> NoReturn:
+    """The whole life of a child, however it was started; `descriptor` is its end of the socket."""
+    code = 1
+    try:
+        ignore_interrupts()
+        _serve(socket.socket(fileno=descriptor))
+        code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    except (Replaced, EOFError):
+        pass  # the parent is gone
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)  # what is to be done at the exit of the process it was forked from is not to be done here
+
+
+def _serve(end: socket.socket) -> None:
+    life_descriptor, *descriptors = receive_descriptors(end)
+    life = _Life(life_descriptor)
+    life.write_stacks_on(signal.SIGUSR1)
     gc.freeze()  # what was imported is never garbage: not to look at it saves time, and memory that is shared so far
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    threading.Thread(target=_die_with_parent, args=(end,), daemon=True).start()
+    inbox = _SocketInbox(end)
+    beginning = _Beginning(*inbox(None))
+    note_parent(beginning.parent)
 
     def make(context: ProcessContext) -> Any:
-        work, arguments = _unpack(connection.recv_bytes(), blocks)
+        sys.argv, sys.path[:] = beginning.argv, beginning.path
+        os.chdir(beginning.folder)
+        if beginning.main is not None:
+            import_main(beginning.main)
+        blocks = [SharedBlock(*each) for each in zip(beginning.layouts, descriptors, strict=True)]
+        work, arguments = loads_with(beginning.packed, blocks.__getitem__)
         return work(context, *arguments)
 
-    context = ProcessContext(number, life, connection)
-    try:
-        serve(context, _PipeInbox(connection), context.send, make, ())
-    finally:
-        connection.close()
+    context = ProcessContext(beginning.number, life, end)
+    serve(context, inbox, context.send, make, ())
 
 
-class _PipeInbox:
+class _SocketInbox:
     """Receives orders. After an order that took little time the next is expected soon: it first waits without sleeping."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, end: socket.socket) -> None:
+        self._receive = PipeChannel(end, bytes).receive
+        self._arrived: deque[bytes] = deque()
+        """Unpickled when its turn comes: an order may need what the work has imported."""
         poller = select.poll()
-        poller.register(connection, select.POLLIN)
-        self._has_message = partial(poller.poll, 0)
+        poller.register(end, select.POLLIN)
+        self._poll, self._has_message = poller.poll, partial(poller.poll, 0)
         self._received = 0.0
 
     def __call__(self, wait_s: float | None) -> Any:
         try:
-            if wait_s is not None and not self._connection.poll(wait_s):
+            if wait_s is not None and not self._arrived and not self._poll(MILLI * wait_s):
                 return NO_ORDER
-            if time.perf_counter() - self._received < LOOK_OUT_S:
-                look_out(self._has_message)
-            message = self._connection.recv()
+            if not self._arrived and time.perf_counter() - self._received < SPIN_S:
+                spin_wait(self._has_message)
+            while not self._arrived:
+                self._poll()
+                self._arrived += self._receive()
         except (EOFError, OSError):
             raise Replaced from None
         self._received = time.perf_counter()
-        return message
+        return pickle.loads(self._arrived.popleft())
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(end: socket.socket) -> None:
     """End with the parent, in the middle of whatever this process is doing.
 
     (The kernel could do it, but it tells children of a fork server of the end of that server, which waits for theirs, and
     others of the end of the thread that started them.)
     """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+    _wait_hung_up(end)
     os._exit(1)
-
-
-def comes_from_main(*things: Any) -> bool:
-    """Whether one of these classes, functions or objects was defined in the user's main script."""
-    parts = [part for thing in things for part in (thing, getattr(thing, "func", None), *getattr(thing, "args", ()))]
-    return main_can_be_imported() and any(getattr(part, "__module__", None) == "__main__" for part in parts)
-
-
-@contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Children import the user's main script again unless it is hidden, and a script without a guard would start anew."""
-    with _hiding:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main
-
-
-_hiding = threading.Lock()
-"""Two threads that hide it at once would restore each other's stand-in."""

@@ -36,7 +36,7 @@ from typing import Any
 from abreast.errors import WorkerError
 from abreast.processes.alarm import Alarm
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
-from abreast.processes.cores import LOOK_OUT_S, look_out
+from abreast.processes.cores import SPIN_S, spin_wait
 from abreast.processes.events import Answered, Died, Event, Lost, RemoteTraceback, RestartPolicy
 
 log = logging.getLogger("abreast")
@@ -203,7 +203,7 @@ class Team:
         if wait_s <= 0:
             return
         may_spin = spin and self._busy.isdisjoint(self._without_fds)  # threads need the interpreter themselves
-        if not (may_spin and wait_s >= LOOK_OUT_S and look_out(self._is_ready)):
+        if not (may_spin and wait_s >= SPIN_S and spin_wait(self._is_ready)):
             self._selector.select(wait_s)
 
     def _is_ready(self) -> bool:

@@ -1,7 +1,6 @@
 """Several actors: the same result wherever they play, and whoever dies."""
 
 import contextlib
-import multiprocessing
 import os
 import signal
 import threading
@@ -11,6 +10,7 @@ import pytest
 
 import villains
 from abreast.errors import ConfigError, WorkerError
+from abreast.processes.child import parent_pid
 from abreast.processes.team import RemoteTraceback
 from abreast.training.actors.base import actor_state, build_game, set_actor_state
 from abreast.training.actors.process import ProcessActors
@@ -168,7 +168,7 @@ def breaks_later():
     env = small_game(*ACTORS)
 
     def explode():
-        if multiprocessing.parent_process() is not None:  # the lanes of the first actor are built by this too
+        if parent_pid() is not None:  # the lanes of the first actor are built by this too
             raise ZeroDivisionError("the world broke")
 
     env.world.transition = explode
