@@ -32,4 +32,4 @@ def test_a_main_module_without_a_file_cannot_be_imported(monkeypatch):
     monkeypatch.setattr(__main__, "__file__", "<stdin>", raising=False)
     assert main_module() is None
     monkeypatch.setattr(__main__, "__file__", __file__)
-    assert main_module() == (__file__, False)
+    assert main_module() == __file__

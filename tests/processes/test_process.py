@@ -15,7 +15,7 @@ import pytest
 import abreast
 from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, ChildSpec
-from abreast.processes.fork_server import fork_server_pid
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.processes.memory import SharedBlock
 from abreast.processes.team import Answered, Died
 from processes.teams import collect, descriptors
@@ -79,7 +79,7 @@ class TestProcesses:
         pid = team.pids[0]
         os.kill(pid, signal.SIGSTOP)
         team.submit(0, "k", ("echo", 1))
-        os.kill(fork_server_pid(), signal.SIGKILL)
+        os.kill(FORK_SERVER.pid, signal.SIGKILL)
         (died,) = collect(team)
         end = time.monotonic() + 2  # the kernel takes a moment to clear away what runs no more
         while _runs(pid) and time.monotonic() < end:
@@ -90,7 +90,7 @@ class TestProcesses:
 
     def test_a_stopped_fork_server_goes_on_when_it_is_needed(self, make_team):
         team = make_team()
-        os.kill(fork_server_pid(), signal.SIGSTOP)
+        os.kill(FORK_SERVER.pid, signal.SIGSTOP)
         os.kill(team.pids[0], signal.SIGKILL)
         team.submit(0, "k", ("echo", 1))
         collect(team)

@@ -5,18 +5,17 @@ then blocks for good. So what the parent cannot write at once is left to a threa
 until the rest has arrived. The child may block: it writes with `sendall`.
 """
 
-import errno
 import pickle
 import queue
 import socket
 import struct
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 CHUNK = 1 << 17
-DESCRIPTORS_AT_ONCE = 250
-"""A message takes 253 at most."""
+MOST_DESCRIPTORS = 253
+"""So many are sent at once at most."""
 CLOSE_ON_EXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
 _LENGTH = struct.Struct("!Q")
 
@@ -104,22 +103,9 @@ class PipeChannel:
         self._socket.close()
 
 
-def send_descriptors(end: socket.socket, descriptors: Sequence[int]) -> None:
-    """Send descriptors of open files, at least one, before any message."""
-    for first in range(0, len(descriptors), DESCRIPTORS_AT_ONCE):
-        socket.send_fds(end, [_LENGTH.pack(len(descriptors))], descriptors[first : first + DESCRIPTORS_AT_ONCE])
-
-
 def receive_descriptors(end: socket.socket) -> list[int]:
-    """What `send_descriptors` has sent; EOFError when the other end is closed, OSError where no more files may be open."""
-    descriptors: list[int] = []
-    expected = 1
-    while len(descriptors) < expected:
-        data, some, flags, _ = socket.recv_fds(end, _LENGTH.size, DESCRIPTORS_AT_ONCE, CLOSE_ON_EXEC)
-        if not data:
-            raise EOFError
-        if flags & socket.MSG_CTRUNC:
-            raise OSError(errno.EMFILE, "Too many open files")
-        (expected,) = _LENGTH.unpack(data)
-        descriptors += some
+    """What `socket.send_fds` has sent before the first message; EOFError when the other end is closed."""
+    sent, descriptors, *_ = socket.recv_fds(end, 1, MOST_DESCRIPTORS, CLOSE_ON_EXEC)
+    if not sent:
+        raise EOFError
     return descriptors

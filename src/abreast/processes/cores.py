@@ -63,7 +63,7 @@ def _v1_quota(group: Path) -> float | None:
 
 
 def spin_wait(is_ready: Callable[[], Any]) -> bool:
-    """Call `is_ready` until it is true, for SPIN_S seconds at most; returns whether it was. Others on this core come first."""
+    """Call `is_ready` until it is true, for SPIN_S seconds at most; returns whether it was. Other processes come first."""
     end = time.perf_counter() + SPIN_S
     while not is_ready():
         if time.perf_counter() > end:

@@ -26,25 +26,18 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 
 from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
-from abreast.processes.channel import PipeChannel, frame, receive_descriptors, send_descriptors
+from abreast.processes.channel import PipeChannel, frame, receive_descriptors
 from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
 from abreast.processes.cores import SPIN_S, spin_wait
-from abreast.processes.fork_server import (
-    UNKNOWN_CODE,
-    StartMethod,
-    ensure_fork_server,
-    ignore_interrupts,
-    preload_modules,
-    start_process,
-)
-from abreast.processes.main_module import MainModule, import_main, main_module
-from abreast.processes.memory import Layout, SharedBlock, padded
+from abreast.processes.fork_server import FORK_SERVER, UNKNOWN_CODE, StartMethod, ignore_interrupts, start_process
+from abreast.processes.main_module import NAME_IN_CHILDREN, import_main, main_module
+from abreast.processes.memory import SharedBlock, padded
 from abreast.processes.pickling import Pickler, loads_with
 
 SCRIPT_HINT = (
@@ -53,8 +46,8 @@ SCRIPT_HINT = (
 )
 MILLI = 1000
 """Seconds are shared as whole milliseconds."""
-STACKS_AT = padded(24)
-"""Where stacks begin, behind three integers: beats so far, the item being worked on, milliseconds allowed."""
+STACKS_AT = padded(32)
+"""Where stacks begin, behind four integers: beats so far, the item being worked on, milliseconds allowed, the process."""
 
 
 class ProcessBackend:
@@ -65,7 +58,7 @@ class ProcessBackend:
 
     def __init__(self, start_method: StartMethod = "forkserver", preload: Sequence[str] = ()) -> None:
         self._start_method = start_method
-        preload_modules(preload)
+        FORK_SERVER.preload += [name for name in preload if name not in FORK_SERVER.preload]
 
     def warm_up(self) -> None:
         """Start what children are forked from, and do not wait for it: it imports while this process does something else.
@@ -74,10 +67,12 @@ class ProcessBackend:
         """
         if self._start_method == "forkserver" and parent_pid() is None:
             with suppress(OSError):
-                ensure_fork_server()
+                FORK_SERVER.ensure_running()
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> "ProcessChild":
         hint = SCRIPT_HINT if spec.needs_main else ""
+        if parent_pid() is not None:  # it may be importing a script that starts workers
+            raise WorkerError("a worker cannot have workers of its own.")
         try:
             return ProcessChild(number, spec, self._start_method, hint)
         except Exception as error:  # no memory, no descriptors, a process that may have no children
@@ -87,63 +82,45 @@ class ProcessBackend:
             raise WorkerError(f"{spec.name} could not start: {why}{hint}.") from error
 
 
-class _Beginning(NamedTuple):
-    """The first message to a child."""
-
-    number: int
-    parent: int
-    argv: list[str]
-    path: list[str]
-    folder: str
-    main: MainModule | None
-    """The user's main script, if it is to be imported."""
-    layouts: Sequence[Layout]
-    """Of the blocks of shared memory in the arguments, whose descriptors came before."""
-    packed: bytes
-    """What to make, pickled."""
-
-
 class ProcessChild:
     """A process."""
 
     def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
-        if parent_pid() is not None:  # it may be importing a script that starts workers
-            raise RuntimeError("a worker cannot have workers of its own")
         self.name, self.hint = spec.name, hint
         packed, blocks = _pack((spec.make, spec.arguments))
         needs_main = start_method != "fork" and (spec.needs_main or b"__main__" in packed)
+        sys.modules.setdefault(NAME_IN_CHILDREN, sys.modules["__main__"])  # for what it sends of the script's
         self._life = _Life()
         ours, theirs = socket.socketpair()
         self._channel = PipeChannel(ours)
         self.send, self.receive = self._channel.send, self._channel.receive
         try:
-            send_descriptors(ours, [self._life.descriptor, *(each.descriptor for each in blocks)])
+            socket.send_fds(ours, [b"\0"], [self._life.block.descriptor, *(block.descriptor for block in blocks)])
+            where = sys.argv, [each for each in sys.path if isinstance(each, str)], str(Path.cwd())
             layouts = [block.layout for block in blocks]
-            path = [each for each in sys.path if isinstance(each, str)]
-            main, folder = main_module() if needs_main else None, str(Path.cwd())
-            self.send(_Beginning(number, os.getpid(), sys.argv, path, folder, main, layouts, packed))
+            self.send((number, os.getpid(), where, main_module() if needs_main else None, layouts, packed))
             self._process = start_process(start_method, ours, theirs, run_child)
         except BaseException:
             self._channel.close()
             raise
         finally:
             theirs.close()
-        self.fds = (self._channel.fileno(), self._process.fileno())
+        self.fds = (self._channel.fileno(), self._process.status.fileno())
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid
+        return self._life.pid
 
     @property
     def is_alive(self) -> bool:
-        return self._process.wait(0.0) is None
+        return self._process.wait() is None
 
     def sign_of_life(self) -> SignOfLife:
         return self._life.read()
 
     @property
     def was_killed(self) -> bool:
-        code = self._process.wait(0.0)
+        code = self._process.wait()
         return code is not None and (code < 0 or code == UNKNOWN_CODE)
 
     def cause_of_death(self) -> str:
@@ -154,14 +131,12 @@ class ProcessChild:
             return "its fork server ended, or could not fork"
         if code >= 0:
             return f"exit code {code}"
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:  # real-time signals have none
-            name = f"signal {-code}"
+        names = {each.value: each.name for each in signal.Signals}
+        name = names.get(-code, f"signal {-code}")  # most real-time signals have no name
         return f"{name}, often out of memory" if name == "SIGKILL" else name
 
     def stack(self) -> str:
-        with suppress(OSError):  # it has ended, or is not there yet
+        with suppress(OSError):  # it has ended
             if self.pid is not None:
                 os.kill(self.pid, signal.SIGUSR1)
                 self._process.wait(0.3)
@@ -169,14 +144,15 @@ class ProcessChild:
         return ""
 
     def kill(self) -> None:
-        if self.pid is None:
+        code, pid = self._process.wait(), self.pid
+        if pid is None:
             pass  # it is not there yet: when it is, it finds that nobody listens, and ends
-        elif self.is_alive:
+        elif code is None:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(pid, signal.SIGKILL)
             self._process.wait(5)
-        elif self._process.wait(0.0) == UNKNOWN_CODE:
-            self._kill_orphan(self.pid)
+        elif code == UNKNOWN_CODE:
+            self._kill_orphan(pid)
         self._channel.close()
 
     def _kill_orphan(self, pid: int) -> None:
@@ -218,12 +194,15 @@ class _Life:
     """Signs of life in shared memory; in the same file, behind it, the stacks that a child writes when it is asked to."""
 
     def __init__(self, descriptor: int | None = None) -> None:
-        self._block = SharedBlock({"life": ((3,), np.int64)}, descriptor)
-        self.descriptor = self._block.descriptor
-        self._shared, self._beats = self._block["life"], 0
+        self.block = SharedBlock({"life": ((4,), np.int64)}, descriptor)
+        self._shared, self._beats = self.block["life"], 0
         self._cells = self._shared.data  # a memoryview: half the time of an array
-        if descriptor is None:
-            self._shared[:] = 0, NOWHERE, 0
+        self._shared[:] = 0, NOWHERE, 0, 0 if descriptor is None else os.getpid()
+
+    @property
+    def pid(self) -> int | None:
+        """None if the child has not begun."""
+        return int(self._shared[3]) or None
 
     def beat(self, at: int = NOWHERE, allow_s: float = 0.0) -> None:
         cells = self._cells
@@ -233,17 +212,17 @@ class _Life:
         cells[0] = self._beats
 
     def read(self) -> SignOfLife:
-        beats, at, allowed = self._shared.tolist()
+        beats, at, allowed, _ = self._shared.tolist()
         return SignOfLife(beats, at, allowed / MILLI)
 
     def write_stacks_on(self, number: int) -> None:
         """Have this signal write the stacks of this process."""
-        os.lseek(self.descriptor, STACKS_AT, os.SEEK_SET)
-        faulthandler.register(number, file=self.descriptor)
+        os.lseek(self.block.descriptor, STACKS_AT, os.SEEK_SET)
+        faulthandler.register(number, file=self.block.descriptor)
 
     def read_stacks(self) -> str:
-        size = os.fstat(self.descriptor).st_size
-        return os.pread(self.descriptor, size, STACKS_AT).decode(errors="replace")
+        size = os.fstat(self.block.descriptor).st_size
+        return os.pread(self.block.descriptor, size, STACKS_AT).decode(errors="replace")
 
 
 class _Packer(Pickler):
@@ -282,41 +261,40 @@ def run_child(descriptor: int) -> NoReturn:
     code = 1
     try:
         ignore_interrupts()
-        _serve(socket.socket(fileno=descriptor))
-        code = 0
+        with suppress(Replaced, EOFError):  # the parent is gone
+            _serve(socket.socket(fileno=descriptor))
+            code = 0
     except SystemExit as error:
-        code = error.code if isinstance(error.code, int) else int(error.code is not None)
-    except (Replaced, EOFError):
-        pass  # the parent is gone
+        code = error.code if isinstance(error.code, int) else code
     except BaseException:
         traceback.print_exc()
     finally:
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
-        os._exit(code)  # what is to be done at the exit of the process it was forked from is not to be done here
+        os._exit(code)  # what is to be done at the end of the process that it was forked from is not to be done here
 
 
 def _serve(end: socket.socket) -> None:
-    life_descriptor, *descriptors = receive_descriptors(end)
-    life = _Life(life_descriptor)
+    its_life, *descriptors = receive_descriptors(end)
+    life = _Life(its_life)
     life.write_stacks_on(signal.SIGUSR1)
     gc.freeze()  # what was imported is never garbage: not to look at it saves time, and memory that is shared so far
     threading.Thread(target=_die_with_parent, args=(end,), daemon=True).start()
     inbox = _SocketInbox(end)
-    beginning = _Beginning(*inbox(None))
-    note_parent(beginning.parent)
+    number, parent, where, main, layouts, packed = inbox(None)
+    note_parent(parent)
 
     def make(context: ProcessContext) -> Any:
-        sys.argv, sys.path[:] = beginning.argv, beginning.path
-        os.chdir(beginning.folder)
-        if beginning.main is not None:
-            import_main(beginning.main)
-        blocks = [SharedBlock(*each) for each in zip(beginning.layouts, descriptors, strict=True)]
-        work, arguments = loads_with(beginning.packed, blocks.__getitem__)
+        sys.argv, sys.path[:], folder = where
+        os.chdir(folder)
+        if main is not None:
+            import_main(main)
+        blocks = [SharedBlock(layout, each) for layout, each in zip(layouts, descriptors, strict=True)]
+        work, arguments = loads_with(packed, blocks.__getitem__)
         return work(context, *arguments)
 
-    context = ProcessContext(beginning.number, life, end)
+    context = ProcessContext(number, life, end)
     serve(context, inbox, context.send, make, ())
 
 

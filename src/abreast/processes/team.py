@@ -359,7 +359,7 @@ class Team:
         at, pid = child.sign_of_life().at, child.pid
         self._dismiss(number)
         if was_starting:
-            cause = f"could not start: {cause.removeprefix('failed: ').removeprefix('died: ')}{child.hint}"
+            cause = f"could not start: {cause.removeprefix('failed: ').removeprefix('died: ').rstrip('.')}{child.hint}"
         who = f"{child.name} (pid {pid})" if pid is not None and not was_starting else child.name
         error = WorkerError(f"{who} {cause.rstrip('.')}.")
         if failure is not None:

@@ -70,7 +70,7 @@ def test_an_interrupt_while_workers_start_leaves_nothing_hanging(monkeypatch):
 
     with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr("abreast.processes.process.send_descriptors", interrupted)
+            patched.setattr("abreast.processes.process.PipeChannel", interrupted)
             manager.reset(seed=0)
         assert not manager.worker_pids
         assert len(manager.reset(seed=0)) == 2

@@ -145,7 +145,7 @@ def test_when_workers_cannot_start_no_episode_is_begun(monkeypatch):
         manager.reset(seed=0)
         manager.use_multiprocessing = True
         with monkeypatch.context() as patched:
-            patched.setattr("abreast.processes.process.send_descriptors", no_more_files)
+            patched.setattr("abreast.processes.process.PipeChannel", no_more_files)
             with pytest.raises(WorkerError, match=r"rollout worker 0 could not start: .* Too many open files"):
                 manager.reset(seed=0)
             assert manager.pending == []
@@ -156,7 +156,7 @@ def test_when_workers_cannot_start_no_episode_is_begun(monkeypatch):
 def test_auto_does_without_workers_that_cannot_start(monkeypatch, caplog, taken_for_computing):
     config = workers(["Counting"], [2], villain("Counting", seconds=0.02), use_multiprocessing="auto")
     loop = plain(config)
-    monkeypatch.setattr("abreast.processes.process.send_descriptors", no_more_files)
+    monkeypatch.setattr("abreast.processes.process.PipeChannel", no_more_files)
     with EnvStateManager(config) as manager:
         for seed in range(3):
             assert manager.reset(seed=seed) == loop.reset(seed)
@@ -190,7 +190,7 @@ def test_a_process_of_a_pool_has_workers_of_its_own(taken_for_computing):
         assert len(manager.step(go(range(2), "a"))) == 2, "its fork server is another one"
 
 
-@pytest.mark.parametrize("place", ["send_descriptors", "start_process"])
+@pytest.mark.parametrize("place", ["PipeChannel", "start_process"])
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), EOFError("unexpected EOF")])
 def test_when_no_worker_can_be_restarted_environments_move_to_the_main_process(error, place, monkeypatch, caplog):
     config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)

@@ -12,7 +12,7 @@ import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
 from abreast.processes.child import parent_pid
-from abreast.processes.fork_server import fork_server_pid
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.replay import Buffer
 from abreast.training.learners.hosted import recipe_of
 from chaos.leftovers import descendants
@@ -125,7 +125,7 @@ def test_a_learner_that_cannot_start_ends_the_run_with_its_error_before_anything
     assert "setup" in str(caught.value.__cause__)
     assert not (tmp_path / "run").exists(), list((tmp_path / "run").rglob("*"))
     assert type(env.agents[1].model.memory).__name__ == "Buffer"
-    assert descendants(fork_server_pid()) == []
+    assert descendants(FORK_SERVER.pid) == []
 
 
 # ---- what cannot be pickled

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from abreast.models import BaseModel
 from abreast.models.lane_streams import LANES_TOGETHER
 from abreast.processes.cores import cores, quota
-from abreast.processes.fork_server import has_fork_server
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.training.actors.base import models_of
 from abreast.training.actors.process import why_not_built
 from abreast.training.config import MPConfig
@@ -82,6 +82,11 @@ class Plan:
             {**asdict(plan), "pass_s": seconds, "with_start_s": whole} for plan, seconds, whole in self.considered
         ]
         return values
+
+
+def has_fork_server() -> bool:
+    """Whether this program has one already."""
+    return FORK_SERVER.pid is not None
 
 
 def make_plan(experiment: "Experiment", config: MPConfig) -> Plan:
