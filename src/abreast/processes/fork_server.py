@@ -27,31 +27,12 @@ from pathlib import Path
 from typing import Literal, NoReturn
 
 from abreast.processes.channel import CLOSE_ON_EXEC
+from abreast.processes.life import write_exit_code
 
 StartMethod = Literal["forkserver", "spawn", "fork"]
 RunChild = Callable[[int], NoReturn]
-UNKNOWN_CODE = 256
-"""Stands for the exit code of a process whose fork server died, or could not make it. No process ends with it."""
 OPTIONS = {"dont_write_bytecode": "B", "ignore_environment": "E", "isolated": "I", "no_site": "S", "no_user_site": "s"}
 """Options of the interpreter that processes take over, by their names in `sys.flags`."""
-
-
-class StartedProcess:
-    """A process that was asked for, and is perhaps not there yet. `status` is readable when it has ended."""
-
-    def __init__(self, status: socket.socket) -> None:
-        self.status = status
-        self._poller = select.poll()
-        self._poller.register(status, select.POLLIN)
-
-    def wait(self, seconds: float = 0.0) -> int | None:
-        """Its exit code (minus the signal that ended it; UNKNOWN_CODE), or None if it has not ended within these seconds."""
-        if not self._poller.poll(1000 * seconds):
-            return None
-        return int(self.status.recv(16, socket.MSG_PEEK) or UNKNOWN_CODE)  # it stays there: for any thread, at any time
-
-    def __del__(self) -> None:
-        self.status.close()
 
 
 class ForkServer:
@@ -83,7 +64,7 @@ class ForkServer:
             self._process.send_signal(signal.SIGCONT)
 
     def fork(self, *descriptors: int) -> None:
-        """Ask for a process: its end of its socket, and where to tell how it has ended."""
+        """Ask for a process: its end of its socket, and the file for its exit code."""
         self.ensure_running()
         try:
             socket.send_fds(self._requests, [b"\0"], descriptors)
@@ -97,26 +78,22 @@ FORK_SERVER = ForkServer()
 
 
 def start_process(
-    method: StartMethod, ours: socket.socket, theirs: socket.socket, run_child: RunChild
-) -> StartedProcess:
-    """A process that calls `run_child`, of process.py, with the descriptor of `theirs`."""
-    status, its_status = socket.socketpair()
-    process = StartedProcess(status)
-    with its_status:
-        if method == "forkserver":
-            FORK_SERVER.fork(theirs.fileno(), its_status.fileno())
-            return process
-        if method == "spawn":
-            wait: Callable[[], int] = _start_interpreter(f"process.run_child({theirs.fileno()})", theirs).wait
-        elif pid := os.fork():
-            wait = partial(_wait_for, pid)
-        else:
-            ours.close()  # otherwise it would not notice the end of its parent
-            os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-            run_child(theirs.detach())
-        reporting = os.dup(its_status.fileno())
-        threading.Thread(target=lambda: _report(reporting, wait()), daemon=True).start()
-        return process
+    method: StartMethod, ours: socket.socket, theirs: socket.socket, life: int, run_child: RunChild
+) -> None:
+    """Start a process that calls `run_child`, of process.py, with its end of the socket; its exit code goes to `life`."""
+    if method == "forkserver":
+        FORK_SERVER.fork(theirs.fileno(), life)
+        return
+    if method == "spawn":
+        wait: Callable[[], int] = _start_interpreter(f"process.run_child({theirs.fileno()})", theirs).wait
+    elif pid := os.fork():
+        wait = partial(_wait_for, pid)
+    else:
+        ours.close()  # otherwise it would not notice the end of its parent
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        run_child(theirs.detach())
+    descriptor = os.dup(life)
+    threading.Thread(target=lambda: write_exit_code(descriptor, wait()), daemon=True).start()
 
 
 def _wait_for(pid: int) -> int:
@@ -140,12 +117,6 @@ def _start_interpreter(call: str, theirs: socket.socket) -> "subprocess.Popen[by
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _report(status: int, code: int) -> None:
-    with suppress(BrokenPipeError):  # the program does not want to know any more
-        os.write(status, str(code).encode())
-    os.close(status)
-
-
 # ---- in the fork server
 
 
@@ -166,19 +137,19 @@ def serve_forks(descriptor: int, preload: list[str], run_child: RunChild) -> NoR
     woken.setblocking(False)
     signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler there is no wake-up
     signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
-    statuses: dict[int, int] = {}
+    lives: dict[int, int] = {}
     while True:
         ready, _, _ = select.select([requests, wakes], [], [])
         if wakes in ready:
             wakes.recv(4096)
-            _report_ended(statuses)
+            _write_exit_codes(lives)
         if requests not in ready:
             continue
         request, descriptors, *_ = socket.recv_fds(requests, 1, 2, CLOSE_ON_EXEC)
         if not request:
             os._exit(0)  # the program is gone
         try:
-            theirs, status = descriptors  # fewer arrive where no more files may be open
+            theirs, life = descriptors  # fewer arrive where no more files may be open
             pid = os.fork()
         except (ValueError, OSError):
             _close(*descriptors)  # by which the program knows that there is no process
@@ -186,17 +157,17 @@ def serve_forks(descriptor: int, preload: list[str], run_child: RunChild) -> NoR
         if pid == 0:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            _close(requests.detach(), wakes.detach(), woken.detach(), status, *statuses.values())
+            _close(requests.detach(), wakes.detach(), woken.detach(), life, *lives.values())
             run_child(theirs)
-        statuses[pid] = status
+        lives[pid] = life
         os.close(theirs)
 
 
-def _report_ended(statuses: dict[int, int]) -> None:
+def _write_exit_codes(lives: dict[int, int]) -> None:
     with suppress(ChildProcessError):  # there are no children
         while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-            if (status := statuses.pop(ended[0], None)) is not None:  # otherwise an imported module has started it
-                _report(status, os.waitstatus_to_exitcode(ended[1]))
+            if (life := lives.pop(ended[0], None)) is not None:  # otherwise an imported module has started it
+                write_exit_code(life, os.waitstatus_to_exitcode(ended[1]))
 
 
 def _close(*descriptors: int) -> None:

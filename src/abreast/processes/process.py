@@ -9,7 +9,6 @@ Nothing here waits for the fork server, whose imports take seconds: what a child
 """
 
 import errno
-import faulthandler
 import gc
 import io
 import os
@@ -28,26 +27,23 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NoReturn
 
-import numpy as np
-
 from abreast.errors import WorkerError
-from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
+from abreast.processes.backend import ChildSpec, SignOfLife
 from abreast.processes.channel import PipeChannel, frame, receive_descriptors
 from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
 from abreast.processes.cores import SPIN_S, spin_wait
-from abreast.processes.fork_server import FORK_SERVER, UNKNOWN_CODE, StartMethod, ignore_interrupts, start_process
+from abreast.processes.fork_server import FORK_SERVER, StartMethod, ignore_interrupts, start_process
+from abreast.processes.life import MILLI, Life
 from abreast.processes.main_module import NAME_IN_CHILDREN, import_main, main_module
-from abreast.processes.memory import SharedBlock, padded
+from abreast.processes.memory import SharedBlock
 from abreast.processes.pickling import Pickler, loads_with
 
 SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
-MILLI = 1000
-"""Seconds are shared as whole milliseconds."""
-STACKS_AT = padded(32)
-"""Where stacks begin, behind four integers: beats so far, the item being worked on, milliseconds allowed, the process."""
+LATE_S = 0.5
+"""How much later than the end of a child its exit code may come."""
 
 
 class ProcessBackend:
@@ -90,22 +86,22 @@ class ProcessChild:
         packed, blocks = _pack((spec.make, spec.arguments))
         needs_main = start_method != "fork" and (spec.needs_main or b"__main__" in packed)
         sys.modules.setdefault(NAME_IN_CHILDREN, sys.modules["__main__"])  # for what it sends of the script's
-        self._life = _Life()
+        self._life = Life()
         ours, theirs = socket.socketpair()
         self._channel = PipeChannel(ours)
         self.send, self.receive = self._channel.send, self._channel.receive
         try:
-            socket.send_fds(ours, [b"\0"], [self._life.block.descriptor, *(block.descriptor for block in blocks)])
+            socket.send_fds(ours, [b"\0"], [self._life.descriptor, *(block.descriptor for block in blocks)])
             where = sys.argv, [each for each in sys.path if isinstance(each, str)], str(Path.cwd())
             layouts = [block.layout for block in blocks]
             self.send((number, os.getpid(), where, main_module() if needs_main else None, layouts, packed))
-            self._process = start_process(start_method, ours, theirs, run_child)
+            start_process(start_method, ours, theirs, self._life.descriptor, run_child)
         except BaseException:
             self._channel.close()
             raise
         finally:
             theirs.close()
-        self.fds = (self._channel.fileno(), self._process.status.fileno())
+        self.fds = (self._channel.fileno(),)
 
     @property
     def pid(self) -> int | None:
@@ -113,69 +109,67 @@ class ProcessChild:
 
     @property
     def is_alive(self) -> bool:
-        return self._process.wait() is None
+        return self._life.exit_code is None and not _is_hung_up(self._channel)
 
     def sign_of_life(self) -> SignOfLife:
         return self._life.read()
 
     @property
     def was_killed(self) -> bool:
-        code = self._process.wait()
-        return code is not None and (code < 0 or code == UNKNOWN_CODE)
+        code = self._life.exit_code
+        return code is None or code < 0
 
     def cause_of_death(self) -> str:
-        code = self._process.wait(0.5)
+        code = self._exit_code()
         if code is None:
-            return "it closed its end of the pipe"
-        if code == UNKNOWN_CODE:
-            return "its fork server ended, or could not fork"
+            return "it closed its end of the socket, or its fork server has died"
         if code >= 0:
             return f"exit code {code}"
         names = {each.value: each.name for each in signal.Signals}
         name = names.get(-code, f"signal {-code}")  # most real-time signals have no name
         return f"{name}, often out of memory" if name == "SIGKILL" else name
 
+    def _wait_ended(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.is_alive and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def _exit_code(self) -> int | None:
+        """That of a child that has ended. It comes from the fork server, a moment later; not at all if that has died."""
+        end = time.monotonic() + LATE_S
+        while (code := self._life.exit_code) is None and time.monotonic() < end:
+            time.sleep(0.001)
+        return code
+
     def stack(self) -> str:
         with suppress(OSError):  # it has ended
             if self.pid is not None:
                 os.kill(self.pid, signal.SIGUSR1)
-                self._process.wait(0.3)
+                self._wait_ended(0.3)
                 return self._life.read_stacks()
         return ""
 
     def kill(self) -> None:
-        code, pid = self._process.wait(), self.pid
-        if pid is None:
-            pass  # it is not there yet: when it is, it finds that nobody listens, and ends
-        elif code is None:
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            self._process.wait(5)
-        elif code == UNKNOWN_CODE:
-            self._kill_orphan(pid)
-        self._channel.close()
-
-    def _kill_orphan(self, pid: int) -> None:
-        """End a process whose fork server has died, and with it what is known of its children: it may still run, and write
-        to memory that its successor uses.
-        """
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(pid) == os.getpgid(0):  # otherwise it has ended, and its number is another's by now
-                os.kill(pid, signal.SIGKILL)
-        _wait_hung_up(self._channel, 5.0)
+        if self.pid is not None:
+            if self.is_alive:
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+                self._wait_ended(5.0)  # from then on it writes no more to memory that its successor uses
+            self._exit_code()
+        self._channel.close()  # one that is not there yet will find that nobody listens, and end
 
 
-def _wait_hung_up(end: Any, seconds: float | None = None) -> None:
-    """Wait until no process has the other end of a socket."""
+def _is_hung_up(end: Any, within_ms: float | None = 0) -> bool:
+    """Whether no process has the other end of a socket any more; with None, waits until it is so."""
     poller = select.poll()
     poller.register(end, 0)
-    poller.poll(None if seconds is None else MILLI * seconds)
+    return bool(poller.poll(within_ms))
 
 
 class ProcessContext:
     """The child's side."""
 
-    def __init__(self, number: int, life: "_Life", end: socket.socket) -> None:
+    def __init__(self, number: int, life: Life, end: socket.socket) -> None:
         self.number, self.beat, self._end = number, life.beat, end
 
     def answer(self, key: Hashable, value: Any, last: bool = True) -> None:
@@ -188,41 +182,6 @@ class ProcessContext:
             self._end.sendall(data)
         except OSError:
             raise Replaced from None
-
-
-class _Life:
-    """Signs of life in shared memory; in the same file, behind it, the stacks that a child writes when it is asked to."""
-
-    def __init__(self, descriptor: int | None = None) -> None:
-        self.block = SharedBlock({"life": ((4,), np.int64)}, descriptor)
-        self._shared, self._beats = self.block["life"], 0
-        self._cells = self._shared.data  # a memoryview: half the time of an array
-        self._shared[:] = 0, NOWHERE, 0, 0 if descriptor is None else os.getpid()
-
-    @property
-    def pid(self) -> int | None:
-        """None if the child has not begun."""
-        return int(self._shared[3]) or None
-
-    def beat(self, at: int = NOWHERE, allow_s: float = 0.0) -> None:
-        cells = self._cells
-        self._beats += 1
-        cells[1] = at
-        cells[2] = int(allow_s * MILLI)
-        cells[0] = self._beats
-
-    def read(self) -> SignOfLife:
-        beats, at, allowed, _ = self._shared.tolist()
-        return SignOfLife(beats, at, allowed / MILLI)
-
-    def write_stacks_on(self, number: int) -> None:
-        """Have this signal write the stacks of this process."""
-        os.lseek(self.block.descriptor, STACKS_AT, os.SEEK_SET)
-        faulthandler.register(number, file=self.block.descriptor)
-
-    def read_stacks(self) -> str:
-        size = os.fstat(self.block.descriptor).st_size
-        return os.pread(self.block.descriptor, size, STACKS_AT).decode(errors="replace")
 
 
 class _Packer(Pickler):
@@ -277,7 +236,7 @@ def run_child(descriptor: int) -> NoReturn:
 
 def _serve(end: socket.socket) -> None:
     its_life, *descriptors = receive_descriptors(end)
-    life = _Life(its_life)
+    life = Life(its_life)
     life.write_stacks_on(signal.SIGUSR1)
     gc.freeze()  # what was imported is never garbage: not to look at it saves time, and memory that is shared so far
     threading.Thread(target=_die_with_parent, args=(end,), daemon=True).start()
@@ -331,5 +290,5 @@ def _die_with_parent(end: socket.socket) -> None:
     (The kernel could do it, but it tells children of a fork server of the end of that server, which waits for theirs, and
     others of the end of the thread that started them.)
     """
-    _wait_hung_up(end)
+    _is_hung_up(end, None)
     os._exit(1)

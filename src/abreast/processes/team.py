@@ -344,6 +344,9 @@ class Team:
         sign = worker.child.sign_of_life()
         if sign.beats != worker.beats:
             worker.beats, worker.since = sign.beats, max(now, worker.since)
+        elif not worker.child.is_alive:  # and another process, which it has forked, keeps its end of the socket open
+            self._receive(number, events)
+            return
         starts = worker.condition is STARTING
         allowed = self._policy.start_s if starts else self._policy.silence_s
         if now - worker.since > allowed + sign.allow_s:
