@@ -59,8 +59,8 @@ class ForkServer:
                 with theirs:
                     call = f"fork_server.serve_forks({theirs.fileno()}, {self.preload!r}, process.run_child)"
                     self._process = _start_interpreter(call, theirs)
-                atexit.register(self._process.wait)
-                atexit.register(self._process.kill)  # before: its imports need not outlive a short program
+                for last in (self._requests.close, self._process.wait, self._process.kill):  # in reverse order;
+                    atexit.register(last)  # its imports need not outlive a short program
             self._process.send_signal(signal.SIGCONT)
 
     def fork(self, *descriptors: int) -> None:

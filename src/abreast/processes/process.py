@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from abreast.errors import WorkerError
-from abreast.processes.backend import ChildSpec, SignOfLife
+from abreast.processes.backend import ChildSpec
 from abreast.processes.channel import PipeChannel, frame, receive_descriptors
 from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
 from abreast.processes.cores import SPIN_S, spin_wait
@@ -83,13 +83,15 @@ class ProcessChild:
 
     def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
         self.name, self.hint = spec.name, hint
-        packed, blocks = _pack((spec.make, spec.arguments))
+        packer = _Packer(io.BytesIO())
+        packer.dump((spec.make, spec.arguments))
+        packed, blocks = packer.file.getvalue(), packer.blocks
         needs_main = start_method != "fork" and (spec.needs_main or b"__main__" in packed)
         sys.modules.setdefault(NAME_IN_CHILDREN, sys.modules["__main__"])  # for what it sends of the script's
         self._life = Life()
         ours, theirs = socket.socketpair()
         self._channel = PipeChannel(ours)
-        self.send, self.receive = self._channel.send, self._channel.receive
+        self.send, self.receive, self.sign_of_life = self._channel.send, self._channel.receive, self._life.read
         try:
             socket.send_fds(ours, [b"\0"], [self._life.descriptor, *(block.descriptor for block in blocks)])
             where = sys.argv, [each for each in sys.path if isinstance(each, str)], str(Path.cwd())
@@ -110,9 +112,6 @@ class ProcessChild:
     @property
     def is_alive(self) -> bool:
         return self._life.exit_code is None and not _is_hung_up(self._channel)
-
-    def sign_of_life(self) -> SignOfLife:
-        return self._life.read()
 
     @property
     def was_killed(self) -> bool:
@@ -189,7 +188,7 @@ class _Packer(Pickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
-        self.blocks: list[SharedBlock] = []
+        self.file, self.blocks = file, list[SharedBlock]()
 
     def persistent_id(self, value: Any) -> int | None:
         if not isinstance(value, SharedBlock):
@@ -197,13 +196,6 @@ class _Packer(Pickler):
         if value not in self.blocks:
             self.blocks.append(value)
         return self.blocks.index(value)
-
-
-def _pack(value: Any) -> tuple[bytes, list[SharedBlock]]:
-    data = io.BytesIO()
-    packer = _Packer(data)
-    packer.dump(value)
-    return data.getvalue(), packer.blocks
 
 
 def comes_from_main(*things: Any) -> bool:
