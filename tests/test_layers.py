@@ -24,6 +24,7 @@ MAY_IMPORT = {
     "worlds": {"attributes", "state", "errors"},
     "models": {
         "replay",
+        "processes",
         "plain_values",
         "attributes",
         "streams",
@@ -59,6 +60,7 @@ MAY_IMPORT = {
         "models",
         "worlds",
         "replay",
+        "processes",
         "attributes",
         "plain_values",
         "streams",

@@ -1,12 +1,12 @@
 """A game and models that raise when they are told to: SIGUSR2 arms them, the next update or turn goes wrong."""
 
-import multiprocessing
 import signal
 import threading
 
 from abreast.games import Game, find_game
 from abreast.games.treasurehunt import TreasurehuntEnv
 from abreast.models import DQN, IQN, PPO
+from abreast.processes.child import parent_pid
 
 _armed = threading.Event()
 
@@ -17,7 +17,7 @@ class Misfortune(Exception):
 
 def listen() -> None:
     """Let SIGUSR2 arm this process, if it is a child."""
-    if multiprocessing.parent_process() is not None and threading.current_thread() is threading.main_thread():
+    if parent_pid() is not None and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGUSR2, lambda *_: _armed.set())
 
 

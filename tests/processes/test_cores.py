@@ -14,8 +14,8 @@ def groups(path, monkeypatch, lines, files):
     for name, text in files.items():
         (path / "groups" / name).parent.mkdir(parents=True, exist_ok=True)
         (path / "groups" / name).write_text(text)
-    monkeypatch.setattr(module, "OUR_GROUPS", path / "self")
-    monkeypatch.setattr(module, "WHERE_GROUPS_ARE", path / "groups")
+    monkeypatch.setattr(module, "CGROUPS_OF_PROCESS", path / "self")
+    monkeypatch.setattr(module, "CGROUP_ROOT", path / "groups")
 
 
 V1 = ["4:memory:/a", "3:cpu,cpuacct:/a/b", "0::/"]

@@ -3,7 +3,8 @@
 import io
 import pickle
 
-from abreast.processes.pickling import Pickler, main_can_be_imported
+from abreast.processes.main_module import main_module
+from abreast.processes.pickling import Pickler
 from abreast.processes.ring import Ring
 
 
@@ -29,6 +30,6 @@ def test_a_main_module_without_a_file_cannot_be_imported(monkeypatch):
 
     monkeypatch.setattr(__main__, "__spec__", None)
     monkeypatch.setattr(__main__, "__file__", "<stdin>", raising=False)
-    assert not main_can_be_imported()
+    assert main_module() is None
     monkeypatch.setattr(__main__, "__file__", __file__)
-    assert main_can_be_imported()
+    assert main_module() == __file__

@@ -2,12 +2,12 @@
 
 import gc
 import os
+import select
 import signal
 import subprocess
 import sys
 import time
 from contextlib import suppress
-from multiprocessing import forkserver
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,9 @@ import pytest
 import abreast
 from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, ChildSpec
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.processes.memory import SharedBlock
+from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, Died
 from processes.teams import collect, descriptors
 from processes.workers import Obedient, Slow
@@ -73,31 +75,43 @@ class TestProcesses:
         team.submit(0, "k", ("echo", 1))
         assert collect(team)[0].value == 1
 
-    def test_a_process_outlives_the_death_of_the_fork_server_by_nothing(self, make_team):
-        """It is taken for dead then. One that runs notices soon that it is not wanted; one that is stopped cannot."""
+    def test_a_process_goes_on_when_its_fork_server_has_died_and_the_next_comes_from_another(self, make_team):
         team = make_team()
-        pid = team.pids[0]
-        os.kill(pid, signal.SIGSTOP)
+        pid, server = team.pids[0], FORK_SERVER.pid
+        os.kill(server, signal.SIGKILL)
         team.submit(0, "k", ("echo", 1))
-        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)
-        (died,) = collect(team)
+        assert collect(team) == [Answered(0, "k", 1, True)] and team.pids[0] == pid
+        os.kill(pid, signal.SIGSTOP)  # it cannot notice by itself that it is not wanted
+        team.submit(0, "k", ("echo", 2))
+        team.kill()
         end = time.monotonic() + 2  # the kernel takes a moment to clear away what runs no more
         while _runs(pid) and time.monotonic() < end:
             time.sleep(0.01)
-        assert died.keys == ("k",) and not _runs(pid)
-        team.submit(0, "k", ("echo", 1))
-        assert collect(team)[0].value == 1
+        assert not _runs(pid)
+        other = make_team()
+        other.submit(0, "k", ("die at", 1))
+        assert "SIGKILL" in collect(other)[0].cause and FORK_SERVER.pid != server
+
+    def test_a_death_is_noticed_though_a_process_that_it_has_forked_lives_on(self, make_team):
+        team = make_team(spec=lambda number: ChildSpec("parent", Forker))
+        team.submit(0, "k", None)
+        (answered, died) = collect(team, 2)
+        assert "SIGKILL" in died.cause
+        os.kill(answered.value, signal.SIGKILL)
 
     def test_a_stopped_fork_server_goes_on_when_it_is_needed(self, make_team):
         team = make_team()
-        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGSTOP)
+        os.kill(FORK_SERVER.pid, signal.SIGSTOP)
         os.kill(team.pids[0], signal.SIGKILL)
         team.submit(0, "k", ("echo", 1))
         collect(team)
         team.submit(0, "k", ("echo", 1))
         assert collect(team)[0].value == 1
 
-    def test_a_hang_is_reported_with_its_stack(self, make_team):
+    @pytest.mark.parametrize("has_memfd", [True, False])
+    def test_a_hang_is_reported_with_its_stack(self, make_team, has_memfd, monkeypatch):
+        if not has_memfd:  # as on macOS
+            monkeypatch.delattr(os, "memfd_create")
         team = make_team(silence_s=0.5)
         team.submit(0, "k", ("hang at", 3))
         (died,) = collect(team)
@@ -162,8 +176,59 @@ class TestProcesses:
         assert all(value == number for (_, number), value in answers.items())
 
 
+@pytest.mark.parametrize("method", ["forkserver", "spawn", "fork"])
+class TestStartMethods:
+    """However a process is started, its end is known."""
+
+    def test_exit_codes_and_signals_are_told(self, method):
+        child = ProcessBackend(method).start(0, ChildSpec("leaver", Leaver), lambda: None)
+        with pytest.raises(EOFError):
+            receive(child)
+        assert child.cause_of_death() == "exit code 3" and not child.was_killed and not child.is_alive
+        child.kill()
+        child = ProcessBackend(method).start(0, ChildSpec("worker", Obedient), lambda: None)
+        receive(child)
+        os.kill(child.pid, signal.SIGTERM)
+        with pytest.raises(EOFError):
+            receive(child)
+        assert child.cause_of_death() == "SIGTERM" and child.was_killed
+        child.kill()
+
+    def test_it_reads_nothing_from_the_terminal_and_ignores_interrupts(self, method):
+        child = ProcessBackend(method).start(0, ChildSpec("worker", Reader), lambda: None)
+        receive(child)
+        os.kill(child.pid, signal.SIGINT)
+        child.send(("k", None))
+        assert receive(child) == [("k", b"", True)]
+        child.kill()
+        assert not child.is_alive
+
+
+def receive(child):
+    while not (messages := child.receive()):
+        assert select.select(child.fds, [], [], 60)[0]
+    return messages
+
+
 class TestTheForkServer:
     """What children are forked from, in programs of their own."""
+
+    def test_ctrl_c_and_a_module_that_cannot_be_imported_do_it_no_harm(self, tmp_path):
+        (tmp_path / "inside").mkdir()
+        (tmp_path / "inside" / "broken.py").write_text("raise ImportError('no such device')")
+        interrupted = FORKING.replace('["slow_import"]', '["broken", "slow_import"]').replace(
+            "backend.warm_up()", "backend.warm_up(); import os, signal; signal.signal(signal.SIGINT, signal.SIG_IGN)"
+            "; os.killpg(0, signal.SIGINT)"
+        )  # fmt: skip
+        assert program(tmp_path, interrupted, start_new_session=True)["imported by the fork server"] == "True"
+
+    def test_nothing_is_left_when_all_are_killed(self, tmp_path):
+        (tmp_path / "temporary").mkdir()
+        text = FORKING.partition("print(")[0] + "\nwhile not (pids := list(team.pids.values())): team.wait(0.01)\n"
+        done = run_program(tmp_path, text + KILLING, TMPDIR=str(tmp_path / "temporary"))
+        assert done.returncode == -signal.SIGKILL and done.stderr == ""
+        assert not any(_runs(int(pid)) for pid in done.stdout.split()) and len(done.stdout.split()) == 2
+        assert list((tmp_path / "temporary").iterdir()) == []
 
     def test_it_imports_where_its_program_does_while_nobody_waits(self, tmp_path):
         printed = program(tmp_path, FORKING)
@@ -179,8 +244,15 @@ class TestTheForkServer:
         assert printed["environment"] == "[]" and printed["path"] == "True"
 
 
-def program(folder, text):
-    """What a program prints, by name. It finds a module that takes long to import through `sys.path` alone."""
+def program(folder, text, **settings):
+    """What a program prints, by name."""
+    done = run_program(folder, text, **settings)
+    assert done.returncode == 0 and done.stderr == "", done.stderr
+    return dict(line.split(": ") for line in done.stdout.splitlines())
+
+
+def run_program(folder, text, start_new_session=False, **variables):
+    """Runs a program, which finds a module that takes long to import through `sys.path` alone."""
     (folder / "inside").mkdir(exist_ok=True)
     (folder / "inside" / "slow_import.py").write_text("import os, time\ntime.sleep(2)\nIMPORTED_BY = os.getpid()\n")
     (folder / "inside" / "work.py").write_text(WORK)
@@ -189,17 +261,16 @@ def program(folder, text):
         text.format(tests=tests, inside=str(folder / "inside"), path=[str(Path(abreast.__file__).parent.parent)])
     )
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    done = subprocess.run(
+    return subprocess.run(
         [sys.executable, "program.py"],
         cwd=folder,
-        env=environment,
+        env={**environment, **variables},
         capture_output=True,
         text=True,
         check=False,
         timeout=60,
+        start_new_session=start_new_session,
     )
-    assert done.returncode == 0 and done.stderr == "", done.stderr
-    return dict(line.split(": ") for line in done.stdout.splitlines())
 
 
 WORK = """
@@ -211,7 +282,7 @@ class Work:
 
     def obey(self, key, order):
         import slow_import
-        names = [name for name in os.environ if name in ("PYTHONPATH", "ABREAST_PRELOADING")]
+        names = [name for name in os.environ if name == "PYTHONPATH" or "ABREAST" in name]
         self.context.answer(key, (slow_import.IMPORTED_BY != os.getpid(), names, sys.path))
 
     def idle(self):
@@ -245,11 +316,38 @@ team.stop()
 """
 
 
+KILLING = """
+import os, signal
+from abreast.processes.fork_server import FORK_SERVER
+print(FORK_SERVER.pid, *pids, flush=True)
+for pid in [*pids, FORK_SERVER.pid, os.getpid()]:
+    os.kill(pid, signal.SIGKILL)
+"""
+
+
 class Leaver(Obedient):
     """Ends its process while it starts."""
 
     def __init__(self, context):
         os._exit(3)
+
+
+class Reader(Obedient):
+    """Reads its standard input."""
+
+    def obey(self, key, order):
+        self.context.answer(key, os.read(0, 10))
+
+
+class Forker(Obedient):
+    """Is killed while a process that it has forked lives."""
+
+    def obey(self, key, order):
+        pid = os.fork()
+        if pid == 0:
+            time.sleep(600)
+        self.context.answer(key, pid, last=False)
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 class Writer:

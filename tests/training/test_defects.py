@@ -3,7 +3,6 @@
 (a), rows paired with successors of another lap: tests/replay/test_shared.py. These use public names only.
 """
 
-import multiprocessing
 import os
 import shutil
 import signal
@@ -16,6 +15,7 @@ import pytest
 
 from abreast.games import find_game
 from abreast.models import DQN
+from abreast.processes.child import parent_pid
 
 SMALL = ["experiment.max_turns=10", "experiment.num_agents=2", "model.hidden_size=16", "model.batch_size=16",
          "model.n_frames=2", "model.algorithm=dqn", "multiprocessing.workers=processes"]  # fmt: skip
@@ -62,7 +62,7 @@ class DiesNowAndThen(DQN):
     """Its process is killed before every third update, once each."""
 
     def train_step(self):
-        flag = deaths_of(multiprocessing.parent_process().pid) / str(self.updates)
+        flag = deaths_of(parent_pid()) / str(self.updates)
         if self.updates % 3 == 2 and not flag.exists():
             flag.touch()
             os.kill(os.getpid(), signal.SIGKILL)

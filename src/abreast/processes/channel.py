@@ -1,30 +1,36 @@
-"""The parent's end of the pipe to a child process: whole messages, and no call that blocks.
+"""Messages through a socket, whole and in order, and descriptors before them.
 
 A child may be stopped in the middle of a message, or write a long one while the parent writes to it; a parent that blocks
-then blocks for good. So what cannot be written at once is left to a thread, and a message received in part is kept until
-the rest has arrived.
+then blocks for good. So what the parent cannot write at once is left to a thread, and a message received in part is kept
+until the rest has arrived. The child may block: it writes with `sendall`.
 """
 
-import os
 import pickle
 import queue
 import socket
 import struct
 import threading
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from typing import Any
 
 CHUNK = 1 << 17
-_HEADER = struct.Struct("!i")
-_LONG_HEADER = struct.Struct("!Q")
+MOST_DESCRIPTORS = 253
+"""So many are sent at once at most."""
+CLOSE_ON_EXEC: int = getattr(socket, "MSG_CMSG_CLOEXEC", 0)
+_LENGTH = struct.Struct("!Q")
+
+
+def frame(message: Any) -> bytes:
+    """A message as it is sent: its length, and its pickle."""
+    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return _LENGTH.pack(len(data)) + data
 
 
 class PipeChannel:
-    """Uses the framing of `multiprocessing.Connection`, which the child has at its end."""
+    """One end of the socket. `decode` is given the bytes of each message, which are valid during the call alone."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._socket = socket.socket(fileno=os.dup(connection.fileno()))
-        connection.close()
+    def __init__(self, end: socket.socket, decode: Callable[[memoryview], Any] = pickle.loads) -> None:
+        self._socket, self._decode = end, decode
         self._partial = bytearray()
         self._part = memoryview(bytearray(CHUNK))  # kept: to make room for a long message at every look takes 50 µs
         self._unsent: queue.SimpleQueue[bytes | None] | None = None
@@ -33,34 +39,29 @@ class PipeChannel:
         return self._socket.fileno()
 
     def send(self, message: Any) -> None:
-        """Send a message; OSError if the child is gone."""
-        self.send_bytes(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
-
-    def send_bytes(self, data: bytes) -> None:
-        """Send a message that is pickled already."""
-        is_long = len(data) > 0x7FFFFFFF
-        frame = (_HEADER.pack(-1) + _LONG_HEADER.pack(len(data)) if is_long else _HEADER.pack(len(data))) + data
+        """Send a message, without waiting; OSError if the other side is gone."""
+        data = frame(message)
         if self._unsent is None:
             try:
-                sent = self._socket.send(frame, socket.MSG_DONTWAIT)
+                sent = self._socket.send(data, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 sent = 0
-            if sent == len(frame):
+            if sent == len(data):
                 return
-            frame = frame[sent:]
+            data = data[sent:]
             self._unsent = queue.SimpleQueue()
-            threading.Thread(target=self._write_on, args=(self._unsent,), daemon=True).start()
-        self._unsent.put(frame)
+            threading.Thread(target=self._write_queued, args=(self._unsent,), daemon=True).start()
+        self._unsent.put(data)
 
-    def _write_on(self, unsent: "queue.SimpleQueue[bytes | None]") -> None:
+    def _write_queued(self, unsent: "queue.SimpleQueue[bytes | None]") -> None:
         try:
-            while (frame := unsent.get()) is not None:
-                self._socket.sendall(frame)
+            while (data := unsent.get()) is not None:
+                self._socket.sendall(data)
         except OSError:
             pass  # the child is gone: `receive` reports it
 
     def receive(self) -> list[Any]:
-        """Every whole message that has arrived, perhaps none; EOFError when the child has closed its end."""
+        """Every whole message that has arrived, perhaps none, without waiting; EOFError when the other end is closed."""
         messages: list[Any] = []
         while True:
             try:
@@ -83,9 +84,11 @@ class PipeChannel:
             self._partial += part
             data = self._partial
         messages, start = [], 0
-        while (bounds := _next_message(data, start)) is not None:
-            begin, end = bounds
-            messages.append(pickle.loads(memoryview(data)[begin:end]))
+        while (begin := start + _LENGTH.size) <= len(data):
+            end = begin + _LENGTH.unpack_from(data, start)[0]
+            if end > len(data):
+                break
+            messages.append(self._decode(memoryview(data)[begin:end]))
             start = end
         if data is part:
             self._partial += part[start:]
@@ -100,15 +103,9 @@ class PipeChannel:
         self._socket.close()
 
 
-def _next_message(data: bytearray | memoryview, start: int) -> tuple[int, int] | None:
-    """Where the next message begins and ends, if all of it has arrived."""
-    begin = start + _HEADER.size
-    if len(data) < begin:
-        return None
-    (size,) = _HEADER.unpack_from(data, start)
-    if size == -1:
-        begin += _LONG_HEADER.size
-        if len(data) < begin:
-            return None
-        (size,) = _LONG_HEADER.unpack_from(data, start + _HEADER.size)
-    return (begin, begin + size) if len(data) >= begin + size else None
+def receive_descriptors(end: socket.socket) -> list[int]:
+    """What `socket.send_fds` has sent before the first message; EOFError when the other end is closed."""
+    sent, descriptors, *_ = socket.recv_fds(end, 1, MOST_DESCRIPTORS, CLOSE_ON_EXEC)
+    if not sent:
+        raise EOFError
+    return descriptors

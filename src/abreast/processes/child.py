@@ -17,6 +17,20 @@ class Replaced(BaseException):
     """
 
 
+_parent: list[int] = []
+"""The parent of this process, if it is a child."""
+
+
+def parent_pid() -> int | None:
+    """The number of the process that this one is a child of; None in the program itself."""
+    return _parent[0] if _parent else None
+
+
+def note_parent(pid: int) -> None:
+    """Say that this process is a child."""
+    _parent[:] = [pid]
+
+
 class Inbox(Protocol):
     """Where a child's orders arrive."""
 

@@ -8,10 +8,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-LOOK_OUT_S = 200e-6
-"""How long to look out for a message that is expected at once. To sleep and be woken takes 50 µs, on either side."""
-WHERE_GROUPS_ARE = Path("/sys/fs/cgroup")
-OUR_GROUPS = Path("/proc/self/cgroup")
+SPIN_S = 200e-6
+"""How long to wait without sleeping for a message that is expected at once. To sleep and be woken takes 50 µs, on either
+side.
+"""
+CGROUP_ROOT = Path("/sys/fs/cgroup")
+CGROUPS_OF_PROCESS = Path("/proc/self/cgroup")
 
 
 def cores() -> int:
@@ -31,17 +33,17 @@ def quota() -> float | None:
     Groups lie inside each other, and the smallest quota counts. A container sees the groups from its own on.
     """
     with suppress(OSError):
-        lines = OUR_GROUPS.read_text(encoding="utf-8", errors="replace").splitlines()
+        lines = CGROUPS_OF_PROCESS.read_text(encoding="utf-8", errors="replace").splitlines()
         return min((share for line in lines for share in _quotas(*line.split(":", 2))), default=None)
     return None
 
 
 def _quotas(number: str, controllers: str = "", path: str = "/") -> Iterator[float]:
-    """The quotas of a group, named by a line of `OUR_GROUPS`, and of those around it."""
+    """The quotas of a group, named by a line of `CGROUPS_OF_PROCESS`, and of those around it."""
     is_v2 = number == "0" and not controllers
     if not is_v2 and "cpu" not in controllers.split(","):
         return
-    root = WHERE_GROUPS_ARE if is_v2 else WHERE_GROUPS_ARE / "cpu"
+    root = CGROUP_ROOT if is_v2 else CGROUP_ROOT / "cpu"
     inner = Path(*Path(path.lstrip("/")).parts)
     for group in (inner, *inner.parents):  # one that this container does not see is not there
         with suppress(OSError, ValueError):
@@ -60,10 +62,10 @@ def _v1_quota(group: Path) -> float | None:
     return None if most < 0 else most / max(period, 1)
 
 
-def look_out(is_there: Callable[[], Any]) -> bool:
-    """Look again and again whether something is there, for a moment at most; others on this core come first."""
-    end = time.perf_counter() + LOOK_OUT_S
-    while not is_there():
+def spin_wait(is_ready: Callable[[], Any]) -> bool:
+    """Call `is_ready` until it is true, for SPIN_S seconds at most; returns whether it was. Other processes come first."""
+    end = time.perf_counter() + SPIN_S
+    while not is_ready():
         if time.perf_counter() > end:
             return False
         os.sched_yield()

@@ -1,134 +1,175 @@
-"""The process that others are forked from: it imports, once for all of them, what takes seconds, and nobody waits for it.
+"""Starts processes, and tells how they end. They have nothing of this one but an end of a socket.
 
-program            fork server                  child
-  ensure ────────▶ import … import …
-  ask for one ─────────────────▶ (queued)
-  go on                          fork ────────▶ serve
-  ◀── its number ────────────────┘
+program                    fork server                      child
+  start ─────────────────▶ import …, import …
+  its end of a socket ────────────────▶ (queued)
+  go on                               fork ───────────────▶ run_child(its end)
+  ◀──────────────── its exit code ─────┘
+
+The fork server imports, once for all its children, what takes seconds, and nothing waits for it. It ends with its program,
+which alone has the other end of its socket. `spawn` (a fresh interpreter for each child) and `fork` (of this very process)
+are for programs that ask for them.
 """
 
-import io
-import json
+import atexit
+import importlib
 import os
+import select
 import signal
+import socket
+import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
-from multiprocessing import connection, context, forkserver, popen_forkserver, reduction, spawn, util
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Literal, NoReturn
 
-UNKNOWN_CODE = 255
-"""The exit code that `multiprocessing` makes up for a child whose fork server has died."""
-PRELOADING = Path(__file__).parent / "preloading"
-"""A folder with the module that the fork server imports first, and nothing else."""
+from abreast.processes.channel import CLOSE_ON_EXEC
+from abreast.processes.life import write_exit_code
 
-_preload: list[str] = []
-_starting = threading.Lock()
-
-
-def preload_modules(names: Sequence[str]) -> None:
-    """Have the fork server import these modules, beside those named before."""
-    _preload.extend(name for name in names if name not in _preload)
-    forkserver.set_forkserver_preload(["abreast_preloading", *_preload])
+StartMethod = Literal["forkserver", "spawn", "fork"]
+RunChild = Callable[[int], NoReturn]
+OPTIONS = {"dont_write_bytecode": "B", "ignore_environment": "E", "isolated": "I", "no_site": "S", "no_user_site": "s"}
+"""Options of the interpreter that processes take over, by their names in `sys.flags`."""
 
 
-def ensure_fork_server() -> None:
-    """Start it if it does not run, and tell it where this program finds its modules.
+class ForkServer:
+    """The fork server of this program."""
 
-    (It would look only where a fresh interpreter does: what the program has added to `sys.path` it would not find, so that
-    each child would import everything by itself, or it would find another version.)
-    """
-    before = os.environ.get("PYTHONPATH")
-    path = [each or str(Path.cwd()) for each in sys.path if isinstance(each, str)]
-    told = {"PYTHONPATH": before, "modules": _preload, "path": path}
-    found = os.pathsep.join([str(PRELOADING), *([before] if before else [])])
-    with _starting, _environment(PYTHONPATH=found, ABREAST_PRELOADING=json.dumps(told)):
-        forkserver.ensure_running()
-    pid = getattr(forkserver._forkserver, "_forkserver_pid", None)
-    if pid is not None:  # if it was stopped, let it go on: children would wait for it, for any time
-        with suppress(ProcessLookupError):  # it is our own child: until it is waited for, its number is no other's
-            os.kill(pid, signal.SIGCONT)
-
-
-def has_fork_server() -> bool:
-    """Whether this program has one already."""
-    return getattr(forkserver._forkserver, "_forkserver_pid", None) is not None
-
-
-@contextmanager
-def _environment(**variables: str) -> Iterator[None]:
-    before = {name: os.environ.get(name) for name in variables}
-    os.environ.update(variables)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
-
-
-_Popen: Any = popen_forkserver.Popen
-
-
-class _Asked(_Popen):  # type: ignore[misc]
-    """A process that the fork server was asked for. Its number comes when there is one, through the same pipe as its exit
-    code later: the class above waits for it, and so for all that the server imports.
-    """
-
-    _pid: int | None = None
-    returncode: int | None
-
-    def _launch(self, process: Any) -> None:
-        data = io.BytesIO()
-        context.set_spawning_popen(self)
-        try:
-            for part in (spawn.get_preparation_data(process.name), process):
-                reduction.dump(part, data)
-        finally:
-            context.set_spawning_popen(None)
-        self.sentinel, writer = forkserver.connect_to_new_process(self._fds)
-        ends_with_us = os.dup(writer)  # by which the child knows that its parent is there
-        self.finalizer = util.Finalize(self, _close, (ends_with_us, self.sentinel))
-        with os.fdopen(writer, "wb") as pipe:
-            pipe.write(data.getbuffer())
+    def __init__(self) -> None:
+        self.preload: list[str] = []
+        """Modules that it imports."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._lock = threading.Lock()
 
     @property
     def pid(self) -> int | None:
-        self._hear(0.0)
-        return self._pid
+        """None if it was not started yet."""
+        return None if self._process is None else self._process.pid
 
-    def _hear(self, wait_s: float | None) -> bool:
-        """Whether its number is known, or that there will be none."""
-        if self._pid is None and self.returncode is None and connection.wait([self.sentinel], wait_s):
-            try:
-                self._pid = forkserver.read_signed(self.sentinel)
-            except (OSError, EOFError):
-                self.returncode = UNKNOWN_CODE
-        return self._pid is not None or self.returncode is not None
+    def ensure_running(self) -> None:
+        """Start it, if it does not run, and do not wait for it. If it was stopped, let it go on."""
+        with self._lock:
+            if (
+                self._process is None or self._process.poll() is not None
+            ):  # of which a fork of its program takes it, too
+                self._requests, theirs = socket.socketpair()
+                with theirs:
+                    call = f"fork_server.serve_forks({theirs.fileno()}, {self.preload!r}, process.run_child)"
+                    self._process = _start_interpreter(call, theirs)
+                for last in (self._requests.close, self._process.wait, self._process.kill):  # in reverse order;
+                    atexit.register(last)  # its imports need not outlive a short program
+            self._process.send_signal(signal.SIGCONT)
 
-    def poll(self, flag: int = os.WNOHANG) -> int | None:
-        return super().poll(flag) if self._hear(0.0 if flag == os.WNOHANG else None) else None
+    def fork(self, *descriptors: int) -> None:
+        """Ask for a process: its end of its socket, and the file for its exit code."""
+        self.ensure_running()
+        try:
+            socket.send_fds(self._requests, [b"\0"], descriptors)
+        except ConnectionError:  # it was killed a moment ago
+            assert self._process is not None
+            self._process.wait()
+            self.fork(*descriptors)
 
-    def wait(self, timeout: float | None = None) -> int | None:
-        return super().wait(timeout) if self._hear(timeout) else None
 
-    def _send_signal(self, sig: int) -> None:
-        self._hear(None)
-        super()._send_signal(sig)
+FORK_SERVER = ForkServer()
+
+
+def start_process(
+    method: StartMethod, ours: socket.socket, theirs: socket.socket, life: int, run_child: RunChild
+) -> None:
+    """Start a process that calls `run_child`, of process.py, with its end of the socket; its exit code goes to `life`."""
+    if method == "forkserver":
+        FORK_SERVER.fork(theirs.fileno(), life)
+        return
+    if method == "spawn":
+        wait: Callable[[], int] = _start_interpreter(f"process.run_child({theirs.fileno()})", theirs).wait
+    elif pid := os.fork():
+        wait = partial(_wait_for, pid)
+    else:
+        ours.close()  # otherwise it would not notice the end of its parent
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        run_child(theirs.detach())
+    descriptor = os.dup(life)
+    threading.Thread(target=lambda: write_exit_code(descriptor, wait()), daemon=True).start()
+
+
+def _wait_for(pid: int) -> int:
+    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+
+
+def _start_interpreter(call: str, theirs: socket.socket) -> "subprocess.Popen[bytes]":
+    """A fresh interpreter that finds modules where this program does, and makes this call.
+
+    (By itself it would not find what the program has added to `sys.path`, or would find another version of it.)
+    """
+    path = [each or str(Path.cwd()) for each in sys.path if isinstance(each, str)]
+    program = f"import sys; sys.path[:] = {path!r}; from abreast.processes import fork_server, process; {call}"
+    options = [f"-{letter}" for name, letter in OPTIONS.items() if getattr(sys.flags, name)]
+    options += ["-O"] * sys.flags.optimize + [f"-W{each}" for each in sys.warnoptions]
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited, until `ignore_interrupts`
+    try:
+        command = [sys.executable, *options, "-c", program]
+        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+# ---- in the fork server
+
+
+def ignore_interrupts() -> None:
+    """Ctrl-C goes to every process of the terminal; the program decides what becomes of this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def serve_forks(descriptor: int, preload: list[str], run_child: RunChild) -> NoReturn:
+    """The whole life of the fork server; `descriptor` is its end of the socket for requests."""
+    ignore_interrupts()
+    for name in preload:
+        with suppress(Exception):  # the child that needs it says what is wrong
+            importlib.import_module(name)
+    requests = socket.socket(fileno=descriptor)
+    wakes, woken = socket.socketpair()
+    woken.setblocking(False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # without a handler there is no wake-up
+    signal.set_wakeup_fd(woken.fileno(), warn_on_full_buffer=False)
+    lives: dict[int, int] = {}
+    while True:
+        ready, _, _ = select.select([requests, wakes], [], [])
+        if wakes in ready:
+            wakes.recv(4096)
+            _write_exit_codes(lives)
+        if requests not in ready:
+            continue
+        request, descriptors, *_ = socket.recv_fds(requests, 1, 2, CLOSE_ON_EXEC)
+        if not request:
+            os._exit(0)  # the program is gone
+        try:
+            theirs, life = descriptors  # fewer arrive where no more files may be open
+            pid = os.fork()
+        except (ValueError, OSError):
+            _close(*descriptors)  # by which the program knows that there is no process
+            continue
+        if pid == 0:
+            signal.set_wakeup_fd(-1)
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            _close(requests.detach(), wakes.detach(), woken.detach(), life, *lives.values())
+            run_child(theirs)
+        lives[pid] = life
+        os.close(theirs)
+
+
+def _write_exit_codes(lives: dict[int, int]) -> None:
+    with suppress(ChildProcessError):  # there are no children
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if (life := lives.pop(ended[0], None)) is not None:  # otherwise an imported module has started it
+                write_exit_code(life, os.waitstatus_to_exitcode(ended[1]))
 
 
 def _close(*descriptors: int) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
-
-
-class ForkServerProcess(context.ForkServerProcess):
-    """A process whose `start` does not wait; its `pid` is None until the fork server has made it."""
-
-    @staticmethod
-    def _Popen(process_obj: Any) -> Any:
-        return _Asked(process_obj)

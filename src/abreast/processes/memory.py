@@ -9,7 +9,6 @@ import os
 import tempfile
 import threading
 from collections.abc import Mapping
-from multiprocessing import reduction
 from typing import Any
 
 import numpy as np
@@ -38,23 +37,23 @@ def fence() -> None:
 
 
 class SharedBlock:
-    """Arrays in shared memory, poisoned until written. Pickled into a child, it is the same memory, not a copy."""
+    """Arrays in shared memory, poisoned until written. With the descriptor of another block, they are the same memory."""
 
-    def __init__(self, layout: Layout) -> None:
-        self._attach(_anonymous_file(_size_of(layout)), dict(layout))
-        for array in self._arrays.values():
-            if array.dtype.kind not in "bu":  # zero is the poison of these, and fresh memory is zero: it costs nothing
-                poison(array)
-
-    def _attach(self, descriptor: int, layout: dict[str, Any]) -> None:
-        self._descriptor, self._layout = descriptor, layout
-        self._map = mmap.mmap(descriptor, _size_of(layout))
+    def __init__(self, layout: Layout, descriptor: int | None = None) -> None:
+        self.layout = dict(layout)
+        self.descriptor = anonymous_file(_size_of(layout)) if descriptor is None else descriptor
+        self._map = mmap.mmap(self.descriptor, _size_of(layout))
         self._arrays: dict[str, NDArray[Any]] = {}
         offset = 0
         for name, (shape, dtype) in layout.items():
             count = int(np.prod(shape, dtype=np.int64))
-            self._arrays[name] = np.frombuffer(self._map, np.dtype(dtype), count, offset).reshape(shape)
-            offset += padded(count * np.dtype(dtype).itemsize)
+            array = np.frombuffer(self._map, np.dtype(dtype), count, offset).reshape(shape)
+            if (
+                descriptor is None and array.dtype.kind not in "bu"
+            ):  # their poison is zero, which fresh memory is anyway
+                poison(array)
+            self._arrays[name] = array
+            offset += padded(array.nbytes)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
         return self._arrays[name]
@@ -63,15 +62,8 @@ class SharedBlock:
         """The arrays whose names start with `prefix`, by the rest of their names."""
         return {name.removeprefix(prefix): array for name, array in self._arrays.items() if name.startswith(prefix)}
 
-    def __getstate__(self) -> Any:
-        return reduction.DupFd(self._descriptor), self._layout
-
-    def __setstate__(self, state: Any) -> None:
-        handle, layout = state
-        self._attach(handle.detach(), layout)
-
     def __del__(self) -> None:
-        if (descriptor := getattr(self, "_descriptor", None)) is not None:
+        if (descriptor := getattr(self, "descriptor", None)) is not None:
             os.close(descriptor)  # the mapping lives on for as long as an array of it does
 
 
@@ -80,7 +72,8 @@ def poison(array: NDArray[Any]) -> None:
     array[...] = np.nan if array.dtype.kind == "f" else 0 if array.dtype.kind in "bu" else -1
 
 
-def _anonymous_file(size: int) -> int:
+def anonymous_file(size: int = 0) -> int:
+    """The descriptor of a file without a name."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("abreast")
     else:

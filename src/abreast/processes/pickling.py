@@ -4,11 +4,12 @@ import io
 import pickle
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FunctionType
 from typing import IO, Any
 
 import cloudpickle  # type: ignore[import-untyped]
+
+from abreast.processes.main_module import main_module
 
 
 class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -20,18 +21,12 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
 
     def __init__(self, file: IO[bytes]) -> None:
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
-        self._has_script = main_can_be_imported()
+        self._has_script = main_module() is not None
 
     def reducer_override(self, value: Any) -> Any:
         if self._has_script and isinstance(value, type | FunctionType) and _is_of_script(value):
             return NotImplemented
         return super().reducer_override(value)
-
-
-def main_can_be_imported() -> bool:
-    """Whether the user's main module is a file or a module, which children can import."""
-    main = sys.modules["__main__"]
-    return getattr(main, "__spec__", None) is not None or Path(getattr(main, "__file__", None) or "<stdin>").is_file()
 
 
 def _is_of_script(value: Any) -> bool:

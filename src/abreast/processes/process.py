@@ -1,54 +1,49 @@
 """Children as processes of this machine, which share memory with their parent.
 
-parent                                         child
-  start ───── fork server, imports done ──────▶ own the signals, die with the parent
-  ─ what to make, as the first message ───────▶ serve (child.py)
-  ◀─ shared memory: signs of life ─────────────
+parent                                                    child
+  start ───── a socket, by the fork server ─────────────▶ own the signals, die with the parent
+  ─ descriptors of shared memory, then what to make ────▶ serve (child.py)
+  ◀─ shared memory: signs of life ────────────────────────
 
-Nothing here waits for the fork server, whose imports take seconds: it is asked for a process, and makes it when it can.
+Nothing here waits for the fork server, whose imports take seconds: what a child is sent lies in its socket until then.
 """
 
-import faulthandler
+import errno
 import gc
 import io
-import multiprocessing
 import os
 import pickle
 import select
 import signal
+import socket
 import sys
 import threading
 import time
-import types
-from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+import traceback
+from collections import deque
+from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from functools import partial
-from multiprocessing import connection as connections
-from multiprocessing import reduction
-from typing import Any, Literal
-
-import numpy as np
+from pathlib import Path
+from typing import Any, NoReturn
 
 from abreast.errors import WorkerError
-from abreast.processes.backend import NOWHERE, ChildSpec, SignOfLife
-from abreast.processes.channel import PipeChannel
-from abreast.processes.child import NO_ORDER, Replaced, serve
-from abreast.processes.cores import LOOK_OUT_S, look_out
-from abreast.processes.fork_server import UNKNOWN_CODE, ForkServerProcess, ensure_fork_server, preload_modules
+from abreast.processes.backend import ChildSpec
+from abreast.processes.channel import PipeChannel, frame, receive_descriptors
+from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
+from abreast.processes.cores import SPIN_S, spin_wait
+from abreast.processes.fork_server import FORK_SERVER, StartMethod, ignore_interrupts, start_process
+from abreast.processes.life import MILLI, Life
+from abreast.processes.main_module import NAME_IN_CHILDREN, import_main, main_module
 from abreast.processes.memory import SharedBlock
-from abreast.processes.pickling import Pickler, loads_with, main_can_be_imported
-
-Connection = connections.Connection
-StartMethod = Literal["forkserver", "spawn", "fork"]
+from abreast.processes.pickling import Pickler, loads_with
 
 SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
-DESCRIPTORS = 16
-"""What is opened to start a process, most of it only until it has started; more the first time, for the fork server."""
-MILLI = 1000
-"""Seconds are shared as whole milliseconds."""
+LATE_S = 0.5
+"""How much later than the end of a child its exit code may come."""
 
 
 class ProcessBackend:
@@ -59,23 +54,27 @@ class ProcessBackend:
 
     def __init__(self, start_method: StartMethod = "forkserver", preload: Sequence[str] = ()) -> None:
         self._start_method = start_method
-        preload_modules(preload)
+        FORK_SERVER.preload += [name for name in preload if name not in FORK_SERVER.preload]
 
     def warm_up(self) -> None:
         """Start what children are forked from, and do not wait for it: it imports while this process does something else.
 
         If that fails, the first child that is started says why.
         """
-        if self._start_method == "forkserver":
+        if self._start_method == "forkserver" and parent_pid() is None:
             with suppress(OSError):
-                ensure_fork_server()
+                FORK_SERVER.ensure_running()
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> "ProcessChild":
         hint = SCRIPT_HINT if spec.needs_main else ""
+        if parent_pid() is not None:  # it may be importing a script that starts workers
+            raise WorkerError("a worker cannot have workers of its own.")
         try:
             return ProcessChild(number, spec, self._start_method, hint)
-        except Exception as error:  # no memory, no descriptors, a dead fork server, a process that may have no children
+        except Exception as error:  # no memory, no descriptors, a process that may have no children
             why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
+            if isinstance(error, OSError) and error.errno == errno.EMFILE:
+                why += "; raise the limit (ulimit -n)"
             raise WorkerError(f"{spec.name} could not start: {why}{hint}.") from error
 
 
@@ -84,178 +83,104 @@ class ProcessChild:
 
     def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
         self.name, self.hint = spec.name, hint
-        _check_descriptors()
-        packed, blocks = _pack((spec.make, spec.arguments))
-        needs_main = spec.needs_main or (main_can_be_imported() and b"__main__" in packed)
-        self._life, self._dump = _Life(), _StackDump()
-        ours, theirs = multiprocessing.Pipe()
+        packer = _Packer(io.BytesIO())
+        packer.dump((spec.make, spec.arguments))
+        packed, blocks = packer.file.getvalue(), packer.blocks
+        needs_main = start_method != "fork" and (spec.needs_main or b"__main__" in packed)
+        sys.modules.setdefault(NAME_IN_CHILDREN, sys.modules["__main__"])  # for what it sends of the script's
+        self._life = Life()
+        ours, theirs = socket.socketpair()
         self._channel = PipeChannel(ours)
+        self.send, self.receive, self.sign_of_life = self._channel.send, self._channel.receive, self._life.read
         try:
-            is_forked = start_method == "forkserver"
-            kind: Any = ForkServerProcess if is_forked else multiprocessing.get_context(start_method).Process  # type: ignore[attr-defined]
-            self._process = kind(
-                target=_child_main, args=(theirs, self._life, self._dump, number, blocks), name=self.name, daemon=True
-            )
-            if is_forked:
-                ensure_fork_server()
-            with nullcontext() if needs_main or start_method == "fork" else _main_module_hidden():
-                self._process.start()
+            socket.send_fds(ours, [b"\0"], [self._life.descriptor, *(block.descriptor for block in blocks)])
+            where = sys.argv, [each for each in sys.path if isinstance(each, str)], str(Path.cwd())
+            layouts = [block.layout for block in blocks]
+            self.send((number, os.getpid(), where, main_module() if needs_main else None, layouts, packed))
+            start_process(start_method, ours, theirs, self._life.descriptor, run_child)
         except BaseException:
             self._channel.close()
             raise
         finally:
             theirs.close()
-        # Not an argument of the process: to write more than a pipe holds, `start` would wait for the child's imports.
-        with suppress(OSError):  # it is gone already, which `receive` reports
-            self._channel.send_bytes(packed)
-        self.fds = (self._channel.fileno(), self._process.sentinel)
-        self.send, self.receive = self._channel.send, self._channel.receive
+        self.fds = (self._channel.fileno(),)
 
     @property
     def pid(self) -> int | None:
-        return self._process.pid  # type: ignore[no-any-return]
+        return self._life.pid
 
     @property
     def is_alive(self) -> bool:
-        return self._process.is_alive()  # type: ignore[no-any-return]
-
-    def sign_of_life(self) -> SignOfLife:
-        return self._life.read()
+        return self._life.exit_code is None and not _is_hung_up(self._channel)
 
     @property
     def was_killed(self) -> bool:
-        code = self._process.exitcode
-        return code is not None and (code < 0 or code == UNKNOWN_CODE)
+        code = self._life.exit_code
+        return code is None or code < 0
 
     def cause_of_death(self) -> str:
-        self._process.join(0.5)
-        code = self._process.exitcode
+        code = self._exit_code()
         if code is None:
-            return "it closed its end of the pipe"
-        if code < 0:
-            try:
-                name = signal.Signals(-code).name
-            except ValueError:  # real-time signals have none
-                name = f"signal {-code}"
-            return f"{name}, often out of memory" if name == "SIGKILL" else name
-        return f"exit code {code}"
+            return "it closed its end of the socket, or its fork server has died"
+        if code >= 0:
+            return f"exit code {code}"
+        names = {each.value: each.name for each in signal.Signals}
+        name = names.get(-code, f"signal {-code}")  # most real-time signals have no name
+        return f"{name}, often out of memory" if name == "SIGKILL" else name
+
+    def _wait_ended(self, seconds: float) -> None:
+        end = time.monotonic() + seconds
+        while self.is_alive and time.monotonic() < end:
+            time.sleep(0.001)
+
+    def _exit_code(self) -> int | None:
+        """That of a child that has ended. It comes from the fork server, a moment later; not at all if that has died."""
+        end = time.monotonic() + LATE_S
+        while (code := self._life.exit_code) is None and time.monotonic() < end:
+            time.sleep(0.001)
+        return code
 
     def stack(self) -> str:
-        if self.pid is None or not hasattr(signal, "SIGUSR1"):
-            return ""
-        with suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGUSR1)
-        self._process.join(0.3)
-        return self._dump.read()
+        with suppress(OSError):  # it has ended
+            if self.pid is not None:
+                os.kill(self.pid, signal.SIGUSR1)
+                self._wait_ended(0.3)
+                return self._life.read_stacks()
+        return ""
 
     def kill(self) -> None:
-        if self.pid is None:
-            pass  # it is not there yet: when it is, it finds that nobody listens, and ends
-        elif self._process.is_alive():
-            self._process.kill()
-            self._process.join(5)
-        elif self._process.exitcode == UNKNOWN_CODE:
-            self._kill_orphan()
-        self._channel.close()
-
-    def _kill_orphan(self) -> None:
-        """End a process whose fork server has died, and with it what is known of its children: it may still run, and write
-        to memory that its successor uses.
-        """
-        assert self.pid is not None
-        with suppress(ProcessLookupError, PermissionError):
-            if os.getpgid(self.pid) == os.getpgid(0):  # otherwise it has ended, and its number is another's by now
-                os.kill(self.pid, signal.SIGKILL)
-        pipe = select.poll()
-        pipe.register(self._channel.fileno(), 0)  # hung up as soon as no process has the other end
-        pipe.poll(5 * MILLI)
+        if self.pid is not None:
+            if self.is_alive:
+                with suppress(ProcessLookupError):
+                    os.kill(self.pid, signal.SIGKILL)
+                self._wait_ended(5.0)  # from then on it writes no more to memory that its successor uses
+            self._exit_code()
+        self._channel.close()  # one that is not there yet will find that nobody listens, and end
 
 
-def _check_descriptors() -> None:
-    """Refuse to start where there is no room: the fork server prints a stack of its own if it is left in the middle."""
-    taken: list[int] = []
-    try:
-        for _ in range(DESCRIPTORS):
-            taken.append(os.open(os.devnull, os.O_RDONLY))
-    except OSError as error:
-        raise OSError(error.errno, f"{error.strerror}; raise the limit (ulimit -n)") from None
-    finally:
-        for descriptor in taken:
-            os.close(descriptor)
+def _is_hung_up(end: Any, within_ms: float | None = 0) -> bool:
+    """Whether no process has the other end of a socket any more; with None, waits until it is so."""
+    poller = select.poll()
+    poller.register(end, 0)
+    return bool(poller.poll(within_ms))
 
 
 class ProcessContext:
     """The child's side."""
 
-    def __init__(self, number: int, life: "_Life", connection: Connection) -> None:
-        self.number, self.beat, self._connection = number, life.beat, connection
+    def __init__(self, number: int, life: Life, end: socket.socket) -> None:
+        self.number, self.beat, self._end = number, life.beat, end
 
     def answer(self, key: Hashable, value: Any, last: bool = True) -> None:
         """Answer an order. What cannot be pickled raises here, before anything is sent."""
         self.send((key, value, last))
 
     def send(self, message: Any) -> None:
-        data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+        data = frame(message)
         try:
-            self._connection.send_bytes(data)
+            self._end.sendall(data)
         except OSError:
             raise Replaced from None
-
-
-class _Life:
-    """Signs of life in shared memory: beats so far, the item being worked on, milliseconds allowed."""
-
-    def __init__(self) -> None:
-        self._attach(SharedBlock({"life": ((3,), np.int64)}))
-        self._shared[:] = 0, NOWHERE, 0
-
-    def _attach(self, block: SharedBlock) -> None:
-        self._block, self._shared, self._beats = block, block["life"], 0
-        self._cells = self._shared.data  # a memoryview: half the time of an array
-
-    def beat(self, at: int = NOWHERE, allow_s: float = 0.0) -> None:
-        cells = self._cells
-        self._beats += 1
-        cells[1] = at
-        cells[2] = int(allow_s * MILLI)
-        cells[0] = self._beats
-
-    def read(self) -> SignOfLife:
-        beats, at, allowed = self._shared.tolist()
-        return SignOfLife(beats, at, allowed / MILLI)
-
-    def __getstate__(self) -> SharedBlock:
-        return self._block
-
-    def __setstate__(self, block: SharedBlock) -> None:
-        self._attach(block)
-
-
-class _StackDump:
-    """An anonymous file into which faulthandler writes a child's stacks."""
-
-    _descriptor = -1
-
-    def __init__(self) -> None:
-        self._descriptor = os.memfd_create("abreast-stacks") if hasattr(os, "memfd_create") else os.dup(2)
-
-    def register(self) -> None:
-        if hasattr(signal, "SIGUSR1"):
-            faulthandler.register(signal.SIGUSR1, file=self._descriptor)
-
-    def read(self) -> str:
-        size = os.fstat(self._descriptor).st_size
-        return os.pread(self._descriptor, size, 0).decode(errors="replace")
-
-    def __getstate__(self) -> Any:
-        return reduction.DupFd(self._descriptor)
-
-    def __setstate__(self, handle: Any) -> None:
-        self._descriptor = handle.detach()
-
-    def __del__(self) -> None:
-        if self._descriptor >= 0:
-            os.close(self._descriptor)
 
 
 class _Packer(Pickler):
@@ -263,7 +188,7 @@ class _Packer(Pickler):
 
     def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file)
-        self.blocks: list[SharedBlock] = []
+        self.file, self.blocks = file, list[SharedBlock]()
 
     def persistent_id(self, value: Any) -> int | None:
         if not isinstance(value, SharedBlock):
@@ -273,89 +198,89 @@ class _Packer(Pickler):
         return self.blocks.index(value)
 
 
-def _pack(value: Any) -> tuple[bytes, list[SharedBlock]]:
-    data = io.BytesIO()
-    packer = _Packer(data)
-    packer.dump(value)
-    return data.getvalue(), packer.blocks
-
-
-def _unpack(data: bytes, blocks: Sequence[SharedBlock]) -> Any:
-    return loads_with(data, blocks.__getitem__)
+def comes_from_main(*things: Any) -> bool:
+    """Whether one of these classes, functions or objects was defined in the user's main script."""
+    parts = [part for thing in things for part in (thing, getattr(thing, "func", None), *getattr(thing, "args", ()))]
+    return main_module() is not None and any(getattr(part, "__module__", None) == "__main__" for part in parts)
 
 
 # ---- in the child
 
 
-def _child_main(connection: Connection, life: _Life, dump: _StackDump, number: int, blocks: list[SharedBlock]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to every process of the terminal; the parent decides
-    dump.register()
+def run_child(descriptor: int) -> NoReturn:
+    """The whole life of a child, however it was started; `descriptor` is its end of the socket."""
+    code = 1
+    try:
+        ignore_interrupts()
+        with suppress(Replaced, EOFError):  # the parent is gone
+            _serve(socket.socket(fileno=descriptor))
+            code = 0
+    except SystemExit as error:
+        code = error.code if isinstance(error.code, int) else code
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+        os._exit(code)  # what is to be done at the end of the process that it was forked from is not to be done here
+
+
+def _serve(end: socket.socket) -> None:
+    its_life, *descriptors = receive_descriptors(end)
+    life = Life(its_life)
+    life.write_stacks_on(signal.SIGUSR1)
     gc.freeze()  # what was imported is never garbage: not to look at it saves time, and memory that is shared so far
-    threading.Thread(target=_die_with_parent, daemon=True).start()
+    threading.Thread(target=_die_with_parent, args=(end,), daemon=True).start()
+    inbox = _SocketInbox(end)
+    number, parent, where, main, layouts, packed = inbox(None)
+    note_parent(parent)
 
     def make(context: ProcessContext) -> Any:
-        work, arguments = _unpack(connection.recv_bytes(), blocks)
+        sys.argv, sys.path[:], folder = where
+        os.chdir(folder)
+        if main is not None:
+            import_main(main)
+        blocks = [SharedBlock(layout, each) for layout, each in zip(layouts, descriptors, strict=True)]
+        work, arguments = loads_with(packed, blocks.__getitem__)
         return work(context, *arguments)
 
-    context = ProcessContext(number, life, connection)
-    try:
-        serve(context, _PipeInbox(connection), context.send, make, ())
-    finally:
-        connection.close()
+    context = ProcessContext(number, life, end)
+    serve(context, inbox, context.send, make, ())
 
 
-class _PipeInbox:
+class _SocketInbox:
     """Receives orders. After an order that took little time the next is expected soon: it first waits without sleeping."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    def __init__(self, end: socket.socket) -> None:
+        self._receive = PipeChannel(end, bytes).receive
+        self._arrived: deque[bytes] = deque()
+        """Unpickled when its turn comes: an order may need what the work has imported."""
         poller = select.poll()
-        poller.register(connection, select.POLLIN)
-        self._has_message = partial(poller.poll, 0)
+        poller.register(end, select.POLLIN)
+        self._poll, self._has_message = poller.poll, partial(poller.poll, 0)
         self._received = 0.0
 
     def __call__(self, wait_s: float | None) -> Any:
         try:
-            if wait_s is not None and not self._connection.poll(wait_s):
+            if wait_s is not None and not self._arrived and not self._poll(MILLI * wait_s):
                 return NO_ORDER
-            if time.perf_counter() - self._received < LOOK_OUT_S:
-                look_out(self._has_message)
-            message = self._connection.recv()
+            if not self._arrived and time.perf_counter() - self._received < SPIN_S:
+                spin_wait(self._has_message)
+            while not self._arrived:
+                self._poll()
+                self._arrived += self._receive()
         except (EOFError, OSError):
             raise Replaced from None
         self._received = time.perf_counter()
-        return message
+        return pickle.loads(self._arrived.popleft())
 
 
-def _die_with_parent() -> None:
+def _die_with_parent(end: socket.socket) -> None:
     """End with the parent, in the middle of whatever this process is doing.
 
     (The kernel could do it, but it tells children of a fork server of the end of that server, which waits for theirs, and
     others of the end of the thread that started them.)
     """
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
+    _is_hung_up(end, None)
     os._exit(1)
-
-
-def comes_from_main(*things: Any) -> bool:
-    """Whether one of these classes, functions or objects was defined in the user's main script."""
-    parts = [part for thing in things for part in (thing, getattr(thing, "func", None), *getattr(thing, "args", ()))]
-    return main_can_be_imported() and any(getattr(part, "__module__", None) == "__main__" for part in parts)
-
-
-@contextmanager
-def _main_module_hidden() -> Iterator[None]:
-    """Children import the user's main script again unless it is hidden, and a script without a guard would start anew."""
-    with _hiding:
-        main = sys.modules["__main__"]
-        sys.modules["__main__"] = types.ModuleType("__main__")
-        try:
-            yield
-        finally:
-            sys.modules["__main__"] = main
-
-
-_hiding = threading.Lock()
-"""Two threads that hide it at once would restore each other's stand-in."""

@@ -67,15 +67,15 @@ class Ring:
         """
         lanes, count = next(iter(rows.values())).shape[:2]
         written = self._cursors[:lanes].copy()
-        for these in _alike(written):  # usually all lanes are, and each field is copied in one or two pieces
+        for these in _equal_runs(written):  # usually all lanes are, and each field is copied in one or two pieces
             end = written.item(these.start) + count
-            for there, here in self._places(end - min(count, self.rows), end):
+            for there, here in self._pieces(end - min(count, self.rows), end):
                 for name, values in rows.items():
                     self.fields[name][these, there] = values[these, here.start - end + count : here.stop - end + count]
         fence()
         self._cursors[:lanes] = written + count
 
-    def _places(self, first: int, end: int) -> list[tuple[slice, slice]]:
+    def _pieces(self, first: int, end: int) -> list[tuple[slice, slice]]:
         """Where rows `first` to `end` stand, piece by piece: places in the ring, and numbers of rows."""
         pieces = []
         while first < end:
@@ -92,7 +92,7 @@ class Ring:
         return cursors
 
 
-def _alike(written: NDArray[np.int64]) -> list[slice]:
+def _equal_runs(written: NDArray[np.int64]) -> list[slice]:
     """Neighbouring lanes that have the same number of rows."""
     borders = [0, *(np.flatnonzero(np.diff(written)) + 1).tolist(), len(written)]
     return [slice(first, last) for first, last in pairwise(borders)]

@@ -36,13 +36,13 @@ from typing import Any
 from abreast.errors import WorkerError
 from abreast.processes.alarm import Alarm
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
-from abreast.processes.cores import LOOK_OUT_S, look_out
+from abreast.processes.cores import SPIN_S, spin_wait
 from abreast.processes.events import Answered, Died, Event, Lost, RemoteTraceback, RestartPolicy
 
 log = logging.getLogger("abreast")
 
-LOOK_S = 0.5
-"""How often signs of life are looked at while waiting; more often where silence is found after less than four of these."""
+CHECK_S = 0.5
+"""How often signs of life are checked while waiting; more often where silence is found after less than four of these."""
 RETRY_S = 0.1
 """Pause after a start that failed, times the number of deaths: what is lacking may be there a moment later."""
 
@@ -64,7 +64,7 @@ class _Worker:
     condition: Condition = PAUSED
     child: Child | None = None
     outstanding: dict[Hashable, None] = field(default_factory=dict)
-    kept: list[tuple[Hashable, Any]] = field(default_factory=list)
+    queued: list[tuple[Hashable, Any]] = field(default_factory=list)
     """Orders that arrived while it was paused."""
     incarnation: int = 0
     deaths: int = 0
@@ -90,9 +90,9 @@ class Team:
         self._woken: deque[int] = deque()
         """Workers without descriptors that have something to receive, or have ended; appended to by their threads."""
         self._paused: set[int] = set()
-        self._look_s = min(LOOK_S, policy.silence_s / 4)
-        self._looked = 0.0
-        self._early: list[Event] = []
+        self._check_s = min(CHECK_S, policy.silence_s / 4)
+        self._checked = 0.0
+        self._undelivered: list[Event] = []
         """Events of other workers while some were started."""
 
     # ---- start and stop
@@ -109,17 +109,17 @@ class Team:
                 self._workers[number] = _Worker(has_to_start=not wait)
                 self._start(number)
             while wait and any(self._workers[number].condition is STARTING for number in new):
-                self.wait(LOOK_S)
+                self.wait(CHECK_S)
                 for event in self.events():
                     if isinstance(event, Died) and event.worker in new:
                         raise event.error
-                    self._early.append(event)
+                    self._undelivered.append(event)
         except BaseException:
             if numbers is None:
                 self.kill()
             else:
                 for number in new:
-                    self._dismiss(number)
+                    self._end_child(number)
                     self._paused.discard(number)
                     self._workers.pop(number, None)
             raise
@@ -127,8 +127,8 @@ class Team:
     def wait_started(self) -> None:
         """Wait for workers that `start` did not wait for: until each was ready once, or is lost."""
         while any(worker.has_to_start and worker.condition is not LOST for worker in self._workers.values()):
-            self.wait(LOOK_S)
-            self._early = self.events()
+            self.wait(CHECK_S)
+            self._undelivered = self.events()
 
     def _is_new(self, number: int) -> bool:
         return number not in self._workers or not self._workers[number].incarnation
@@ -155,7 +155,7 @@ class Team:
 
     def retire(self, worker: int) -> None:
         """Do without a worker from now on: it is ended and not replaced."""
-        self._dismiss(worker)
+        self._end_child(worker)
         self._paused.discard(worker)
         self._busy.discard(worker)
         self._workers[worker] = _Worker(LOST, incarnation=self._workers[worker].incarnation)
@@ -179,7 +179,7 @@ class Team:
         it.outstanding[key] = None
         self._busy.add(worker)
         if it.child is None:
-            it.kept.append((key, order))
+            it.queued.append((key, order))
         else:
             with suppress(OSError):  # it is gone, which `events` will tell
                 it.child.send((key, order))
@@ -190,11 +190,11 @@ class Team:
         it.outstanding.pop(key, None)
         if not it.outstanding:
             self._busy.discard(worker)
-        it.kept = [(other, order) for other, order in it.kept if other != key]
+        it.queued = [(other, order) for other, order in it.queued if other != key]
 
     # ---- events
 
-    def wait(self, wait_s: float = LOOK_S, spin: bool = False) -> None:
+    def wait(self, wait_s: float = CHECK_S, spin: bool = False) -> None:
         """Wait until there may be events, for `wait_s` seconds at most. Changes nothing, so it may be interrupted.
 
         `spin`: at first without sleeping, since a core is free; to be woken takes 50 µs.
@@ -203,15 +203,12 @@ class Team:
         if wait_s <= 0:
             return
         may_spin = spin and self._busy.isdisjoint(self._without_fds)  # threads need the interpreter themselves
-        if not (may_spin and wait_s >= LOOK_OUT_S and look_out(self._is_ready)):
+        if not (may_spin and wait_s >= SPIN_S and spin_wait(partial(self._selector.select, 0.0))):
             self._selector.select(wait_s)
-
-    def _is_ready(self) -> bool:
-        return bool(self._selector.select(0.0))
 
     def events(self) -> list[Event]:
         """What has happened since the last call; never blocks."""
-        events, self._early = self._early, []
+        events, self._undelivered = self._undelivered, []
         now = time.monotonic()
         for number in sorted(self._paused):
             if self._workers[number].since <= now:
@@ -229,17 +226,17 @@ class Team:
         for number in sorted(ready):
             if number in self._workers and self._workers[number].child is not None:
                 self._receive(number, events)
-        if not events or now - self._looked >= self._look_s:
-            self._looked = now
+        if not events or now - self._checked >= self._check_s:
+            self._checked = now
             for number, worker in self._workers.items():
                 if worker.child is not None and (worker.outstanding or worker.condition is STARTING):
-                    self._look_at(number, now, events)
+                    self._check_silence(number, now, events)
         return events
 
     @property
     def due_s(self) -> float:
         """Seconds until `events` should be called though nothing is readable: for a restart, or to look for silence."""
-        due_s = self._look_s
+        due_s = self._check_s
         for number in list(self._paused):  # another thread may add one
             due_s = min(due_s, self._workers[number].since - time.monotonic())
         return max(due_s, 0.0)
@@ -293,8 +290,8 @@ class Team:
             self._selector.register(fd, selectors.EVENT_READ, number)
         if not child.fds:
             self._without_fds.add(number)
-        kept, worker.kept = worker.kept, []
-        for message in kept:
+        queued, worker.queued = worker.queued, []
+        for message in queued:
             with suppress(OSError):
                 child.send(message)
 
@@ -337,13 +334,16 @@ class Team:
         if messages and not child.fds and not child.is_alive:
             self._wake(number)  # its end was announced once, perhaps before its last message was read
 
-    def _look_at(self, number: int, now: float, events: list[Event]) -> None:
+    def _check_silence(self, number: int, now: float, events: list[Event]) -> None:
         """Tell a worker that is silent from one that takes its time."""
         worker = self._workers[number]
         assert worker.child is not None
         sign = worker.child.sign_of_life()
         if sign.beats != worker.beats:
             worker.beats, worker.since = sign.beats, max(now, worker.since)
+        elif not worker.child.is_alive:  # and another process, which it has forked, keeps its end of the socket open
+            self._receive(number, events)
+            return
         starts = worker.condition is STARTING
         allowed = self._policy.start_s if starts else self._policy.silence_s
         if now - worker.since > allowed + sign.allow_s:
@@ -357,9 +357,9 @@ class Team:
         child, was_starting = worker.child, worker.condition is STARTING
         assert child is not None
         at, pid = child.sign_of_life().at, child.pid
-        self._dismiss(number)
+        self._end_child(number)
         if was_starting:
-            cause = f"could not start: {cause.removeprefix('failed: ').removeprefix('died: ')}{child.hint}"
+            cause = f"could not start: {cause.removeprefix('failed: ').removeprefix('died: ').rstrip('.')}{child.hint}"
         who = f"{child.name} (pid {pid})" if pid is not None and not was_starting else child.name
         error = WorkerError(f"{who} {cause.rstrip('.')}.")
         if failure is not None:
@@ -372,7 +372,7 @@ class Team:
         """Decide what becomes of a worker without a child, and complete the event."""
         worker = self._workers[died.worker]
         died = died._replace(keys=tuple(worker.outstanding))
-        worker.outstanding, worker.kept = {}, []
+        worker.outstanding, worker.queued = {}, []
         self._busy.discard(died.worker)
         if died.at == NOWHERE:
             worker.deaths += 1
@@ -388,7 +388,7 @@ class Team:
         log.warning("%s", text)
         return died
 
-    def _dismiss(self, number: int) -> None:
+    def _end_child(self, number: int) -> None:
         worker = self._workers.get(number, _Worker())
         child, worker.child = worker.child, None
         self._without_fds.discard(number)

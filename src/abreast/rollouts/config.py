@@ -10,7 +10,7 @@ import pydantic
 from pydantic import Field
 
 from abreast.errors import ConfigError
-from abreast.processes.process import StartMethod
+from abreast.processes.fork_server import StartMethod
 from abreast.rollouts.context.config import ContextConfig
 from abreast.rollouts.files import own_sections
 from abreast.rollouts.keys import Refused, own_keys

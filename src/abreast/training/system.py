@@ -21,7 +21,7 @@ from typing import Any
 
 from abreast.errors import ConfigError, WorkerError
 from abreast.models.own import note_shared
-from abreast.processes.fork_server import has_fork_server
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.processes.ring import Ring
 from abreast.state import copied
 from abreast.training.actors.base import Actors, group_lanes, models_of, set_actor_state
@@ -105,7 +105,7 @@ class MARLMultiprocessingSystem:
             raise
 
     def _start_inline(self, rounds: int) -> None:
-        if self.plan.is_open and not self._planner.is_short and not has_fork_server():
+        if self.plan.is_open and not self._planner.is_short and FORK_SERVER.pid is None:
             self._fork_server_at = time.monotonic()
             process_backend().warm_up()  # it imports while the first passes are played
         for model in self._models:
@@ -172,7 +172,7 @@ class MARLMultiprocessingSystem:
             tuple(sum(publish_s[agent] for agent in group) for group in groups),
             self._planner.cores,
             -(-epochs // self._given.lanes),
-            max(0.0, FORK_SERVER_S - waited) if has_fork_server() else FORK_SERVER_S,
+            max(0.0, FORK_SERVER_S - waited) if FORK_SERVER.pid is not None else FORK_SERVER_S,
             self._given.schedule == "lockstep",
         )
 

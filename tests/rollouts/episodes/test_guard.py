@@ -65,12 +65,12 @@ def test_after_an_interrupt_the_turn_can_still_be_had_or_the_episode_begun_anew(
 
 
 def test_an_interrupt_while_workers_start_leaves_nothing_hanging(monkeypatch):
-    def interrupted():
+    def interrupted(*arguments):
         raise KeyboardInterrupt
 
     with EnvStateManager(workers(["Calm"], [2], CALM)) as manager:
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
-            patched.setattr("multiprocessing.Pipe", interrupted)
+            patched.setattr("abreast.processes.process.PipeChannel", interrupted)
             manager.reset(seed=0)
         assert not manager.worker_pids
         assert len(manager.reset(seed=0)) == 2

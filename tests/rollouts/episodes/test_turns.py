@@ -276,7 +276,7 @@ def test_a_death_by_any_signal_is_told(number, caplog):
 @pytest.mark.parametrize(("free_cores", "spins"), [(0, False), (3, True)])
 def test_the_main_process_waits_without_sleeping_only_if_a_core_is_free(free_cores, spins, monkeypatch):
     looks = []
-    monkeypatch.setattr("abreast.processes.team.look_out", lambda is_ready: looks.append(is_ready) and False)
+    monkeypatch.setattr("abreast.processes.team.spin_wait", lambda is_ready: looks.append(is_ready) and False)
     monkeypatch.setattr("abreast.rollouts.episodes.turns.cores", lambda: free_cores)
     with EnvStateManager(workers(["Counting"], [2], villain("Counting", seconds=0.05))) as manager:
         manager.reset(seed=0)

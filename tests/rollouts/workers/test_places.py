@@ -7,6 +7,7 @@ import pytest
 
 import villain_envs
 from abreast.errors import WorkerError
+from abreast.processes.process import ProcessChild
 from abreast.rollouts import EnvStateManager, register
 from abreast.rollouts.episodes.slot import HERE
 from abreast.rollouts.workers.placement import PlacementRules
@@ -144,7 +145,7 @@ def test_when_workers_cannot_start_no_episode_is_begun(monkeypatch):
         manager.reset(seed=0)
         manager.use_multiprocessing = True
         with monkeypatch.context() as patched:
-            patched.setattr("multiprocessing.Pipe", no_more_files)
+            patched.setattr("abreast.processes.process.PipeChannel", no_more_files)
             with pytest.raises(WorkerError, match=r"rollout worker 0 could not start: .* Too many open files"):
                 manager.reset(seed=0)
             assert manager.pending == []
@@ -155,7 +156,7 @@ def test_when_workers_cannot_start_no_episode_is_begun(monkeypatch):
 def test_auto_does_without_workers_that_cannot_start(monkeypatch, caplog, taken_for_computing):
     config = workers(["Counting"], [2], villain("Counting", seconds=0.02), use_multiprocessing="auto")
     loop = plain(config)
-    monkeypatch.setattr("multiprocessing.Pipe", no_more_files)
+    monkeypatch.setattr("abreast.processes.process.PipeChannel", no_more_files)
     with EnvStateManager(config) as manager:
         for seed in range(3):
             assert manager.reset(seed=seed) == loop.reset(seed)
@@ -167,7 +168,7 @@ def test_auto_does_without_workers_that_cannot_start(monkeypatch, caplog, taken_
             manager.reset(seed=0)
 
 
-def _step_in_a_pool(_):
+def _step_under_auto(_=0):
     config = workers(["Counting"], [2], villain("Counting", seconds=0.02), use_multiprocessing="auto")
     with EnvStateManager(config) as manager:
         outputs = []
@@ -177,12 +178,19 @@ def _step_in_a_pool(_):
         return outputs, {env.worker for env in manager.envs}
 
 
-def test_auto_does_without_workers_where_none_may_be(taken_for_computing):
-    with multiprocessing.get_context("fork").Pool(1) as pool:
-        assert pool.apply(_step_in_a_pool, (0,)) == ([2] * 6, {HERE})
+def test_auto_does_without_workers_in_a_worker(taken_for_computing, monkeypatch):
+    monkeypatch.setattr("abreast.processes.process.parent_pid", os.getppid)
+    assert _step_under_auto() == ([2] * 6, {HERE})
 
 
-@pytest.mark.parametrize("place", ["multiprocessing.Pipe", "multiprocessing.context.ForkServerProcess.start"])
+def test_a_process_of_a_pool_has_workers_of_its_own(taken_for_computing):
+    with EnvStateManager(workers(["Calm"], [2], CALM)) as manager, multiprocessing.get_context("fork").Pool(1) as pool:
+        manager.reset(seed=0)
+        assert pool.apply(_step_under_auto, (0,)) == ([2] * 6, {0, 1})
+        assert len(manager.step(go(range(2), "a"))) == 2, "its fork server is another one"
+
+
+@pytest.mark.parametrize("place", ["PipeChannel", "start_process"])
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), EOFError("unexpected EOF")])
 def test_when_no_worker_can_be_restarted_environments_move_to_the_main_process(error, place, monkeypatch, caplog):
     config = settings(["Calm"], [4], 1, CALM, use_multiprocessing=True, max_workers=2)
@@ -195,7 +203,7 @@ def test_when_no_worker_can_be_restarted_environments_move_to_the_main_process(e
             raise error
 
         monkeypatch.setattr("abreast.processes.team.RETRY_S", 0.0)
-        monkeypatch.setattr(place, fails)
+        monkeypatch.setattr(f"abreast.processes.process.{place}", fails)
         kill(*manager.worker_pids)
         for _ in range(3):
             assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
@@ -236,17 +244,17 @@ def test_the_environments_of_a_lost_worker_go_to_the_others(monkeypatch, caplog)
     config = workers(["Calm"], [4], CALM)
     loop = plain(config)
     loop.reset(0)
-    start = multiprocessing.context.ForkServerProcess.start
+    start = ProcessChild.__init__
 
-    def fails(process):
-        if process.name == "rollout worker 1":
+    def fails(child, number, *arguments):
+        if number == 1:
             raise OSError(24, "Too many open files")
-        start(process)
+        start(child, number, *arguments)
 
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
         monkeypatch.setattr("abreast.processes.team.RETRY_S", 0.0)
-        monkeypatch.setattr(multiprocessing.context.ForkServerProcess, "start", fails)
+        monkeypatch.setattr(ProcessChild, "__init__", fails)
         kill(manager.worker_pids[1])
         for _ in range(3):
             assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))

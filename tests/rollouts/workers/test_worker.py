@@ -155,7 +155,9 @@ def test_a_script_without_a_guard_is_told_what_to_do(tmp_path):
     done = subprocess.run(
         [sys.executable, "script.py"], check=False, cwd=tmp_path, env=surroundings, capture_output=True, timeout=100
     )
-    told = "rollout worker 0 could not start: exit code 1; it imports your script for what is defined there: put all"
+    told = (
+        "rollout worker 0 could not start: WorkerError: a worker cannot have workers of its own; it imports your script"
+    )
     assert told in done.stderr.decode().splitlines()[-1]
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 import threading
@@ -12,6 +11,7 @@ import pytest
 
 import villains
 from abreast.errors import ConfigError, WorkerError
+from abreast.processes.child import parent_pid
 from abreast.processes.team import RemoteTraceback
 from abreast.training.actors.base import actor_state, set_actor_state
 from abreast.training.actors.process import ProcessActors
@@ -159,7 +159,7 @@ def test_learners_that_have_answered_are_not_silent_during_a_long_pass(caplog):
 
 def is_elsewhere():
     """Whether this is another process or thread than the first: lanes are built by a factory there too."""
-    return multiprocessing.parent_process() is not None or threading.current_thread() is not threading.main_thread()
+    return parent_pid() is not None or threading.current_thread() is not threading.main_thread()
 
 
 def broken_factory():

@@ -1,6 +1,5 @@
 """Learners in workers: villains are given up alone, users' own models learn the same."""
 
-import multiprocessing
 import os
 import re
 import threading
@@ -12,11 +11,14 @@ import unfit_models
 import villains
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel
+from abreast.processes.child import parent_pid
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.replay import Buffer
 from abreast.training import plan as plan_module
 from abreast.training.learners import hosted
 from abreast.training.learners.hosted import recipe_of
 from abreast.training.plan import Split
+from chaos.leftovers import descendants
 from fakes import small_game, timeless
 
 
@@ -111,7 +113,7 @@ class CannotMove(villains.DQN):
     """Can be made in the main process only."""
 
     def setup(self, learning, more):
-        if multiprocessing.parent_process() is not None:
+        if parent_pid() is not None:
             raise FileNotFoundError("the weights are not here")
         super().setup(learning, more)
 
@@ -126,7 +128,7 @@ def test_a_learner_that_cannot_start_ends_the_run_with_its_error_before_anything
     assert "setup" in str(caught.value.__cause__)
     assert not (tmp_path / "run").exists(), list((tmp_path / "run").rglob("*"))
     assert type(env.agents[1].model.memory).__name__ == "Buffer"
-    assert multiprocessing.active_children() == []
+    assert descendants(FORK_SERVER.pid) == []
 
 
 # ---- what cannot be pickled

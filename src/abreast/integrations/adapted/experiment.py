@@ -2,7 +2,6 @@
 
 import logging
 import math
-import multiprocessing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +16,7 @@ from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
 from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
 from abreast.models.base import PlainObservation
+from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
 from abreast.training.sizes import enough_memory
@@ -317,5 +317,5 @@ class AdaptedExperiment(Experiment):
             copy, seed = copies[0], self.seed_of(PROBING)
             self.game.why_not_resumable = why_not_seeded(copy, seed)
             kept = kept_between_episodes(copy, seed) if self.game.why_not_resumable is None else None
-            if kept is not None and multiprocessing.parent_process() is None:  # of an actor, it was told already
+            if kept is not None and parent_pid() is None:  # of an actor, it was told already
                 log.warning(kept)

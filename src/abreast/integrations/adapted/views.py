@@ -17,7 +17,6 @@ import functools
 import itertools
 import logging
 import math
-import multiprocessing
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -28,6 +27,7 @@ from numpy.typing import NDArray
 from abreast.errors import GameError, short
 from abreast.integrations.adapted.boxes import MOST_NUMBERS, View, box_view
 from abreast.models.base import PlainObservation
+from abreast.processes.child import parent_pid
 
 log = logging.getLogger("abreast")
 
@@ -192,7 +192,7 @@ def _flat_view(parts: Sequence[_Part], left_out: Sequence[str]) -> View:
     offsets = [0, *itertools.accumulate(part.size for part in parts)]
     _check_size(offsets[-1])
     for part in parts:
-        if part.is_picture and multiprocessing.parent_process() is None:  # of other processes, it was told here
+        if part.is_picture and parent_pid() is None:  # of other processes, it was told here
             _tell_of_picture(part.path)
     of_bytes = all(part.view is None for part in parts)
     kind = np.dtype(np.uint8) if of_bytes else np.dtype(np.float32)

@@ -3,7 +3,6 @@
 import functools
 import logging
 import math
-import multiprocessing
 from typing import Any, Protocol
 
 import numpy as np
@@ -14,6 +13,7 @@ from abreast.models.torsos.cnn import CNN
 from abreast.models.torsos.lstm import LSTM
 from abreast.models.torsos.users import UsersTorso, users_class
 from abreast.plugins import is_target
+from abreast.processes.child import parent_pid
 
 log = logging.getLogger("abreast")
 
@@ -58,7 +58,7 @@ def network_for(name: str, seen: Seen) -> str:
 
 def tell_of_pixels(seen: Seen) -> None:
     """Say that an mlp was asked for where a picture is seen."""
-    if multiprocessing.parent_process() is None:  # children build what was built, and told of, here
+    if parent_pid() is None:  # children build what was built, and told of, here
         _tell_once(
             f"model.network is mlp, but an agent sees a picture of {' x '.join(map(str, seen.input_size))}: an mlp does not"
             " know which pixels are neighbours, and learns slowly from them; model.network=cnn does."

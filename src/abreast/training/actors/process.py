@@ -4,6 +4,7 @@ An actor keeps nothing that it cannot get again: a pass starts with fresh worlds
 after the pass before. One that dies is replaced, its half pass is forgotten, and its successor plays the pass again.
 """
 
+import io
 import logging
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
@@ -15,7 +16,8 @@ from abreast.errors import ConfigError, WorldError
 from abreast.models import ALGORITHMS, BaseModel
 from abreast.processes.backend import ChildContext, ChildSpec
 from abreast.processes.memory import SharedBlock
-from abreast.processes.process import _pack, comes_from_main
+from abreast.processes.pickling import Pickler
+from abreast.processes.process import comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.state import State, copied
@@ -294,7 +296,7 @@ def why_not_built(env: Runnable, in_processes: bool) -> str | None:
         return f"{env.name} has no factory to build it for other actors (Experiment takes one)"
     try:
         if in_processes:
-            _pack(vars(factory) or {"factory": factory})
+            Pickler(io.BytesIO()).dump(factory)
     except Exception as error:
         return f"{env.name} cannot be built in another process: {error} (set env.factory to a function that builds it there)"
     return None
