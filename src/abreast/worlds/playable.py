@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from abreast.errors import RewardError, short
+from abreast.errors import RewardError, WorldError, short
 from abreast.state import State
 
 LARGEST_REWARD = float(np.finfo(np.float32).max)
@@ -119,6 +119,13 @@ class Playable(Protocol):
 
     def picture(self) -> Image.Image | None:
         """The first lane as it looks now, if it looks like anything."""
+
+    why_not_resumable: str | None = None
+    """Why a run of it cannot be resumed, if that is known."""
+
+    def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
+        """Let the next epoch follow from these seeds, one for each lane, and no others: for evaluation."""
+        raise WorldError(f"{type(self).__name__} cannot be evaluated: it has no `draw_from`.")
 
     def state(self) -> State:
         """What outlives `reset`, between two epochs: random streams, mostly."""

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
-from abreast.attributes import pack
-from abreast.errors import AttributeStateError, ConfigError, StateError, WorldError
+from abreast.errors import ConfigError, StateError, WorldError
 from abreast.processes.backend import ChildContext, ChildSpec
 from abreast.processes.memory import SharedBlock
-from abreast.processes.process import comes_from_main
+from abreast.processes.process import _pack, comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.state import State
@@ -233,8 +232,8 @@ def why_not_built(experiment: "Experiment", in_processes: bool) -> str | None:
         )
     try:
         if in_processes:
-            pack(vars(factory) or {"factory": factory}, {})
-    except AttributeStateError as error:
+            _pack(vars(factory) or {"factory": factory})
+    except Exception as error:
         return (
             f"{experiment.name} cannot be built in another process: {error}. Set env.factory to a function that builds it"
             " there, or num_actors to 1: the first actor plays here, and nothing is pickled"

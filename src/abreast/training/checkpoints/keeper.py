@@ -14,14 +14,13 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from abreast.errors import CheckpointError, StateError
+from abreast.errors import CheckpointError
 from abreast.models import BaseModel
 from abreast.state import State, join
-from abreast.training.actors.base import models_of
+from abreast.training.actors.base import actor_state, models_of
 from abreast.training.checkpoints.facts import reward_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, remove_old, write_checkpoint
 from abreast.training.config import ScheduleName
-from abreast.training.resumable import Resumability
 from abreast.training.run.stopping import Stopping
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ class Checkpoints:
         self._experiment, self._record, self._schedule = experiment, record, schedule
         self._settings = experiment.config.experiment
         self._stopping = Stopping(record.show_note)
-        self._resumability = Resumability(experiment.game, experiment, record.logger)
+        self._configs = self._all_configs()
         self._reason: str | None = None
         """Why the run cannot be resumed, if it cannot."""
         self._is_first = True
@@ -51,19 +50,42 @@ class Checkpoints:
 
     def __enter__(self) -> "Checkpoints":
         if self._record.folder is not None and self._record.writes:
-            self._look_for_reasons()
+            for model in models_of(self._experiment.game):
+                if not model.is_ours:
+                    model.learning_state()  # what cannot be kept of it is known from then on
+            self._note_reason([actor_state(self._experiment.game)])
             for found in list_checkpoints(self._record.folder):
                 if isinstance(found, Checkpoint) and found.kind == "run":
                     self._note_reward(reward_of(found.facts), found.path.name)
             self._stopping.__enter__()
         return self
 
-    def _look_for_reasons(self) -> None:
-        """Say so, once, if the run cannot be resumed."""
-        reason = self._resumability.reason()
-        if reason is not None and self._reason is None:
+    def _note_reason(self, actors: Sequence[State]) -> None:
+        """Say so, once, if the run cannot be resumed; `actors`: where they are."""
+        if self._reason is None and (reason := self._why_not_resumable(actors)) is not None:
             log.warning("this run cannot be resumed: %s", reason)
-        self._reason = reason if reason is not None else self._reason
+            self._reason = reason
+
+    def _why_not_resumable(self, actors: Sequence[State]) -> str | None:
+        game = self._experiment.game
+        if (known := getattr(game, "why_not_resumable", None)) is not None:
+            return str(known)
+        if self._configs != self._all_configs():
+            return (
+                f"the configuration of {self._experiment.name}, or of a model, has changed since the run began, but a"
+                " checkpoint holds the one it was begun with: keep what changes in an attribute."
+            )
+        for state in actors:
+            for name, fact in state.facts.items():
+                if name.endswith("own.unkept") and fact:
+                    return str(next(iter(fact.values())))
+        for model in models_of(game):
+            for error in model.own_attributes.unkept.values():
+                return f"{type(model).__name__}.{error.name} ({error.kind}) cannot be kept in a file: {error.reason}."
+        return None
+
+    def _all_configs(self) -> list[Any]:
+        return [self._experiment.config, *(model.config for model in models_of(self._experiment.game))]
 
     def between_passes(self, loop: "Loop", is_over: bool) -> None:
         """Write a checkpoint if one is due, and end the run if a signal asks for it."""
@@ -120,20 +142,13 @@ class Checkpoints:
     def _gather(self, loop: "Loop") -> tuple[dict[str, State], dict[str, Any]]:
         """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
         models = models_of(self._experiment.game)
-        learned = loop.learners.learning_states()
-        self._look_for_reasons()
-        parts: dict[str, State] = {}
+        parts = _agents(models, loop.learners.learning_states())
+        actors = [] if self._reason is not None else loop.actors.file_states()
+        self._note_reason(actors)
         if self._reason is None:
-            try:
-                parts = _agents(models, learned, is_whole=True)
-                others = {f"actor_{number}": state for number, state in enumerate(loop.actors.file_states())}
-                others |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(models)}
-                parts |= {**others, "run": join(loop=loop.state(), record=self._record.state())}
-            except StateError as error:
-                self._reason = str(error)
-                log.warning("this run cannot be resumed: %s", error)
-        if self._reason is not None:
-            parts = _agents(models, learned)
+            parts |= {f"actor_{number}": state for number, state in enumerate(actors)}
+            parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(models)}
+            parts["run"] = join(loop=loop.state(), record=self._record.state())
         recent = self._record.recent
         return parts, {
             **self.about_run(),
@@ -188,10 +203,10 @@ class Checkpoints:
         write_checkpoint(self._record.folder / "checkpoints" / "final", "agents", facts, parts)
 
 
-def _agents(models: Sequence[BaseModel], learned: Sequence[State], is_whole: bool = False) -> dict[str, State]:
+def _agents(models: Sequence[BaseModel], learned: Sequence[State]) -> dict[str, State]:
     """The parts that are agents."""
     each = enumerate(zip(models, learned, strict=True))
-    return {f"agent_{number}": model.file_state(learning, is_whole) for number, (model, learning) in each}
+    return {f"agent_{number}": model.file_state(learning) for number, (model, learning) in each}
 
 
 def _rows_of(model: BaseModel) -> State:

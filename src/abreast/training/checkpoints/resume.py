@@ -245,7 +245,7 @@ def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
                     f"actions from {actions.min()} to {actions.max()}, expected 0 to {model.n_actions - 1}"
                 )
             state, path = checkpoint.part(f"agent_{number}"), checkpoint.path / f"agent_{number}.safetensors"
-            model.take_file_state(state, path, is_whole=True)
+            model.take_file_state(state, path)
         except AbreastError:
             raise
         except Exception as error:  # a file may hold anything, and a user's model may be particular

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from abreast.models import BaseModel
-from abreast.models.base import ModelSpec
+from abreast.models.base import Recipe
 from abreast.models.crew import Crew
 from abreast.processes.cores import allowed_cores, cores, quota
 from abreast.processes.forked import CAN_FORK, Tell, try_apart
@@ -34,7 +34,6 @@ from abreast.training.config import Config
 from abreast.training.devices import compute_threads
 from abreast.training.learners.base import Trainer, update
 from abreast.training.published import adopt_published, create_shared_models, publish_model
-from abreast.training.resumable import Resumability
 from abreast.worlds.playable import Decision, Late, Outcome, Playable
 
 if TYPE_CHECKING:
@@ -180,7 +179,7 @@ def measure(experiment: "Experiment") -> Measured:
 
 def _kind_of(model: BaseModel) -> Hashable:
     """Models of one kind take the same time."""
-    if model.own_attributes.is_foreign:
+    if not model.is_ours:
         return (type(model),)
     seen = model.observation
     return type(model), model.config, tuple(seen.input_size), seen.scale, model.n_actions, model.device
@@ -206,7 +205,7 @@ def _measure_ours(models: Sequence[BaseModel], config: Config[Any, Any]) -> dict
         if kind in times or model.runs_users_code or (times and time.perf_counter() - started > MODELS_S):
             continue
         spec = model.recipe()
-        assert isinstance(spec, ModelSpec)
+        assert isinstance(spec, Recipe)
         sizes = _sizes(model.memory.lanes)
         spec = replace(spec, lanes=max(spec.lanes, *sizes))
         with seeded_globals(np.random.SeedSequence(config.experiment.seed), PLANNING):
@@ -403,7 +402,6 @@ class _Trial:
         """A turn in one lane, which may be all that there is time for, then as many as there is time for in all lanes."""
         experiment, settings = self._experiment, self._config.experiment
         all_lanes = min(self._config.multiprocessing.num_envs, settings.epochs)
-        resumability = Resumability(experiment.game, experiment)
         found = GameTimes(1, 0.0, 0.0, 0.0, 0.0, settings.max_turns)
         with seeded_globals(np.random.SeedSequence(settings.seed), PLANNING):
             before = shared_streams()
@@ -416,7 +414,7 @@ class _Trial:
         started = time.perf_counter()
         pickle.loads(pickle.dumps(actor_state(experiment.game)))
         told = time.perf_counter() - started
-        why = DRAWS if draws else resumability.reason()
+        why = DRAWS if draws else None
         tell({"game": asdict(replace(found, tell=told, why_one_actor=why))})
 
     def _play_lanes(self, lanes: int, enough_s: float) -> GameTimes:

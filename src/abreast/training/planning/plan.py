@@ -237,7 +237,7 @@ class _Planner:
             max(1, -(-self._settings.epochs // lanes)),
             self._frozen,
             has_fork_server(),
-            frozenset(agent for agent, model in enumerate(self._models) if model.own_attributes.has_copy),
+            frozenset(),
         )
 
     def _chosen(self, candidates: Sequence[Candidate], measured: Measured) -> Plan:
@@ -268,7 +268,7 @@ class _Planner:
 
     def _more_lanes(self, measured: Measured, shape: Shape, seconds: float) -> str | None:
         """What more lanes would gain. Users' models may choose lane by lane, so nothing is known of them."""
-        if any(model.own_attributes.is_foreign for model in self._models) or self._config.num_actors is not None:
+        if any(not model.is_ours for model in self._models) or self._config.num_actors is not None:
             return None
         gains: dict[int, float] = {}
         lanes = 2 * shape.lanes
@@ -335,7 +335,7 @@ def why_one_actor(experiment: "Experiment", models: Sequence[BaseModel]) -> str 
     if experiment.is_batched:
         return "a batched world is played by one"
     for agent, model in enumerate(models):
-        if model.own_attributes.is_foreign:
+        if not model.is_ours:
             return f"agent {agent} has a model of your own ({type(model).__name__}), whose choices may depend on them"
     if not getattr(experiment.game, "plays_by_lane", False):
         return f"{experiment.name} does not say that its lanes are independent"
