@@ -75,7 +75,7 @@ def test_training_of_its_own_is_called():
 
 def test_the_environment_itself_is_trained_and_left_without_a_trace():
     env = make("policy")
-    models, memories = ([getattr(agent, "model") for agent in env.agents], [agent.model.memory for agent in env.agents])
+    models, memories = ([agent.model for agent in env.agents], [agent.model.memory for agent in env.agents])
     result = SorrelExperiment(env).run_experiment(animate=False, logging=False)
     assert [agent.model for agent in env.agents] == models
     assert [model.memory for model in models] == memories

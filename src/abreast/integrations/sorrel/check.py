@@ -1,21 +1,18 @@
-"""`abreast check` for environments written for sorrel: can their runs be repeated and resumed, and equal sorrel's own loop?"""
+"""`abreast check` for environments written for sorrel: can runs be repeated and resumed, and equal sorrel's own loop?"""
 
 import contextlib
 import io
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-import torch
 
 from abreast.checking import Check, Fault, Verdict, judge
 from abreast.codec import digest
 from abreast.integrations.sorrel.building import own_settings
 from abreast.integrations.sorrel.experiment import SorrelExperiment, check_environment, section_of
 from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.kept import shared_places
+from abreast.integrations.sorrel.kept import attributes_of, owners_of, shared_places
 from abreast.training.check.telling import SEED, differing, quiet, told
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config
@@ -24,24 +21,19 @@ from abreast.training.devices import compute_threads
 if TYPE_CHECKING:
     from abreast.integrations.sorrel.source import SorrelSource
 
-TURNS = 30
-"""Turns of an epoch that is played for a check, at most."""
-EPOCHS = 5
+TURNS, EPOCHS = 30, 5
+"""Of a run for a check, at most."""
 SEEDED = (
     "draw from random, numpy.random or torch, which are seeded, not from the clock or from a generator that is made without"
     " a seed"
 )
 NOT_RESUMED = "(It can be trained, but a run that was stopped cannot go on.)"
 
-Turn = dict[str, Any]
-"""What there is to see before a turn, by name."""
-
 
 def check_sorrel(source: "SorrelSource") -> Iterator[Verdict]:
     """Check an environment."""
-    with compute_threads(1), contextlib.redirect_stdout(io.StringIO()):  # as in a run; environments print
-        verdicts = list(judge(CHECKS, SorrelTrial(source), told))
-    yield from verdicts
+    with compute_threads(1):  # as in a run
+        yield from judge(CHECKS, SorrelTrial(source), told)
 
 
 class SorrelTrial:
@@ -60,7 +52,8 @@ class SorrelTrial:
         return self.source.configure(None, usual)
 
     def make(self) -> Any:
-        return self.source.make_environment(self.configure())
+        with contextlib.redirect_stdout(io.StringIO()):
+            return self.source.make_environment(self.configure())
 
     def build(self) -> SorrelExperiment:
         return SorrelExperiment(self.make(), self.configure())
@@ -69,72 +62,33 @@ class SorrelTrial:
         """There is nothing to close."""
 
 
-def _play(experiment: SorrelExperiment, epoch: int) -> list[Turn]:
-    """An epoch, and what its end looks like."""
-    env, turns = experiment.env, list[Turn]()
-
-    def look() -> None:
-        seen = {"their worlds": _kinds(env), "world.total_reward": float(env.world.total_reward)}
-        turns.append(seen | {f"the memory of agent {number}": _remembered(env, number) for number in range(len(env.agents))})
-
-    collect_pass(experiment.game, epoch, seed=SEED, on_turn=look)
-    return turns
+def _play(experiment: SorrelExperiment, epoch: int) -> None:
+    with contextlib.redirect_stdout(io.StringIO()):
+        collect_pass(experiment.game, epoch, seed=SEED)
 
 
-def _remembered(env: Any, agent: int) -> bytes | None:
-    """(Its methods may be ours while an epoch is played.)"""
-    memory = vars(env.agents[agent].model.memory)
-    return _digest({name: value for name, value in memory.items() if not callable(value)}, env)
+def _refuse_difference(one: Any, two: Any, fault: str, remedy: str) -> None:
+    """Refuse two environments that should be the same and are not; `fault` says when they were compared."""
+    if names := differing(_parts(one), _parts(two)):
+        raise Fault(f"{fault}, {', '.join(names[:3])} is another: {remedy}")
 
 
-def _kinds(env: Any) -> list[str]:
-    """What is where in its world, if it has a map."""
-    cells = getattr(env.world, "map", None)
-    return [type(each).__name__ for each in cells.flat] if isinstance(cells, np.ndarray) else []
-
-
-def _difference(one: Sequence[Turn], two: Sequence[Turn]) -> str | None:
-    """Where two epochs differ first, in words."""
-    for number, (mine, theirs) in enumerate(zip(one, two, strict=False)):
-        for name in mine:
-            if mine[name] != theirs[name]:
-                return f"in {name}, {f'after {number} turns' if number else 'after reset'}"
-    return None if len(one) == len(two) else f"in their length ({len(one) - 1} and {len(two) - 1} turns)"
-
-
-def _refuse_difference(one: Any, two: Any, when: str, remedy: str) -> None:
-    """Refuse models of two environments that are not the same."""
-    for agent, (mine, theirs) in enumerate(zip(one.agents, two.agents, strict=True)):
-        if names := differing(_parts(mine.model, one), _parts(theirs.model, two)):
-            raise Fault(f"{when}, {', '.join(names[:3])} of the model of agent {agent} is another: {remedy}.")
-
-
-def _parts(model: Any, env: Any) -> dict[str, bytes]:
-    """Digests of all that a model is made of and that can be compared, by name."""
-    inside = ("_modules", "_parameters", "_buffers")
-    found = {name: value for name, value in vars(model).items() if name not in inside}
-    for name in inside:
-        found |= vars(model).get(name, {})
-    values = {name: each.state_dict() if isinstance(each, torch.optim.Optimizer) else each for name, each in found.items()}
-    digests = {name: _digest(each, env) for name, each in values.items()}
-    return {name: each for name, each in digests.items() if each is not None}
-
-
-def _digest(value: object, env: Any) -> bytes | None:
-    return digest(value, shared_places(env.config), is_copied=True)
+def _parts(env: Any) -> dict[str, bytes]:
+    """Digests of all that can be compared of a world, its agents and models, by name. (Environments keep dates and paths.)"""
+    owners = owners_of(env)
+    places = {**owners, **shared_places(env.config)}
+    values = {path: value for path, value in attributes_of(owners).items() if not path.startswith("env.")}
+    for key, owner in owners.items():
+        values |= {f"{key}.{name}": network for name, network in vars(owner).get("_modules", {}).items()}
+    digests = {path: digest(value, places, is_copied=True) for path, value in values.items()}
+    return {path: each for path, each in digests.items() if each is not None}
 
 
 # ---- the checks
 
 
 def _can_be_built(trial: SorrelTrial) -> None:
-    one, two = trial.make(), trial.make()
-    when = "built again under the same seed"
-    if len(one.agents) != len(two.agents):
-        raise Fault(f"it has {len(one.agents)} agents, and {len(two.agents)} when it is {when}: {SEEDED}.")
-    _refuse_difference(one, two, when, SEEDED)
-    if _kinds(one) != _kinds(two):
-        raise Fault(f"{when}, its world is another: {SEEDED}.")
+    _refuse_difference(trial.make(), trial.make(), "built again under the same seed", f"{SEEDED}.")
 
 
 def _has_models(trial: SorrelTrial) -> None:
@@ -143,7 +97,8 @@ def _has_models(trial: SorrelTrial) -> None:
 
 def _can_be_played(trial: SorrelTrial) -> str | None:
     experiment = trial.build()
-    if len(_play(experiment, 0)) < 2:
+    _play(experiment, 0)
+    if not experiment.game.turns:
         raise Fault("its epochs end before the first turn: give experiment.max_turns.")
     if all(player.model.reward is None for player in experiment.game.players):
         return "an epoch can be played; but agents put nothing into their memories, so there is nothing to learn from"
@@ -153,11 +108,11 @@ def _can_be_played(trial: SorrelTrial) -> str | None:
 def _repeats_itself(trial: SorrelTrial) -> None:
     one, two = trial.build(), trial.build()
     for epoch in range(2):
-        if (place := _difference(_play(one, epoch), _play(two, epoch))) is not None:
-            raise Fault(
-                f"epoch {epoch + 1}, played twice from the same state of the generators, differs {place}: {SEEDED}; and keep"
-                " what changes in attributes of self, not of a class or a module."
-            )
+        _play(one, epoch)
+        _play(two, epoch)
+        fault = f"epoch {epoch + 1} was played twice from the same state of the generators; afterwards"
+        remedy = f"{SEEDED}; and keep what changes in attributes of self, not of a class or a module."
+        _refuse_difference(one.env, two.env, fault, remedy)
 
 
 def _outlives_reset(trial: SorrelTrial) -> None:
@@ -167,11 +122,10 @@ def _outlives_reset(trial: SorrelTrial) -> None:
     if stopped.game.why_not_resumable is not None:
         raise Fault(f"{stopped.game.why_not_resumable} {NOT_RESUMED}")
     other.game.set_state(state)
-    if (place := _difference(_play(stopped, 1), _play(other, 1))) is not None:
-        raise Fault(
-            f"an environment that goes on from a checkpoint plays differently {place}: what outlives `reset` has to be an"
-            f" attribute of the environment, the world, an agent or a model, or be made anew in `reset`. {NOT_RESUMED}"
-        )
+    _play(stopped, 1)
+    _play(other, 1)
+    remedy = f"attributes must not be views into the memory of others, which come apart in a file. {NOT_RESUMED}"
+    _refuse_difference(stopped.env, other.env, "after an epoch that goes on from a checkpoint", remedy)
 
 
 def _trains_alike(trial: SorrelTrial) -> str | None:
@@ -182,10 +136,11 @@ def _trains_alike(trial: SorrelTrial) -> str | None:
     if experiment.has_own_loop:
         return f"it can be trained{remark}; its own run_experiment is not used"
     env.config.experiment.epochs = EPOCHS - 1  # a function that builds it may not have asked for ours
-    with tempfile.TemporaryDirectory() as folder, Generators(SEED):
+    with tempfile.TemporaryDirectory() as folder, Generators(SEED), contextlib.redirect_stdout(io.StringIO()):
         env.run_experiment(animate=False, logging=False, output_dir=Path(folder))
-    when = f"after {EPOCHS} epochs in a run of abreast's and in its own loop (run_experiment)"
-    _refuse_difference(experiment.env, env, when, "let it depend on its memory and on random, numpy.random and torch alone")
+    fault = f"after {EPOCHS} epochs in a run of abreast's and in its own loop (run_experiment)"
+    remedy = "let learning depend on the memory and on random, numpy.random and torch alone."
+    _refuse_difference(experiment.env, env, fault, remedy)
     return f"the run and its own loop learn the same{remark}" if remark else None
 
 

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from abreast.attributes import IMMUTABLE
 from abreast.codec import Names, Places, decode, encode
 from abreast.errors import AttributeStateError, ConfigError, StateError
 
@@ -32,16 +33,22 @@ def shared_places(config: Any) -> dict[str, object]:
 
 
 def _sections(config: Any, path: str) -> Iterator[tuple[str, object]]:
-    yield path, config
+    if not isinstance(config, IMMUTABLE):  # a number is one and the same object wherever it occurs
+        yield path, config
     for name, section in config.items_ex(resolve=False) if hasattr(config, "items_ex") else ():  # OmegaConf's
         yield from _sections(section, f"{path}.{name}")
+
+
+def attributes_of(owners: Mapping[str, Any]) -> dict[str, Any]:
+    """Their attributes, by names such as `agent0.location`."""
+    return {f"{key}.{name}": value for key, owner in owners.items() for name, value in vars(owner).items()}
 
 
 def encode_attributes(
     owners: Mapping[str, Any], places: Places, names: Names
 ) -> tuple[NDArray[np.uint8], dict[str, str]]:
     """All attributes of these objects as bytes; and those that cannot be encoded, which are left out, with the reason."""
-    values, left_out = _attributes(owners), dict[str, str]()
+    values, left_out = attributes_of(owners), dict[str, str]()
     while True:
         try:
             return np.frombuffer(encode({**values, LEFT_OUT: [*left_out]}, places, names), np.uint8), left_out
@@ -54,7 +61,7 @@ def encode_attributes(
 
 def set_attributes(owners: Mapping[str, Any], data: NDArray[np.uint8], places: Places, names: Names) -> None:
     """Give objects the attributes that `encode_attributes` was given, and no others; what was left out there stays."""
-    now = _attributes(owners)
+    now = attributes_of(owners)
     found = decode(data, places, names, now)
     left_out = found.pop(LEFT_OUT)
     for path in found:
@@ -83,10 +90,6 @@ def copy_environment(env: Any) -> Any:
             " another one.)"
         ) from error
     return copies["env"]
-
-
-def _attributes(owners: Mapping[str, Any]) -> dict[str, Any]:
-    return {f"{key}.{name}": value for key, owner in owners.items() for name, value in vars(owner).items()}
 
 
 def _owner(owners: Mapping[str, Any], path: str) -> tuple[Any, str]:
