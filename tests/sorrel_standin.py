@@ -8,7 +8,6 @@ epoch is played than is asked for, and `take_turn` does all of a turn. Models ar
 import copy
 import os
 import random
-import signal
 import threading
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -407,20 +406,6 @@ class Locked(ValueModel):
             return super().train_step()
 
 
-class Killed(ValueModel):
-    """Its first learner's process is killed in the middle of an update: some weights are new, and nothing was published."""
-
-    home, witness = 0, ""
-
-    def train_step(self):
-        loss = super().train_step()
-        if os.getpid() != self.home and float(loss) and not Path(self.witness).exists():
-            Path(self.witness).touch()
-            self.local[0].weight.data[:6] += 1.0  # half of what another step would change
-            os.kill(os.getpid(), signal.SIGKILL)
-        return loss
-
-
 class Unwritable(ValueModel):
     """Has what no file can hold."""
 
@@ -502,10 +487,6 @@ class ClockEnv(ForageEnv):
     make = staticmethod(lambda seen, actions, turns: FromTheClock(seen, actions, torch.random.seed()))
 
 
-class CountingEnv(ForageEnv):
-    make = staticmethod(lambda seen, actions, turns: Counting(seen, actions, torch.random.seed()))
-
-
 class UnwritableEnv(ForageEnv):
     make = staticmethod(lambda seen, actions, turns: Unwritable(seen, actions, torch.random.seed()))
 
@@ -557,6 +538,36 @@ class TagEnv(ForageEnv):
 
     def run_experiment(self, **options):
         return super().run_experiment(**options)
+
+
+class LastingEnv(ForageEnv):
+    """Its map outlives an epoch, and everything refers to everything; it may die at the end of an epoch."""
+
+    dies_at, dies_by = None, 0
+
+    def setup_agents(self):
+        super().setup_agents()
+        for agent in self.agents:
+            agent.notes, agent.network = agent.model.memory, agent.model.local
+        self.world.chasers, self.world.settings, self.epochs = self.agents, self.config.world, 0
+
+    def reset(self):
+        for agent in self.agents:
+            self.world.add(agent.location, EmptyEntity())
+            agent.reset()
+        self.turn, self.world.is_done, self.world.total_reward = 0, False, 0.0
+        self.populate_environment()
+        self.epochs += 1
+        if self.epochs == self.dies_at:
+            os.kill(os.getpid(), self.dies_by)
+
+
+class LoopEnv(ForageEnv):
+    """Draws once more an epoch in its own loop than elsewhere."""
+
+    def _model_end_epoch_action(self, agent, epoch):
+        agent.model.end_epoch_action(epoch=epoch)
+        random.random()
 
 
 class OwnTraining(ForageEnv):

@@ -32,19 +32,7 @@ from abreast.errors import AttributeStateError, StateError, short
 Places = Mapping[str, object]
 """Objects that are not written, by name; the reader has its own of the same names."""
 LIBRARIES = frozenset(
-    {
-        "cloudpickle",
-        "gymnasium",
-        "numpy",
-        "omegaconf",
-        "pettingzoo",
-        "PIL",
-        "pydantic",
-        "rich",
-        "sorrel",
-        "torch",
-        "yaml",
-    }
+    {"cloudpickle", "gymnasium", "numpy", "omegaconf", "pettingzoo", "PIL", "pydantic", "rich", "torch", "yaml"}
 )
 """Packages that are never a game's own, wherever they lie."""
 PUBLIC = frozenset({"abreast.worlds", "abreast.agents"})

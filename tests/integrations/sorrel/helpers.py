@@ -6,9 +6,9 @@ import numpy as np
 import torch
 
 import sorrel_standin
+from abreast.codec import digest
 from abreast.integrations.sorrel import SorrelExperiment, find
 from abreast.integrations.sorrel.building import build
-from abreast.integrations.sorrel.fingerprint import fingerprint
 
 SETTINGS = {
     "experiment": {"epochs": 5, "max_turns": 12, "record_period": 4, "output_dir": "data"},
@@ -38,6 +38,12 @@ def seed_everything(seed=0):
     torch.manual_seed(seed)
 
 
+def comparable(value):
+    found = digest(value, {}, is_copied=True)
+    assert found is not None
+    return found.hex()
+
+
 def outcome(env):
     """All that its agents have learned and remember."""
     found = []
@@ -45,7 +51,7 @@ def outcome(env):
         model = agent.model
         weights = model.state_dict() if hasattr(model, "state_dict") else model.table
         moments = model.optimizer.state_dict()["state"] if hasattr(model, "optimizer") else None
-        found.append(fingerprint([weights, moments, vars(model.memory), model.epsilon]).hex())
+        found.append(comparable([dict(weights) if moments else weights, moments, vars(model.memory), model.epsilon]))
     return found
 
 
@@ -54,8 +60,4 @@ def told(result):
     return [(each["metrics"]["total_reward"], each["loss_per_agent"]) for each in result.epochs]
 
 
-def parallel(schedule, workers="inline", **more):
-    return {"multiprocessing": {"schedule": schedule, "workers": workers, **more}}
-
-
-__all__ = ["SETTINGS", "SorrelExperiment", "find", "make", "outcome", "parallel", "seed_everything", "told"]
+__all__ = ["SETTINGS", "SorrelExperiment", "comparable", "find", "make", "outcome", "seed_everything", "told"]

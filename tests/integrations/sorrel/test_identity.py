@@ -1,17 +1,11 @@
-"""The same result as in its own loop, wherever learning happens and whatever dies."""
-
-import os
+"""The same result as in its own loop, bit for bit."""
 
 import pytest
 
 import sorrel_standin
-from abreast import MARLMultiprocessingSystem, MPConfig
-from abreast.integrations.sorrel import streams_apart
-from abreast.integrations.sorrel.model import SorrelModel
+from abreast.integrations.sorrel import Generators
 from abreast.training.devices import compute_threads
-from integrations.sorrel.helpers import SorrelExperiment, make, outcome, parallel, seed_everything, told
-
-EACH = pytest.mark.parametrize("kind", ["values", "policy", "table", "tag"])
+from integrations.sorrel.helpers import SorrelExperiment, make, outcome, seed_everything, told
 
 
 def own_loop(env):
@@ -20,83 +14,71 @@ def own_loop(env):
     return [(reward, losses) for reward, losses, _ in env.told]
 
 
-def run(env, settings=None, **options):
-    experiment = SorrelExperiment(env, settings, **options)
-    how = experiment.run_experiment if settings is None else experiment.run_experiment_mp
-    return how(animate=False, logging=False)
-
-
-@EACH
-def test_sequential_runs_equal_its_own_loop_from_the_same_seeds(kind):
-    theirs, ours = make(kind), make(kind)
+@pytest.mark.parametrize("kind", ["values", "policy", "table", "tag"])
+def test_a_run_equals_its_own_loop_with_the_same_seed(kind):
+    theirs, ours, others = make(kind), make(kind), make(kind)
     seed_everything(1)
     expected = own_loop(theirs)
-    seed_everything(1)
-    result = run(ours, streams="shared")
+    result = SorrelExperiment(ours, {"experiment": {"seed": 1}}).run_experiment(animate=False, logging=False)
     assert told(result) == expected
     assert len(expected) == 6  # one more than asked for
+    assert outcome(ours) == outcome(theirs) != outcome(others)
+    SorrelExperiment(others).run_experiment(animate=False, logging=False)
+    assert outcome(others) != outcome(ours)  # another seed
+
+
+def test_a_run_may_go_on_from_where_the_generators_are():
+    theirs, ours = make(), make()
+    seed_everything(5)
+    expected = own_loop(theirs)
+    seed_everything(5)
+    assert told(SorrelExperiment(ours, seeded=False).run_experiment(animate=False, logging=False)) == expected
     assert outcome(ours) == outcome(theirs)
-    assert outcome(ours) != outcome(make(kind))
 
 
-@EACH
-def test_with_streams_apart_sequential_and_parallel_runs_equal_its_own_loop(kind):
-    theirs, ours = make(kind), make(kind)
-    with streams_apart(theirs, seed=0):
-        expected = own_loop(theirs)
-    assert told(run(ours)) == expected
-    assert outcome(ours) == outcome(theirs)
-    lockstep = make(kind)
-    assert told(run(lockstep, parallel("lockstep"))) == expected
-    assert outcome(lockstep) == outcome(theirs)
+@pytest.mark.parametrize(
+    "model",
+    [
+        sorrel_standin.Counting,
+        sorrel_standin.OwnStream,
+        sorrel_standin.NoisyChoice,
+        sorrel_standin.ShakesAtStart,
+        sorrel_standin.ForgetsInTraining,
+        sorrel_standin.Locked,
+    ],
+)
+def test_models_may_change_whatever_and_whenever_they_like(model):
+    env, theirs = make("values", model), make("values", model)
+    SorrelExperiment(env).run_experiment(animate=False, logging=False)
+    with compute_threads(1), Generators(0):
+        theirs.run_experiment()
+    assert outcome(env) == outcome(theirs)
 
 
-def test_pipelined_is_the_same_for_any_number_of_processes():
-    """(Lockstep in processes: `test_a_killed_learner_changes_nothing`.)"""
-    inline, processes, sequential = make(epochs=9), make(epochs=9), make(epochs=9)
-    run(inline, parallel("pipelined"))
-    run(processes, parallel("pipelined", "processes", num_workers=1))
-    run(sequential)
-    assert outcome(inline) == outcome(processes) != outcome(sequential)
+def test_a_memory_may_hold_anything_and_learning_may_look_at_epsilon():
+    env, theirs = make("values", sorrel_standin.Wordy), make("values", sorrel_standin.Wordy)
+    result = SorrelExperiment(env).run_experiment(animate=False, logging=False)
+    with Generators(0):
+        theirs.run_experiment()
+    assert told(result) == [(reward, losses) for reward, losses, _ in theirs.told]
+    assert env.agents[0].model.epsilon == theirs.agents[0].model.epsilon
 
 
-def test_where_a_plan_lets_learners_live_in_this_thread_lockstep_copies_nothing(monkeypatch):
-    sequential, env = make(), make()
-    run(sequential)
-    monkeypatch.setattr("abreast.training.plan.cores", lambda: 1)
-    monkeypatch.delattr(SorrelModel, "separate")
-    run(env, parallel("lockstep", "auto"))
-    assert outcome(env) == outcome(sequential)
-    with pytest.raises(AttributeError, match="separate"):
-        run(make(), parallel("pipelined", "auto"))  # an epoch is played before the round of the last is trained
+def test_training_of_its_own_is_called():
+    env, theirs, plain = make(sorrel_standin.OwnTraining), make(sorrel_standin.OwnTraining), make()
+    for each in (env, plain):
+        SorrelExperiment(each).run_experiment(animate=False, logging=False)
+    with compute_threads(1), Generators(0):
+        theirs.run_experiment()
+    assert outcome(env) == outcome(theirs) != outcome(plain)
 
 
-def test_a_killed_learner_changes_nothing(tmp_path):
-    def killed(witness):
-        env = make("values", sorrel_standin.Killed)
-        for number, agent in enumerate(env.agents):
-            agent.model.home, agent.model.witness = os.getpid(), str(witness / str(number))
-        return env
-
-    expected = killed(tmp_path)
-    run(expected)
-    env = killed(tmp_path)
-    with MARLMultiprocessingSystem(env, env.agents, MPConfig(schedule="lockstep", workers="processes")) as system:
-        epochs = system.run()
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["0", "1"]
-    assert epochs[-1]["time"]["restarts"] >= 1
-    for each in (expected, env):
-        for agent in each.agents:
-            del agent.model.home, agent.model.witness
-    assert outcome(env) == outcome(expected)
-
-
-def test_the_system_takes_an_environment_as_it_is():
-    sequential, env = make("policy"), make("policy")
-    run(sequential)
-    models = [agent.model for agent in env.agents]
-    with MARLMultiprocessingSystem(env, env.agents, MPConfig(schedule="lockstep", workers="inline")) as system:
-        assert len(system.run()) == 6
+def test_the_environment_itself_is_trained_and_left_without_a_trace():
+    env = make("policy")
+    models, memories = ([agent.model for agent in env.agents], [agent.model.memory for agent in env.agents])
+    result = SorrelExperiment(env).run_experiment(animate=False, logging=False)
     assert [agent.model for agent in env.agents] == models
-    assert outcome(env) == outcome(sequential)
-    assert all("add" not in vars(model.memory) and "reset" not in vars(model) for model in models)
+    assert [model.memory for model in models] == memories
+    assert all("add" not in vars(memory) for memory in memories)
+    for record in result.epochs:  # what was put into the memories is what the world has given
+        assert sum(record["reward_per_agent"]) == record["metrics"]["total_reward"]

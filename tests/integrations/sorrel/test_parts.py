@@ -1,4 +1,4 @@
-"""The parts by themselves: generators, fingerprints, events, building."""
+"""The parts by themselves: generators, building."""
 
 import random
 import sys
@@ -8,15 +8,12 @@ import pytest
 import torch
 
 import sorrel_standin
-from abreast.errors import GameError, ModelError, StateError
+from abreast.errors import GameError, StateError
 from abreast.integrations.sorrel import find
 from abreast.integrations.sorrel.building import build, own_settings
-from abreast.integrations.sorrel.carried import Carried, from_blocks, in_blocks
-from abreast.integrations.sorrel.events import EventLog, Layout
-from abreast.integrations.sorrel.fingerprint import fingerprint
 from abreast.integrations.sorrel.generators import Generators
-from abreast.replay import Buffer
-from integrations.sorrel.helpers import SETTINGS, seed_everything
+from abreast.training.actors.base import actor_state, set_actor_state
+from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, make, seed_everything
 
 
 def draws():
@@ -26,78 +23,34 @@ def draws():
 def test_generators_go_on_where_they_were_and_leave_the_others_alone():
     seed_everything(1)
     outside = [draws() for _ in range(2)]
+    seed_everything(7)
+    expected = [draws() for _ in range(2)]
     seed_everything(1)
-    first, second = (Generators(np.random.SeedSequence(7)) for _ in range(2))
+    generators = Generators(7)
     mixed = [draws()]
-    with first, first:
+    with generators:
         inside = [draws()]
-    second.set_state(first.state())
     mixed.append(draws())
-    with first:
+    with generators:
         inside.append(draws())
-    with second:
-        assert draws() == inside[1] != inside[0]
+    assert inside == expected
     assert mixed == outside
 
 
-def test_a_state_of_generators_that_is_none_is_refused():
-    generators = Generators()
-    state = generators.state()
-    with pytest.raises(StateError, match="position"):
-        generators.set_state(state._replace(facts={**state.facts, "position": 1000}))
-    with pytest.raises(StateError, match="torch"):
-        generators.set_state(state._replace(arrays={**state.arrays, "torch": np.zeros(3, np.uint8)}))
+@pytest.mark.parametrize("seed", [0, 2**32 + 5, 2**70])
+def test_any_seed_will_do(seed):
+    with Generators(seed):
+        first = draws()
+    with Generators(seed):
+        assert draws() == first
 
 
-def test_fingerprints_are_those_of_equal_values():
-    shared = np.arange(3)
-    assert fingerprint([shared, shared]) == fingerprint([np.arange(3), np.arange(3)])
-    different = [
-        1,
-        1.0,
-        True,
-        "1",
-        [1],
-        (1,),
-        {1: 1},
-        {1},
-        np.ones(1),
-        np.float32(1),
-        None,
-        random.Random(1),
-        random.Random(2),
-    ]
-    assert len({fingerprint(each) for each in different}) == len(different)
-    circle = []
-    circle.append(circle)
-    assert fingerprint(circle)
-
-
-def test_a_model_is_carried_with_all_it_is_made_of():
-    seed_everything()
-    model, other = (sorrel_standin.ValueModel(11, 4, seed) for seed in (1, 2))
-    for number in range(40):
-        model.memory.add(np.full(11, number), number % 4, 1.0, False, positions=(1, 2))
-    model.train_step()
-    twin = Carried(model).copy().model
-    memory, network = other.memory, other.local
-    Carried(other).take(from_blocks(in_blocks(Carried(model).state())))
-    assert other.memory is memory and other.local is network and other.models["local"] is network
-    seed_everything()
-    loss = model.train_step()
-    for each in (twin, other):
-        seed_everything()
-        assert each.train_step() == loss
-        assert fingerprint(each.state_dict()) == fingerprint(model.state_dict())
-
-
-def test_actions_that_are_no_numbers_and_unknown_extra_data():
-    layout = Layout.of(sorrel_standin.Memory(9, (3,), positions=(2,)))
-    log, memory = EventLog(layout), Buffer(20, (3,), dtype=np.float32, extras=layout.columns())
-    with pytest.raises(ModelError, match="an action put into memory is 'left'"):
-        log.add(memory, np.zeros(3), "left", 0.0, False)
-    with pytest.raises(ModelError, match=r"memory\.add was given moods"):
-        log.add(memory, np.zeros(3), 1, 0.0, False, moods=1)
+@pytest.mark.parametrize("place", [None, (1, 2, 3)])
+def test_a_state_without_a_place_of_the_generators_is_refused(place):
+    one, other = (SorrelExperiment(make()).game for _ in range(2))
+    one.generators._place = place
+    with pytest.raises(StateError, match="the state of an actor does not fit this game"):
+        set_actor_state(other, actor_state(one))
 
 
 @pytest.fixture

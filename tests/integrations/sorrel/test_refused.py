@@ -2,99 +2,46 @@
 
 import copy
 import logging
+import re
 
 import pytest
+from typer.testing import CliRunner
 
-import sorrel_standin
 from abreast import MARLMultiprocessingSystem, MPConfig
-from abreast.errors import AbreastError, ConfigError, GameError, ModelError
-from abreast.integrations.sorrel import streams_apart
-from abreast.training.devices import compute_threads
-from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, find, make, outcome, parallel, told
+from abreast.cli.app import app
+from abreast.errors import AbreastError, ConfigError, GameError
+from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, find, make
+
+SEQUENTIALLY = "learn where they play .*: run it sequentially, .* without --parallel; .* once the game is ported"
 
 
-@pytest.mark.parametrize(
-    ("settings", "words"),
-    [
-        ({"multiprocessing": {"num_envs": 4}}, "num_envs is 4, but ForageEnv can only be played in one lane"),
-        ({"multiprocessing": {"num_actors": 2}}, "num_actors is 2"),
-        (parallel("free", "processes"), "schedule is free, but models of sorrel's train once an epoch"),
-        (parallel("lockstep", "threads"), "workers is threads, but"),
-    ],
-)
-def test_settings_that_cannot_be_kept(settings, words):
-    with pytest.raises(ConfigError, match=words):
-        SorrelExperiment(make(), settings).run_experiment_mp(animate=False, logging=False)
-
-
-def test_several_lanes_are_refused_in_a_sequential_run_too():
-    with pytest.raises(ConfigError, match="in one lane"):
-        SorrelExperiment(make(), {"multiprocessing": {"num_envs": 2}}).run_experiment(animate=False, logging=False)
-
-
-def test_one_stream_for_all_is_for_sequential_runs():
-    with pytest.raises(ConfigError, match="cannot draw from one generator"):
-        SorrelExperiment(make(), parallel("lockstep"), streams="shared").run_experiment_mp(animate=False, logging=False)
-
-
-def test_threads_are_refused_by_the_system_too():
+def test_learners_elsewhere_are_refused_with_the_reason_and_the_way_out():
     env = make()
-    with pytest.raises(ConfigError, match="threads"):
-        MARLMultiprocessingSystem(env, env.agents, MPConfig(workers="threads"))
+    with pytest.raises(ConfigError, match=SEQUENTIALLY) as refused:
+        SorrelExperiment(env).run_experiment_mp(animate=False, logging=False)
+    assert str(refused.value).startswith("ForageEnv has models of sorrel's") and "\n" not in str(refused.value)
+    with pytest.raises(ConfigError, match=SEQUENTIALLY):
+        MARLMultiprocessingSystem(env, env.agents, MPConfig(workers="inline"))
+    result = CliRunner().invoke(app, ["train", "sorrel:sorrel_standin:ForageEnv", "--parallel"])
+    assert isinstance(result.exception, ConfigError) and re.search(SEQUENTIALLY, str(result.exception))
 
 
-@pytest.mark.parametrize(
-    ("model", "schedule", "words"),
-    [
-        (sorrel_standin.Counting, "lockstep", "Counting changes choices when it chooses"),
-        (sorrel_standin.OwnStream, "lockstep", "OwnStream changes rng when it chooses"),
-        (sorrel_standin.NoisyChoice, "lockstep", "NoisyChoice changes noise when it chooses"),
-        (sorrel_standin.ShakesAtStart, "lockstep", "ShakesAtStart.start_epoch_action draws random numbers"),
-        (sorrel_standin.ForgetsInTraining, "pipelined", "ForgetsInTraining is not the same after the same calls"),
-    ],
-)
-def test_models_that_cannot_learn_elsewhere_run_sequentially_and_are_refused_in_parallel(model, schedule, words):
-    env, theirs = make("values", model), make("values", model)
-    SorrelExperiment(env).run_experiment(animate=False, logging=False)
-    with compute_threads(1), streams_apart(theirs):
-        theirs.run_experiment()
-    assert outcome(env) == outcome(theirs)
-    with pytest.raises(ModelError, match=words):
-        SorrelExperiment(make("values", model), parallel(schedule)).run_experiment_mp(animate=False, logging=False)
+@pytest.mark.parametrize("key", ["num_envs", "num_actors"])
+def test_several_lanes_are_refused(key):
+    with pytest.raises(ConfigError, match="but ForageEnv can only be played in one lane, by one actor"):
+        SorrelExperiment(make(), {"multiprocessing": {key: 2}})
 
 
-def test_a_memory_without_rows_of_numbers_is_for_sequential_runs():
-    env, theirs = make("values", sorrel_standin.Wordy), make("values", sorrel_standin.Wordy)
-    result = SorrelExperiment(env).run_experiment(animate=False, logging=False)
-    with streams_apart(theirs):
-        theirs.run_experiment()
-    assert told(result) == [(reward, losses) for reward, losses, _ in theirs.told]
-    assert env.agents[0].model.epsilon == theirs.agents[0].model.epsilon
-    with pytest.raises(ModelError, match="TextMemory keeps no array of numbers called `states`"):
-        SorrelExperiment(env, parallel("lockstep")).run_experiment_mp(animate=False, logging=False)
+def test_memories_are_those_of_the_environment():
+    with pytest.raises(GameError, match="call generate_memories of the environment"):
+        SorrelExperiment(make()).generate_memories(1)
 
 
 def test_other_models_after_a_reset_are_refused():
     env = make()
     env.reset = lambda: setattr(env.agents[0], "model", copy.deepcopy(env.agents[1].model.local))
-    with pytest.raises(ConfigError, match="reset makes other agents or models"):
+    with pytest.raises(ConfigError, match="reset makes other models"):
         SorrelExperiment(env).run_experiment(animate=False, logging=False)
-
-
-def test_locks_are_those_of_each_process():
-    sequential, env = make("values", sorrel_standin.Locked), make("values", sorrel_standin.Locked)
-    SorrelExperiment(sequential).run_experiment(animate=False, logging=False)
-    SorrelExperiment(env, parallel("lockstep")).run_experiment_mp(animate=False, logging=False)
-    assert outcome(env) == outcome(sequential)
-
-
-def test_training_of_its_own_is_called_in_a_sequential_run_and_refused_in_parallel():
-    env, plain = make(sorrel_standin.OwnTraining), make()
-    SorrelExperiment(env).run_experiment(animate=False, logging=False)
-    SorrelExperiment(plain).run_experiment(animate=False, logging=False)
-    assert outcome(env) != outcome(plain)
-    with pytest.raises(ConfigError, match=r"OwnTraining\._model_train_step"):
-        SorrelExperiment(env, parallel("lockstep")).run_experiment_mp(animate=False, logging=False)
 
 
 def test_one_model_of_two_agents():

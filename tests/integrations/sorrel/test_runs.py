@@ -2,15 +2,24 @@
 
 import json
 import logging
+import os
+import pickle
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 from typer.testing import CliRunner
 
 import sorrel_standin
 from abreast.cli.app import app
-from abreast.state_file import loads
-from integrations.sorrel.helpers import SorrelExperiment, find, make, outcome, parallel
+from abreast.errors import CheckpointError, ModelFileError
+from abreast.state import State
+from integrations.sorrel.helpers import SorrelExperiment, comparable, find, make, outcome
 
 FORAGE = "sorrel:sorrel_standin:ForageEnv"
 
@@ -36,26 +45,20 @@ def test_a_run_from_the_command_line_has_a_whole_folder_and_can_go_on(tmp_path):
     assert whole[-1]["metrics"].keys() == {"total_reward", "best_turn"}
     with Image.open(tmp_path / "whole" / "replays" / "epoch_000004.gif") as film:
         assert film.size == (120, 120)
-    for number in range(2):
-        files = [
-            tmp_path / name / "checkpoints" / "final" / f"agent_{number}.safetensors" for name in ("half", "whole")
-        ]
-        first, second = (loads(file.read_bytes()) for file in files)
-        assert all(first.arrays[name].tobytes() == second.arrays[name].tobytes() for name in second.arrays)
-        assert first.facts == second.facts
+    source = find("sorrel_standin:ForageEnv")
+    agents = []
+    for name in ("half", "whole"):
+        experiment = source.build(source.configure())
+        for number, player in enumerate(experiment.game.players):
+            player.model.load(tmp_path / name / "checkpoints" / "final" / f"agent_{number}.safetensors")
+        agents.append(outcome(experiment.env))
+    assert agents[0] == agents[1] != outcome(source.build(source.configure()).env)
 
 
-def test_the_schedule_is_lockstep_unless_another_is_asked_for():
-    game, asked = find(FORAGE.removeprefix("sorrel:")), ["multiprocessing.schedule=pipelined"]
-    schedules = [game.configure(None, each).multiprocessing.schedule for each in ((), asked)]
-    assert schedules == ["lockstep", "pipelined"]
-
-
-@pytest.mark.parametrize("kind", ["policy", "table", "tag"])
-@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
-def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, schedule, tmp_path):
+@pytest.mark.parametrize("kind", ["values", "policy", "table", "tag"])
+def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, tmp_path):
     def run(env, **options):
-        return SorrelExperiment(env, parallel(schedule)).run_experiment_mp(animate=False, **options)
+        return SorrelExperiment(env).run_experiment(animate=False, **options)
 
     never, first, second = make(kind, epochs=6), make(kind, epochs=2), make(kind, epochs=6)
     run(never, output_dir=tmp_path / "never")
@@ -65,31 +68,90 @@ def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, schedule, tmp_pa
     assert outcome(second) == outcome(never) != outcome(first)
 
 
-def test_a_run_with_learners_in_processes_goes_on_alike(tmp_path):
+@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
+def test_a_run_that_is_stopped_or_killed_goes_on(sent, tmp_path):
+    """Agents refer to parts of their models, and reset leaves the map: both are as they were."""
+    script = (
+        "import os, sys; sys.path[:0] = sys.argv[1:3]\n"
+        "import sorrel_standin\n"
+        "from integrations.sorrel.helpers import SorrelExperiment, make\n"
+        "sorrel_standin.LastingEnv.dies_at, sorrel_standin.LastingEnv.dies_by = 5, int(sys.argv[3])\n"
+        "env = make(sorrel_standin.LastingEnv, epochs=8)\n"
+        "settings = {'experiment': {'checkpoint_interval': 2}}\n"
+        "SorrelExperiment(env, settings).run_experiment(animate=False, output_dir=sys.argv[4])\n"
+    )
+    tests = Path(__file__).parents[2]
+    arguments = [str(tests), str(tests.parent / "src"), str(int(sent)), str(tmp_path / "run")]
+    killed = subprocess.run(
+        [sys.executable, "-c", script, *arguments], check=False, stderr=subprocess.PIPE, timeout=120
+    )
+    assert killed.returncode, killed.stderr
+    assert 0 < len(lines(tmp_path / "run")) < 9
+
     def run(env, **options):
-        settings = parallel("lockstep", "processes", num_workers=1)
-        return SorrelExperiment(env, settings).run_experiment_mp(animate=False, **options)
+        settings = {"experiment": {"checkpoint_interval": 2}}
+        return SorrelExperiment(env, settings).run_experiment(animate=False, **options)
 
-    never, first, second = make(epochs=6), make(epochs=3), make(epochs=6)
-    SorrelExperiment(never).run_experiment(animate=False, output_dir=tmp_path / "never")
-    run(first, output_dir=tmp_path / "run")
+    never, second = (make(sorrel_standin.LastingEnv, epochs=8) for _ in range(2))
+    run(never, output_dir=tmp_path / "never")
     run(second, resume=tmp_path / "run")
-    rewards = [
-        [(each["reward_per_agent"], each["loss_per_agent"]) for each in lines(tmp_path / name)]
-        for name in ("run", "never")
-    ]
-    assert rewards[0] == rewards[1]
-    assert outcome(second) == outcome(never) != outcome(first)
+    assert lines(tmp_path / "run") == lines(tmp_path / "never")
+    assert outcome(second) == outcome(never)
+    for agent in second.agents:
+        assert agent.notes is agent.model.memory and agent.network is agent.model.local
 
 
-def test_what_cannot_be_kept_is_said_in_one_line_and_agents_are_kept(tmp_path, caplog):
-    env = make("values", sorrel_standin.Unwritable)
+@pytest.mark.parametrize(
+    ("model", "words"),
+    [
+        (sorrel_standin.Unwritable, r"Unwritable\.stream \(generator\) cannot be kept in a file"),
+        (sorrel_standin.Locked, r"Locked\.lock \(RLock\) cannot be kept in a file"),
+    ],
+)
+def test_what_cannot_be_kept_is_said_in_one_line_and_agents_are_kept(model, words, tmp_path, caplog):
+    env, other = make("values", model), make("values", model)
     with caplog.at_level(logging.WARNING, "abreast"):
         SorrelExperiment(env).run_experiment(animate=False, output_dir=tmp_path / "run")
     (line,) = [each.message for each in caplog.records if "cannot be resumed" in each.message]
-    assert "Unwritable.stream (generator)" in line
-    kept = loads((tmp_path / "run" / "checkpoints" / "final" / "agent_0.safetensors").read_bytes())
-    assert any((array.shape == (12, 33)) for array in kept.arrays.values())
+    assert re.search(words, line)
+    with pytest.raises(CheckpointError, match=words):
+        SorrelExperiment(make("values", model)).run_experiment(animate=False, resume=tmp_path / "run")
+    for number, player in enumerate(SorrelExperiment(other).game.players):
+        player.model.load(tmp_path / "run" / "checkpoints" / "final" / f"agent_{number}.safetensors")
+    assert outcome(other) == outcome(env)
+
+
+def test_an_agent_begins_with_what_that_of_another_run_has_learned(tmp_path):
+    trained = make()
+    SorrelExperiment(trained).run_experiment(animate=False, output_dir=tmp_path / "run")
+    env = make(sorrel_standin.LastingEnv)
+    settings = {"experiment": {"load_agents": {1: f"{tmp_path / 'run'}:0"}, "freeze": [1]}}
+    epsilon = env.agents[1].model.epsilon
+    SorrelExperiment(env, settings).run_experiment(animate=False, logging=False)
+    assert comparable(env.agents[1].model.local) == comparable(trained.agents[0].model.local)
+    assert comparable(env.agents[0].model.local) != comparable(trained.agents[0].model.local)
+    assert env.agents[1].notes is env.agents[1].model.memory and env.agents[1].model.epsilon < epsilon
+    with pytest.raises(ModelFileError, match="holds a model of algorithm 'ValueModel'"):
+        SorrelExperiment(make("table"), settings).run_experiment(animate=False, logging=False)
+
+
+@pytest.mark.parametrize("damage", ["nothing", "garbage", "os.system"])
+def test_a_file_that_is_no_model_of_this_game_changes_nothing(damage, tmp_path):
+    model = SorrelExperiment(make()).game.players[0].model
+    state = model.file_state()
+    bad = {"garbage": b"garbage", "os.system": pickle.dumps({"model.epsilon": System(), "left_out": []})}.get(damage)
+    kept = {} if bad is None else {"model": np.frombuffer(bad, np.uint8)}
+    before = outcome(model.env)
+    with pytest.raises(ModelFileError, match="is damaged or does not fit this model"):
+        model.take_file_state(State(state.facts, kept), tmp_path / "agent_0.safetensors")
+    assert outcome(model.env) == before
+
+
+class System:
+    """A pickle of it calls `os.system` when it is read."""
+
+    def __reduce__(self):
+        return os.system, ("exit 1",)
 
 
 def test_the_same_command_builds_the_same_environment():

@@ -1,4 +1,4 @@
-"""Environments written for the public framework sorrel, unmodified, with its own models.
+"""Environments written for the public framework sorrel, unmodified, with its own models, in a sequential run.
 
     abreast train sorrel:my_package.env:MyEnv experiment.epochs=100
 
@@ -8,14 +8,13 @@
 Nothing here imports sorrel: what an environment, an agent and a model have to offer is known by their methods.
 
     source       what the command line finds                        building     from `module:Class` to a built environment
-    experiment   what is run, with which settings                   fingerprint  digests that two processes can compare
-    game         an epoch: reset, take_turn after take_turn         model        the agent's own model plays, a copy learns
-    events       what playing does to a model, as rows              carried      a whole model as facts and arrays
-    generators   the generators that a process shares, one place in them for each part of a run
-    check        what `abreast check` looks at
+    experiment   what is run, with which settings                   game         an epoch: reset, take_turn after take_turn
+    model        the agent's own model, as the loop calls it        generators   where a run draws its random numbers from
+    kept         what checkpoints hold of an environment            check        what `abreast check` looks at
 """
 
-from abreast.integrations.sorrel.experiment import SorrelExperiment, experiment_of, streams_apart
+from abreast.integrations.sorrel.experiment import SorrelExperiment, experiment_of
+from abreast.integrations.sorrel.generators import Generators
 from abreast.integrations.sorrel.source import find
 
-__all__ = ["SorrelExperiment", "experiment_of", "find", "streams_apart"]
+__all__ = ["Generators", "SorrelExperiment", "experiment_of", "find"]

@@ -1,79 +1,53 @@
-"""An environment of sorrel's as an experiment of ours: its own object and models, our loop, schedules and run folders."""
+"""An environment of sorrel's as an experiment of ours: its own object, models and order of things, our loop and run folders."""
 
 import logging
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
-from typing import Any, Literal, cast
-
-import numpy as np
+from collections.abc import Collection, Mapping
+from typing import Any, cast
 
 from abreast.errors import ConfigError, GameError, short
-from abreast.integrations.sorrel.calls import EpochCalls
-from abreast.integrations.sorrel.carried import Carried
-from abreast.integrations.sorrel.game import SorrelGame, SorrelPlayer
+from abreast.integrations.sorrel.game import SorrelGame
 from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.model import SorrelModel
-from abreast.integrations.sorrel.model_config import ADDS_PER_TURN, SorrelModelConfig, model_config
+from abreast.integrations.sorrel.kept import copy_environment
+from abreast.integrations.sorrel.model import SorrelModel, SorrelModelConfig
+from abreast.replay import Buffer
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
 from abreast.training.experiment import Experiment, check_independence
 
 log = logging.getLogger("abreast")
 
-Streams = Literal["apart", "shared"]
-PLAYING, LEARNING = 8, 9
-"""The parts of a seed's spawn key that stand for the generators of playing and of learning."""
 NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
-CALLS = ("_model_start_epoch_action", "_model_end_epoch_action", "_model_train_step")
-"""How an environment calls its models; with its own, they cannot learn elsewhere."""
-
-SCHEDULE = "lockstep"
-"""Unless another is asked for: there, a plan may leave the models where they are. What learns one pass behind has to be a
-copy, and copies of whole models cost what they gain (benchmarks/README.md)."""
 
 
 class SorrelExperiment(Experiment):
-    """Trains the agents of an environment that was written for sorrel, with the models they have.
+    """Trains the agents of an environment that was written for sorrel, with the models they have, one after the other.
 
-        SorrelExperiment(env).run_experiment(output_dir="runs/treasure")      sequential
-        SorrelExperiment(env, {"multiprocessing": {"schedule": "lockstep"}}).run_experiment_mp()
+        SorrelExperiment(env).run_experiment(output_dir="runs/treasure")
 
     settings: sections `experiment` and `multiprocessing` of ours; what they leave out of `experiment` is as in the
         environment's own configuration, which plays `experiment.epochs + 1` epochs.
-    streams: "apart": playing, and each agent's learning, draw from generators of their own, which `experiment.seed`
-        decides, so that parallel runs give the same result. "shared": all draw from one, as in sorrel's own loop, from
-        where NumPy's, Python's and torch's generators are now; for sequential runs.
+    seeded: the run draws from where `experiment.seed` leads `random`, `numpy.random` and torch to; else from where they are
+        when this is made, as `env.run_experiment()` would.
     """
 
     has_random_agents = False
 
     def __init__(
-        self, env: Any, settings: Mapping[str, Any] | Config[Any, Any] | None = None, streams: Streams = "apart"
+        self, env: Any, settings: Mapping[str, Any] | Config[Any, Any] | None = None, seeded: bool = True
     ) -> None:
         check_environment(env)
-        self.env, self.streams = env, streams
-        config = (
-            settings if isinstance(settings, Config) else settings_for(env.config, settings or {}, type(env).__name__)
-        )
-        turns = int(section_of(env.config, "experiment").get("max_turns", config.experiment.max_turns))
-        max_rows = ADDS_PER_TURN * (turns + 2) * config.experiment.train_interval
-        counted = config.experiment.with_derived(num_agents=len(env.agents), max_turns=turns)
-        config = config.with_derived(
-            experiment=counted, model=model_config(max_rows, [each.model for each in env.agents])
-        )
-        playing, learning = streams_for(len(env.agents), config.experiment.seed, streams)
-        decay = epsilon_decay(env)
-        players = [
-            SorrelPlayer(
-                agent, SorrelModel(Carried(agent.model), own, playing, config.model, decay, EpochCalls(env, agent))
+        self.env = env
+        config = settings if isinstance(settings, Config) else settings_for(env.config, settings or {}, self.name)
+        if config.multiprocessing.lanes > 1:
+            raise ConfigError(
+                f"multiprocessing.num_envs or num_actors is more than 1, but {self.name} can only be played in one lane, by"
+                " one actor: agents of sorrel's choose by what is in their memory. Leave it out."
             )
-            for agent, own in zip(env.agents, learning, strict=True)
-        ]
-        super().__init__(SorrelGame(env, players, playing), config)
-
-    @property
-    def agents(self) -> "list[SorrelPlayer]":
-        """Agents, and their models as training sees them."""
-        return list(self.game.players)  # type: ignore[arg-type]
+        turns = int(section_of(env.config, "experiment").get("max_turns", config.experiment.max_turns))
+        counted = config.experiment.with_derived(num_agents=len(env.agents), max_turns=turns)
+        generators = Generators(counted.seed if seeded else None)
+        decay = section_of(env.config, "model").get("epsilon_decay")
+        models = [SorrelModel(env, agent, generators, decay, config.model) for agent in range(len(env.agents))]
+        super().__init__(SorrelGame(env, models, generators), config.with_derived(experiment=counted))
 
     @property
     def name(self) -> str:
@@ -83,26 +57,16 @@ class SorrelExperiment(Experiment):
     def target(self) -> str | None:
         return f"sorrel:{type(self.env).__module__}:{type(self.env).__qualname__}"
 
-    def agent_seed(self, agent: int) -> np.random.SeedSequence:
-        raise GameError("its environment makes the models")
-
-    def act_at_random(self, but: Collection[int] = ()) -> None:
-        if len(but) < len(self.agents):
-            raise GameError(
-                "agents of sorrel's choose with models of their own, which no random ones can stand in for: train them"
-                " (`abreast train`), then watch them (`abreast play RUN`)."
-            )
-
     @property
     def has_own_loop(self) -> bool:
         """Whether its environment has another `run_experiment` than the framework's."""
-        own = type(self.env)
-        oldest = next((kind for kind in reversed(own.__mro__) if "run_experiment" in vars(kind)), own)
-        return getattr(own, "run_experiment", None) is not getattr(oldest, "run_experiment", None)
+        own = [kind for kind in type(self.env).__mro__ if "run_experiment" in vars(kind)]
+        return len(own) > 1
 
     def make_lanes(self) -> None:
-        self._check_lanes(self.config.multiprocessing)
-        devices = {str(each.device) for agent in self.env.agents for each in _parameters(agent.model)} - {"cpu"}
+        """There is one. What a user has to know is said here."""
+        parameters = [each for agent in self.env.agents for each in getattr(agent.model, "parameters", tuple)()]
+        devices = {str(each.device) for each in parameters} - {"cpu"}
         if devices:
             log.warning(
                 "models on %s draw from its own generator: the same results are not promised.", ", ".join(devices)
@@ -112,41 +76,31 @@ class SorrelExperiment(Experiment):
                 "%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name
             )
 
-    def _check_lanes(self, parallel: MPConfig) -> None:
-        if parallel.lanes == 1:
-            return
-        key = "num_envs" if parallel.num_envs > 1 else "num_actors"
-        raise ConfigError(
-            f"multiprocessing.{key} is {getattr(parallel, key)}, but {self.name} can only be played in one lane, by one"
-            " actor: agents of sorrel's choose by what is in their memory. Leave it out; num_workers may be several."
-        )
+    def twin(self) -> "SorrelExperiment":
+        twin = SorrelExperiment(copy_environment(self.env), self.config)
+        twin.epochs_played = self.epochs_played
+        return twin
+
+    # ---- refused
 
     def check_parallel(self, parallel: MPConfig) -> None:
-        """Refuse what its models cannot do apart from their agents."""
-        self._check_lanes(parallel)
-        if self.streams == "shared":
-            raise ConfigError(
-                'streams="shared" is for sequential runs: learners that train side by side cannot draw from one generator.'
-                ' Leave it out ("apart").'
+        raise ConfigError(
+            f"{self.name} has models of sorrel's, which learn where they play (in other processes they were slower): run it"
+            " sequentially, with SorrelExperiment(env).run_experiment or `abreast train` without --parallel; models of"
+            " abreast's learn in parallel, once the game is ported (docs/sorrel.md)."
+        )
+
+    def act_at_random(self, but: Collection[int] = ()) -> None:
+        if len(but) < len(self.env.agents):
+            raise GameError(
+                "agents of sorrel's choose with models of their own, which no random ones can stand in for: train them"
+                " (`abreast train`), then watch them (`abreast play RUN`)."
             )
-        if parallel.schedule == "free":
-            raise ConfigError(
-                "multiprocessing.schedule is free, but models of sorrel's train once an epoch: use lockstep or pipelined."
-            )
-        if parallel.workers == "threads":
-            raise ConfigError(
-                "multiprocessing.workers is threads, but models of sorrel's draw from generators that all threads share: use"
-                " processes, or inline."
-            )
-        kind = type(self.env)
-        for name in CALLS:
-            own = next((each for each in kind.__mro__ if name in vars(each)), None)
-            oldest = next((each for each in reversed(kind.__mro__) if name in vars(each)), None)
-            if own is not oldest:
-                raise ConfigError(
-                    f"{own.__name__ if own else kind.__name__}.{name} is its own way to call models, but learners elsewhere"
-                    " call start_epoch_action, end_epoch_action and train_step: run it sequentially."
-                )
+
+    def generate_memories(self, num_games: int, output_dir: Any = None) -> list[Buffer]:
+        raise GameError(
+            "agents of sorrel's remember in memories of their own: call generate_memories of the environment."
+        )
 
 
 def check_environment(env: Any) -> None:
@@ -159,55 +113,6 @@ def check_environment(env: Any) -> None:
     for index, agent in enumerate(env.agents):
         if not hasattr(agent.model, "memory"):
             raise GameError(f"the model of agent {index} has no memory: expected one of sorrel's models.")
-
-
-def _parameters(model: Any) -> list[Any]:
-    return list(model.parameters()) if hasattr(model, "parameters") else []
-
-
-def streams_for(agents: int, seed: int, streams: Streams) -> tuple[Generators, list[Generators]]:
-    """The generators of playing, and of each agent's learning."""
-    if streams == "shared":
-        one = Generators()
-        return one, [one] * agents
-
-    def of(*path: int) -> Generators:
-        return Generators(np.random.SeedSequence(seed, spawn_key=path))
-
-    return of(PLAYING), [of(LEARNING, agent) for agent in range(agents)]
-
-
-@contextmanager
-def streams_apart(env: Any, seed: int = 0) -> Iterator[None]:
-    """Inside, sorrel's own loop draws from the generators that `SorrelExperiment` draws from with this seed: its result is
-    the same then, bit for bit.
-
-        with streams_apart(env, seed=0):
-            env.run_experiment(animate=False)
-    """
-    playing, learning = streams_for(len(env.agents), seed, "apart")
-    for agent, own in zip(env.agents, learning, strict=True):
-        vars(agent.model)["train_step"] = _drawing_from(own, agent.model.train_step)
-    try:
-        with playing:
-            yield
-    finally:
-        for agent in env.agents:
-            del vars(agent.model)["train_step"]
-
-
-def _drawing_from(generators: Generators, call: Any) -> Any:
-    def train_step(*arguments: Any, **named: Any) -> Any:
-        with generators:
-            return call(*arguments, **named)
-
-    return train_step
-
-
-def epsilon_decay(env: Any) -> float | None:
-    """What epsilon loses after each epoch, if the environment's configuration says so."""
-    value = section_of(env.config, "model").get("epsilon_decay")
-    return None if value is None else float(value)
 
 
 def section_of(config: Any, name: str) -> Mapping[str, Any]:
@@ -234,26 +139,17 @@ def settings_for(own: Any, given: Mapping[str, Any], name: str) -> Config[Any, A
             f"experiment.max_turns is {wanted['max_turns']}, but {name} was built with {counted['max_turns']}:"
             " leave it out."
         )
-    parallel = given.get("multiprocessing") or {}
-    if isinstance(parallel, MPConfig):
-        parallel = parallel.model_dump(exclude_unset=True)
-    model = {"algorithm": SorrelModelConfig().algorithm, "epsilon_decay": 0.0}
     return parse_config(
         {
             "game": given.get("game"),
             "experiment": {**known, **wanted, "max_turns": int(counted["max_turns"])},
-            "model": model,
+            "model": {"algorithm": SorrelModelConfig().algorithm},
             "world": dict(given.get("world") or {}),
-            "multiprocessing": {"schedule": SCHEDULE, **dict(parallel)},
+            "multiprocessing": given.get("multiprocessing") or {},
         }
     )
 
 
 def experiment_of(env: Any, config: object) -> SorrelExperiment | None:
-    """An environment of sorrel's as an experiment with these parallel settings (`MARLMultiprocessingSystem`); None: it is
-    no such environment.
-    """
-    if not all(hasattr(env, name) for name in NEEDED):
-        return None
-    parallel = config if isinstance(config, MPConfig) else dict(section_of(config, "multiprocessing"))
-    return SorrelExperiment(env, {"multiprocessing": parallel})
+    """An environment of sorrel's as an experiment (`MARLMultiprocessingSystem`, which then refuses it); None: it is none."""
+    return SorrelExperiment(env) if all(hasattr(env, name) for name in NEEDED) else None

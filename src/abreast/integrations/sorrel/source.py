@@ -12,7 +12,7 @@ from abreast.errors import ConfigError, GameError, short
 from abreast.files import seen_from_here
 from abreast.integrations.sorrel.building import build, environment_in, is_environment, own_settings
 from abreast.integrations.sorrel.experiment import SorrelExperiment, section_of, settings_for
-from abreast.integrations.sorrel.model_config import SorrelModelConfig
+from abreast.integrations.sorrel.model import SorrelModelConfig
 from abreast.plugins import import_target, split_target
 from abreast.settings import apply_overrides, merge, read_yaml
 from abreast.training.config import Config, ExperimentConfig
@@ -66,15 +66,9 @@ class SorrelSource:
             ours = {"experiment": {}, "multiprocessing": sections.pop("multiprocessing", None) or {}}
             sections.pop("game", None)
             own = merge(own_settings(self.module), sections)
-        for override in overrides:
-            is_ours = _is_ours(override)
-            own, ours = (
-                (own, apply_overrides(ours, [override])) if is_ours else (apply_overrides(own, [override]), ours)
-            )
-        if section_of(own, "world").get("batched") is True:
-            raise ConfigError(
-                f"{self.make.__name__} has no batched world, so world.batched cannot be true: leave it out."
-            )
+        overrides = list(overrides)
+        own = apply_overrides(own, [each for each in overrides if not _is_ours(each)])
+        ours = apply_overrides(ours, [each for each in overrides if _is_ours(each)])
         experiment = own.get("experiment")
         if not isinstance(experiment, Mapping) or not {"epochs", "max_turns"} <= experiment.keys():
             raise ConfigError(
@@ -109,7 +103,7 @@ class SorrelSource:
         return build(self.make, settings, config.experiment.seed)
 
     def check(self) -> Iterator[Verdict]:
-        """Look whether runs of it can be repeated and resumed, and whether its models can learn elsewhere."""
+        """Look whether runs of it can be repeated and resumed."""
         from abreast.integrations.sorrel.check import check_sorrel
 
         return check_sorrel(self)

@@ -1,0 +1,97 @@
+"""What is kept of an environment of sorrel's: all attributes of it, of its world, its agents and their models.
+
+They are written as one pickle (`codec.py`), so that what they share stays shared. When they are read, the objects
+themselves stay: an environment that a script has built is the one that goes on.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from abreast.attributes import IMMUTABLE
+from abreast.codec import Names, Places, decode, encode
+from abreast.errors import AttributeStateError, ConfigError, StateError
+
+LEFT_OUT = "left_out"
+"""Where a pickle names attributes that are not in it. (All others have a dot in their names.)"""
+
+
+def owners_of(env: Any) -> dict[str, Any]:
+    """The objects whose attributes are kept."""
+    agents = {f"agent{number}": agent for number, agent in enumerate(env.agents)}
+    models = {f"model{number}": agent.model for number, agent in enumerate(env.agents)}
+    return {"env": env, "world": env.world, **agents, **models}
+
+
+def shared_places(config: Any) -> dict[str, object]:
+    """What is not kept: the generator of the process, which models refer to, and the configuration."""
+    return {"torch.default_generator": torch.default_generator, **dict(_sections(config, "config"))}
+
+
+def _sections(config: Any, path: str) -> Iterator[tuple[str, object]]:
+    if not isinstance(config, IMMUTABLE):  # a number is one and the same object wherever it occurs
+        yield path, config
+    for name, section in config.items_ex(resolve=False) if hasattr(config, "items_ex") else ():  # OmegaConf's
+        yield from _sections(section, f"{path}.{name}")
+
+
+def attributes_of(owners: Mapping[str, Any]) -> dict[str, Any]:
+    """Their attributes, by names such as `agent0.location`."""
+    return {f"{key}.{name}": value for key, owner in owners.items() for name, value in vars(owner).items()}
+
+
+def encode_attributes(
+    owners: Mapping[str, Any], places: Places, names: Names
+) -> tuple[NDArray[np.uint8], dict[str, str]]:
+    """All attributes of these objects as bytes; and those that cannot be encoded, which are left out, with the reason."""
+    values, left_out = attributes_of(owners), dict[str, str]()
+    while True:
+        try:
+            return np.frombuffer(encode({**values, LEFT_OUT: [*left_out]}, places, names), np.uint8), left_out
+        except AttributeStateError as error:
+            owner, name = _owner(owners, error.name)
+            reason = f"{type(owner).__name__}.{name} ({error.kind}) cannot be kept in a file: {error.reason}."
+            left_out[error.name] = reason
+            del values[error.name]
+
+
+def set_attributes(owners: Mapping[str, Any], data: NDArray[np.uint8], places: Places, names: Names) -> None:
+    """Give objects the attributes that `encode_attributes` was given, and no others; what was left out there stays."""
+    now = attributes_of(owners)
+    found = decode(data, places, names, now)
+    left_out = found.pop(LEFT_OUT)
+    for path in found:
+        if path.partition(".")[0] not in owners:
+            raise StateError(f"{path} is in the state, but there is no such object here.")
+    for path in now.keys() - found.keys() - set(left_out):
+        owner, name = _owner(owners, path)
+        del vars(owner)[name]
+    for path, value in found.items():
+        owner, name = _owner(owners, path)
+        vars(owner)[name] = value
+
+
+def copy_environment(env: Any) -> Any:
+    """Another environment like this one, which shares nothing with it; a `ConfigError` says why there is none."""
+    owners, names, config = owners_of(env), Names(owners_of(env).values()), copy.deepcopy(env.config)
+    data, left_out = encode_attributes(owners, {**owners, **shared_places(env.config)}, names)
+    copies = {key: object.__new__(type(owner)) for key, owner in owners.items()}
+    try:
+        for reason in left_out.values():
+            raise StateError(reason)
+        set_attributes(copies, data, {**copies, **shared_places(config)}, names)
+    except StateError as error:
+        raise ConfigError(
+            f"{type(env).__name__} cannot be evaluated here, because it cannot be copied: {error} (`abreast eval RUN` builds"
+            " another one.)"
+        ) from error
+    return copies["env"]
+
+
+def _owner(owners: Mapping[str, Any], path: str) -> tuple[Any, str]:
+    key, _, name = path.partition(".")
+    return owners[key], name
