@@ -52,9 +52,7 @@ class ForkServer:
     def ensure_running(self) -> None:
         """Start it, if it does not run, and do not wait for it. If it was stopped, let it go on."""
         with self._lock:
-            if (
-                self._process is None or self._process.poll() is not None
-            ):  # of which a fork of its program takes it, too
+            if self._process is None or self._process.poll() is not None:  # as it is in a fork of this program
                 self._requests, theirs = socket.socketpair()
                 with theirs:
                     call = f"fork_server.serve_forks({theirs.fileno()}, {self.preload!r}, process.run_child)"

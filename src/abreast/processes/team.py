@@ -103,7 +103,8 @@ class Team:
         If one cannot start, raises its error, and there are none of these numbers. Without `wait`, returns at once, and
         `events` or `wait_started` raises the error; one that was killed at its start is then replaced like any other.
         """
-        new = [number for number in (self._workers if numbers is None else numbers) if self._is_new(number)]
+        started = {number for number, worker in self._workers.items() if worker.incarnation}
+        new = [number for number in (self._workers if numbers is None else numbers) if number not in started]
         try:
             for number in new:
                 self._workers[number] = _Worker(has_to_start=not wait)
@@ -129,9 +130,6 @@ class Team:
         while any(worker.has_to_start and worker.condition is not LOST for worker in self._workers.values()):
             self.wait(CHECK_S)
             self._undelivered = self.events()
-
-    def _is_new(self, number: int) -> bool:
-        return number not in self._workers or not self._workers[number].incarnation
 
     def add(self, number: int) -> None:
         """Have another worker, if there is none of this number. Its orders wait until it is ready; nothing else does."""
