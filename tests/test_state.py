@@ -7,16 +7,16 @@ import pytest
 
 from abreast.errors import StateError
 from abreast.replay import Buffer
-from abreast.state import Opaque, State, fit, join, part_of
+from abreast.state import State, fit, join, part_of
 from fakes import live, make_model
 
 
 def test_parts_are_found_again_under_their_names():
     one = State({"a": 1}, {"x": np.ones(2)})
-    two = State({"a": 2}, {}, {"model": Opaque("pickle", b"")})
+    two = State({"a": 2})
     whole = join(one=one, two=two)
     assert whole.facts == {"one.a": 1, "two.a": 2}
-    assert part_of(whole, "one").facts == one.facts and part_of(whole, "two").opaque == two.opaque
+    assert part_of(whole, "one").facts == one.facts and part_of(whole, "two").facts == two.facts
 
 
 def test_a_state_that_does_not_fit_changes_nothing():

@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as arrays
 
 from abreast import state_file
 from abreast.errors import StateFileError
-from abreast.state import Opaque, State
+from abreast.state import State
 from abreast.state_file import DEEPEST, LONGEST_HEADER, dumps, loads
 
 PLAIN_TYPES = st.one_of(
@@ -36,7 +36,7 @@ NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=9).filter(lam
 
 
 def assert_equal(one, two):
-    assert one.facts == two.facts and one.opaque == two.opaque and one.arrays.keys() == two.arrays.keys()
+    assert one.facts == two.facts and one.arrays.keys() == two.arrays.keys()
     for name, array in one.arrays.items():
         found = two.arrays[name]
         assert (found.dtype, found.shape, found.tobytes()) == (array.dtype, array.shape, array.tobytes())
@@ -126,7 +126,6 @@ def nested(levels):
         (State({}, {"__metadata__": np.ones(1)}), "an array is called '__metadata__'"),
         (State({}, {"\ud800": np.ones(1)}), "an array is called"),
         (State({}, {3: np.ones(1)}), "an array is called 3"),
-        (State({}, {}, {"model": Opaque("pickle", b"")}), "model offers its state only as pickled bytes"),
     ],
 )
 def test_what_has_no_plain_form_is_refused_by_name(state, reason):

@@ -6,7 +6,7 @@ import torch
 
 from abreast.errors import WorkerError
 from abreast.processes.memory import SharedBlock
-from abreast.state import Opaque, State
+from abreast.state import State
 from abreast.training import create_shared_models, publish_model
 from abreast.training.published import Published, adopt_published, restore_published
 from fakes import live, make_model
@@ -17,16 +17,15 @@ def place_for(state, **options):
     return place.attach(SharedBlock(place.layout()))
 
 
-def test_facts_arrays_and_opaque_bytes_come_back_whole():
+def test_facts_and_arrays_come_back_whole():
     state = State(
         {"updates": 7, "streams": {"big": 2**100}, "text": "√"},
         {"weights": np.arange(5, dtype=np.float32), "flags": np.array([[True, False]]), "none": np.zeros(0)},
-        {"model": Opaque("pickle", b"12345")},
     )
     place = place_for(state)
     place.publish(0, state)
     version, found = place.read_whole()
-    assert version == 0 and found.facts == state.facts and found.opaque == state.opaque
+    assert version == 0 and found.facts == state.facts
     assert all(np.array_equal(found.arrays[name], array) for name, array in state.arrays.items())
 
 
@@ -51,12 +50,21 @@ def test_those_who_act_read_no_more_than_they_need():
 
 
 def test_a_state_that_grows_fits_while_there_is_room_and_is_refused_after_that():
-    place = place_for(State({}, {}, {"model": Opaque("pickle", b"x" * 1000)}))
-    place.publish(0, State({}, {}, {"model": Opaque("pickle", b"y" * 900_000)}))
-    assert place.read_whole()[1].opaque["model"].data == b"y" * 900_000
-    with pytest.raises(WorkerError, match="has outgrown its shared memory"):
-        place.publish(1, State({}, {}, {"model": Opaque("pickle", b"z" * 100_000_000)}))
+    place = place_for(State({}, {"own": np.zeros(1000, np.uint8)}))
+    place.publish(0, State({}, {"own": np.ones(900_000, np.uint8)}))
+    assert place.read_whole()[1].arrays["own"].sum() == 900_000
+    with pytest.raises(WorkerError, match="the attributes of a model, 100,000,000 bytes, have outgrown the .* grow without"):
+        place.publish(1, State({}, {"own": np.zeros(100_000_000, np.uint8)}))
     assert place.version == 0
+
+
+def test_facts_of_thousands_of_lanes_fit_and_those_that_do_not_are_named_as_facts():
+    state = State({"rows_learned_from": [0] * 10_000}, {"weights": np.zeros(4)})
+    place = place_for(state, chooses_with=["weights"])
+    place.publish(0, State({"rows_learned_from": [10**9] * 10_000}, state.arrays))
+    assert place.read()[1].facts["rows_learned_from"][-1] == 10**9
+    with pytest.raises(WorkerError, match="the facts of a model, .* bytes, have outgrown the .* keep what grows in"):
+        place.publish(1, State({"rows_learned_from": [10**9] * 100_000}, state.arrays))
 
 
 @pytest.mark.parametrize("mode", ["snapshot", "double_buffer"])

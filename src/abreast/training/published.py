@@ -19,7 +19,7 @@ from abreast.processes.memory import SharedBlock, padded
 from abreast.state import State, join, part_of
 
 HEADER_ROOM = 16_384
-"""Bytes by which facts may outgrow twice what they are at the start."""
+"""Bytes of facts beside four times what they are at the start: a count of each lane begins with one digit."""
 GROWTH, ROOM = 8, 2**26
 """How much larger than at the start the attributes of a user's model may become, beside so many bytes.
 
@@ -35,7 +35,7 @@ class Published:
     ) -> None:
         """`chooses_with`: arrays that actors need, the first ones; none named: all, and their number and sizes may grow."""
         self._prefix, self._mode, self._readers, self._reader = prefix, mode, readers, 0
-        self._header = padded(2 * len(_header_of(state, 0)) + HEADER_ROOM)
+        self._header = padded(4 * len(_header_of(state, 0)) + HEADER_ROOM)
         sizes = sum(padded(array.nbytes) for array in state.arrays.values())
         self._size = self._header + (sizes if chooses_with else GROWTH * sizes + ROOM)
         needed = [padded(state.arrays[name].nbytes) for name in chooses_with]
