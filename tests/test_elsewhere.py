@@ -80,3 +80,14 @@ def test_classes_that_name_each_other(forest: Path) -> None:
     done = train(forest, sys.executable)
     assert done.returncode == 0, done.stderr
     assert "cannot be resumed" not in done.stderr
+
+
+def test_code_that_a_run_folder_names_is_told_before_it_is_imported(forest: Path) -> None:
+    assert train(forest, sys.executable).returncode == 0
+    (forest / "forest.py").write_text("print('imported')\n" + GAME)
+    command = [sys.executable, "-m", "abreast", "play", "run", "experiment.max_turns=1"]
+    done = subprocess.run(
+        command, cwd=forest, capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL
+    )
+    told = "config.yaml names code that is imported and run now: forest.py:Forest, forest.py:Counting"
+    assert told in done.stderr, done.stderr

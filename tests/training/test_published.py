@@ -53,7 +53,9 @@ def test_a_state_that_grows_fits_while_there_is_room_and_is_refused_after_that()
     place = place_for(State({}, {"own": np.zeros(1000, np.uint8)}))
     place.publish(0, State({}, {"own": np.ones(900_000, np.uint8)}))
     assert place.read_whole()[1].arrays["own"].sum() == 900_000
-    with pytest.raises(WorkerError, match="the attributes of a model, 100,000,000 bytes, have outgrown the .* grow without"):
+    with pytest.raises(
+        WorkerError, match="the attributes of a model, 100,000,000 bytes, have outgrown the .* grow without"
+    ):
         place.publish(1, State({}, {"own": np.zeros(100_000_000, np.uint8)}))
     assert place.version == 0
 

@@ -10,6 +10,7 @@ Without a package, `find_game` takes `my_module:MyGame`, `path/to/game.py` and `
 environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v1` and `sorrel:module:Class` (`SOURCES`).
 """
 
+import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -28,6 +29,7 @@ from abreast.training.environment import locate, locate_models
 from abreast.training.sizes import enough_memory
 from abreast.worlds import Gridworld
 
+log = logging.getLogger("abreast")
 GAMES = Plugins("game", "abreast.games", "GAME", "abreast.games", GameError)
 
 
@@ -215,7 +217,8 @@ def find_game_of_run(run: Path, remedy: str | None = None) -> AnyGame:
 
     remedy: what a user can do if it is not found.
     """
-    recorded = read_yaml(run / "config.yaml").get("game")
+    config = read_yaml(run / "config.yaml")
+    recorded = config.get("game")
     remedy = remedy or f"give it, as in `abreast play GAME --run {shlex.quote(str(run))}`."
     if not isinstance(recorded, str):
         raise GameError(f"{run / 'config.yaml'} does not say of which game it is: {remedy}")
@@ -223,8 +226,18 @@ def find_game_of_run(run: Path, remedy: str | None = None) -> AnyGame:
     place, colon, name = split_target(rest)
     folders = (*run.resolve().parents, Path.cwd()) if place.endswith(".py") else ()
     found = next((path for folder in folders if (path := folder / place).is_file()), None)
+    if code := list(dict.fromkeys(_targets_in([recorded, config.get("model")]))):
+        log.warning("%s names code that is imported and run now: %s", run / "config.yaml", ", ".join(code))
     try:
         return find_game(recorded if found is None else f"{source}{found}{colon}{name}")
     except GameError as error:
         told = str(error).rstrip(".?")
         raise GameError(f"{run} is of the game {recorded!r}, which cannot be loaded ({told}): {remedy}") from error
+
+
+def _targets_in(value: object) -> Iterator[str]:
+    """All that names a user's code in the settings of a run, wherever that folder comes from."""
+    if isinstance(value, str) and is_target(value) and not value.startswith("abreast."):
+        yield value
+    for each in value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ():
+        yield from _targets_in(each)
