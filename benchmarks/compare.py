@@ -5,8 +5,9 @@
 OLD and NEW are folders with `src/abreast`. Each side works in processes of its own, which import its tree; this process
 imports neither. Only public names are used, so the internals may differ.
 
-hashes      Small training runs, and whole episodes of text environments. What must be identical (metrics, weights, replay;
-            histories) is hashed on both sides. Every difference and every error is printed, and the exit code is then 1.
+hashes      Small training runs, some with workers that are killed, or stopped and resumed from a checkpoint, and whole
+            episodes of text environments. What must be identical (metrics, weights, replay; histories) is hashed on both
+            sides. Every difference and every error is printed, and the exit code is then 1.
             The bits depend on the processor, so nothing is stored.
 training    Agent-steps per second of a run, without its start and its end (as in `abreast bench`).
 rollouts    Turns per second of 16 environments. Those of 0, 100 and 1000 µs hash for so long.
@@ -24,6 +25,7 @@ pairs of turns. The figures come in another order every time.
 """
 
 import argparse
+import contextlib
 import gc
 import hashlib
 import itertools
@@ -32,8 +34,11 @@ import math
 import os
 import random
 import select
+import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 import timeit
 from collections.abc import Callable, Iterable, Iterator
@@ -67,6 +72,11 @@ REFERENCE = [
     "multiprocessing.device=cpu",
 ]
 """A training run that is timed: the reference configuration with two agents."""
+
+METRICS = frozenset(
+    {"epoch", "reward", "reward_per_agent", "loss", "loss_per_agent", "epsilon", "agent_steps", "updates", "metrics"}
+)
+"""What is compared of an epoch's record."""
 
 Job = list[Any]
 """The name of one of `TASKS`, and its arguments."""
@@ -109,19 +119,74 @@ def build(game: str, run: str, overrides: list[str]) -> Any:
     return found.build(found.configure(None, [*overrides, *schedule]))
 
 
-def train(env: Any, run: str) -> Any:
+def train(env: Any, run: str, **options: Any) -> Any:
     """Run the experiment; returns the records of its epochs."""
     method = env.run_experiment if run == "sequential" else env.run_experiment_mp
-    return method(animate=False, logging=False).epochs
+    return method(animate=False, **(options or {"logging": False})).epochs
 
 
-def training_hashes(game: str, run: str, overrides: list[str]) -> Iterator[dict[str, str]]:
-    """Hashes of everything that must be identical after a run, by name.
+class Quiet:
+    """A logger, so that nothing is displayed."""
+
+    def record_epoch(self, *_: object, **__: object) -> None:
+        pass
+
+
+def resumed(game: str, run: str, overrides: list[str]) -> tuple[Any, Any]:
+    """A run that ends after six epochs, and goes on from its checkpoint in a fresh environment; with its records."""
+    with tempfile.TemporaryDirectory() as folder:
+        where = Path(folder) / "run"
+        train(build(game, run, [*overrides, "experiment.epochs=6"]), run, logger=Quiet(), output_dir=where)
+        env = build(game, run, overrides)
+        return env, train(env, run, logger=Quiet(), resume=where)
+
+
+@contextlib.contextmanager
+def killing(times: int) -> Iterator[None]:
+    """Inside, workers of this process are killed so many times, each a moment after it has started."""
+    over, killed = threading.Event(), set[int]()
+
+    def strike() -> None:
+        while len(killed) < times and not over.wait(0.15):
+            workers = [pid for child in children(os.getpid()) for pid in children(child)]
+            for pid in [pid for pid in workers if pid not in killed][:1]:
+                killed.add(pid)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+    thread = threading.Thread(target=strike)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+    if not killed:
+        raise MeasurementError("no worker was there to be killed")
+
+
+def children(parent: int) -> list[int]:
+    """Processes that a process has started; those of its fork server are its workers."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == parent:
+                found.append(int(stat.parent.name))
+    return found
+
+
+def training_hashes(game: str, run: str, overrides: list[str], harm: str = "") -> Iterator[dict[str, str]]:
+    """Hashes of everything that must be identical after a run, by name; `harm`: killed, resumed, or nothing.
 
     The metrics of a second, sequential run depend on what has no public name: Adam's moments and the random streams.
     """
-    env = build(game, run, overrides)
-    hashes = {"metrics": metrics_hash(train(env, run))}
+    if harm == "resumed":
+        env, records = resumed(game, run, overrides)
+    else:
+        env = build(game, run, overrides)
+        with killing(2) if harm else contextlib.nullcontext():
+            records = train(env, run)
+    hashes = {"metrics": metrics_hash(records)}
     for index, agent in enumerate(env.agents):
         model = agent.model
         networks = [getattr(model, name) for name in ("online", "target") if hasattr(model, name)]
@@ -133,8 +198,8 @@ def training_hashes(game: str, run: str, overrides: list[str]) -> Iterator[dict[
 
 
 def metrics_hash(epochs: Any) -> str:
-    """The hash of metrics, without what depends on the clock."""
-    return hash_of(encode({key: value for key, value in epoch.items() if key != "time"}) for epoch in epochs)
+    """The hash of metrics, without what depends on the clock, and what only one of the trees reports."""
+    return hash_of(encode({key: value for key, value in epoch.items() if key in METRICS}) for epoch in epochs)
 
 
 def rows_of(memory: Any) -> Iterator[bytes]:
@@ -329,6 +394,14 @@ def hash_jobs() -> dict[str, Job]:
     for game, algorithm, run, settings in cases:
         overrides = [*SMALL, f"model.algorithm={algorithm}", *settings]
         jobs[" ".join([game, algorithm, run, *settings])] = ["training_hashes", game, run, overrides]
+    long = ["experiment.epochs=60", "multiprocessing.workers=processes", "multiprocessing.max_restarts=20"]
+    for game, algorithm, run, settings in itertools.product(games[:2], algorithms, runs, several[2:]):
+        overrides = [*SMALL, f"model.algorithm={algorithm}", *settings]
+        overrides += [] if algorithm == "ppo" else ["model.epsilon_decay=0.01"]
+        name = " ".join([game, algorithm, run, *settings])
+        jobs[f"{name}, resumed"] = ["training_hashes", game, run, overrides, "resumed"]
+        if run != "sequential":
+            jobs[f"{name}, killed"] = ["training_hashes", game, run, [*overrides, *long], "killed"]
     ways = [(False, False), (True, False), ("auto", False), (True, True)]
     for tag, (use, by_recv) in itertools.product([*TAGS, "VisualSokoban"], ways):
         jobs[f"{tag}{', send and recv' if by_recv else ''}, {use}"] = ["rollout_hashes", tag, use, by_recv]
