@@ -137,12 +137,13 @@ def test_an_agent_begins_with_what_that_of_another_run_has_learned(tmp_path):
 def test_a_file_that_is_no_model_of_this_game_changes_nothing(damage, tmp_path):
     model = SorrelExperiment(make()).game.players[0].model
     state = model.file_state()
+    state.facts["acting"]["epsilon"], state.facts["learning"]["updates"] = 0.9, 7
     bad = {"garbage": b"garbage", "os.system": pickle.dumps({"model.epsilon": System(), "left_out": []})}.get(damage)
     kept = {} if bad is None else {"model": np.frombuffer(bad, np.uint8)}
     before = outcome(model.env)
     with pytest.raises(ModelFileError, match="is damaged or does not fit this model"):
         model.take_file_state(State(state.facts, kept), tmp_path / "agent_0.safetensors")
-    assert outcome(model.env) == before
+    assert outcome(model.env) == before and model.updates == 0
 
 
 class System:

@@ -68,15 +68,11 @@ def set_attributes(owners: Mapping[str, Any], data: NDArray[np.uint8], places: P
     """Give objects the attributes that `encode_attributes` was given, and no others; what was left out there stays."""
     now = attributes_of(owners)
     found = decode(data, _WithNewLocks(places), names, now)
-    left_out = found.pop(LEFT_OUT)
-    for path in found:
-        if path.partition(".")[0] not in owners:
-            raise StateError(f"{path} is in the state, but there is no such object here.")
-    for path in now.keys() - found.keys() - set(left_out):
-        owner, name = _owner(owners, path)
+    gone = now.keys() - found.keys() - set(found.pop(LEFT_OUT))
+    changes = [(*_owner(owners, path), value) for path, value in found.items()]  # one that does not fit changes nothing
+    for owner, name in [_owner(owners, path) for path in gone]:
         del vars(owner)[name]
-    for path, value in found.items():
-        owner, name = _owner(owners, path)
+    for owner, name, value in changes:
         vars(owner)[name] = value
 
 
@@ -107,4 +103,6 @@ def copy_environment(env: Any) -> Any:
 
 def _owner(owners: Mapping[str, Any], path: str) -> tuple[Any, str]:
     key, _, name = path.partition(".")
+    if key not in owners:
+        raise StateError(f"{path} is in the state, but there is no such object here.")
     return owners[key], name
