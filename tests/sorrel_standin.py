@@ -399,7 +399,8 @@ class Locked(ValueModel):
 
     def __init__(self, *arguments, **named):
         super().__init__(*arguments, **named)
-        self.lock = threading.RLock()
+        self.lock = self.memory.lock = threading.RLock()
+        self.memory.other = threading.Lock()
 
     def train_step(self):
         with self.lock:

@@ -51,7 +51,8 @@ def outcome(env):
         model = agent.model
         weights = model.state_dict() if hasattr(model, "state_dict") else model.table
         moments = model.optimizer.state_dict()["state"] if hasattr(model, "optimizer") else None
-        found.append(comparable([dict(weights) if moments else weights, moments, vars(model.memory), model.epsilon]))
+        rows = {name: value for name, value in vars(model.memory).items() if "lock" not in type(value).__name__.lower()}
+        found.append(comparable([dict(weights) if moments else weights, moments, rows, model.epsilon]))
     return found
 
 

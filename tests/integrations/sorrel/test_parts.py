@@ -8,12 +8,14 @@ import pytest
 import torch
 
 import sorrel_standin
+from abreast.codec import Names, encode
 from abreast.errors import GameError, StateError
 from abreast.integrations.sorrel import find
 from abreast.integrations.sorrel.building import build, own_settings
 from abreast.integrations.sorrel.generators import Generators
+from abreast.integrations.sorrel.kept import set_attributes
 from abreast.training.actors.base import actor_state, set_actor_state
-from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, make, seed_everything
+from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, make, outcome, seed_everything
 
 
 def draws():
@@ -51,6 +53,49 @@ def test_a_state_without_a_place_of_the_generators_is_refused(place):
     one.generators._place = place
     with pytest.raises(StateError, match="the state of an actor does not fit this game"):
         set_actor_state(other, actor_state(one))
+
+
+def test_a_state_has_all_attributes_there_were_and_no_others():
+    game = SorrelExperiment(make()).game
+    state, model = game.state(), game.env.agents[0].model
+    model.noted, model.sync_freq, game.env.noted = 1, 99, 2
+    del model.batch
+    game.set_state(state)
+    assert (model.batch, model.sync_freq) == (16, 2)
+    assert not hasattr(model, "noted") and not hasattr(game.env, "noted")
+
+
+def test_a_state_of_more_agents_is_refused_and_changes_nothing():
+    game, other = (SorrelExperiment(make()).game for _ in range(2))
+    other.env.agents.append(other.env.agents[0])
+    before = outcome(game.env)
+    with pytest.raises(StateError, match="KeyError: 'agent2'"):
+        game.set_state(other.state())
+    assert outcome(game.env) == before
+
+
+def test_attributes_of_what_is_not_there_are_refused_and_change_nothing():
+    model = sorrel_standin.TableModel(11, 4)
+    data = encode({"model.epsilon": 0.9, "other.epsilon": 0.9, "left_out": []}, {}, Names([model]))
+    with pytest.raises(StateError, match=r"other\.epsilon is in the state, but there is no such object here"):
+        set_attributes({"model": model}, np.frombuffer(data, np.uint8), {}, Names([model]))
+    assert model.epsilon == 0.3 and model.table.shape == (16, 4)
+
+
+def test_an_evaluation_seeds_generators_of_the_environments_own():
+    game = SorrelExperiment(make("values", sorrel_standin.OwnStream)).game
+    game.env.world.rng, outer = random.Random(3), torch.get_rng_state().tolist()
+
+    def drawn(seed):
+        game.draw_from([np.random.SeedSequence(seed)])
+        with game.generators:
+            return draws(), game.env.world.rng.random(), *(agent.model.rng.random() for agent in game.env.agents)
+
+    first = drawn(1)
+    assert drawn(1) == first
+    assert not set(first) & set(drawn(2))
+    assert len(set(first)) == 4
+    assert torch.get_rng_state().tolist() == outer
 
 
 @pytest.fixture

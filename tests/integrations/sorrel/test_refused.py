@@ -68,8 +68,8 @@ def test_a_loop_of_its_own_is_named(caplog):
     ("target", "words"),
     [
         ("sorrel_standin:NoSuchEnv", "has no 'NoSuchEnv'"),
-        ("sorrel_standin:Berry", "expected a class derived from sorrel's Environment"),
-        ("sorrel_standin", "environments"),
+        ("sorrel_standin:Berry", "expected MODULE:NAME of a class derived from sorrel's Environment"),
+        ("sorrel_standin", "expected MODULE:NAME of a class"),
         ("no_such_module:Env", "there is no module"),
     ],
 )

@@ -57,6 +57,13 @@ def test_what_cannot_be_copied_is_named():
         evaluate(SorrelExperiment(make("values", sorrel_standin.Unwritable)), 1)
 
 
+def test_locks_are_made_anew():
+    env = make("values", sorrel_standin.Locked)
+    own, twin = (each.agents[0].model for each in (env, SorrelExperiment(env).twin().env))
+    assert twin.lock is twin.memory.lock and type(twin.lock) is type(own.lock) and twin.lock is not own.lock
+    assert type(twin.memory.other) is type(own.memory.other)
+
+
 def test_agents_and_worlds_of_an_evaluation_refer_to_each_other_as_before():
     env = make(sorrel_standin.LastingEnv)
     twin = SorrelExperiment(env).twin().env

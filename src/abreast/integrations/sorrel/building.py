@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from abreast.errors import ConfigError, GameError, short
+from abreast.errors import ConfigError, GameError
 from abreast.integrations.sorrel.experiment import section_of
 from abreast.settings import read_yaml
 from abreast.streams import seeded_globals
@@ -38,15 +38,6 @@ DROPPED = object()
 def is_environment(thing: object) -> bool:
     """Whether something is a class of environments, by its methods."""
     return isinstance(thing, type) and all(hasattr(thing, name) for name in ("take_turn", "setup_agents", "reset"))
-
-
-def environment_in(module: ModuleType, target: str) -> type:
-    """The only environment of a module."""
-    own = [each for each in vars(module).values() if is_environment(each) and each.__module__ == module.__name__]
-    if len(own) != 1:
-        names = ", ".join(each.__name__ for each in own) or "none"
-        raise GameError(f"{target} has {len(own)} environments ({names}): name one, say {target}:MyEnv.")
-    return own[0]  # type: ignore[no-any-return]
 
 
 # ---- settings
@@ -109,8 +100,8 @@ def build(make: Any, settings: Mapping[str, Any], seed: int) -> Any:
             if type(error).__name__ in MISSING_KEYS:
                 told = " ".join(str(error).split())[:200]
                 raise ConfigError(
-                    f"{_name(make)} asks its configuration for what is not there ({told}): give it as section.key=value, or"
-                    " in a file (--config)."
+                    f"{make.__name__} asks its configuration for what is not there ({told}): give it as section.key=value,"
+                    " or in a file (--config)."
                 ) from error
             raise
 
@@ -207,7 +198,3 @@ def _empty_entity(kind: type, world: type) -> Any:
         f"{world.__name__} wants a default entity, but there is no {EMPTY} in {', '.join(places[:3])}: write a function that"
         f" builds the environment, and give sorrel:{kind.__module__}:FUNCTION."
     )
-
-
-def _name(make: Any) -> str:
-    return getattr(make, "__name__", short(make))

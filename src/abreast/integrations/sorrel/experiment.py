@@ -1,4 +1,4 @@
-"""An environment of sorrel's as an experiment of ours: its own object, models and order of things, our loop and run folders."""
+"""An environment of sorrel's as an experiment of ours: its own objects play and learn, our loop keeps the record."""
 
 import logging
 from collections.abc import Collection, Mapping

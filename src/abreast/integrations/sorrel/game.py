@@ -43,6 +43,9 @@ class SorrelGame(Playable):
         self.env, self.generators = env, generators
         self.players = [SorrelPlayer(model) for model in models]
 
+    def become_actor(self, number: int) -> None:
+        """There is one: several are refused before the run."""
+
     def reset(self, lanes: int) -> None:
         assert lanes == 1, "refused before the run"
         for player in self.players:

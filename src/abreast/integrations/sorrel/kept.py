@@ -5,6 +5,7 @@ themselves stay: an environment that a script has built is the one that goes on.
 """
 
 import copy
+import threading
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -12,12 +13,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from abreast.attributes import IMMUTABLE
+from abreast.attributes import IMMUTABLE, reachable
 from abreast.codec import Names, Places, decode, encode
 from abreast.errors import AttributeStateError, ConfigError, StateError
 
 LEFT_OUT = "left_out"
 """Where a pickle names attributes that are not in it. (All others have a dot in their names.)"""
+LOCKS = {"lock": threading.Lock, "RLock": threading.RLock}
+"""By the names of their types: models of sorrel's hold them, and they have no state between two epochs."""
 
 
 def owners_of(env: Any) -> dict[str, Any]:
@@ -49,6 +52,8 @@ def encode_attributes(
 ) -> tuple[NDArray[np.uint8], dict[str, str]]:
     """All attributes of these objects as bytes; and those that cannot be encoded, which are left out, with the reason."""
     values, left_out = attributes_of(owners), dict[str, str]()
+    locks = [each for each in reachable(list(values.values()), places) if type(each).__name__ in LOCKS]
+    places = {**places, **{f"{type(lock).__name__} {number}": lock for number, lock in enumerate(locks)}}
     while True:
         try:
             return np.frombuffer(encode({**values, LEFT_OUT: [*left_out]}, places, names), np.uint8), left_out
@@ -62,17 +67,21 @@ def encode_attributes(
 def set_attributes(owners: Mapping[str, Any], data: NDArray[np.uint8], places: Places, names: Names) -> None:
     """Give objects the attributes that `encode_attributes` was given, and no others; what was left out there stays."""
     now = attributes_of(owners)
-    found = decode(data, places, names, now)
-    left_out = found.pop(LEFT_OUT)
-    for path in found:
-        if path.partition(".")[0] not in owners:
-            raise StateError(f"{path} is in the state, but there is no such object here.")
-    for path in now.keys() - found.keys() - set(left_out):
-        owner, name = _owner(owners, path)
+    found = decode(data, _WithNewLocks(places), names, now)
+    gone = now.keys() - found.keys() - set(found.pop(LEFT_OUT))
+    changes = [(*_owner(owners, path), value) for path, value in found.items()]  # one that does not fit changes nothing
+    for owner, name in [_owner(owners, path) for path in gone]:
         del vars(owner)[name]
-    for path, value in found.items():
-        owner, name = _owner(owners, path)
+    for owner, name, value in changes:
         vars(owner)[name] = value
+
+
+class _WithNewLocks(dict[str, object]):
+    """Places, and a new lock for each that was in what is read."""
+
+    def __missing__(self, name: str) -> object:
+        self[name] = LOCKS[name.partition(" ")[0]]()
+        return self[name]
 
 
 def copy_environment(env: Any) -> Any:
@@ -94,4 +103,6 @@ def copy_environment(env: Any) -> Any:
 
 def _owner(owners: Mapping[str, Any], path: str) -> tuple[Any, str]:
     key, _, name = path.partition(".")
+    if key not in owners:
+        raise StateError(f"{path} is in the state, but there is no such object here.")
     return owners[key], name

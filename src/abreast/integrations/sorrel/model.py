@@ -147,11 +147,13 @@ class SorrelModel(BaseModel):
 
     def take_file_state(self, state: State, path: Path) -> None:
         others = {name: array for name, array in state.arrays.items() if name != KEPT}
+        before, counted, epsilon = self._parts(), self.learning_state(), self.epsilon
         super().take_file_state(state._replace(arrays=others), path)
-        before = self._parts()
         try:
             set_attributes({KEPT: self.inner}, state.arrays[KEPT], self.places(), self._names)
         except (KeyError, StateError) as error:
+            self.set_learning_state(counted)
+            self.epsilon = epsilon
             raise ModelFileError(f"the model file {path} is damaged or does not fit this model: {error}") from None
         now, agent = self._parts(), vars(self._agent)
         for name in [name for name, value in agent.items() if id(value) in map(id, before.values())]:

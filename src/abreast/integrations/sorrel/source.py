@@ -1,6 +1,5 @@
 """What `abreast train sorrel:…` finds: an environment by the name of its class, with settings from the command line."""
 
-import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +9,12 @@ from typing import Any
 from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, short
 from abreast.files import seen_from_here
-from abreast.integrations.sorrel.building import build, environment_in, is_environment, own_settings
+from abreast.integrations.sorrel.building import build, is_environment, own_settings
 from abreast.integrations.sorrel.experiment import SorrelExperiment, section_of, settings_for
 from abreast.integrations.sorrel.model import SorrelModelConfig
 from abreast.plugins import import_target, split_target
 from abreast.settings import apply_overrides, merge, read_yaml
 from abreast.training.config import Config, ExperimentConfig
-
-log = logging.getLogger("abreast")
 
 OF_SORREL = frozenset({"epochs", "max_turns", "record_period"})
 """Settings of `experiment` that sorrel has too: they are given as it counts them."""
@@ -82,18 +79,13 @@ class SorrelSource:
 
     def build(self, config: Config[Any, Any]) -> SorrelExperiment:
         """A fresh environment, as an experiment."""
-        log.info(
-            "%s is built with torch.random.seed() decided by experiment.seed, not by the clock", self.make.__name__
-        )
-        env = self.make_environment(config)
-        experiment = SorrelExperiment(env, config)
-        wanted = config.experiment
+        env, wanted = self.make_environment(config), config.experiment
         if "num_agents" in wanted.model_fields_set and wanted.num_agents != len(env.agents):
             raise ConfigError(
                 f"experiment.num_agents is {wanted.num_agents}, but {self.make.__name__} makes {len(env.agents)} agents: its"
                 " own configuration says how many."
             )
-        return experiment
+        return SorrelExperiment(env, config)
 
     def make_environment(self, config: Config[Any, Any]) -> Any:
         """The environment itself, the same for the same settings."""
@@ -117,12 +109,10 @@ def _is_ours(override: str) -> bool:
 def find(target: str) -> SorrelSource:
     """The environment that `module:Class`, `file.py:Class` or `module:function` points to, a function that builds one."""
     found = import_target(target, "environment", GameError)
-    if isinstance(found, ModuleType):
-        found = environment_in(found, target)
     if not is_environment(found) and (isinstance(found, type) or not callable(found)):
         raise GameError(
-            f"sorrel:{target} is {short(found)}: expected a class derived from sorrel's Environment, or a function that"
-            " returns a built one."
+            f"sorrel:{target} is {short(found)}: expected MODULE:NAME of a class derived from sorrel's Environment, or of a"
+            " function that returns a built one."
         )
     place, colon, name = split_target(target)
     module = import_target(place, "environment", GameError)
