@@ -54,7 +54,7 @@ def test_a_state_that_grows_fits_while_there_is_room_and_is_refused_after_that()
     place.publish(0, State({}, {"own": np.ones(900_000, np.uint8)}))
     assert place.read_whole()[1].arrays["own"].sum() == 900_000
     with pytest.raises(
-        WorkerError, match="the attributes of a model, 100,000,000 bytes, have outgrown the .* grow without"
+        WorkerError, match=r"the attributes of a model, 100,000,000 bytes, have outgrown the .* grow without"
     ):
         place.publish(1, State({}, {"own": np.zeros(100_000_000, np.uint8)}))
     assert place.version == 0
@@ -65,7 +65,7 @@ def test_facts_of_thousands_of_lanes_fit_and_those_that_do_not_are_named_as_fact
     place = place_for(state, chooses_with=["weights"])
     place.publish(0, State({"rows_learned_from": [10**9] * 10_000}, state.arrays))
     assert place.read()[1].facts["rows_learned_from"][-1] == 10**9
-    with pytest.raises(WorkerError, match="the facts of a model, .* bytes, have outgrown the .* keep what grows in"):
+    with pytest.raises(WorkerError, match=r"the facts of a model, .* bytes, have outgrown the .* keep what grows in"):
         place.publish(1, State({"rows_learned_from": [10**9] * 100_000}, state.arrays))
 
 
