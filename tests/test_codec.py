@@ -79,7 +79,7 @@ def test_values_come_back_with_what_they_share():
         "kinds": [Thing, Thing.Inner, int, np.float32, torch.float32],
         "inner": Thing.Inner(),
         "path": PurePosixPath("a/b"),
-        "partial": functools.partial(top_level),
+        "partial": functools.partial(Thing, "made"),
         "arrays": [
             np.arange(4)[::2],
             np.zeros((2, 3), order="F"),
@@ -95,7 +95,7 @@ def test_values_come_back_with_what_they_share():
     assert found["shared"][0] is found["shared"][1]
     assert found["loop"].parts[0] is found["loop"] and found["loop"] is not loop
     assert found["enum"] is Colour.RED and found["kinds"] == values["kinds"] and type(found["inner"]) is Thing.Inner
-    assert found["path"] == values["path"] and found["partial"]() == 1
+    assert found["path"] == values["path"] and found["partial"]().name == "made"
     for one, two in zip(found["arrays"], values["arrays"], strict=True):
         assert np.array_equal(one, two) and getattr(one, "dtype", None) == getattr(two, "dtype", None)
     assert found["arrays"][1].flags.f_contiguous
@@ -173,6 +173,7 @@ class Reduces:
         (threading.Lock(), "cannot pickle '_thread.lock'"),
         (closure(), "closure.<locals>.<lambda> is none of this game's own"),
         ([lambda: 1], "<lambda> is none of this game's own"),
+        ({"rule": top_level}, "test_codec.top_level is none of this game's own"),
         ([].append, "builtins"),
         (subprocess.Popen.__new__(subprocess.Popen), "subprocess.Popen is none of this game's own"),
         (Reduces(), "posix.system is none of this game's own"),
@@ -214,6 +215,7 @@ def named(module, name):
         named("pathlib", "os.system"),
         named("abreast.codec", "sys.modules"),
         named("test_codec", "os.system"),
+        global_call("test_codec", "top_level"),
         named("test_codec", "subprocess"),
         pickle.dumps([1]),
         pickle.dumps({1: 2}),

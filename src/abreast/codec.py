@@ -5,7 +5,7 @@
 
 It is pickle, protocol 5: what is shared stays shared, cycles are allowed. Objects that each side has of its own (the model,
 its memory, the configuration) are `places`, which are written by name. A pickle calls what it names, so it may name only
-what `Names` finds: the constructors listed here, one by one, and what the game's own modules define. Reading a file
+what `Names` finds: the constructors listed here, one by one, and classes that the game's own modules define. Reading a file
 therefore runs no code but that of the game's own classes. The same list holds for writing: what could not be read is
 refused by name.
 """
@@ -50,7 +50,7 @@ FUNCTIONS = (
 
 
 class Names:
-    """The classes and functions that a file of this game may name."""
+    """The classes that a file of this game may name. (Not functions: a pickle can call what it names.)"""
 
     def __init__(self, objects: Iterable[object]) -> None:
         """`objects`: the game's own, whose classes, and what is defined beside them, may be named."""
@@ -70,12 +70,10 @@ class Names:
 
 
 def _defined(found: Any, path: Sequence[str]) -> Any:
-    """The class or function that a module, or a class in it, has under this name."""
+    """The class that a module, or a class in it, has under this name. (What a module imports is not its own.)"""
     for part in path:
-        is_open = isinstance(found, type | ModuleType)
-        found = vars(found).get(part) if is_open else None
-        found = found.__func__ if isinstance(found, staticmethod) else found
-        if not isinstance(found, type | FunctionType):  # what a module imports is not its own
+        found = vars(found).get(part)
+        if not isinstance(found, type):
             return None
     return found
 
