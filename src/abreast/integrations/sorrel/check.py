@@ -74,7 +74,7 @@ def _refuse_difference(one: Any, two: Any, fault: str, remedy: str) -> None:
 
 
 def _parts(env: Any) -> dict[str, bytes]:
-    """Digests of all that can be compared of a world, its agents and models, by name. (Environments keep dates and paths.)"""
+    """Digests of all that can be compared of a world, its agents and models, by name. (Environments keep dates, paths.)"""
     owners = owners_of(env)
     places = {**owners, **shared_places(env.config)}
     values = {path: value for path, value in attributes_of(owners).items() if not path.startswith("env.")}

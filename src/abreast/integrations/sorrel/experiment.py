@@ -1,4 +1,4 @@
-"""An environment of sorrel's as an experiment of ours: its own object, models and order of things, our loop and run folders."""
+"""An environment of sorrel's as an experiment of ours: its own object, models and order of things, our loop and folders."""
 
 import logging
 from collections.abc import Collection, Mapping
@@ -148,8 +148,3 @@ def settings_for(own: Any, given: Mapping[str, Any], name: str) -> Config[Any, A
             "multiprocessing": given.get("multiprocessing") or {},
         }
     )
-
-
-def experiment_of(env: Any, config: object) -> SorrelExperiment | None:
-    """An environment of sorrel's as an experiment (`MARLMultiprocessingSystem`, which then refuses it); None: it is none."""
-    return SorrelExperiment(env) if all(hasattr(env, name) for name in NEEDED) else None
