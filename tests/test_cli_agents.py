@@ -7,7 +7,9 @@ import safetensors.numpy
 import yaml
 
 from abreast.cli import run
+from abreast.cli.agents import parse_agents, parse_numbers
 from abreast.cli.games import _some_trained, _trained
+from abreast.errors import ConfigError
 from abreast.games import find_game
 from abreast.models import IQN, PPO, RandomModel
 from abreast.settings import explain
@@ -164,3 +166,23 @@ def test_a_mistake_gets_one_sentence_and_leaves_nothing_behind(arguments, says, 
     told = capsys.readouterr().err
     assert says in told and told.count("\n") == 1, told
     assert sorted(runs.rglob("*")) == before
+
+
+# ---- options
+
+
+def test_options_name_agents():
+    assert parse_agents(["2=runs/x=y:4", "0=z"], "--agent") == {2: "runs/x=y:4", 0: "z"}
+    assert parse_numbers("3, 0", "--freeze") == [3, 0]
+
+
+@pytest.mark.parametrize("text", ["x=runs/x", "2=", "=runs/x", "2", "", "-1=runs/x", "2.0=runs/x", "9" * 5000 + "=x"])
+def test_what_gives_no_agent_a_run_is_refused(text):
+    with pytest.raises(ConfigError, match="is not of the form NUMBER=RUN or NUMBER=RUN:NUMBER"):
+        parse_agents([text], "--load-agent")
+
+
+@pytest.mark.parametrize("text", ["", "a", "0,", "-1", "0;3", "1.5"])
+def test_what_is_no_list_of_agents_is_refused(text):
+    with pytest.raises(ConfigError, match="is no list of agents"):
+        parse_numbers(text, "--freeze")

@@ -134,6 +134,44 @@ def test_a_back_edge_would_be_seen():
     assert "training" not in MAY_IMPORT["models"]
 
 
+# ---- no two modules import each other
+
+MUTUAL = ("models", "worlds", "integrations", "rollouts")
+"""Layers in which some modules still do, for type checking."""
+
+
+def imports_of(source, known):
+    """The modules that a module imports, those for type checking included."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names if alias.name in known)
+        elif isinstance(node, ast.ImportFrom):
+            names = (f"{node.module}.{alias.name}" for alias in node.names)
+            yield from (name if name in known else node.module for name in names)
+
+
+def mutual_imports(sources):
+    """Pairs of modules, of sources by name, that import each other."""
+    imports = {name: set(imports_of(source, sources)) for name, source in sources.items()}
+    pairs = ((name, other) for name, found in imports.items() for other in found & imports.keys() if name < other)
+    return [(name, other) for name, other in pairs if name in imports[other]]
+
+
+def test_no_module_imports_one_that_imports_it():
+    paths = [path for path in SOURCE.rglob("*.py") if layer_of(path) not in MUTUAL]
+    names = {".".join(path.relative_to(SOURCE.parent).with_suffix("").parts): path for path in paths}
+    assert not mutual_imports({name.removesuffix(".__init__"): path.read_text() for name, path in names.items()})
+
+
+def test_an_import_for_type_checking_alone_would_be_seen():
+    parts = {
+        "a.experiment": "from a.loop import Loop",
+        "a.loop": "if TYPE_CHECKING:\n    from a.experiment import Experiment",
+        "a.run": "from a import loop",
+    }
+    assert mutual_imports(parts) == [("a.experiment", "a.loop")]
+
+
 @pytest.mark.parametrize("path", sorted((SOURCE / "games").glob("*/*.py")), ids=lambda path: "/".join(path.parts[-2:]))
 def test_games_do_not_know_each_other(path):
     game = path.parent.name

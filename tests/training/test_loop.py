@@ -11,7 +11,7 @@ from abreast.training.actors.inline import InlineActors
 from abreast.training.learners.base import RoundResult
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.loop import LAGS, Loop
-from abreast.training.run.record import RunRecord
+from abreast.training.run.record import RunOptions, RunRecord
 from abreast.worlds.playable import Played
 from fakes import small_game, timeless
 from own_game import Garden
@@ -80,7 +80,7 @@ def test_the_state_of_a_loop_holds_the_figures_of_unfinished_passes():
         learners = InlineLearners(models_of(env.game), 0, slack=20)
         return env, Loop(env, InlineActors(env.game), learners, LAGS["pipelined"], record)
 
-    with RunRecord(Game(Garden).build(Game(Garden).configure()), animate=False, logging=False) as record:
+    with RunRecord(Game(Garden).build(Game(Garden).configure()), RunOptions(animate=False, logging=False)) as record:
         (env, loop), (other_env, other) = fresh(record), fresh(record)
         loop.play_pass(1)
         state = loop.state()
@@ -115,7 +115,7 @@ def test_the_state_of_everything_put_into_fresh_parts_goes_on_bit_for_bit(algori
         learners = InlineLearners(models_of(env.game), 0, slack=20)
         return env, Loop(env, InlineActors(env.game), learners, LAGS[schedule], record)
 
-    with RunRecord(small_game(*settings), animate=False, logging=False) as whole:
+    with RunRecord(small_game(*settings), RunOptions(animate=False, logging=False)) as whole:
         env, loop = fresh(whole)
         for epochs in (6, 12):
             while env.epochs_played < epochs:  # as `run` does, but rounds stay unfinished at the end
@@ -124,7 +124,7 @@ def test_the_state_of_everything_put_into_fresh_parts_goes_on_bit_for_bit(algori
                 kept = state_of(env, loop)
                 kept = kept._replace(arrays={name: array.copy() for name, array in kept.arrays.items()})
         loop.run(12)
-    with RunRecord(small_game(*settings), animate=False, logging=False) as rest:
+    with RunRecord(small_game(*settings), RunOptions(animate=False, logging=False)) as rest:
         other, again = fresh(rest)
         set_state_of(other, again, kept)
         again.run(12)

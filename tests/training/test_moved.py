@@ -16,7 +16,7 @@ from abreast.state import copied
 from abreast.training import Experiment, parse_config
 from abreast.training.checkpoints.folder import write_checkpoint
 from abreast.training.learners.hosted import HostedLearners
-from abreast.training.moved import AgentOf, agent_settings, load_agent, load_agents, parse_agents, parse_numbers
+from abreast.training.moved import AgentOf, agent_settings, load_agent, load_agents
 from fakes import checkpoint_facts, live, make_model, outcome, small_game
 from strangers import models as strangers
 
@@ -67,26 +67,12 @@ def test_an_agent_of_a_run_is_named_by_folder_and_number(tmp_path):
     assert AgentOf.parse("12:30", 2) == AgentOf(Path("12:30"), 2)
     assert AgentOf.parse("12:30:4", 2) == AgentOf(Path("12:30"), 4)
     assert AgentOf.parse("a:4", 2) == AgentOf(Path("a:4"), 2)
-    assert parse_agents(["2=runs/x=y:4", "0=z"], "--agent") == {2: "runs/x=y:4", 0: "z"}
-    assert parse_numbers("3, 0", "--freeze") == [3, 0]
 
 
 @pytest.mark.parametrize("text", ["runs/x:", ":4", "runs/x:-1", "runs/x:a", "runs/x:" + "9" * 5000, "x\0:"])
 def test_what_names_no_agent_of_a_run_is_refused(text):
     with pytest.raises(ConfigError, match="does not name an agent of a run: expected RUN:NUMBER"):
         AgentOf.parse(text, 2)
-
-
-@pytest.mark.parametrize("text", ["x=runs/x", "2=", "=runs/x", "2", "", "-1=runs/x", "2.0=runs/x", "9" * 5000 + "=x"])
-def test_what_gives_no_agent_a_run_is_refused(text):
-    with pytest.raises(ConfigError, match="is not of the form NUMBER=RUN or NUMBER=RUN:NUMBER"):
-        parse_agents([text], "--load-agent")
-
-
-@pytest.mark.parametrize("text", ["", "a", "0,", "-1", "0;3", "1.5"])
-def test_what_is_no_list_of_agents_is_refused(text):
-    with pytest.raises(ConfigError, match="is no list of agents"):
-        parse_numbers(text, "--freeze")
 
 
 # ---- moved

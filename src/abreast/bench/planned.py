@@ -3,8 +3,9 @@
 from typing import Any, NamedTuple
 
 from abreast.training import Experiment
+from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.plan import Plan
-from abreast.training.run.record import RunRecord
+from abreast.training.run.record import RunOptions, RunRecord
 from abreast.training.run.session import Session
 from abreast.training.system import MARLMultiprocessingSystem
 
@@ -41,12 +42,11 @@ def plan_of(env: Experiment) -> Planned:
     """What a run of this environment is planned as here: it is begun, and ended as soon as it has decided."""
     env.make_lanes()
     system = MARLMultiprocessingSystem(env, env.game.players, env.config)
+    options = RunOptions(env.config.multiprocessing.schedule, is_parallel=True, animate=False, logging=False)
     try:
-        with _UntilDecided(env, animate=False, logging=False) as record:
+        with _UntilDecided(env, options) as record:
             record.begin()
-            session = Session(env, env.config.multiprocessing.schedule, record)
-            with system.started(session):
-                system.run(session)
+            system.run_session(Session(env, record, Checkpoints(env, record)))
         raise AssertionError("a run that has ended has a plan")
     except _Decided as decided:
         plan = decided.plan

@@ -94,8 +94,8 @@ def train(
     settings = config if resume is None else resume / "config.yaml"
     if has_free_core() and _needs_processes(parallel, overrides or [], settings):
         ProcessBackend(preload=["abreast.training"]).warm_up()  # it imports torch while this process does
+    from abreast.cli.agents import check_algorithms, parse_agents, parse_numbers, with_agents
     from abreast.games import check_batched
-    from abreast.training.moved import check_algorithms, parse_agents, parse_numbers, with_agents
 
     changes = overrides or []
     if resume is not None:
@@ -166,9 +166,9 @@ def play(
     ] = None,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
+    from abreast.cli.agents import parse_agents
     from abreast.games.view import view_of
     from abreast.training.collect import collect_pass
-    from abreast.training.moved import parse_agents
 
     chosen, run, changes = *_what_to_play(game, run_folder), overrides or []
     loaded = parse_agents(agent or [], "--agent")
@@ -287,8 +287,9 @@ def _is_run(folder: Path) -> bool:
 
 def _trained(game: "AnyGame", run: Path, overrides: list[str], others: Mapping[int, str] = NONE) -> "Experiment":
     """The environment of a run, with agents that do what they learned and explore no more; some of them of other runs."""
+    from abreast.cli.agents import with_agents
     from abreast.training.checkpoints.folder import newest_agents
-    from abreast.training.moved import load_agent, with_agents
+    from abreast.training.moved import load_agent
 
     config = game.configure(with_agents(read_yaml(run / "config.yaml"), others), overrides)
     env = game.build(_in_objects(config))
@@ -305,7 +306,8 @@ def _trained(game: "AnyGame", run: Path, overrides: list[str], others: Mapping[i
 
 def _some_trained(game: "AnyGame", overrides: list[str], trained: Mapping[int, str]) -> "Experiment":
     """The environment of a game, with agents that act at random, but for some of runs."""
-    from abreast.training.moved import load_agent, with_agents
+    from abreast.cli.agents import with_agents
+    from abreast.training.moved import load_agent
 
     config = game.configure(with_agents({}, trained), overrides)
     env = _at_random(game, config, but=trained)

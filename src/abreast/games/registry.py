@@ -25,8 +25,8 @@ from abreast.integrations import SOURCES
 from abreast.plugins import Plugins, import_target, is_target, split_target
 from abreast.settings import Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Environment, Experiment, parse_config
+from abreast.training.devices import enough_memory
 from abreast.training.environment import locate, locate_models
-from abreast.training.sizes import enough_memory
 from abreast.worlds import Gridworld
 
 log = logging.getLogger("abreast")

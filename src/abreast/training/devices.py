@@ -1,4 +1,4 @@
-"""Which device an agent's learner computes on, and with how many threads."""
+"""Which device an agent's learner computes on, with how many threads, and whether there is enough memory."""
 
 import logging
 import re
@@ -20,6 +20,9 @@ COPIES, ACTIVATIONS, ROW_BYTES = 3, 16, 32
 pass; bytes of a row of a pass beside its state."""
 SMALL = 2**30
 """Bytes that other programs may hold without being mentioned: a desktop, a viewer."""
+
+TOO_LARGE = ("memory", "Maximum allowed dimension", "array is too big", "too large to convert")
+"""What torch, NumPy and Python say of sizes that no machine has."""
 
 
 def device_for(agent: int, config: MPConfig) -> str:
@@ -57,16 +60,19 @@ def check_device_memory(model: BaseModel, config: Config[Any, Any]) -> None:
     each = bytes_on_device(model, lanes * config.experiment.max_turns)
     free, whole = torch.cuda.mem_get_info(model.device)
     taken = whole - free - torch.cuda.memory_reserved(model.device)
-    others = f"; other programs hold {_told(taken)}" if taken > SMALL else ""
+    others = f"; other programs hold {format_bytes(taken)}" if taken > SMALL else ""
     if agents * each > free:
         raise ConfigError(
-            f"{agents} agents with {lanes} lanes need about {_told(agents * each)} of memory on {model.device},"
-            f" {_told(each)} each, but {_told(free)} of its {_told(whole)} are free{others}: lower experiment.num_agents,"
-            " multiprocessing.num_envs, model.buffer_capacity or model.hidden_size, or set multiprocessing.device to cpu."
+            f"{agents} agents with {lanes} lanes need about {format_bytes(agents * each)} of memory on {model.device},"
+            f" {format_bytes(each)} each, but {format_bytes(free)} of its {format_bytes(whole)} are free{others}: lower"
+            " experiment.num_agents, multiprocessing.num_envs, model.buffer_capacity or model.hidden_size, or set"
+            " multiprocessing.device to cpu."
         )
     if others:
         log.warning(
-            "other programs hold %s of %s: they and this run will slow each other down", _told(taken), model.device
+            "other programs hold %s of %s: they and this run will slow each other down",
+            format_bytes(taken),
+            model.device,
         )
 
 
@@ -78,7 +84,8 @@ def bytes_on_device(model: BaseModel, rows_of_pass: int) -> int:
     return COPIES * blocks + bytes_of(memory) + rows_of_pass * (frame + ROW_BYTES) + ACTIVATIONS * batch
 
 
-def _told(size: int) -> str:
+def format_bytes(size: int) -> str:
+    """A size, short."""
     return f"{size / 2**30:.1f} GiB" if size >= 2**30 else f"{size / 2**20:.0f} MiB"
 
 
@@ -94,3 +101,17 @@ def compute_threads(count: int) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def enough_memory(more: str) -> Iterator[None]:
+    """Inside, an experiment is built; if it does not fit, that is a `ConfigError` that names what to lower, and `more`."""
+    try:
+        yield
+    except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
+        if not isinstance(error, MemoryError) and not any(words in str(error) for words in TOO_LARGE):
+            raise
+        raise ConfigError(
+            "there is not enough memory for this configuration: lower model.buffer_capacity, model.hidden_size,"
+            f" model.n_frames, {more}."
+        ) from None

@@ -28,8 +28,8 @@ from abreast.training.devices import check_device_memory, compute_threads, devic
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.run.metrics import EpochRecord
-from abreast.training.run.record import Logger
-from abreast.training.run.session import Keeping, session
+from abreast.training.run.record import Logger, RunOptions
+from abreast.training.run.session import session
 from abreast.training.runnable import Factory
 from abreast.training.system import MARLMultiprocessingSystem
 from abreast.worlds.playable import Playable
@@ -160,7 +160,7 @@ class Experiment:
                 check_lanes(model)
         self.make_lanes()
         group_lanes(self.game, self.config.multiprocessing)
-        with session(self, Keeping("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
+        with session(self, RunOptions("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
             settings = self.config.experiment
             learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)
             if run.resumed is not None:
@@ -187,9 +187,8 @@ class Experiment:
             process_backend().warm_up()  # it imports while this process gets ready
         self.make_lanes()
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)
-        with session(self, Keeping(schedule, True, animate, logging, logger, output_dir, resume)) as run:
-            with system.started(run):
-                system.run(run)
+        with session(self, RunOptions(schedule, True, animate, logging, logger, output_dir, resume)) as run:
+            system.run_session(run)
             return RunResult(run.record.epochs, run.record.folder, system.given_up)
 
     def check_parallel(self, parallel: MPConfig) -> None:

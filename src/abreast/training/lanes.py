@@ -1,9 +1,9 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import cached_property
+from functools import lru_cache
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,14 +19,15 @@ from abreast.worlds import Gridworld
 from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played, as_reward
 from abreast.worlds.sprites import Painter
 
-if TYPE_CHECKING:
-    from abreast.training.environment import Environment
-
 LARGEST_TILE, LARGEST_PICTURE = 24, 480
 """Pixels a side, of a cell and of a picture."""
+painter_with = lru_cache(maxsize=2)(Painter)
+"""Painters remember what they have drawn."""
 EMPTY: NDArray[Any] = np.empty(0)
 PARTS_OF_A_TURN = ("transition", "get_action", "perform", "add_memory")
 """Methods of `Agent` that are carried out here, for all lanes at once, unless an agent has its own."""
+Environment = Any
+"""An `abreast.Environment`. (Its module stands on this one.)"""
 
 
 class GridworldLanes(Playable):
@@ -38,15 +39,15 @@ class GridworldLanes(Playable):
 
     plays_by_lane = True
 
-    def __init__(self, env: "Environment") -> None:
+    def __init__(self, env: Environment) -> None:
         self._env = env
         self.turns = 0
         self.why_not_resumable: str | None = None
 
     @property
-    def environments(self) -> "Sequence[Environment]":
+    def environments(self) -> Sequence[Environment]:
         """One for each lane."""
-        return self._env.lanes
+        return self._env.lanes  # type: ignore[no-any-return]
 
     @property
     def players(self) -> Sequence[Agent]:  # type: ignore[override]
@@ -74,7 +75,7 @@ class GridworldLanes(Playable):
         self._own_choices: dict[int, list[tuple[NDArray[Any], int]]] = {}
         """What agents that act by themselves saw and chose, where others choose before they act."""
 
-    def _make_groups(self, playing: "list[Environment]") -> None:
+    def _make_groups(self, playing: list[Environment]) -> None:
         """Agents that see and choose before any of them acts, in the order of their turns, for the lanes still played.
 
         Decisions and outcomes are made once and filled again and again: to make new ones takes as long as an agent's choice.
@@ -181,11 +182,7 @@ class GridworldLanes(Playable):
     # ---- what it looks like, what is kept
 
     def picture(self) -> Image.Image:
-        return self._pictures.draw(self._env.world)
-
-    @cached_property
-    def _pictures(self) -> "Pictures":
-        return Pictures(self._env.world)
+        return picture_of(self._env.world)
 
     def state(self) -> State:
         return join(**{f"lane{number}": env.state() for number, env in enumerate(self._env.lanes)})
@@ -202,15 +199,10 @@ class GridworldLanes(Playable):
             self._env.lane(lane).set_state(state)
 
 
-class Pictures:
-    """Pictures of whole worlds of one size."""
-
-    def __init__(self, world: Gridworld) -> None:
-        self._painter = Painter(max(1, min(LARGEST_TILE, LARGEST_PICTURE // max(world.height, world.width))))
-
-    def draw(self, world: Gridworld) -> Image.Image:
-        """The world as it is now."""
-        return Image.fromarray(self._painter.draw(world, 0, 0, world.height, world.width))
+def picture_of(world: Gridworld) -> Image.Image:
+    """The whole world as it is now."""
+    painter = painter_with(max(1, min(LARGEST_TILE, LARGEST_PICTURE // max(world.height, world.width))))
+    return Image.fromarray(painter.draw(world, 0, 0, world.height, world.width))
 
 
 def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:
@@ -219,13 +211,13 @@ def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:
     return state, agent.get_action(state)
 
 
-def _metrics_of(env: "Environment") -> Mapping[str, float]:
+def _metrics_of(env: Environment) -> Mapping[str, float]:
     """The figures as they are now: a game may go on counting in the same mapping. What is none, the record refuses."""
     metrics = env.metrics()
     return dict(metrics) if isinstance(metrics, Mapping) else metrics
 
 
-def _paid(env: "Environment", rewards: Sequence[float]) -> Iterator[Late]:
+def _paid(env: Environment, rewards: Sequence[float]) -> Iterator[Late]:
     """What the agents of a lane get for the turn as a whole."""
     if isinstance(rewards, Mapping | Set) or not hasattr(rewards, "__len__"):
         raise RewardError(
@@ -246,7 +238,7 @@ def _paid(env: "Environment", rewards: Sequence[float]) -> Iterator[Late]:
             yield Late(number, agent.lane, earned)
 
 
-def _placed(error: Exception, number: int, env: "Environment", action: int | None) -> Exception:
+def _placed(error: Exception, number: int, env: Environment, action: int | None) -> Exception:
     """The error, told which agent was doing what."""
     agent: Agent = env.agents[number]
     doing = "its own turn" if action is None else f"action {action}"

@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from abreast.errors import StateError, short
 from abreast.state import State
@@ -21,12 +21,9 @@ from abreast.training.actors.base import Actors, Play, models_of
 from abreast.training.config import ScheduleName
 from abreast.training.learners.base import Learners
 from abreast.training.run.metrics import figures_of
+from abreast.training.run.record import RunRecord
 from abreast.training.runnable import Runnable
 from abreast.worlds.playable import Played
-
-if TYPE_CHECKING:
-    from abreast.training.checkpoints.keeper import Checkpoints
-    from abreast.training.run.record import RunRecord
 
 LAGS: dict[ScheduleName, int] = {"lockstep": 1, "pipelined": 2, "free": 1}
 
@@ -56,13 +53,16 @@ class Loop:
         actors: Actors,
         learners: Learners,
         lag: int,
-        record: "RunRecord",
-        checkpoints: "Checkpoints | None" = None,
+        record: RunRecord,
+        between_passes: "Callable[[Loop, bool], None]" = lambda loop, is_over: None,
         before_pass: "Callable[[Loop], None]" = lambda loop: None,
     ) -> None:
-        """`before_pass` may call `go_on_with`."""
+        """`between_passes` may write a checkpoint (it is told whether all epochs are played) or end the run;
+        `before_pass` may call `go_on_with`.
+        """
         self._experiment, self.actors, self.learners = experiment, actors, learners
-        self._lag, self._record, self._checkpoints, self._before_pass = lag, record, checkpoints, before_pass
+        self._lag, self._record = lag, record
+        self._between_passes, self._before_pass = between_passes, before_pass
         self._models = models_of(experiment.game)
         self.passes = learners.rounds
         """The number of the next: that of its round."""
@@ -73,8 +73,7 @@ class Loop:
         while True:
             self._finish_rounds(self._lag - 1)
             is_over = self._experiment.epochs_played >= until
-            if self._checkpoints is not None:  # before the last rounds are finished, so that more epochs can follow
-                self._checkpoints.between_passes(self, is_over)
+            self._between_passes(self, is_over)  # before the last rounds are finished, so that more epochs can follow
             if is_over:
                 break
             self._before_pass(self)

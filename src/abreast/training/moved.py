@@ -4,20 +4,19 @@
                                      ──▶  load_into() ──▶  the model of agent 2    when a run begins
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from abreast.errors import ConfigError, ModelFileError, RunFolderError, short
 from abreast.models import BaseModel
-from abreast.settings import merge, read_yaml
+from abreast.settings import read_yaml
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import newest_agents
 from abreast.training.config import Config, agent_number, parse_config
-
-if TYPE_CHECKING:
-    from abreast.training.experiment import Experiment
+from abreast.training.runnable import Runnable
 
 EXPLORING = ("epsilon", "epsilon_decay", "epsilon_min")
 """Settings that do not move with an agent: how much it explores is up to its new run."""
@@ -35,7 +34,7 @@ class AgentOf:
     def parse(cls, text: str, agent: int) -> "AgentOf":
         """What `RUN:4` names. `RUN` alone names the agent of the same number, `agent`; so does a folder with such a name."""
         run, colon, number = text.rpartition(":")
-        if not colon or _is_folder(Path(text)):
+        if not colon or os.path.isdir(text):  # noqa: PTH112 (Path.is_dir raises for a name that no file can have)
             return cls(Path(text), agent)
         found = agent_number(number)
         if not run or found is None:
@@ -79,7 +78,7 @@ class AgentOf:
     def _config_file(self) -> Path:
         above = self.folder.absolute().parent
         for folder in [self.folder, above.parent] if above.name == "checkpoints" else [self.folder]:
-            if _is_file(folder / "config.yaml"):
+            if os.path.isfile(folder / "config.yaml"):  # noqa: PTH113
                 return folder / "config.yaml"
         raise RunFolderError(
             f"{self.folder} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
@@ -91,62 +90,7 @@ def agent_settings(source: str, agent: int = 0) -> dict[str, Any]:
     return AgentOf.parse(source, agent).settings()
 
 
-def with_agents(values: Mapping[str, Any], sources: Mapping[int, str]) -> dict[str, Any]:
-    """Sections of a configuration, in which some agents are those of other runs, with the settings they have there."""
-    agents = {agent: agent_settings(source, agent) for agent, source in sources.items()}
-    if not agents:
-        return dict(values)
-    model = values.get("model")
-    others = model.get("per_agent") if isinstance(model, Mapping) else None
-    if isinstance(others, Mapping):  # nothing of an agent that is replaced stays
-        kept = {key: own for key, own in others.items() if agent_number(key) not in agents}
-        values = {**values, "model": {**model, "per_agent": kept}}  # type: ignore[dict-item]
-    return merge(values, {"experiment": {"load_agents": sources}, "model": {"per_agent": agents}})
-
-
-def check_algorithms(values: Mapping[str, Any], sources: Mapping[int, str]) -> None:
-    """Refuse another algorithm for an agent than that of the run it comes from, before its settings are found unknown."""
-    model = values.get("model")
-    given = model.get("per_agent") if isinstance(model, Mapping) else None
-    for key, own in given.items() if isinstance(given, Mapping) else ():
-        agent = agent_number(key)
-        if agent is not None and agent in sources and isinstance(own, Mapping) and "algorithm" in own:
-            algorithm = agent_settings(sources[agent], agent)["algorithm"]
-            if own["algorithm"] != algorithm:
-                raise ConfigError(
-                    f"model.per_agent.{agent}.algorithm is {short(own['algorithm'])}, but agent {agent} is loaded from"
-                    f" {AgentOf.parse(sources[agent], agent)}, whose algorithm is {algorithm!r}: leave it out."
-                )
-
-
-def parse_agents(texts: Iterable[str], option: str) -> dict[int, str]:
-    """What `2=RUN:4` and others like it say: agents, and where each comes from."""
-    found: dict[int, str] = {}
-    for text in texts:
-        number, equals, source = text.partition("=")
-        agent = agent_number(number)
-        if agent is None or not equals or not source:
-            raise ConfigError(
-                f"{option} {short(text)} is not of the form NUMBER=RUN or NUMBER=RUN:NUMBER, say {option} 2=runs/x:4."
-            )
-        if agent in found:
-            raise ConfigError(
-                f"{option} is given twice for agent {agent}, {short(found[agent])} and {short(source)}: give one of them."
-            )
-        found[agent] = source
-    return found
-
-
-def parse_numbers(text: str, option: str) -> list[int]:
-    """The agents that `0,3` names."""
-    found = [agent_number(part.strip()) for part in text.split(",")]
-    numbers = [number for number in found if number is not None]
-    if len(numbers) < len(found):
-        raise ConfigError(f"{option} {short(text)} is no list of agents: expected numbers, say {option} 0,3.")
-    return numbers
-
-
-def load_agents(experiment: "Experiment") -> None:
+def load_agents(experiment: Runnable) -> None:
     """Let the agents of a fresh run begin as `experiment.load_agents` and `experiment.freeze` say.
 
     Called once for a run, before anything is written: an agent that does not fit is refused. (A run that goes on from a
@@ -170,17 +114,3 @@ def load_agent(model: BaseModel, agent: int, text: str) -> None:
         source.load_into(model)
     except ModelFileError as error:
         raise ModelFileError(f"agent {agent} cannot be loaded from {source}: {error}") from error
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except (OSError, ValueError):  # a name no file can have
-        return False
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False

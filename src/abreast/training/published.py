@@ -5,6 +5,7 @@ one value of a `Latest`:   │ header (JSON): facts, where each array is │ wei
                             └────────────── read when a learner starts, and when a run ends ────────────────────────┘
 """
 
+import copy
 import json
 from collections.abc import Sequence
 from typing import Any
@@ -46,18 +47,13 @@ class Published:
         """The arrays it needs in a shared block."""
         return latest_layout(self._prefix, self._size, self._readers)
 
-    def attach(self, block: SharedBlock) -> "Published":
-        """Take its place in the block."""
-        return self._attached(block, self._reader)
-
     def for_reader(self, reader: int) -> "Published":
         """The same place through a handle of its own, as one of its readers (or as the writer)."""
         assert self._block is not None, "attach comes first"
-        twin = Published.__new__(Published)
-        twin.__dict__.update(self.__dict__)
-        return twin._attached(self._block, reader)
+        return copy.copy(self).attach(self._block, reader)
 
-    def _attached(self, block: SharedBlock, reader: int) -> "Published":
+    def attach(self, block: SharedBlock, reader: int = 0) -> "Published":
+        """Take its place in the block."""
         self._block, self._reader = block, reader
         self._latest = Latest(block, self._prefix, self._mode, reader)
         self._whole = Latest(block, self._prefix, "snapshot", reader)
@@ -104,7 +100,7 @@ class Published:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         if self._block is not None:
-            self.attach(self._block)
+            self.attach(self._block, self._reader)
 
 
 def _header_of(state: State, start: int) -> bytes:

@@ -17,10 +17,16 @@ class Runnable(Protocol):
     epochs_played: int
 
     @property
-    def game(self) -> Playable: ...
+    def game(self) -> Playable:
+        """What is played."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it is called in messages and folders."""
+
+    @property
+    def target(self) -> str | None:
+        """Where its game is found again, if that can be said (`Config.game`)."""
 
     @property
     def factory(self) -> Factory | None:

@@ -14,12 +14,11 @@ published whole after every round, so one that dies is replaced by another that 
 """
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any
 
-from abreast.errors import ConfigError, WorkerError
+from abreast.errors import ConfigError, WorkerError, short
 from abreast.models.own import note_shared
 from abreast.processes.fork_server import FORK_SERVER
 from abreast.processes.ring import Ring
@@ -27,7 +26,7 @@ from abreast.state import copied
 from abreast.training.actors.base import Actors, group_lanes, models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import ProcessActors
-from abreast.training.adapting import adapted
+from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Learners
 from abreast.training.learners.free import FreeLearners
@@ -37,7 +36,7 @@ from abreast.training.learners.rounds import RoundLearners
 from abreast.training.loop import LAGS, Loop
 from abreast.training.plan import FORK_SERVER_S, ROUNDS_TIMED, Planner, Timing
 from abreast.training.run.metrics import EpochRecord
-from abreast.training.run.record import RunRecord
+from abreast.training.run.record import RunOptions, RunRecord
 from abreast.training.run.session import Session
 
 
@@ -51,10 +50,12 @@ class MARLMultiprocessingSystem:
     actors: Actors | None = None
 
     def __init__(self, env: Any, agents: Sequence[Any], config: object) -> None:
-        """`env`: an environment or another experiment; or an environment of another framework (`adapting.py`)."""
+        """`env`: an environment or another experiment."""
         if not hasattr(env, "game"):
-            env = adapted(env, config)
-            config = env.config.multiprocessing
+            raise ConfigError(
+                f"the environment is {short(env)}: expected an abreast.Environment or another experiment; one of sorrel's"
+                " runs sequentially, with SorrelExperiment(env).run_experiment (docs/sorrel.md)."
+            )
         self.env: Any = env  # a `Runnable`
         self.agents = agents
         given = MPConfig.from_experiment_config(config)
@@ -133,9 +134,10 @@ class MARLMultiprocessingSystem:
     def run(self, session: Session | None = None) -> list[EpochRecord]:
         """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `session`, writes nothing."""
         if session is None:
-            with RunRecord(self.env, animate=False, logging=False) as record:
+            options = RunOptions(self._given.schedule, is_parallel=True, animate=False, logging=False)
+            with RunRecord(self.env, options) as record:
                 record.begin()
-                return self.run(Session(self.env, self._given.schedule, record))
+                return self.run(Session(self.env, record, Checkpoints(self.env, record)))
         assert self.learners is not None and self.actors is not None, "start comes before run"
         if not self.plan.is_open:
             session.record.keep_plan(self.plan)
@@ -192,12 +194,11 @@ class MARLMultiprocessingSystem:
         """Agents whose learner failed once too often, and why."""
         return self.learners.given_up if self.learners is not None else MappingProxyType({})
 
-    @contextmanager
-    def started(self, session: Session) -> "Iterator[None]":
-        """Inside, learners and actors are there, and go on where the session does."""
+    def run_session(self, session: Session) -> None:
+        """Start learners and actors, where the session goes on, run, and stop."""
         self.start(session)
         try:
-            yield
+            self.run(session)
         finally:
             self.stop()
 

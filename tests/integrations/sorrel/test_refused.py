@@ -20,7 +20,7 @@ def test_learners_elsewhere_are_refused_with_the_reason_and_the_way_out():
     with pytest.raises(ConfigError, match=SEQUENTIALLY) as refused:
         SorrelExperiment(env).run_experiment_mp(animate=False, logging=False)
     assert str(refused.value).startswith("ForageEnv has models of sorrel's") and "\n" not in str(refused.value)
-    with pytest.raises(ConfigError, match=SEQUENTIALLY):
+    with pytest.raises(ConfigError, match="one of sorrel's runs sequentially, with SorrelExperiment"):
         MARLMultiprocessingSystem(env, env.agents, MPConfig(workers="inline"))
     result = CliRunner().invoke(app, ["train", "sorrel:sorrel_standin:ForageEnv", "--parallel"])
     assert isinstance(result.exception, ConfigError) and re.search(SEQUENTIALLY, str(result.exception))

@@ -19,7 +19,7 @@ from abreast.models.base import PlainObservation
 from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
-from abreast.training.sizes import enough_memory
+from abreast.training.devices import enough_memory
 
 log = logging.getLogger("abreast")
 

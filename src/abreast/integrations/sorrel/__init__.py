@@ -13,8 +13,8 @@ Nothing here imports sorrel: what an environment, an agent and a model have to o
     kept         what checkpoints hold of an environment            check        what `abreast check` looks at
 """
 
-from abreast.integrations.sorrel.experiment import SorrelExperiment, experiment_of
+from abreast.integrations.sorrel.experiment import SorrelExperiment
 from abreast.integrations.sorrel.generators import Generators
 from abreast.integrations.sorrel.source import find
 
-__all__ = ["Generators", "SorrelExperiment", "experiment_of", "find"]
+__all__ = ["Generators", "SorrelExperiment", "find"]

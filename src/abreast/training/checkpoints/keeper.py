@@ -11,21 +11,19 @@ import logging
 import shlex
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from abreast.errors import CheckpointError
 from abreast.models import BaseModel
 from abreast.state import State, join
 from abreast.training.actors.base import actor_state, models_of
 from abreast.training.checkpoints.folder import remove_old, write_checkpoint
-from abreast.training.config import ScheduleName
+from abreast.training.loop import Loop
+from abreast.training.run.record import RunRecord
 from abreast.training.run.stopping import Stopping
-
-if TYPE_CHECKING:
-    from abreast.training.experiment import Experiment
-    from abreast.training.loop import Loop
-    from abreast.training.run.record import RunRecord
+from abreast.training.runnable import Runnable
 
 log = logging.getLogger("abreast")
 
@@ -33,8 +31,10 @@ log = logging.getLogger("abreast")
 class Checkpoints:
     """Writes them, if the run writes anything; and lets signals end the run where a checkpoint can be taken."""
 
-    def __init__(self, experiment: "Experiment", record: "RunRecord", schedule: ScheduleName) -> None:
-        self._experiment, self._record, self._schedule = experiment, record, schedule
+    def __init__(self, experiment: Runnable, record: RunRecord) -> None:
+        self._experiment, self._record, self._models = experiment, record, models_of(experiment.game)
+        self._folder: Path | None = None
+        """Where they are written, if they are."""
         self._settings = experiment.config.experiment
         self._stopping = Stopping(record.show_note)
         self._configs = self._all_configs()
@@ -46,7 +46,8 @@ class Checkpoints:
 
     def __enter__(self) -> "Checkpoints":
         if self._record.folder is not None and self._record.writes:
-            for model in models_of(self._experiment.game):
+            self._folder = self._record.folder / "checkpoints"
+            for model in self._models:
                 if not model.is_ours:
                     model.learning_state()  # what cannot be kept of it is known from then on
             self._note_reason(actor_state(self._experiment.game))
@@ -60,9 +61,8 @@ class Checkpoints:
             self._reason = reason
 
     def _why_not_resumable(self, actor: State) -> str | None:
-        game = self._experiment.game
-        if game.why_not_resumable is not None:
-            return game.why_not_resumable
+        if (reason := self._experiment.game.why_not_resumable) is not None:
+            return reason
         if self._configs != self._all_configs():
             return (
                 f"the configuration of {self._experiment.name}, or of a model, has changed since the run began, but a"
@@ -71,22 +71,22 @@ class Checkpoints:
         for name, fact in actor.facts.items():
             if name.endswith("unkept") and fact:
                 return str(next(iter(fact.values())))
-        for model in models_of(game):
+        for model in self._models:
             for error in model.own_attributes.unkept.values():
                 return f"{type(model).__name__}.{error.name} ({error.kind}) cannot be kept in a file: {error.reason}."
         return None
 
     def _all_configs(self) -> list[Any]:
-        return [self._experiment.config, *(model.config for model in models_of(self._experiment.game))]
+        return [self._experiment.config, *(model.config for model in self._models)]
 
-    def between_passes(self, loop: "Loop", is_over: bool) -> None:
+    def between_passes(self, loop: Loop, is_over: bool) -> None:
         """Write a checkpoint if one is due, and end the run if a signal asks for it."""
-        if self._record.folder is None or not self._record.writes:
+        if self._folder is None:
             return
         is_asked_to_stop = self._stopping.noted is not None
         has_a_past = bool(self._experiment.epochs_played) or self._was_used_before()
         if has_a_past and (is_over or is_asked_to_stop or self._is_due()):
-            self.write(loop)
+            self._write(loop, self._folder)
         self._is_first = False
         if is_asked_to_stop:
             self._stopping.let_through()
@@ -103,40 +103,38 @@ class Checkpoints:
 
     def _was_used_before(self) -> bool:
         """Whether the agents had learned or lived anything before this run."""
-        models = models_of(self._experiment.game)
-        return bool(self._record.first_epoch) or any(model.updates or model.memory.written.any() for model in models)
+        has_lived = any(model.updates or model.memory.written.any() for model in self._models)
+        return has_lived or bool(self._record.first_epoch)
 
     # ---- writing
 
-    def write(self, loop: "Loop") -> None:
+    def _write(self, loop: Loop, folder: Path) -> None:
         """Write a checkpoint now. If that fails, the run goes on, and the ones before are as they were."""
         started, epochs = time.perf_counter(), self._experiment.epochs_played
-        assert self._record.folder is not None
         name = f"epoch_{epochs:06d}"
         self._at_epoch, self._at_time = epochs, time.monotonic()
         parts, facts = self._gather(loop)
         try:
-            size = write_checkpoint(self._record.folder / "checkpoints" / name, "run", facts, parts)
+            size = write_checkpoint(folder / name, "run", facts, parts)
             self._record.kept_epochs = epochs
-            remove_old(self._record.folder, self._settings.keep_checkpoints)
+            remove_old(folder.parent, self._settings.keep_checkpoints)
         except CheckpointError as error:
             log.error("%s The run goes on without it.", error)
             return
-        again = shlex.join(["abreast", "train", "--resume", str(self._record.folder)])
+        again = shlex.join(["abreast", "train", "--resume", str(folder.parent)])
         self._record.how_to_go_on = f" To go on: {again}" if self._reason is None else ""
         log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, time.perf_counter() - started)
 
-    def _gather(self, loop: "Loop") -> tuple[dict[str, State], dict[str, Any]]:
+    def _gather(self, loop: Loop) -> tuple[dict[str, State], dict[str, Any]]:
         """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
-        models = models_of(self._experiment.game)
-        parts = _agents(models, loop.learners.learning_states())
+        parts = _agents(self._models, loop.learners.learning_states())
         if self._reason is None:
             parts["actor_0"] = loop.actors.state()
             self._note_reason(parts["actor_0"])
         if self._reason is not None:
             parts.pop("actor_0", None)
         else:
-            parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(models)}
+            parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
             parts["run"] = join(loop=loop.state(), record=self._record.state())
         recent = self._record.recent
         return parts, {
@@ -151,9 +149,9 @@ class Checkpoints:
         """What every manifest says of the run: what has to be the same when it goes on, and what was counted."""
         return {
             "experiment": self._experiment.name,
-            "schedule": self._schedule,
+            "schedule": self._record.options.schedule,
             "config": self._record.config.decode(),
-            "devices": [model.device for model in models_of(self._experiment.game)],
+            "devices": [model.device for model in self._models],
             "epochs": self._experiment.epochs_played,
             "first_epoch": self._record.first_epoch,
             "recorded": self._record.count,
@@ -164,12 +162,12 @@ class Checkpoints:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._record.folder is None or not self._record.writes:
+        if self._folder is None:
             return
         was_stopped = self._record.kept_epochs == self._experiment.epochs_played and error is not None
         try:
             if self._record.count and not was_stopped:  # else the newest checkpoint has all there is
-                self._write_agents(is_complete=error is None)
+                self._write_agents(self._folder / "final", is_complete=error is None)
         except CheckpointError as failure:
             if error is None:
                 raise
@@ -177,13 +175,11 @@ class Checkpoints:
         finally:
             self._stopping.__exit__(kind, error, trace)
 
-    def _write_agents(self, is_complete: bool) -> None:
+    def _write_agents(self, folder: Path, is_complete: bool) -> None:
         """The agents as they are."""
-        assert self._record.folder is not None
-        models = models_of(self._experiment.game)
-        parts = _agents(models, [model.learning_state() for model in models])
+        parts = _agents(self._models, [model.learning_state() for model in self._models])
         facts = {**self._facts(), "is_complete": is_complete}
-        write_checkpoint(self._record.folder / "checkpoints" / "final", "agents", facts, parts)
+        write_checkpoint(folder, "agents", facts, parts)
         self._record.kept_epochs = self._experiment.epochs_played
 
 

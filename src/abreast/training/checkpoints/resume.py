@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from abreast import __version__
 from abreast.errors import AbreastError, CheckpointError, short
@@ -18,9 +18,7 @@ from abreast.training.checkpoints.manifest import check_run
 from abreast.training.config import ScheduleName
 from abreast.training.run.metrics import end_of_line
 from abreast.training.run.record import config_as_yaml
-
-if TYPE_CHECKING:
-    from abreast.training.experiment import Experiment
+from abreast.training.runnable import Runnable
 
 log = logging.getLogger("abreast")
 
@@ -63,7 +61,7 @@ def split_run(given: Path | str) -> tuple[Path, Path | None]:
     return path, None
 
 
-def find_resumable(given: Path | str, experiment: "Experiment", schedule: ScheduleName) -> Resumed | None:
+def find_resumable(given: Path | str, experiment: Runnable, schedule: ScheduleName) -> Resumed | None:
     """Where a run goes on: its newest checkpoint, or the one given. None: at its beginning, before which it was killed.
 
     Everything is looked at and compared; nothing is changed.
@@ -76,18 +74,16 @@ def find_resumable(given: Path | str, experiment: "Experiment", schedule: Schedu
     checkpoint, damaged = _choose(run, entries, chosen)
     _check_past(checkpoint, experiment, schedule)
     settings, agents = experiment.config, len(models_of(experiment.game))
-    state, actors = checkpoint.part("run"), [part for part in checkpoint.parts if part.startswith("actor_")]
+    state = checkpoint.part("run")
     try:
         check_run(state, checkpoint.facts, agents, settings.experiment.train_interval)
-        if actors != ["actor_0"]:
-            raise CheckpointError(f"it has {len(actors)} actors, expected 1")
     except CheckpointError as error:
         raise CheckpointError(f"{checkpoint.path} cannot be used: {error}.") from None
     end_of_line(run / "metrics.jsonl", checkpoint.facts.recorded)
     return Resumed(checkpoint, state, checkpoint.part("actor_0"), damaged)
 
 
-def _check_beginning(run: Path, experiment: "Experiment") -> None:
+def _check_beginning(run: Path, experiment: Runnable) -> None:
     """A run that was killed before its first checkpoint begins again, with the same result."""
     if not (run / "checkpoints").is_dir() or any((run / "checkpoints").glob("[!.]*")):
         raise CheckpointError(f"{run} has no checkpoint to go on from: {INSTEAD}.")
@@ -138,7 +134,7 @@ def _instead_of_it(run: Path, before: Checkpoint | None) -> str:
 # ---- what has to be the same
 
 
-def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: ScheduleName) -> None:
+def _check_past(checkpoint: Checkpoint, experiment: Runnable, schedule: ScheduleName) -> None:
     """Refuse a run that would not go on as it was begun."""
     facts, where = checkpoint.facts, checkpoint.path
     if not facts.resumable:
@@ -166,7 +162,7 @@ def _check_past(checkpoint: Checkpoint, experiment: "Experiment", schedule: Sche
     _check_settings(facts.config, where, experiment)
 
 
-def _check_settings(text: str, where: Path, experiment: "Experiment") -> None:
+def _check_settings(text: str, where: Path, experiment: Runnable) -> None:
     """Refuse settings that differ from those that a run was begun with, if that makes a difference."""
     try:
         before = dict(_flat(parse_yaml(text)))
@@ -197,7 +193,7 @@ def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]
 # ---- taking it over
 
 
-def restore_agents(checkpoint: Checkpoint, experiment: "Experiment") -> None:
+def restore_agents(checkpoint: Checkpoint, experiment: Runnable) -> None:
     """Let the models go on from a checkpoint: what they learned, where their random streams are, what they remember."""
     for number, model in enumerate(models_of(experiment.game)):
         try:

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from textwrap import shorten
 from types import TracebackType
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -15,8 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-if TYPE_CHECKING:
-    from abreast.training.run.metrics import EpochRecord
+from abreast.training.run.metrics import EpochRecord
 
 SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
@@ -48,7 +46,7 @@ class ProgressDisplay:
             self._live.start()
         return self
 
-    def show(self, record: "EpochRecord") -> None:
+    def show(self, record: EpochRecord) -> None:
         """Take in an epoch; the terminal is redrawn eight times a second, whatever the speed of the run."""
         self._done += 1
         self._recent.append(record["reward_per_agent"])
@@ -85,7 +83,7 @@ class ProgressDisplay:
         known = {name: [value for each in self._figures if (value := each.get(name)) is not None] for name in names}
         return {name: sum(values) / len(values) for name, values in known.items() if values}
 
-    def _line(self, record: "EpochRecord") -> str:
+    def _line(self, record: EpochRecord) -> str:
         rewards = self._rewards()
         figures = {**self._epsilon(record), **self._metrics()}
         return (
@@ -99,16 +97,16 @@ class ProgressDisplay:
     def _what_is_shown(self) -> str:
         return "reward of the epoch" if len(self._recent) == 1 else f"mean reward of {len(self._recent)} epochs"
 
-    def _epsilon(self, record: "EpochRecord") -> dict[str, float]:
+    def _epsilon(self, record: EpochRecord) -> dict[str, float]:
         """None where no agent explores by it, as PPO."""
         return {"epsilon": record["epsilon"]} if record["epsilon"] else {}
 
-    def _time_left(self, record: "EpochRecord") -> str:
+    def _time_left(self, record: EpochRecord) -> str:
         seconds = round(record["time"]["elapsed_s"] / self._done * (self._epochs - self._done))
         hours, rest = divmod(seconds, 3600)
         return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
 
-    def _table(self, record: "EpochRecord") -> Table:
+    def _table(self, record: EpochRecord) -> Table:
         rewards = self._rewards()
         highest = max(*rewards, 1.0) if len(rewards) > 1 else max(rewards[0], 1.0)
         table = Table.grid(padding=(0, 2))
@@ -140,7 +138,7 @@ def _figure(name: str, value: float | None) -> str:
     return f"{name} {'not finite' if value is None else f'{value:.3g}'}"
 
 
-def _losses(record: "EpochRecord") -> str:
+def _losses(record: EpochRecord) -> str:
     """Of each agent, as they are of different sizes where algorithms differ; nothing before the first update."""
     losses = ["-" if loss is None else f"{loss:.3g}" for loss in record["loss_per_agent"]]
     return f"  loss ({' '.join(losses)})" if any(loss != "-" for loss in losses) else ""

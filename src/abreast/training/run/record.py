@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import yaml
 from rich.console import Console
@@ -20,16 +20,15 @@ from abreast.errors import ConfigError
 from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
 from abreast.models import BaseModel, algorithm, name_of
 from abreast.state import State
+from abreast.training.actors.base import models_of
+from abreast.training.config import Config, ScheduleName
 from abreast.training.learners.base import RoundResult
+from abreast.training.plan import Plan
 from abreast.training.run.camera import Camera
 from abreast.training.run.display import ProgressDisplay, warnings_on
 from abreast.training.run.metrics import EpochRecord, MetricsFile, finite, last_rewards
+from abreast.training.runnable import Runnable
 from abreast.worlds.playable import Played
-
-if TYPE_CHECKING:
-    from abreast.training.config import Config
-    from abreast.training.experiment import Experiment
-    from abreast.training.plan import Plan
 
 log = standard_logging.getLogger("abreast")
 
@@ -44,27 +43,26 @@ class Logger(Protocol):
     def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None: ...
 
 
+class RunOptions(NamedTuple):
+    """How a run is run, what it shows and what it leaves behind (`Experiment.run_experiment`)."""
+
+    schedule: ScheduleName = "lockstep"
+    is_parallel: bool = False
+    animate: bool = True
+    logging: bool = True
+    logger: Logger | None = None
+    output_dir: Path | str | None = None
+    resume: Path | str | None = None
+
+
 class RunRecord:
     """Keeps the record of one run. As a context it holds the run folder; `begin` begins to write."""
 
-    def __init__(
-        self,
-        experiment: "Experiment",
-        animate: bool,
-        logging: bool,
-        logger: Logger | None = None,
-        output_dir: Path | str | None = None,
-        resume: Path | None = None,
-        is_parallel: bool = False,
-    ) -> None:
-        """`resume`: the folder of a run that goes on. `is_parallel`: how it is run, for its configuration."""
-        self.config = config_as_yaml(experiment, is_parallel)
-        self._folder_name = experiment.name.removesuffix("Env")
-        self._experiment, self._animate, self._logging = experiment, animate, logging
-        self._output_dir, self._resume = output_dir, resume
-        self._models = [player.model for player in experiment.game.players]
-        self._names = list(experiment.game.agent_names)
-        self.logger = logger
+    def __init__(self, experiment: Runnable, options: RunOptions, resume: Path | None = None) -> None:
+        """`resume`: the folder of a run that goes on."""
+        self.config = config_as_yaml(experiment, options.is_parallel)
+        self._experiment, self.options, self._resume = experiment, options, resume
+        self._models = models_of(experiment.game)
         self._display: ProgressDisplay | None = None
         self._screen, self._files = ExitStack(), ExitStack()
         self._warned: set[tuple[int, str]] = set()
@@ -88,8 +86,8 @@ class RunRecord:
         self._made = None
         if self._resume is not None:
             self._made = open_run_folder(self._resume)
-        elif self._animate or self._logging:
-            self._made = make_run_folder(self._folder_name, self._output_dir)
+        elif self.options.animate or self.options.logging:
+            self._made = make_run_folder(self._experiment.name.removesuffix("Env"), self.options.output_dir)
         if self._made is not None:
             self._files.enter_context(locked(self._made.path))
         return self
@@ -102,7 +100,7 @@ class RunRecord:
     @property
     def writes(self) -> bool:
         """Whether more than animations is kept."""
-        return self._made is not None and self._logging
+        return self._made is not None and self.options.logging
 
     def begin(self, state: State | None = None) -> None:
         """Begin, or go on from where `state` was: what was recorded after it is cut off."""
@@ -118,18 +116,18 @@ class RunRecord:
             log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
             if self._resume is not None:
                 log.info("goes on with %d epochs recorded", self.count)
-        if self._logging and self.logger is None:
+        if self.options.logging and self.options.logger is None:
             self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
             self._screen.enter_context(self._display)
-        if self._logging:
+        if self.options.logging:
             self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
         self._started, self.has_begun = time.perf_counter(), True
 
-    def keep_plan(self, plan: "Plan") -> None:
+    def keep_plan(self, plan: Plan) -> None:
         """Say how the run is run, in two lines, and keep all that is known about it."""
         if self._made is not None and self.writes:
             write_whole(self._made.path / "plan.json", json.dumps(plan.as_json(), indent=1).encode())
-        for line in plan.reasons if self._logging else ():
+        for line in plan.reasons if self.options.logging else ():
             log.info("%s", line)
             if self._display is not None:
                 self._display.print(line)
@@ -166,11 +164,13 @@ class RunRecord:
         """Every epoch, those from before a resume too."""
         return self._kept if self._metrics is None else self._metrics.read()
 
-    def camera(self, epoch: int) -> "Camera | None":
+    def camera(self, epoch: int) -> Camera | None:
         """What films the first lane of the pass that begins with this epoch, if it is to be filmed."""
         period = self._experiment.config.experiment.record_period
         lanes = self._experiment.config.multiprocessing.lanes
-        if not self._animate or self.folder is None or -epoch % period >= lanes:  # a multiple of it is in this pass
+        if (
+            not self.options.animate or self.folder is None or -epoch % period >= lanes
+        ):  # a multiple of it is in this pass
             return None
         return Camera(self._experiment.game, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
 
@@ -206,8 +206,8 @@ class RunRecord:
                 "agent_steps_per_s": self._agent_steps / self._seconds if self._seconds else 0.0,
             },
         )
-        if self._names:
-            record["agents"] = self._names
+        if names := self._experiment.game.agent_names:
+            record["agents"] = list(names)
         if played.metrics:
             record["metrics"] = dict(played.metrics)
         self.count += 1
@@ -218,9 +218,9 @@ class RunRecord:
             self._metrics.add(record)
         if self._display is not None:
             self._display.show(record)
-        if self.logger is not None:
+        if self.options.logger is not None:
             more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
-            self.logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
+            self.options.logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
 
     def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
         """Name each silent fault of each agent once."""
@@ -265,7 +265,7 @@ class RunRecord:
         log.error("stopped after %d epochs by %s", self._played, type(error).__name__, exc_info=stack)
 
 
-def config_as_yaml(experiment: "Experiment", is_parallel: bool) -> bytes:
+def config_as_yaml(experiment: Runnable, is_parallel: bool) -> bytes:
     """The configuration as the run is, with the settings of every agent whose model is not the one it asks for."""
     values = {**experiment.config.model_dump(), "game": experiment.config.game or experiment.target}
     values["multiprocessing"]["enabled"] = is_parallel
@@ -280,7 +280,7 @@ def config_as_yaml(experiment: "Experiment", is_parallel: bool) -> bytes:
         raise ConfigError(f"the configuration cannot be kept as YAML: {reason}. Use plain numbers and text.") from None
 
 
-def _settings(model: BaseModel, config: "Config[Any, Any]") -> dict[str, Any]:
+def _settings(model: BaseModel, config: Config[Any, Any]) -> dict[str, Any]:
     """The settings a model has, as far as its class knows them: one made by hand may have been given those of another."""
     has, known = config.complete(model.config).model_dump(), type(model).Config.model_fields.keys() - {"per_agent"}
     return {key: value for key, value in has.items() if key in known} | {"algorithm": _algorithm_name(model)}
@@ -292,7 +292,7 @@ def _algorithm_name(model: BaseModel) -> str:
     return given if given.endswith(f":{type(model).__qualname__}") else name_of(type(model))
 
 
-def _about(experiment: "Experiment") -> str:
+def _about(experiment: Runnable) -> str:
     settings = experiment.config.experiment
     names = [_algorithm_name(player.model) for player in experiment.game.players]
     counts = {name: names.count(name) for name in dict.fromkeys(names)}
