@@ -27,7 +27,6 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from abreast.attributes import replaced_method
 from abreast.errors import WorldError
 from abreast.worlds.basics import EmptyEntity
 from abreast.worlds.entity import Entity
@@ -237,9 +236,6 @@ class BatchedWorld(ABC):
         for part, expected in parts:
             if type(part) is not expected:
                 return f"{type(part).__name__} is not {expected.__name__}, whose rules {cls.__name__} was written for"
-            replaced = replaced_method(part)
-            if replaced is not None:
-                return f"a {type(part).__name__} has a {replaced} of its own, which {cls.__name__} does not have"
         if getattr(env.world, "settings", env.config.world) != env.config.world:
             return f"the {cls.WORLD.__name__} has other settings than the environment"
         if env.world.default_entity.kind != EmptyEntity.kind:

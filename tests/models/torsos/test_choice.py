@@ -9,7 +9,7 @@ import torch
 from abreast import OneHotObservationSpec
 from abreast.errors import ConfigError
 from abreast.models import DQN, IQN, algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.models.torsos import choice, network_for
 from abreast.worlds import RGBObservationSpec
 from fakes import TinyObservation, live, make_model

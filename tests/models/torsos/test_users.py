@@ -6,7 +6,7 @@ import torch
 
 from abreast.errors import ConfigError
 from abreast.models import algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from fakes import live, make_model
 
 FILE = """
