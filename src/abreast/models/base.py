@@ -218,10 +218,8 @@ class BaseModel(ModelState):
                 self._forget_frames(lanes[index])
             return
         for state, action, reward, done, lane in zip(states, actions, rewards, dones, lanes, strict=True):
-            if lane:
-                self.remember(state, action, reward, done, lane)
-            else:  # a model for one lane need not know of lanes
-                self.remember(state, action, reward, done)
+            known = (lane,) if lane else ()  # a model for one lane need not know of lanes
+            self.remember(state, action, reward, done, *known)
 
     def amend(self, reward: float, lane: int = 0) -> None:
         """A reward that came after the step it belongs to, the newest of its lane, was remembered."""

@@ -96,8 +96,6 @@ class NoisyLinear(nn.Module):
         self.bias_noise = nn.Parameter(torch.empty(outputs))
         self.noisy: tuple[Tensor, Tensor] | None = None
         """Weight and bias with the noise of the last draw."""
-        self.weight_draw, self.bias_draw = torch.empty(0), torch.empty(0)
-        """That noise, before it is scaled."""
 
     def initialise(self, generator: torch.Generator) -> None:
         draw_uniform(self, math.sqrt(3.0 / self.weight.shape[1]), generator)
@@ -111,10 +109,9 @@ class NoisyLinear(nn.Module):
 
     def take_noise(self, weight_draw: Tensor, bias_draw: Tensor) -> None:
         """The same with noise that was drawn elsewhere."""
-        self.weight_draw, self.bias_draw = weight_draw, bias_draw
         self.noisy = (
-            torch.addcmul(self.weight, self.weight_noise, self.weight_draw),
-            torch.addcmul(self.bias, self.bias_noise, self.bias_draw),
+            torch.addcmul(self.weight, self.weight_noise, weight_draw),
+            torch.addcmul(self.bias, self.bias_noise, bias_draw),
         )
 
     def leave_out_noise(self) -> None:

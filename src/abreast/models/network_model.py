@@ -27,7 +27,7 @@ from abreast.models.figures import Figures, figures_with_loss, named_figures
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
 from abreast.models.torsos import Torso, check_network, make_torso, network_for
-from abreast.models.torsos.choice import is_picture, tell_of_pixels
+from abreast.models.torsos.choice import is_picture, warn_of_pixels
 from abreast.models.torsos.users import check_users_module
 from abreast.plugins import is_target
 from abreast.replay import Buffer, SharedReplayBuffer
@@ -113,7 +113,7 @@ class NetworkModel(BaseModel):
                 f"model.network is {name}, but {kind.__name__} defines {replaced} itself: leave model.network out."
             )
         if name == "mlp" and is_picture(self.observation):
-            tell_of_pixels(self.observation)
+            warn_of_pixels(tuple(self.observation.input_size))
         if is_target(name):
             check_users_module(name, (self.config.n_frames, *map(int, self.observation.input_size)))
 

@@ -108,11 +108,6 @@ class ReplayRows:
     def __len__(self) -> int:
         return int(np.minimum(self.written, self.rows_per_lane).sum())
 
-    @property
-    def sampleable(self) -> int:
-        """How many rows `sample` draws from: in a ring that has gone round, the oldest cannot be stacked any more."""
-        return int(self.sampling_window(self.written)[1].sum())
-
     def sample(self, batch_size: int) -> Batch:
         """A batch of rows drawn uniformly, with replacement, from all lanes."""
         while True:

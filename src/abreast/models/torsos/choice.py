@@ -46,18 +46,14 @@ def network_for(name: str, seen: ObservationShape) -> str:
     return name if name != "auto" else "cnn" if is_picture(seen) else "mlp"
 
 
-def tell_of_pixels(seen: ObservationShape) -> None:
+@functools.cache  # once for each shape
+def warn_of_pixels(shape: tuple[int, ...]) -> None:
     """Say that an mlp was asked for where a picture is seen."""
     if parent_pid() is None:  # children build what was built, and told of, here
-        _tell_once(
-            f"model.network is mlp, but an agent sees a picture of {' x '.join(map(str, seen.input_size))}: an mlp does not"
+        log.warning(
+            f"model.network is mlp, but an agent sees a picture of {' x '.join(map(str, shape))}: an mlp does not"
             " know which pixels are neighbours, and learns slowly from them; model.network=cnn does."
         )
-
-
-@functools.cache
-def _tell_once(text: str) -> None:
-    log.warning(text)
 
 
 def make_torso(
