@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from abreast.models import algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.state import State
 from abreast.training import Experiment, parse_config
 from abreast.worlds.playable import Decision, Outcome, Playable, Played

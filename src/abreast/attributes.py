@@ -22,11 +22,6 @@ IMMUTABLE = (
 """What may be shared: it never changes, or (a logger) is one and the same thing everywhere."""
 
 
-def replaced_method(thing: object) -> str | None:
-    """The first method of its class that an object has another of, if there is one."""
-    return next((name for name in vars(thing) if callable(getattr(type(thing), name, None))), None)
-
-
 # ---- copies
 
 

@@ -47,7 +47,7 @@ def test_the_same_pass_begins_anew_with_the_same_numbers_whatever_was_drawn_befo
 @pytest.mark.parametrize("key", [None, [1], [1, -1], [1, 2**64], ["a", 1], [1.0, 2]])
 def test_a_key_that_is_none_is_refused(key):
     with pytest.raises(StateError, match="expected two whole numbers"):
-        streams().key = key
+        streams().set_key(key)
 
 
 def test_rows_are_grouped_by_the_number_of_their_lane():

@@ -6,7 +6,7 @@ import torch
 
 from abreast.errors import ModelError, ReplayError
 from abreast.models import DQN, BaseModel, algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.models.stacked import StackedChoice
 from abreast.replay import Batch
 from abreast.training.collect import _Chooser

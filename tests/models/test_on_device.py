@@ -115,12 +115,6 @@ def with_own_memory():
     return model
 
 
-def with_patched_choice():
-    model = make_model("dqn")
-    model.take_action = lambda state, lane=0: 0
-    return model
-
-
 class OnlyUp(DQN):
     def legal_now(self, lanes):
         return torch.tensor([[True, False, False]]).expand(len(lanes), -1)
@@ -134,7 +128,6 @@ class OnlyUp(DQN):
         (lambda: model_for_lanes("ppo", Noting), "Noting remembers mood of each lane"),
         (lambda: model_for_lanes("dqn", network="lstm"), "its network is lstm, whose memory is kept lane by lane"),
         (with_own_memory, "its memory is a OwnBuffer, which takes row after row"),
-        (with_patched_choice, "DQN.take_action is your own, and is called state by state"),
     ],
 )
 def test_a_model_that_cannot_choose_so_says_why(make, said):

@@ -6,8 +6,8 @@ import torch
 
 from abreast.errors import ModelError
 from abreast.models import DQN, IQN, PPO, algorithm
-from abreast.models.base import PlainObservation
 from abreast.models.draws import STEPS_AT_ONCE, Draw, Draws
+from abreast.models.observation import PlainObservation
 from abreast.models.stacked import make_stack, stacks_of
 from abreast.models.stacked.learning import FUSED_FROM, has_same_bits
 from abreast.models.stacked.rows import DeviceRows

@@ -300,11 +300,6 @@ def test_a_state_of_another_game_is_refused():
         env.game.set_state(State({"lane0.world": 1}))
 
 
-def patched(env):
-    env.agents[0].act = lambda world, action: 0.0
-    return env
-
-
 def changed(env):
     env.world.size = 3
     return env
@@ -323,7 +318,6 @@ def with_factory(env):
             lambda: meadow(multiprocessing={"num_actors": 2}),
             "multiprocessing.num_actors is 2, and it takes one actor",
         ),
-        (lambda: patched(meadow()), "a Grazer has a act of its own"),
         (lambda: changed(meadow()), "Meadow.size is 3, but in an environment that is built for another lane it is"),
         (lambda: with_factory(meadow()), "env.factory is a function of your own"),
         (lambda: meadow(is_batched="maybe"), "world.batched is 'maybe': expected a valid boolean or 'auto'"),

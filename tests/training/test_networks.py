@@ -8,7 +8,7 @@ import pytest
 
 import villains
 from abreast.models import algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.training.evaluate import evaluate
 from abreast.training.learners.hosted import HostedLearners
 from fakes import outcome, small_game

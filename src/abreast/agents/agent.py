@@ -91,10 +91,8 @@ class Agent(Entity):
 
     def add_memory(self, state: NDArray[Any], action: int, reward: float, done: bool) -> None:
         """Remember the step just lived."""
-        if self.lane:
-            self.model.remember(state, action, reward, done, self.lane)
-        else:
-            self.model.remember(state, action, reward, done)
+        lane = (self.lane,) if self.lane else ()  # a model for one lane need not know of lanes
+        self.model.remember(state, action, reward, done, *lane)
 
     def transition(self, world: Gridworld) -> None:
         """One turn of this agent."""

@@ -7,10 +7,13 @@ import sys
 
 from abreast.errors import ConfigError, nearest, short
 from abreast.files import seen_from_here
-from abreast.models.base import BaseModel, ModelConfig, ObservationShape, RandomModel
+from abreast.models.base import BaseModel
+from abreast.models.config import ModelConfig
 from abreast.models.dqn import DQN
 from abreast.models.iqn import IQN
+from abreast.models.observation import ObservationShape
 from abreast.models.ppo import PPO
+from abreast.models.random import RandomModel
 from abreast.plugins import import_target, is_target
 
 ALGORITHMS: dict[str, type[BaseModel]] = {"random": RandomModel, "dqn": DQN, "iqn": IQN, "ppo": PPO}

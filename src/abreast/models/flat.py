@@ -30,14 +30,14 @@ class FlatParameters:
         network.requires_grad_(learns)
         for name, place in self.views(self.values.data).items():
             place.copy_(network.get_parameter(name).data)
-        self._place_parameters(self.values.data, torch.zeros(offset, device=device) if learns else None)
+        self._move_parameters_to(self.values.data, torch.zeros(offset, device=device) if learns else None)
 
     def move_to(self, values: Tensor, gradients: Tensor | None = None) -> None:
-        """Move to other memory of this size, with the same values; with these gradients, if it learns."""
+        """Lie in other memory of this size from now on: with the same values; with these gradients, if it learns."""
         values.copy_(self.values.data)
-        self._place_parameters(values, gradients)
+        self._move_parameters_to(values, gradients)
 
-    def _place_parameters(self, values: Tensor, gradients: Tensor | None) -> None:
+    def _move_parameters_to(self, values: Tensor, gradients: Tensor | None) -> None:
         self.values.data, self.values.grad = values, gradients
         slopes = None if gradients is None else self.views(gradients)
         for name, place in self.views(values).items():

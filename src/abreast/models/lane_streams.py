@@ -33,23 +33,16 @@ class LaneStreams:
     """Whether the seed is that of a single pass, whatever its number."""
 
     def __init__(self, seed: np.random.SeedSequence) -> None:
-        self.key = seed.generate_state(2, np.uint64).tolist()
+        self.key: list[int] = seed.generate_state(2, np.uint64).tolist()
+        """What tells these streams from those of other seeds."""
         self.begin(0)
 
-    @property
-    def key(self) -> list[int]:
-        """What tells these streams from those of other seeds."""
-        return self._key
-
-    @key.setter
-    def key(self, key: Any) -> None:
-        if (
-            not isinstance(key, list)
-            or len(key) != 2
-            or any(type(part) is not int or not 0 <= part < 2**64 for part in key)
-        ):
+    def set_key(self, key: Any) -> None:
+        """Draw from the streams of another seed."""
+        is_key = isinstance(key, list) and len(key) == 2
+        if not is_key or any(type(part) is not int or not 0 <= part < 2**64 for part in key):
             raise StateError(f"the key of the streams of choices is {short(key)}, expected two whole numbers.")
-        self._key = key
+        self.key = key
 
     def group_of(self, lane: int) -> tuple[int, int]:
         """Lanes with the same group are evaluated together."""
@@ -91,7 +84,7 @@ class LaneStreams:
         return int(self._source(ALL_LANES).random_raw())
 
     def _source(self, number: int) -> np.random.Philox:
-        return np.random.Philox(key=np.array(self._key, np.uint64), counter=[0, 0, number, self._epoch])
+        return np.random.Philox(key=np.array(self.key, np.uint64), counter=[0, 0, number, self._epoch])
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_of_lane": {}}

@@ -42,6 +42,12 @@ class _StackedAffine(torch.autograd.Function):
         return before, of_weight.to(weight.dtype), slope.sum(dim=1).to(weight.dtype)
 
 
+def draw_uniform(layer: Any, bound: float, generator: torch.Generator) -> None:
+    """Draw the weights and biases of a layer, from -bound to bound."""
+    layer.weight.data.uniform_(-bound, bound, generator=generator)
+    layer.bias.data.uniform_(-bound, bound, generator=generator)
+
+
 class Linear(nn.Module):
     """A linear layer; `initialise` gives it its first weights."""
 
@@ -51,10 +57,7 @@ class Linear(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs))
 
     def initialise(self, generator: torch.Generator, gain: float = 1.0) -> None:
-        bound = gain / math.sqrt(self.weight.shape[1])
-        with torch.no_grad():
-            self.weight.uniform_(-bound, bound, generator=generator)
-            self.bias.uniform_(-bound, bound, generator=generator)
+        draw_uniform(self, gain / math.sqrt(self.weight.shape[1]), generator)
 
     def forward(self, inputs: Tensor) -> Tensor:
         return affine(inputs, self.weight, self.bias)
@@ -72,10 +75,7 @@ class Convolution(nn.Module):
         self.bias = nn.Parameter(torch.empty(outputs))
 
     def initialise(self, generator: torch.Generator) -> None:
-        bound = 1.0 / math.sqrt(self.weight[0].numel())
-        with torch.no_grad():
-            self.weight.uniform_(-bound, bound, generator=generator)
-            self.bias.uniform_(-bound, bound, generator=generator)
+        draw_uniform(self, 1.0 / math.sqrt(self.weight[0].numel()), generator)
 
     def forward(self, pictures: Tensor) -> Tensor:
         return functional.conv2d(pictures, self.weight, self.bias, self._stride, self._padding)
@@ -96,16 +96,11 @@ class NoisyLinear(nn.Module):
         self.bias_noise = nn.Parameter(torch.empty(outputs))
         self.noisy: tuple[Tensor, Tensor] | None = None
         """Weight and bias with the noise of the last draw."""
-        self.weight_draw, self.bias_draw = torch.empty(0), torch.empty(0)
-        """That noise, before it is scaled."""
 
     def initialise(self, generator: torch.Generator) -> None:
-        bound = math.sqrt(3.0 / self.weight.shape[1])
-        with torch.no_grad():
-            self.weight.uniform_(-bound, bound, generator=generator)
-            self.bias.uniform_(-bound, bound, generator=generator)
-            self.weight_noise.fill_(0.017)
-            self.bias_noise.fill_(0.017)
+        draw_uniform(self, math.sqrt(3.0 / self.weight.shape[1]), generator)
+        self.weight_noise.data.fill_(0.017)
+        self.bias_noise.data.fill_(0.017)
 
     def draw_noise(self, generator: torch.Generator) -> None:
         """New noise, used by every forward pass until the next draw."""
@@ -114,10 +109,9 @@ class NoisyLinear(nn.Module):
 
     def take_noise(self, weight_draw: Tensor, bias_draw: Tensor) -> None:
         """The same with noise that was drawn elsewhere."""
-        self.weight_draw, self.bias_draw = weight_draw, bias_draw
         self.noisy = (
-            torch.addcmul(self.weight, self.weight_noise, self.weight_draw),
-            torch.addcmul(self.bias, self.bias_noise, self.bias_draw),
+            torch.addcmul(self.weight, self.weight_noise, weight_draw),
+            torch.addcmul(self.bias, self.bias_noise, bias_draw),
         )
 
     def leave_out_noise(self) -> None:

@@ -9,18 +9,12 @@ from numpy.typing import NDArray
 
 from abreast.errors import ModelFileError, StateFileError, short
 from abreast.models.own import CHOSEN, LEARNED
-from abreast.state import State, join
+from abreast.state import State
 from abreast.state_file import loads
 
 FORMAT = 2
 MOST = 2**62
 """A count of updates is less."""
-
-
-def whole_state(algorithm: str, learning: State, acting: State) -> State:
-    """The two halves of a model's state as one."""
-    facts = {"learning": learning.facts, "acting": acting.facts}
-    return State({"format": FORMAT, "algorithm": algorithm, **facts}, learning.arrays | acting.arrays)
 
 
 def read_model_file(path: Path) -> State:
@@ -36,15 +30,13 @@ def read_model_file(path: Path) -> State:
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {reason}.") from None
 
 
-def split_state(
-    state: State, path: Path, algorithm: str, places: Mapping[str, NDArray[Any]]
-) -> tuple[State, dict[str, NDArray[Any]]]:
-    """The facts of both halves, joined, and the attributes of a user's class. The arrays of the halves are copied to their
-    places, if all of them fit. `path` is where the state comes from, for messages.
+def fill_places(places: Mapping[str, NDArray[Any]], state: State, path: Path, algorithm: str) -> None:
+    """Copy the arrays of a model file to their places, if the file is of that algorithm and all of them fit; the attributes
+    of a user's class are left out. `path` is where the state comes from, for messages.
 
     A random stream that is not in the file, or is that of another device, stays as it is.
     """
-    about, arrays = state.facts, state.arrays
+    about = state.facts
     found = about.get("algorithm"), about.get("format")
     if found != (algorithm, FORMAT):
         raise ModelFileError(
@@ -55,13 +47,12 @@ def split_state(
         epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]
         if not 0 <= epsilon <= 1 or not 0 <= updates < MOST:
             raise ValueError(f"epsilon is {short(epsilon)} after {short(updates)} updates")
-        facts = join(learning=State(about["learning"]), acting=State(about["acting"]))
-    except (KeyError, ValueError, TypeError, AttributeError) as error:
+    except (KeyError, ValueError, TypeError) as error:
         raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error}.") from None
-    own = {name: array for name, array in arrays.items() if name in (LEARNED, CHOSEN)}
-    arrays = {name: array for name, array in arrays.items() if name not in own}
-    expected = {name: f"{each.shape} of {each.dtype}" for name, each in places.items() if name != LEARNED}
-    given = {name: f"{each.shape} of {each.dtype}" for name, each in arrays.items()}
+    expected, given = (
+        {name: f"{each.shape} of {each.dtype}" for name, each in arrays.items() if name not in (LEARNED, CHOSEN)}
+        for arrays in (places, state.arrays)
+    )
     for name in sorted(given.keys() | expected.keys()):
         if given.get(name) != expected.get(name) and not name.endswith("generator"):
             raise ModelFileError(
@@ -70,5 +61,4 @@ def split_state(
             )
     for name, place in places.items():
         if name in given and given[name] == expected[name]:
-            np.copyto(place, arrays[name])
-    return facts, own
+            np.copyto(place, state.arrays[name])

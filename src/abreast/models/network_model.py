@@ -21,13 +21,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from abreast.errors import ConfigError
-from abreast.models.base import BaseModel, ModelConfig, shipped
+from abreast.models.base import BaseModel, shipped
+from abreast.models.config import ModelConfig
 from abreast.models.figures import Figures, figures_with_loss, named_figures
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
-from abreast.models.on_device import why_not_on_device
 from abreast.models.torsos import Torso, check_network, make_torso, network_for
-from abreast.models.torsos.choice import is_picture, tell_of_pixels
+from abreast.models.torsos.choice import is_picture, warn_of_pixels
 from abreast.models.torsos.users import check_users_module
 from abreast.plugins import is_target
 from abreast.replay import Buffer, SharedReplayBuffer
@@ -81,8 +81,7 @@ class NetworkModel(BaseModel):
         "lane_memory",
         "chooses_on",
     }
-    DECIDED_EXTRAS: ClassVar[frozenset[str]] = frozenset()
-    """What `decide_all` returns beside actions."""
+    DECIDED_EXTRAS = frozenset()
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         config, observation = self.config, self.observation
@@ -114,7 +113,7 @@ class NetworkModel(BaseModel):
                 f"model.network is {name}, but {kind.__name__} defines {replaced} itself: leave model.network out."
             )
         if name == "mlp" and is_picture(self.observation):
-            tell_of_pixels(self.observation)
+            warn_of_pixels(tuple(self.observation.input_size))
         if is_target(name):
             check_users_module(name, (self.config.n_frames, *map(int, self.observation.input_size)))
 
@@ -162,12 +161,12 @@ class NetworkModel(BaseModel):
 
     @abstractmethod
     def decide_all(self, evaluated_LA: Tensor, chances_L2: Tensor, epsilon: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        """The same on the device of `policy`, where nothing is waited for (`models/on_device.py`)."""
+        """The same on the device of `policy`, where nothing is waited for (`training/batched.py`)."""
 
     def why_not_on_device(self) -> str | None:
         if self.has_memory:
             return f"its network is {self.network_name}, whose memory is kept lane by lane"
-        return why_not_on_device(self, self.DECIDED_EXTRAS)
+        return super().why_not_on_device()
 
     def choose_on(self, device: str) -> None:
         """Choose on this device from now on; `choose` takes frames on the CPU all the same."""
@@ -313,19 +312,16 @@ class NetworkModel(BaseModel):
 
     # ---- state
 
-    def learning_state(self) -> State:
-        arrays = {name: block.cpu().numpy() for name, block in self.blocks().items()}
-        arrays["generator"] = self.learning_generator.get_state().numpy()
-        return self.own_attributes.with_learned(State({**self.counters(), "sampling": self._sampling()}, arrays))
+    def learned_arrays(self) -> dict[str, NDArray[Any]]:
+        blocks = {name: block.cpu().numpy() for name, block in self.blocks().items()}
+        return {**blocks, "generator": self.learning_generator.get_state().numpy()}
 
     def set_learning_state(self, state: State) -> None:
         for name, block in self.blocks().items():
             block.copy_(torch.from_numpy(state.arrays[name]))
         self.learning_generator.set_state(torch.from_numpy(state.arrays["generator"].copy()))
-        self.memory.rng.bit_generator.state = state.facts["sampling"]
-        self.set_counters(state.facts)
         self._adopted = None
-        self.own_attributes.take_learned(state)
+        super().set_learning_state(state)
 
     def adopt(self, state: State) -> None:
         super().adopt(state)
@@ -340,20 +336,13 @@ class NetworkModel(BaseModel):
         }
 
     def counters(self) -> dict[str, Any]:
-        """Everything learning counts, by name."""
-        return {
-            "updates": self.updates,
-            "gradient_steps": self.optimiser.steps,
-            "learning_rate": self.optimiser.learning_rate,
-            "rows_learned_from": self.rows_learned_from.tolist(),
-        }
+        optimiser = self.optimiser
+        return {**super().counters(), "gradient_steps": optimiser.steps, "learning_rate": optimiser.learning_rate}
 
     def set_counters(self, counters: dict[str, Any]) -> None:
-        """Go on counting from there."""
-        self.updates = int(counters["updates"])
+        super().set_counters(counters)
         self.optimiser.steps = int(counters["gradient_steps"])
         self.optimiser.learning_rate = float(counters["learning_rate"])
-        self.rows_learned_from = np.array(counters["rows_learned_from"], dtype=np.int64)
 
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """Views of the same arrays, with each block split into its parameters."""

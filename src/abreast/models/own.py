@@ -25,7 +25,7 @@ from abreast.errors import AttributeStateError, ModelError, StateError
 from abreast.state import State
 
 if TYPE_CHECKING:
-    from abreast.models.base import BaseModel
+    from abreast.models.model_state import ModelState
 
 LEARNED, CHOSEN = "own", "own_acting"
 """Arrays of the state of learning and of choosing: users' attributes in the one codec."""
@@ -36,7 +36,7 @@ CHOOSING = "choosing (take_action, remember, epoch actions and what else an acto
 class ModelAttributes:
     """The attributes that a user has added to a model. Of our own classes there are none, and nothing here takes time."""
 
-    def __init__(self, model: "BaseModel") -> None:
+    def __init__(self, model: "ModelState") -> None:
         self._model = model
         self.is_guarded = False
         """Whether changes on the side that does not own an attribute are looked for: in a parallel run."""
@@ -160,13 +160,8 @@ class ModelAttributes:
             except AttributeStateError as error:
                 self.unkept[error.name] = error
 
-    def encoded_all(self) -> NDArray[np.uint8] | None:
-        """All of them, for a model that is built elsewhere; None if there are none."""
-        values = self.values
-        return self.encoded(values) if values else None
-
     def take_all(self, data: NDArray[np.uint8]) -> None:
-        """Become the model that told `encoded_all`; what it could not tell stays as `setup` has made it."""
+        """Become the model whose attributes were encoded; what could not be stays as `setup` has made it."""
         self._take(data, ())
 
     def take_learned(self, state: State) -> None:
@@ -175,8 +170,12 @@ class ModelAttributes:
             before = self._seen
             self._take(state.arrays[LEARNED], self.learned)
             self.look()
-            if self.is_guarded and self.shared:
-                self._refuse_shared({name for name in self.shared if before.get(name) != self._seen.get(name)})
+            for name in sorted(self.shared) if self.is_guarded else ():
+                if before.get(name) != self._seen.get(name):
+                    raise ModelError(
+                        f"{type(self._model).__name__}.{name} changes, and is one and the same as {self.shared[name]}, but"
+                        " agents are independent learners, perhaps in separate processes: make one for each."
+                    )
 
     def take_chosen(self, state: State) -> None:
         """Take over what choosing has changed elsewhere."""
@@ -194,13 +193,6 @@ class ModelAttributes:
             object.__delattr__(model, name)
         for name, value in found.items():
             object.__setattr__(model, name, value)
-
-    def _refuse_shared(self, changed: Collection[str]) -> None:
-        for name in sorted(changed):
-            raise ModelError(
-                f"{type(self._model).__name__}.{name} changes, and is one and the same as {self.shared[name]}, but agents"
-                " are independent learners, perhaps in separate processes: make one for each."
-            )
 
     def chosen(self) -> NDArray[np.uint8] | None:
         """What choosing owns, as it is now; None if it owns nothing."""
@@ -225,7 +217,7 @@ class ModelAttributes:
         return [each for each in reachable(values, places) if isinstance(each, GENERATORS)]
 
 
-def note_shared(models: "Sequence[BaseModel]") -> None:
+def note_shared(models: "Sequence[ModelState]") -> None:
     """Find out which attributes of users' models are, or hold, one and the same thing."""
     owners: dict[int, tuple[int, str]] = {}
     for agent, model in enumerate(models):

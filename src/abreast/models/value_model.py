@@ -179,7 +179,7 @@ class ValueModel(NetworkModel):
 
     def set_counters(self, counters: dict[str, Any]) -> None:
         super().set_counters(counters)
-        self.steps_drawn = int(counters.get("steps_drawn", 0))  # earlier versions did not count them
+        self.steps_drawn = int(counters["steps_drawn"])
 
     def blocks(self) -> dict[str, Tensor]:
         return {**super().blocks(), "target": self.target_block.values}

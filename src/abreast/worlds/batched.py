@@ -27,7 +27,6 @@ from typing import Any, ClassVar, NamedTuple
 import torch
 from torch import Tensor
 
-from abreast.attributes import replaced_method
 from abreast.errors import WorldError
 from abreast.worlds.basics import EmptyEntity
 from abreast.worlds.entity import Entity
@@ -103,7 +102,12 @@ class BatchedWorld(ABC):
         self.given_LN = torch.zeros((self.agents, lanes), device=device).T
         """Rewards that arose in another agent's turn; they stay until the caller takes them and sets them to 0."""
         self._make_cells(max([LEAST_MARGIN, *(view.vision_radius or 0 for view in views)]))
-        self._make_tables()
+        entities = [self.prototypes.get(kind, self.AGENT) for kind in self.kinds]
+        self.values = self.table([0.0, *(entity.value for entity in entities)], torch.float32)
+        """By number of kind."""
+        self.passable = self.table([False, *(entity.passable for entity in entities)], torch.bool)
+        """By number of kind."""
+        self._steps = self.steps([self.AGENT.DIRECTIONS.get(action, (0, 0)) for action in self.ACTIONS])
         self._views = [self._make_view(agent, view) for agent, view in enumerate(views)]
 
     def _make_cells(self, margin: int) -> None:
@@ -120,14 +124,6 @@ class BatchedWorld(ABC):
         """A place off the map, and so are those beside it: for what is gone. Leave OUTSIDE there."""
         self.places_NL = self.corners_L.repeat(self.agents, 1)
         """Where the agents are."""
-
-    def _make_tables(self) -> None:
-        entities = [self.prototypes.get(kind, self.AGENT) for kind in self.kinds]
-        self.values = self.table([0.0, *(entity.value for entity in entities)], torch.float32)
-        """By number of kind."""
-        self.passable = self.table([False, *(entity.passable for entity in entities)], torch.bool)
-        """By number of kind."""
-        self._steps = self.steps([self.AGENT.DIRECTIONS.get(action, (0, 0)) for action in self.ACTIONS])
 
     # ---- what a game says
 
@@ -237,9 +233,6 @@ class BatchedWorld(ABC):
         for part, expected in parts:
             if type(part) is not expected:
                 return f"{type(part).__name__} is not {expected.__name__}, whose rules {cls.__name__} was written for"
-            replaced = replaced_method(part)
-            if replaced is not None:
-                return f"a {type(part).__name__} has a {replaced} of its own, which {cls.__name__} does not have"
         if getattr(env.world, "settings", env.config.world) != env.config.world:
             return f"the {cls.WORLD.__name__} has other settings than the environment"
         if env.world.default_entity.kind != EmptyEntity.kind:

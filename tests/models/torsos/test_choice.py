@@ -9,7 +9,7 @@ import torch
 from abreast import OneHotObservationSpec
 from abreast.errors import ConfigError
 from abreast.models import DQN, IQN, algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.models.torsos import choice, network_for
 from abreast.worlds import RGBObservationSpec
 from fakes import TinyObservation, live, make_model
@@ -54,7 +54,7 @@ def picture_model(name="dqn", **settings):
 
 
 def test_an_mlp_that_sees_pixels_is_told_of_once(caplog):
-    choice._tell_once.cache_clear()
+    choice.warn_of_pixels.cache_clear()
     with caplog.at_level(logging.WARNING, "abreast"):
         for _ in range(3):
             picture_model(network="mlp")

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from abreast.models import algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.models.torsos.cnn import CNN
 from fakes import live, make_model
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from abreast.models import algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.models.torsos.lstm import LSTM
 from fakes import TinyObservation, live, make_model
 from recall_game import rewards_at_the_end

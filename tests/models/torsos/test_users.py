@@ -6,7 +6,7 @@ import torch
 
 from abreast.errors import ConfigError
 from abreast.models import algorithm
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from fakes import live, make_model
 
 FILE = """
@@ -72,7 +72,7 @@ def test_first_weights_are_seeded_and_nothing_else_is_drawn():
         ("HasBatchNorm", r"changes layer.running_mean, .* in forward \(as BatchNorm does\)"),
         ("HasBatchNormWithoutFigures", "gives a row other features when other rows are beside it"),
         ("KeepsState", r"changes before in forward"),
-        ("HasRandomBuffer", "draws its buffer projection at random"),
+        ("HasRandomBuffer", "gives other features .* built again: .*draw a buffer from a generator with a seed"),
         ("HasFrozenWeights", r"has a parameter layer.weight that is not to be learned"),
         (
             "ReturnsPictures",

@@ -9,7 +9,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from abreast.errors import GameError, short
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 
 MOST_NUMBERS = 2**24
 """Numbers in an observation."""

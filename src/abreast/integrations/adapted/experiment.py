@@ -15,7 +15,7 @@ from abreast.errors import ConfigError, GameError, short
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
 from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from abreast.errors import GameError, short
 from abreast.integrations.adapted.boxes import MOST_NUMBERS, View, box_view
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.processes.child import parent_pid
 
 log = logging.getLogger("abreast")

@@ -13,7 +13,7 @@ from abreast.errors import ModelFileError, StateError
 from abreast.integrations.sorrel.generators import Generators
 from abreast.integrations.sorrel.kept import encode_attributes, set_attributes, shared_places
 from abreast.models import BaseModel, ModelConfig
-from abreast.models.base import PlainObservation
+from abreast.models.observation import PlainObservation
 from abreast.state import State
 
 KEPT = "model"

@@ -70,11 +70,11 @@ class PPO(NetworkModel):
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
         log_chances_LA = among_legal_chances(evaluated, self.legal_now(lanes)).numpy()
-        actions_L = log_chances_LA.argmax(axis=1) if self.is_greedy else self._drawn(log_chances_LA, lanes)
+        actions_L = log_chances_LA.argmax(axis=1) if self.is_greedy else self._draw_actions(log_chances_LA, lanes)
         self._log_chances[list(lanes)] = np.take_along_axis(log_chances_LA, actions_L[:, None], axis=1)[:, 0]
         return actions_L.tolist()  # type: ignore[no-any-return]
 
-    def _drawn(self, log_chances_LA: NDArray[np.float32], lanes: Sequence[int]) -> NDArray[np.int64]:
+    def _draw_actions(self, log_chances_LA: NDArray[np.float32], lanes: Sequence[int]) -> NDArray[np.int64]:
         reached_LA = np.cumsum(np.exp(log_chances_LA, dtype=np.float64), axis=1)
         drawn_L = np.array([number for number, _ in self.streams.draw(lanes)]) * reached_LA[:, -1]
         last_L = (reached_LA < reached_LA[:, -1:]).sum(axis=1)  # the last action that has a chance
@@ -84,7 +84,7 @@ class PPO(NetworkModel):
     def decide_all(self, evaluated_LA: Tensor, chances_L2: Tensor, epsilon: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         if self.is_greedy:
             actions_L = evaluated_LA.argmax(dim=1)
-        else:  # as in `_drawn`
+        else:  # as in `_draw_actions`
             reached_LA = evaluated_LA.double().exp().cumsum(dim=1)
             whole_L1 = reached_LA[:, -1:]
             below_L = (reached_LA <= chances_L2[:, :1] * whole_L1).sum(dim=1)

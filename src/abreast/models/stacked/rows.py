@@ -10,7 +10,6 @@ Shapes: S batches, N agents, L lanes, R rows of a ring, B rows of a batch, T sta
 """
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,9 +57,11 @@ class DeviceRows:
                 """All of them one after the other, and a row of zeros."""
         self._copied_NL = np.zeros((count, lanes), dtype=np.int64)
         """Rows ever written that were there at the last look."""
-        self._first_NL, self._ends_NL, self._counts_NL, self._written_NL = (
-            torch.zeros((count, lanes), dtype=torch.int64, device=device) for _ in range(4)
-        )
+        self._windows = torch.zeros((4, count, lanes), dtype=torch.int64, device=device)
+        self._first_NL, self._counts_NL, self._ends_NL, self._written_NL = self._windows
+        self._agents = torch.arange(count, device=device)
+        self._back_T = torch.arange(first.n_frames - 1, -1, -1, device=device)
+        self._discounts_K = torch.from_numpy(first.discounts).to(device)
 
     def renew(self) -> list[NDArray[np.int64]]:
         """Copy the rows that are new, as far as the memories look; returns how far that is, per memory and lane."""
@@ -72,13 +73,7 @@ class DeviceRows:
             windows.append((*memory.sampling_window(written_L), written_L))
         first_NL, counts_NL, written_NL = (np.stack(each) for each in zip(*windows, strict=True))
         ends_NL = np.cumsum(counts_NL, axis=1)
-        for there, here in (
-            (self._first_NL, first_NL),
-            (self._counts_NL, counts_NL),
-            (self._ends_NL, ends_NL),
-            (self._written_NL, written_NL),
-        ):
-            there.copy_(torch.from_numpy(here))
+        self._windows.copy_(torch.from_numpy(np.stack([first_NL, counts_NL, ends_NL, written_NL])))
         return list(written_NL)
 
     def _copy(self, agent: int, memory: Buffer, written_L: NDArray[np.int64]) -> None:
@@ -157,18 +152,6 @@ class DeviceRows:
         field = self._fields[name].flatten(0, 2)
         taken: Tensor = field.index_select(0, places.flatten()).view(*places.shape, *field.shape[1:])
         return taken
-
-    @cached_property
-    def _agents(self) -> Tensor:
-        return torch.arange(len(self._memories), device=self._device)
-
-    @cached_property
-    def _back_T(self) -> Tensor:
-        return torch.arange(self._memories[0].n_frames - 1, -1, -1, device=self._device)
-
-    @cached_property
-    def _discounts_K(self) -> Tensor:
-        return torch.from_numpy(self._memories[0].discounts).to(self._device)
 
 
 def _slices(begin: int, end: int, rows: int) -> list[slice]:

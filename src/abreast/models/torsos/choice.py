@@ -3,11 +3,11 @@
 import functools
 import logging
 import math
-from typing import Any, Protocol
 
 import numpy as np
 
 from abreast.errors import ConfigError, nearest, short
+from abreast.models.observation import ObservationShape
 from abreast.models.torsos.base import Torso
 from abreast.models.torsos.cnn import CNN
 from abreast.models.torsos.lstm import LSTM
@@ -22,16 +22,6 @@ SMALLEST_PICTURE = 5
 """Cells or pixels a side: convolutions have little to look for in fewer."""
 
 
-class Seen(Protocol):
-    """What is asked of an observation."""
-
-    dtype: Any
-    scale: float
-
-    @property
-    def input_size(self) -> tuple[int, ...]: ...
-
-
 def check_network(name: str) -> str:
     """The setting, if it can be one."""
     if name not in NETWORKS and not is_target(name):
@@ -42,7 +32,7 @@ def check_network(name: str) -> str:
     return name
 
 
-def is_picture(seen: Seen) -> bool:
+def is_picture(seen: ObservationShape) -> bool:
     """Whether a frame is a picture: rows x columns x channels, at least 5 x 5, of intensities, which are numbers with a
     scale (pixels) or floats. Bytes as they are, such as one-hot planes, are none: for small ones an mlp takes half the time.
     """
@@ -51,26 +41,24 @@ def is_picture(seen: Seen) -> bool:
     return is_large and (seen.scale != 1.0 or np.dtype(seen.dtype).kind == "f")
 
 
-def network_for(name: str, seen: Seen) -> str:
+def network_for(name: str, seen: ObservationShape) -> str:
     """What `auto` means; anything else means itself."""
     return name if name != "auto" else "cnn" if is_picture(seen) else "mlp"
 
 
-def tell_of_pixels(seen: Seen) -> None:
+@functools.cache  # once for each shape
+def warn_of_pixels(shape: tuple[int, ...]) -> None:
     """Say that an mlp was asked for where a picture is seen."""
     if parent_pid() is None:  # children build what was built, and told of, here
-        _tell_once(
-            f"model.network is mlp, but an agent sees a picture of {' x '.join(map(str, seen.input_size))}: an mlp does not"
+        log.warning(
+            f"model.network is mlp, but an agent sees a picture of {' x '.join(map(str, shape))}: an mlp does not"
             " know which pixels are neighbours, and learns slowly from them; model.network=cnn does."
         )
 
 
-@functools.cache
-def _tell_once(text: str) -> None:
-    log.warning(text)
-
-
-def make_torso(name: str, seen: Seen, n_frames: int, hidden: int, number: int = 0, of: int = 1) -> Torso | None:
+def make_torso(
+    name: str, seen: ObservationShape, n_frames: int, hidden: int, number: int = 0, of: int = 1
+) -> Torso | None:
     """The torso of a network, or (mlp) none; `number` is which one, of how many the network has."""
     frame_shape = tuple(int(side) for side in seen.input_size)
     if name == "mlp":

@@ -9,8 +9,6 @@ one call to the next or mixes rows (BatchNorm) is refused by name; it is found b
 """
 
 import functools
-from collections.abc import Iterable
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -70,10 +68,10 @@ class UsersTorso(Torso):
             or len(found) != rows
             or not found.shape[1]
         ):
-            told = f"{found.dtype} of shape {tuple(found.shape)}" if is_tensor else short(found)
+            returned = f"{found.dtype} of shape {tuple(found.shape)}" if is_tensor else short(found)
             raise ConfigError(
-                f"model.network {self._name} returned {told} for {rows} rows of frames: expected floats of 32 bits, of shape"
-                f" ({rows}, features), a row for each."
+                f"model.network {self._name} returned {returned} for {rows} rows of frames: expected floats of 32 bits, of"
+                f" shape ({rows}, features), a row for each."
             )
 
 
@@ -86,16 +84,22 @@ def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
         with seeded_globals(np.random.SeedSequence(seed)):
             found.append(UsersTorso(kind, input_shape, name))
     torso, other, same = found
-    _check_parameters(torso.module, name)
+    for path, parameter in torso.module.named_parameters():
+        if not parameter.requires_grad or not parameter.is_floating_point():
+            raise ConfigError(
+                f"model.network {name} has a parameter {path} that is not to be learned (requires_grad is false, or it is"
+                " not made of floats): make it a buffer, by register_buffer."
+            )
     with seeded_globals(np.random.SeedSequence(0)), torch.no_grad():
         frames = torch.from_numpy(np.random.default_rng(0).random((ROWS, *input_shape), np.float32))
         torso(frames)  # what it keeps from its first call, such as a grid of positions, is no harm
         before, streams = _kept(torso.module), shared_streams()
         features = torso(frames)
         if shared_streams() != streams:
-            drawing = [path for path, part in torso.module.named_modules() if isinstance(part, DROPOUTS)]
+            drawing = [path for path, part in torso.module.named_modules() if isinstance(part, DROPOUTS)][:3]
+            where = f" ({', '.join(drawing)})" if drawing else ""
             raise ConfigError(
-                f"model.network {name} draws random numbers in forward{_named(drawing)}, so the same frames would have other"
+                f"model.network {name} draws random numbers in forward{where}, so the same frames would have other"
                 " features wherever they are computed again: leave that layer out."
             )
         if changed := [path for path, value in _kept(torso.module).items() if before.get(path, b"") != value]:
@@ -110,8 +114,8 @@ def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
                 f"model.network {name} gives a row other features when other rows are beside it, or when it is asked again"
                 " (as a BatchNorm without running figures does): let each row of features follow from its row of frames."
             )
-    _check_constants(torso.module, other.module, name)
-    if not _are_equal(torso.module.parameters(), same.module.parameters()):
+    first, again = ([each.data for each in built.module.parameters()] for built in (torso, same))
+    if digest(first, {}) != digest(again, {}):
         raise ConfigError(
             f"model.network {name} has other first weights each time it is built with the same seed: draw them from the"
             " generator that torch has (torch.manual_seed), which is seeded for each agent."
@@ -122,31 +126,8 @@ def check_users_module(name: str, input_shape: tuple[int, ...]) -> None:
         if not torch.equal(other(frames), features):
             raise ConfigError(
                 f"model.network {name} gives other features for the same weights and frames when it is built again: keep"
-                " nothing in it that is drawn, or depends on the clock, but parameters."
-            )
-
-
-def _are_equal(some: Iterable[Tensor], others: Iterable[Tensor]) -> bool:
-    return all(one is not None and two is not None and torch.equal(one, two) for one, two in zip_longest(some, others))
-
-
-def _check_parameters(module: nn.Module, name: str) -> None:
-    for path, parameter in module.named_parameters():
-        if not parameter.requires_grad or not parameter.is_floating_point():
-            raise ConfigError(
-                f"model.network {name} has a parameter {path} that is not to be learned (requires_grad is false, or it is"
-                " not made of floats): make it a buffer, by register_buffer."
-            )
-
-
-def _check_constants(module: nn.Module, other: nn.Module, name: str) -> None:
-    """Buffers are made again wherever the module is built: they have to come out the same."""
-    others = dict(other.named_buffers())
-    for path, buffer in module.named_buffers():
-        if path not in others or not torch.equal(buffer, others[path]):
-            raise ConfigError(
-                f"model.network {name} draws its buffer {path} at random, but it is built again in other processes: make it"
-                " a parameter, or draw it from a generator with a seed of its own."
+                " nothing in it that is drawn, or depends on the clock, but parameters; draw a buffer from a generator with"
+                " a seed of its own."
             )
 
 
@@ -158,7 +139,3 @@ def _kept(module: nn.Module) -> dict[str, bytes | None]:
         for key, value in {**own, **part._buffers}.items():
             found[f"{path}.{key}".lstrip(".")] = digest(value, {})
     return found
-
-
-def _named(paths: list[str]) -> str:
-    return f" ({', '.join(paths[:3])})" if paths else ""

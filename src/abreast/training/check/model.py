@@ -31,8 +31,8 @@ from abreast.checking import (
 )
 from abreast.errors import AttributeStateError, ConfigError, ModelError, short
 from abreast.models import BaseModel, ModelConfig, name_of
-from abreast.models.base import PlainObservation
 from abreast.models.figures import numbers_of
+from abreast.models.observation import PlainObservation
 from abreast.state import State
 from abreast.training.check.telling import SEED, attributes, differing, learned, quiet, told
 from abreast.training.collect import collect_pass

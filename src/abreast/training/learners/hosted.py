@@ -9,7 +9,7 @@ from typing import Any
 
 from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError
 from abreast.models import BaseModel
-from abreast.models.base import Recipe
+from abreast.models.model_state import Recipe
 from abreast.models.stacked import stacks_of
 from abreast.processes.backend import Backend, ChildSpec
 from abreast.processes.memory import SharedBlock

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from abreast.models import BaseModel
-from abreast.models.base import Recipe
+from abreast.models.model_state import Recipe
 from abreast.processes.backend import ChildContext
 from abreast.replay import SharedReplayBuffer
 from abreast.state import State, copied
