@@ -18,14 +18,9 @@ from abreast.state_file import DEEPEST, LONGEST_HEADER, dumps, loads
 
 PLAIN_TYPES = st.one_of(
     arrays.boolean_dtypes(),
-    arrays.integer_dtypes(endianness="?"),
-    arrays.unsigned_integer_dtypes(endianness="?"),
-    arrays.floating_dtypes(endianness="?"),
-    arrays.complex_number_dtypes(endianness="?"),
-    arrays.datetime64_dtypes(endianness="?"),
-    arrays.timedelta64_dtypes(endianness="?"),
-    arrays.byte_string_dtypes(endianness="?"),
-    arrays.unicode_string_dtypes(endianness="?"),
+    arrays.integer_dtypes(endianness="="),
+    arrays.unsigned_integer_dtypes(endianness="="),
+    arrays.floating_dtypes(endianness="=", sizes=(16, 32, 64)),
 )
 ARRAYS = arrays.arrays(PLAIN_TYPES, arrays.array_shapes(min_dims=0, max_dims=3, min_side=0, max_side=4))
 SCALARS = (
@@ -44,7 +39,7 @@ def assert_equal(one, two):
 
 def a_state():
     rows = np.arange(12, dtype=np.float32).reshape(3, 4)
-    return State({"updates": 3, "own": {"a": [1, None]}}, {"rows": rows, "times": np.array(["2024-02-29"], "M8[D]")})
+    return State({"updates": 3, "own": {"a": [1, None]}}, {"rows": rows, "counts": np.array([7], np.int64)})
 
 
 @given(st.dictionaries(st.text(max_size=5), FACTS, max_size=3), st.dictionaries(NAMES, ARRAYS, max_size=4))
@@ -66,11 +61,6 @@ def test_every_plain_state_comes_back(facts, named):
         np.broadcast_to(np.float32(2), (3, 2)),
         np.array(5, np.int16),
         np.zeros((0, 3), np.float64),
-        np.zeros((2, 0), "U4"),
-        np.zeros(3, "S0"),
-        np.zeros(2, np.longdouble),
-        np.array([b"\0\xff"], "V2"),
-        np.array(["NaT", "2020-01-01"], "M8[ns]"),
         np.asfortranarray(np.ones((2, 3), bool)),
     ],
     ids=lambda array: f"{array.dtype}{array.shape}",
@@ -118,10 +108,12 @@ def nested(levels):
         (State({"a": nested(DEEPEST + 5)}), "the fact 'a' is"),
         (State({"a": nested(10_000)}), "the fact 'a' is"),
         (State({"a": 10**5000}), "cannot be written as JSON"),
-        (State({"__arrays__": 1}), "a fact is called __arrays__"),
         (State({}, {"a": np.array([None])}), "the array a is of type object"),
         (State({}, {"a": np.zeros(1, [("x", "i4")])}), "the array a is of type"),
-        (State({}, {"a": np.ma.array([1], mask=[True])}), "the array a is of type MaskedArray"),
+        (State({}, {"a": np.ma.array([1], mask=[True])}), "the array a is of type int64: a file holds"),
+        (State({}, {"a": np.ones(2, np.complex64)}), "the array a is of type complex64: a file holds whole numbers"),
+        (State({}, {"a": np.array(["text"])}), "the array a is of type <U4: a file holds whole numbers"),
+        (State({}, {"a": np.ones(2, ">i4")}), "the array a is of type >i4: a file holds whole numbers"),
         (State({}, {"a": [1]}), "the array a is of type list"),
         (State({}, {"__metadata__": np.ones(1)}), "an array is called '__metadata__'"),
         (State({}, {"\ud800": np.ones(1)}), "an array is called"),
@@ -151,10 +143,6 @@ def tensor(dtype="U8", shape=(4,), place=(0, 4)):
 
 
 ABOUT = {"__metadata__": {"abreast": "{}"}}
-
-
-def as_bytes(dtype, shape=(1,)):
-    return {"__metadata__": {"abreast": json.dumps({"__arrays__": {"a": [dtype, shape]}})}, "a": tensor()}
 
 
 HOSTILE = {
@@ -198,21 +186,6 @@ HOSTILE = {
     "data cut": file_of(ABOUT | {"a": tensor()}, bytes(3)),
     "data added": file_of(ABOUT | {"a": tensor()}, bytes(5)),
     "a truth value of 2": file_of(ABOUT | {"a": tensor("BOOL")}, b"\0\1\2\0"),
-    "objects": file_of(as_bytes("|O8"), bytes(4)),
-    "no objects": file_of(as_bytes("|O8", (0,)) | {"a": tensor(shape=(0,), place=(0, 0))}),
-    "an object's letter": file_of(as_bytes("O"), bytes(4)),
-    "a structure": file_of(as_bytes("i2,i2"), bytes(4)),
-    "a type that is none": file_of(as_bytes("<i3"), bytes(4)),
-    "a type that is a number": file_of(as_bytes(3), bytes(4)),
-    "a type of another size": file_of(as_bytes("<i8"), bytes(4)),
-    "a huge type": file_of(as_bytes("<U999999999"), bytes(4)),
-    "a unit that is none": file_of(as_bytes("<M8[parsec]"), bytes(4)),
-    "a shape that is none": file_of(as_bytes("<i4", -1), bytes(4)),
-    "no such character": file_of(as_bytes("<U1"), b"\xff\xff\xff\x7f"),
-    "types of arrays that are not there": file_of(
-        {"__metadata__": {"abreast": json.dumps({"__arrays__": {"b": ["<i4", [1]]}})}, "a": tensor()}, bytes(4)
-    ),
-    "types of arrays in a list": file_of({"__metadata__": {"abreast": '{"__arrays__": [1]}'}}),
 }
 
 
@@ -225,7 +198,6 @@ def test_what_is_no_state_is_refused(data):
 
 def test_the_hostile_files_are_hostile_for_their_reason_alone():
     assert loads(file_of(ABOUT | {"a": tensor()}, bytes(4))).arrays["a"].tolist() == [0, 0, 0, 0]
-    assert loads(file_of(as_bytes(">i4"), b"\0\0\0\1")).arrays["a"].tolist() == [1]
     assert LONGEST_HEADER < 10 * 1000**3
 
 

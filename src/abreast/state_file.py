@@ -4,21 +4,19 @@
 
 Files are read by the safetensors package, which checks the header, and written here, because of memory and of rights: for a
 state of 500 MB `safetensors.numpy.save` takes 950 MB more (measured), and `save_file`, which takes none, makes files that
-only their owner may read. Arrays of types that safetensors does not have (complex numbers, times, text, foreign byte orders)
-are stored as bytes; their type and shape are in the facts.
+only their owner may read. Arrays of types that safetensors does not have (complex numbers, times, text) are refused by name;
+users' values of any type are bytes in the one codec.
 """
 
 import io
 import json
 import math
-import operator
 import re
 from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 import numpy as np
 import safetensors.numpy
-from numpy.typing import NDArray
 
 from abreast.errors import StateFileError, short
 from abreast.state import State
@@ -27,8 +25,6 @@ LONGEST_HEADER = 100_000_000
 """Bytes; the limit of the safetensors package."""
 DEEPEST = 200
 """Levels of lists and dictionaries within each other in facts."""
-AS_BYTES = "__arrays__"
-"""The fact that says which arrays are stored as bytes."""
 METADATA, KEY = "__metadata__", "abreast"
 
 TENSORS = {
@@ -36,11 +32,8 @@ TENSORS = {
     "<f4": "F32", "<i8": "I64", "<u8": "U64", "<f8": "F64",
 }  # fmt: skip
 """What safetensors calls the types of NumPy."""
-KINDS = "biufcSUVMm"
-"""Kinds of arrays that are nothing but bytes."""
 UNICODE = re.compile("[^\ud800-\udfff]*")
 """Names without Python's halves of characters, for which other readers refuse the whole file."""
-DTYPE = re.compile(rf"[<>|][{KINDS}][0-9]{{1,9}}(\[[0-9A-Za-zμ/]{{1,20}}\])?")
 
 
 # ---- writing
@@ -53,22 +46,15 @@ def dumps(state: State) -> bytes:
 
 def pieces(state: State) -> Iterator[memoryview | bytes]:
     """The bytes of a file with this state, in pieces that are views of its arrays where possible."""
-    if AS_BYTES in state.facts:
-        raise StateFileError(f"a fact is called {AS_BYTES}, which the file needs itself: give it another name.")
     for name, array in state.arrays.items():
         _check_array(name, array)
     # Large items first, so that every array is aligned; names in order, so that equal states are equal files.
     arrays = dict(sorted(state.arrays.items(), key=lambda each: (-each[1].dtype.alignment, each[0])))
-    as_bytes = {
-        name: [array.dtype.str, list(array.shape)] for name, array in arrays.items() if array.dtype.str not in TENSORS
-    }
-    facts = state.facts | {AS_BYTES: as_bytes} if as_bytes else state.facts
-    header: dict[str, Any] = {METADATA: {KEY: json_of(facts)}}
+    header: dict[str, Any] = {METADATA: {KEY: json_of(state.facts)}}
     end = 0
     for name, array in arrays.items():
-        shape = [array.nbytes] if name in as_bytes else list(array.shape)
         offsets = [end, end := end + array.nbytes]
-        header[name] = {"dtype": TENSORS.get(array.dtype.str, "U8"), "shape": shape, "data_offsets": offsets}
+        header[name] = {"dtype": TENSORS[array.dtype.str], "shape": list(array.shape), "data_offsets": offsets}
     text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     if len(text) > LONGEST_HEADER:
@@ -93,10 +79,9 @@ def _check_array(name: Any, array: Any) -> None:
     """Refuse an array that is more than bytes (one with a mask, say), or whose name no reader would take."""
     if type(name) is not str or name == METADATA or not UNICODE.fullmatch(name):
         raise StateFileError(f"an array is called {short(name)}: a file needs a text, and not {METADATA}.")
-    is_plain = type(array) in (np.ndarray, np.memmap)
-    if not is_plain or array.dtype.kind not in KINDS or array.dtype.names or array.dtype.subdtype:
-        told = array.dtype if is_plain else type(array).__name__
-        raise StateFileError(f"the array {name} is of type {told}, which has no plain form in a file.")
+    if type(array) not in (np.ndarray, np.memmap) or array.dtype.str not in TENSORS:
+        kind = getattr(array, "dtype", type(array).__name__)
+        raise StateFileError(f"the array {name} is of type {kind}: a file holds whole numbers, floats and truth values.")
 
 
 def _is_json(value: Any, depth: int) -> bool:
@@ -117,7 +102,6 @@ def loads(data: bytes) -> State:
     if not isinstance(about, dict) or not isinstance(about.get(KEY), str):
         raise StateFileError(f"it holds no facts of abreast: its metadata has no text {KEY!r}.")
     facts = parse_json(about[KEY].encode("utf-8", "surrogatepass"), "the text of its facts")
-    as_bytes = facts.pop(AS_BYTES, {}) if isinstance(facts, dict) else None
     try:
         np.empty(len(data), np.uint8)  # where memory runs out, the package panics
         arrays = safetensors.numpy.load(data)
@@ -125,11 +109,11 @@ def loads(data: bytes) -> State:
         raise StateFileError(f"its {len(data):,} bytes do not fit into memory.") from None
     except (safetensors.SafetensorError, ValueError, KeyError) as error:  # KeyError: a type that NumPy does not have
         raise StateFileError(f"it is not a safetensors file, or damaged: {short(str(error))}.") from None
-    if not isinstance(as_bytes, dict) or not as_bytes.keys() <= arrays.keys():
+    if not isinstance(facts, dict):
         raise StateFileError("its facts are not those of a state.")
-    arrays |= {name: _typed(name, arrays[name], stored) for name, stored in as_bytes.items()}
     for name, array in arrays.items():
-        _check_values(name, array)
+        if array.dtype.kind == "b" and array.size and array.reshape(-1).view(np.uint8).max() > 1:
+            raise StateFileError(f"its array {short(name)} holds truth values that are neither true nor false.")
     return State(facts, arrays)
 
 
@@ -155,27 +139,6 @@ def parse_json(data: bytes, what: str) -> Any:
         return json.loads(data.decode(), object_pairs_hook=_unique, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError and JSONDecodeError are ValueErrors
         raise StateFileError(f"{what} is not valid JSON ({error}).") from None
-
-
-def _typed(name: str, array: NDArray[Any], stored: Any) -> NDArray[Any]:
-    """An array as it was before it was stored as bytes."""
-    try:
-        dtype, shape = stored
-        is_plain = DTYPE.fullmatch(dtype) and array.dtype == np.uint8
-        if not is_plain or math.prod(map(operator.index, shape)) * np.dtype(dtype).itemsize != array.nbytes:
-            raise ValueError
-        return np.ndarray(shape, dtype, array)
-    except (TypeError, ValueError):
-        raise StateFileError(f"its array {short(name)} is said to be {short(stored)}, which cannot be.") from None
-
-
-def _check_values(name: str, array: NDArray[Any]) -> None:
-    """Refuse values that no array of this type can hold, on which NumPy would fail or guess later."""
-    flat = array.reshape(-1)
-    if array.dtype.kind == "b" and array.size and flat.view(np.uint8).max() > 1:
-        raise StateFileError(f"its array {short(name)} holds truth values that are neither true nor false.")
-    if array.dtype.kind == "U" and array.nbytes and flat.view(f"{array.dtype.str[0]}u4").max() > 0x10FFFF:
-        raise StateFileError(f"its array {short(name)} holds characters that do not exist.")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
