@@ -97,7 +97,7 @@ def load_agents(experiment: Runnable) -> None:
     checkpoint has it all from there.)
     """
     settings, models = experiment.config.experiment, models_of(experiment.game)
-    settings.check_agents(len(models))
+    experiment.config.check_agents(len(models))
     if experiment.epochs_played:
         return
     for agent, text in settings.load_agents.items():

@@ -4,9 +4,8 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from textwrap import shorten
-from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -38,20 +37,17 @@ class ProgressDisplay:
         self.console = Console(file=sys.stderr)
         self._shown: Table | Text = Text("")
         self._note: Text | None = None
-        is_live = self.console.is_terminal
-        self._live = Live(console=self.console, refresh_per_second=8, get_renderable=self._all) if is_live else None
-
-    def __enter__(self) -> "ProgressDisplay":
-        if self._live is not None:
-            self._live.start()
-        return self
+        self.is_live = self.console.is_terminal
+        live = Live(console=self.console, refresh_per_second=8, get_renderable=self._all) if self.is_live else None
+        self.screen: AbstractContextManager[object] = live or nullcontext()
+        """Inside, the display is redrawn."""
 
     def show(self, record: EpochRecord) -> None:
         """Take in an epoch; the terminal is redrawn eight times a second, whatever the speed of the run."""
         self._done += 1
         self._recent.append(record["reward_per_agent"])
         self._figures.append(record.get("metrics", {}))
-        if self._live is not None:
+        if self.is_live:
             self._shown = self._table(record)
         elif self._done % max(1, self._epochs // PLAIN_LINES) == 0 or self._done == self._epochs:
             self.console.print(self._line(record), highlight=False, markup=False, soft_wrap=True)
@@ -63,16 +59,10 @@ class ProgressDisplay:
     def show_note(self, text: str) -> bool:
         """Show a sentence below the figures, from now on, if they are live (printed past them, it would be overwritten)."""
         self._note = Text(text)
-        return self._live is not None
+        return self.is_live
 
     def _all(self) -> Table | Text | Group:
         return self._shown if self._note is None else Group(self._shown, self._note)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def _rewards(self) -> list[float]:
         return [sum(column) / len(self._recent) for column in zip(*self._recent, strict=True)]

@@ -3,6 +3,7 @@
 <run folder>/  config.yaml   plan.json   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/
 """
 
+import io
 import json
 import logging as standard_logging
 import time
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 import yaml
+from PIL import Image
 from rich.console import Console
 
 from abreast.errors import ConfigError
@@ -24,15 +26,16 @@ from abreast.training.actors.base import models_of
 from abreast.training.config import Config, ScheduleName
 from abreast.training.learners.base import RoundResult
 from abreast.training.plan import Plan
-from abreast.training.run.camera import Camera
 from abreast.training.run.display import ProgressDisplay, warnings_on
 from abreast.training.run.metrics import EpochRecord, MetricsFile, finite, last_rewards
 from abreast.training.runnable import Runnable
-from abreast.worlds.playable import Played
+from abreast.worlds.playable import Playable, Played
 
 log = standard_logging.getLogger("abreast")
 
 
+MILLISECONDS_A_TURN = 120
+"""In films."""
 RECENT = 100
 """Epochs over which the reward of a checkpoint is averaged."""
 
@@ -53,6 +56,31 @@ class RunOptions(NamedTuple):
     logger: Logger | None = None
     output_dir: Path | str | None = None
     resume: Path | str | None = None
+
+
+class Camera:
+    """Films an epoch into an animated GIF: takes a picture of a game whenever it is called."""
+
+    def __init__(self, game: Playable, path: Path) -> None:
+        self._game, self._path = game, path
+        self._pictures: list[Image.Image] = []
+
+    def __call__(self) -> None:
+        if not self._game.turns:  # a pass may be played again from its beginning
+            self._pictures.clear()
+        picture = self._game.picture()
+        if picture is not None:
+            self._pictures.append(picture)
+
+    def save(self) -> None:
+        """Write the film, if the game looks like anything."""
+        if not self._pictures:
+            return
+        first, *others = self._pictures
+        film = io.BytesIO()
+        first.save(film, "GIF", save_all=True, append_images=others, duration=MILLISECONDS_A_TURN, loop=0)
+        self._path.parent.mkdir(exist_ok=True)
+        write_whole(self._path, film.getvalue())
 
 
 class RunRecord:
@@ -118,7 +146,7 @@ class RunRecord:
                 log.info("goes on with %d epochs recorded", self.count)
         if self.options.logging and self.options.logger is None:
             self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
-            self._screen.enter_context(self._display)
+            self._screen.enter_context(self._display.screen)
         if self.options.logging:
             self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
         self._started, self.has_begun = time.perf_counter(), True
