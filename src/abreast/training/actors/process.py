@@ -197,7 +197,11 @@ class ProcessActors:
             log.warning(
                 "%s: pass %d is played again, by one actor, which plays all lanes from now on", why_alone, order.number
             )
-            return self._play_alone(order, before, on_turn)
+            self._forget_rows(range(self._config.lanes))
+            self._game.set_lane_states(before)
+            self._team.stop()
+            self._alone = InlineActors(self._game)
+            return self._alone.play(order, on_turn)
         self._states |= passed[0].lanes
         return [played for each in passed for played in each.played]
 
@@ -234,13 +238,6 @@ class ProcessActors:
                     model.memory.cut(lane)
                 else:
                     model.memory.rewind(lane, before[lane])
-
-    def _play_alone(self, order: Play, before: Mapping[int, State], on_turn: Callable[[], None] | None) -> list[Played]:
-        self._forget_rows(range(self._config.lanes))
-        self._game.set_lane_states(before)
-        self._team.stop()
-        self._alone = InlineActors(self._game)
-        return self._alone.play(order, on_turn)
 
     def _return_lanes(self) -> None:
         """Let the game here have all lanes where they are now."""

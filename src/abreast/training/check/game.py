@@ -54,11 +54,14 @@ class GameSource(Protocol):
     """Where the environments of a game come from: an `abreast.games.Game`."""
 
     @property
-    def environment(self) -> type[Environment]: ...
+    def environment(self) -> type[Environment]:
+        """Its class."""
 
-    def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]: ...
+    def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]:
+        """Its settings, with those of a file and those given over them."""
 
-    def build(self, config: Config[Any, Any]) -> Environment: ...
+    def build(self, config: Config[Any, Any]) -> Environment:
+        """An environment with these settings."""
 
 
 def check_game(game: GameSource) -> Iterator[Verdict]:
@@ -107,10 +110,9 @@ class GameTrial:
         """Settings for an epoch that takes little time."""
         own = self.game.configure()
         usual = [f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}", f"experiment.seed={SEED}"]
-        usual += (
-            ["world.batched=false"] if getattr(own.world, "batched", False) is True else []
-        )  # objects are looked at
         usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
+        if getattr(own.world, "batched", False) is True:
+            usual.append("world.batched=false")  # objects are looked at
         return self.game.configure(None, [*SMALL, *usual, *overrides])
 
     def build(self, *overrides: str) -> Environment:

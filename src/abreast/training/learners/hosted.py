@@ -56,7 +56,11 @@ class HostedLearners:
         learning = [agent for agent in range(len(models)) if agent not in self._frozen]
         self._slack = slack
         self.published = create_shared_models(models, parallel.mode, readers=parallel.actors)
-        self.block = self._make_block()
+        layout: dict[str, Any] = {}
+        for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
+            rows = model.memory.layout(slack)
+            layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
+        self.block = SharedBlock(layout)
         tell_who_learns_alone(models)
         self._results = [RoundResult({}, model.updates) for model in models]
         self._lags = [0] * len(models)
@@ -79,13 +83,6 @@ class HostedLearners:
         except BaseException:
             self._restore_rings()
             raise
-
-    def _make_block(self) -> SharedBlock:
-        layout: dict[str, Any] = {}
-        for index, (model, place) in enumerate(zip(self._models, self.published, strict=True)):
-            rows = model.memory.layout(self._slack)
-            layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
-        return SharedBlock(layout)
 
     def acting_states(self) -> dict[int, State]:
         """Of users' models: what choosing has changed by now."""

@@ -105,9 +105,10 @@ class ProgressDisplay:
         table.add_row("epoch", f"{self._done:,} of {self._epochs:,}", bar, speed, f"{self._time_left(record)} left")
         for agent, reward in enumerate(rewards):
             bar = ProgressBar(highest, max(reward, 0.0), width=30, complete_style="green", finished_style="green")
-            name = record["agents"][agent] if "agents" in record else f"agent {agent}"
-            learned = list(record["learning"][agent].items())[:SHOWN]
-            table.add_row(Text(name), f"{reward:.1f}", bar, *(Text(_figure(*each)) for each in learned))
+            who = record["agents"][agent] if "agents" in record else f"agent {agent}"
+            figures = list(record["learning"][agent].items())[:SHOWN]
+            learned = [Text(f"{name} {'not finite' if value is None else f'{value:.3g}'}") for name, value in figures]
+            table.add_row(Text(who), f"{reward:.1f}", bar, *learned)
         explored = (f"epsilon {epsilon:.3f}" for epsilon in self._epsilon(record).values())
         table.add_row("all", f"[bold]{sum(rewards):.1f}", self._what_is_shown, *explored)
         for name, value in self._metrics().items():
@@ -122,10 +123,6 @@ class ProgressDisplay:
                 waits += f", learners {max(health['learner_idle_s']):.2f} s"
             table.add_row("learners", f"{restarts} restarts", f"versions behind: {lags}", ratio, waits)
         return table
-
-
-def _figure(name: str, value: float | None) -> str:
-    return f"{name} {'not finite' if value is None else f'{value:.3g}'}"
 
 
 def _losses(record: EpochRecord) -> str:

@@ -43,7 +43,8 @@ RECENT = 100
 class Logger(Protocol):
     """Anything that is to be told of every epoch."""
 
-    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None: ...
+    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None:
+        """Called when an epoch is recorded; `more` is what else metrics.jsonl says of it."""
 
 
 class RunOptions(NamedTuple):
@@ -133,9 +134,10 @@ class RunRecord:
     def begin(self, state: State | None = None) -> None:
         """Begin, or go on from where `state` was: what was recorded after it is cut off."""
         if state is not None:
-            self._set_state(state)
-        if self._made is not None and self.writes:
-            folder = self._made.path
+            self.count, self.first_epoch = state.facts["count"], state.facts["first_epoch"]
+            self._agent_steps, self._updates_before = state.facts["agent_steps"], state.facts["updates_before"]
+            self._seconds, self._elapsed_before = state.facts["seconds"], state.facts["elapsed_s"]
+        if (folder := self.folder) is not None and self.writes:
             (folder / "checkpoints").mkdir(exist_ok=True)
             write_whole(folder / "config.yaml", self.config)
             self._metrics = self._files.enter_context(closing(MetricsFile(folder / "metrics.jsonl", self.count)))
@@ -178,11 +180,6 @@ class RunRecord:
                 "elapsed_s": self._elapsed(),
             }
         )
-
-    def _set_state(self, state: State) -> None:
-        self.count, self.first_epoch = state.facts["count"], state.facts["first_epoch"]
-        self._agent_steps, self._updates_before = state.facts["agent_steps"], state.facts["updates_before"]
-        self._seconds, self._elapsed_before = state.facts["seconds"], state.facts["elapsed_s"]
 
     def _elapsed(self) -> float:
         return self._elapsed_before + time.perf_counter() - self._started
