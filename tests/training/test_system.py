@@ -13,7 +13,7 @@ import torch
 from abreast.errors import ConfigError
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Trainer
-from abreast.training.learners.hosted import dealt
+from abreast.training.learners.hosted import assign_agents
 from abreast.training.system import MARLMultiprocessingSystem
 from fakes import outcome, small_game, timeless
 
@@ -118,9 +118,9 @@ def test_the_agent_with_the_highest_priority_is_trained_first_in_a_round(monkeyp
 
 
 def test_agents_are_dealt_to_workers_by_what_they_will_ask_for():
-    assert dealt([[0], [1], [2], [3], [4]], 2, lambda agent: 1.0) == [[0, 2, 4], [1, 3]]
-    assert dealt([[3], [0], [1], [2], [4]], 2, lambda agent: 4.0 if agent == 3 else 1.0) == [[3], [0, 1, 2, 4]]
-    assert dealt([[0, 2], [1], [3]], 2, lambda agent: 1.0) == [[0, 2], [1, 3]]
+    assert assign_agents([[0], [1], [2], [3], [4]], 2, lambda agent: 1.0) == [[0, 2, 4], [1, 3]]
+    assert assign_agents([[3], [0], [1], [2], [4]], 2, lambda agent: 4.0 if agent == 3 else 1.0) == [[3], [0, 1, 2, 4]]
+    assert assign_agents([[0, 2], [1], [3]], 2, lambda agent: 1.0) == [[0, 2], [1, 3]]
 
 
 def test_pipelined_differs_from_lockstep_or_the_comparison_would_be_empty(reference):

@@ -312,7 +312,7 @@ def _some_trained(game: "AnyGame", overrides: list[str], trained: Mapping[int, s
     config = game.configure(with_agents({}, trained), overrides)
     env = _at_random(game, config, but=trained)
     players = env.game.players
-    config.experiment.check_agents(len(players))
+    config.check_agents(len(players))
     for number, source in trained.items():
         load_agent(players[number].model, number, source)
         players[number].model.epsilon = 0.0

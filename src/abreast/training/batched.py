@@ -191,6 +191,7 @@ class BatchedLanes(Playable):
     ) -> list[Played] | None:
         """Play a pass, and remember it, as `play_lanes` does; None: not every model can choose on a device."""
         models = self._models
+        beat, on_turn = beat or (lambda: None), on_turn or (lambda: None)
         if (reason := why_not_whole(models)) is not None:
             if not self._has_told:
                 log.info("%s is played turn by turn, not on the device as a whole: %s", self._env.name, reason)
@@ -206,15 +207,12 @@ class BatchedLanes(Playable):
                 self.world.reset(self._reset_draws)
             whole.begin()
             while self.turns < self._max_turns:
-                if on_turn is not None:
-                    on_turn()
+                on_turn()
                 self._draw(self._turn_draws)
                 whole.turn()
                 self.turns += 1
-                if beat is not None:
-                    beat()
-            if on_turn is not None:
-                on_turn()
+                beat()
+            on_turn()
             scores_NL = whole.finish(lanes)
             for model, rows in zip(models, whole.rows(lanes), strict=True):
                 model.memory.add_episodes(**rows)

@@ -184,17 +184,12 @@ class _Chooser:
     @cached_property
     def _can_be_stacked(self) -> bool:
         """Whether all agents choose with networks of the same shape, on the CPU."""
-        return can_be_stacked(self._models) and not any(map(_is_elsewhere, self._models))
+        return can_be_stacked(self._models) and all(model.chooses_on == "cpu" for model in self._models)  # type: ignore[attr-defined]
 
     @cached_property
     def _stacked(self) -> StackedChoice:
         """With the weights of this epoch."""
         return StackedChoice(self._models)  # type: ignore[arg-type]
-
-
-def _is_elsewhere(model: BaseModel) -> bool:
-    """Whether a model chooses on another device than the CPU, to which it moves what it sees."""
-    return getattr(model, "chooses_on", "cpu") != "cpu"
 
 
 def _amend(model: BaseModel, late: Late, before: NDArray[Any]) -> None:

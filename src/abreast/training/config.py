@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-import pydantic
-from pydantic import Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
 from abreast.errors import ConfigError, nearest, short
 from abreast.models import BaseModel, ModelConfig, algorithm, name_of
@@ -14,6 +13,16 @@ from abreast.settings import OpenSection, Section
 ScheduleName = Literal["lockstep", "pipelined", "free"]
 M = TypeVar("M", bound=ModelConfig)
 W = TypeVar("W", bound=Section)
+
+
+def number_agents(given: object) -> object:
+    """A mapping by the numbers of agents: keys from the command line are text."""
+    if not isinstance(given, Mapping):
+        return given
+    return {key if (number := agent_number(key)) is None else number: value for key, value in given.items()}
+
+
+BY_AGENT = BeforeValidator(number_agents)
 
 
 class ExperimentConfig(Section):
@@ -26,7 +35,7 @@ class ExperimentConfig(Section):
     record_period: int = Field(50, ge=1)
     """An animation is recorded every so many epochs."""
     seed: int = Field(0, ge=0)
-    """Where all randomness comes from: the same seed gives the same run."""
+    """Random seed: the same seed gives the same run."""
     num_agents: int = Field(5, ge=1, le=100_000)
     """Agents in the world, each with its own model, memory and optimiser."""
     turn_order: Literal["sequential", "simultaneous"] = "sequential"
@@ -41,25 +50,10 @@ class ExperimentConfig(Section):
     """How many of the newest checkpoints are kept, beside the one with the highest reward."""
     compute_threads: int = Field(1, ge=1, le=1024)
     """Threads of an update's arithmetic. Results depend on it, by rounding, so it never follows the machine."""
-    load_agents: dict[int, str] = Field(default_factory=dict)
+    load_agents: Annotated[dict[int, str], BY_AGENT] = Field(default_factory=dict)
     """Agents that begin with what agents of other runs have learned, say {2: runs/x:4}; without :4, agent 2 of that run."""
-    freeze: list[int] = Field(default_factory=list)
+    freeze: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=list)
     """Agents that choose and do not learn, say [0, 3]; one explores if its own entry in model.per_agent gives epsilon."""
-
-    @pydantic.field_validator("load_agents", mode="before")
-    @classmethod
-    def _numbered(cls, given: object) -> object:
-        return numbered(given)
-
-    @pydantic.field_validator("freeze")
-    @classmethod
-    def _in_order(cls, given: list[int]) -> list[int]:
-        return sorted(set(given))
-
-    def check_agents(self, count: int) -> None:
-        """Refuse numbers of agents that are not there."""
-        check_agents("experiment.load_agents", self.load_agents, count)
-        check_agents("experiment.freeze", self.freeze, count)
 
 
 class MPConfig(Section):
@@ -85,7 +79,7 @@ class MPConfig(Section):
     """Updates between two publishes in the schedule free; the others publish after every round."""
     max_updates_per_step: float | None = Field(None, gt=0)
     """Most updates per agent-step in the schedule free, times the agent's priority; none: as many as there is time for."""
-    priority: dict[int, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    priority: Annotated[dict[int, Annotated[float, Field(gt=0)]], BY_AGENT] = Field(default_factory=dict)
     """Weights of single agents, say {0: 2}; others have 1. free: updates per agent-step; else only who is trained first."""
     num_workers: int | None = Field(None, ge=1)
     """Workers that host the learners; none: as many as are fastest here, not more than agents, nor than two for each GPU."""
@@ -104,18 +98,9 @@ class MPConfig(Section):
     max_restarts: int = Field(3, ge=0)
     """Restarts of a learner or an actor without progress in between before it is given up."""
 
-    @pydantic.field_validator("priority", mode="before")
-    @classmethod
-    def _numbered(cls, given: object) -> object:
-        return numbered(given)
-
     def weight(self, agent: int) -> float:
         """The priority of an agent."""
         return self.priority.get(agent, 1.0)
-
-    def check_agents(self, count: int) -> None:
-        """Refuse numbers of agents that are not there."""
-        check_agents("multiprocessing.priority", self.priority, count)
 
     @property
     def actors(self) -> int:
@@ -133,23 +118,6 @@ class MPConfig(Section):
         if isinstance(config, MPConfig):
             return config
         return parse_config(config).multiprocessing
-
-
-def numbered(given: object) -> object:
-    """A mapping by the numbers of agents: keys from the command line are text."""
-    if not isinstance(given, Mapping):
-        return given
-    return {key if (number := agent_number(key)) is None else number: value for key, value in given.items()}
-
-
-def check_agents(key: str, agents: Iterable[int], count: int) -> None:
-    """Refuse a setting that names agents which are not there."""
-    for agent in agents:
-        if not 0 <= agent < count:
-            raise ConfigError(
-                f"{key} names agent {agent}, but the last agent is {count - 1} (the first is 0): raise"
-                f" experiment.num_agents, which is {count}, or leave it out."
-            )
 
 
 class BatchedSection(Section):
@@ -219,6 +187,21 @@ class Config(Section, Generic[M, W]):
         what an agent of another algorithm gets depends on which were.
         """
         return parse_config, (self.model_dump(exclude_unset=True), type(self.world))
+
+    def check_agents(self, count: int) -> None:
+        """Refuse settings that name agents which are not there."""
+        named: Iterable[tuple[str, Iterable[int]]] = (
+            ("experiment.load_agents", self.experiment.load_agents),
+            ("experiment.freeze", self.experiment.freeze),
+            ("multiprocessing.priority", self.multiprocessing.priority),
+        )
+        for key, agents in named:
+            for agent in agents:
+                if not 0 <= agent < count:
+                    raise ConfigError(
+                        f"{key} names agent {agent}, but the last agent is {count - 1} (the first is 0): raise"
+                        f" experiment.num_agents, which is {count}, or leave it out."
+                    )
 
     def model_of(self, agent: int, algorithm: "str | type[BaseModel] | None" = None) -> ModelConfig:
         """All settings of agent number `agent`. `algorithm` is what its game makes it, unless `model.per_agent` says."""
@@ -297,15 +280,14 @@ def parse_config(values: object, world_section: type[Section] = OpenSection) -> 
     for section in ("experiment", "model", "world", "multiprocessing"):
         if sections.get(section) is None:  # absent, or an empty heading in a YAML file
             sections[section] = {}
-    _spread(sections)
+    _apply_overrides(sections)
     name, per_agent = ModelConfig().algorithm, None
     if isinstance(sections["model"], Mapping):
         model = sections["model"] = dict(sections["model"])
         name, per_agent = model.get("algorithm", name), model.pop("per_agent", None)
     whole = Config[algorithm(name).Config, world_section]  # type: ignore[valid-type,misc]
     parsed: Config[Any, Any] = whole.parse(sections if isinstance(values, Mapping) else values)
-    parsed.experiment.check_agents(parsed.experiment.num_agents)
-    parsed.multiprocessing.check_agents(parsed.experiment.num_agents)
+    parsed.check_agents(parsed.experiment.num_agents)
     agents = _parse_agents(per_agent, parsed) if per_agent else {}
     complete = parsed.complete(parsed.model)
     if len(agents.keys() | set(parsed.experiment.freeze)) < parsed.experiment.num_agents:
@@ -367,11 +349,11 @@ def _by_number(per_agent: object, num_agents: int) -> dict[int, dict[str, Any]]:
 EXAMPLE = "{0: {algorithm: ppo}}"
 
 
-def _spread(sections: dict[str, Any]) -> None:
+def _apply_overrides(sections: dict[str, Any]) -> None:
     """Bring the older section `parallel` into today's spelling, and parallel overrides to the settings they override."""
     parallel = sections.pop("parallel", None) or {}
     if isinstance(parallel, Mapping) and isinstance(sections["multiprocessing"], Mapping):
-        sections["multiprocessing"] = {**_modern(parallel), **sections["multiprocessing"]}
+        sections["multiprocessing"] = {**_translate_older(parallel), **sections["multiprocessing"]}
     settings = sections["multiprocessing"]
     if not isinstance(settings, Mapping):
         return
@@ -386,25 +368,16 @@ OVERRIDES = {
     "learning_rate": "model",
     "train_interval": "experiment",
 }
-OLDER = (
-    "enabled",
-    "parallel_actions",
-    "parallel_training",
-    "async_learning",
-    "train_interval",
-    "num_workers",
-    "use_threads",
-)
+SAME = ("enabled", "train_interval", "num_workers")
+OLDER = (*SAME, "parallel_actions", "parallel_training", "async_learning", "use_threads")
 
 
-def _modern(parallel: Mapping[str, Any]) -> dict[str, Any]:
+def _translate_older(parallel: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that the older spelling means."""
     for key in parallel:
         if key not in OLDER:
             raise ConfigError(f"unknown key parallel.{key}: {nearest(str(key), OLDER)}")
-    meant: dict[str, Any] = {
-        key: parallel[key] for key in ("enabled", "train_interval", "num_workers") if key in parallel
-    }
+    meant = {key: parallel[key] for key in SAME if key in parallel}
     if "parallel_training" in parallel and not parallel["parallel_training"]:
         meant["workers"] = "inline"
     elif "use_threads" in parallel:

@@ -67,19 +67,8 @@ class Environment(Experiment):
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
     KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {
-            "config",
-            "world",
-            "turn",
-            "agents",
-            "game",
-            "epochs_played",
-            "_blank_world",
-            "_lanes",
-            "_first_lane",
-            "is_batched",
-        }
-        | {"_lends_models", "_factory"}
+        {"config", "world", "turn", "agents", "game", "epochs_played", "is_batched"}
+        | {"_blank_world", "_lanes", "_first_lane", "_lends_models", "_factory"}
     )
     """Attributes of this class; any other is a subclass's own."""
     _lends_models: list[Agent] | None = None
@@ -329,7 +318,7 @@ class Environment(Experiment):
         values, unkept = self._lasting(), {}
         while True:
             try:
-                data = encode(values, self._places(), self._names)
+                data = encode(values, self._places(), Names(self._owners().values()))
                 break
             except AttributeStateError as error:
                 key, _, name = error.name.partition(".")
@@ -348,27 +337,16 @@ class Environment(Experiment):
     def _kinds(self) -> dict[str, str]:
         return {key: f"{type(owner).__module__}.{type(owner).__name__}" for key, owner in self._owners().items()}
 
-    @property
-    def _names(self) -> Names:
-        return Names(self._owners().values())
-
     def _owners(self) -> dict[str, Any]:
         agents = {f"agent{number}": agent for number, agent in enumerate(self.agents)}
         return {"env": self, "world": self.world, **agents}
 
     def _places(self) -> dict[str, object]:
         """What every lane has of its own, for attributes that refer to it."""
-        found: dict[str, object] = {
-            "env": self,
-            "world": self.world,
-            "world.rng": self.world.rng,
-            "config": self.config,
-        }
-        found["agents"] = self.agents
+        found = {**self._owners(), "world.rng": self.world.rng, "config": self.config, "agents": self.agents}
         for number, agent in enumerate(self.agents):
-            model = agent.model
-            found |= {f"agent{number}": agent, f"model{number}": model, f"model{number}.memory": model.memory}
-            found[f"model{number}.choosing_rng"] = model.choosing_rng
+            key, model = f"model{number}", agent.model
+            found |= {key: model, f"{key}.memory": model.memory, f"{key}.choosing_rng": model.choosing_rng}
         return found
 
     def set_state(self, state: State) -> None:
@@ -383,7 +361,7 @@ class Environment(Experiment):
             if state.facts["kinds"].get(key) != kind:
                 raise StateError(f"the {key} was a {short(state.facts['kinds'].get(key))}, and is a {kind} here.")
         owners, now = self._owners(), self._lasting()
-        found = decode(state.arrays["values"], self._places(), self._names, now)
+        found = decode(state.arrays["values"], self._places(), Names(owners.values()), now)
         for path in now.keys() - found.keys() - state.facts["unkept"].keys():
             key, _, name = path.partition(".")
             object.__delattr__(owners[key], name)

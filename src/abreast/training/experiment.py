@@ -7,7 +7,6 @@ run_experiment, run_experiment_mp   Loop (loop.py)                 who waits for
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import closing
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -165,8 +164,7 @@ class Experiment:
             learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)
             if run.resumed is not None:
                 set_actor_state(self.game, run.resumed.actor)
-            with closing(InlineActors(self.game)) as actors:
-                run.play(actors, learners)
+            run.play(InlineActors(self.game), learners)
             return RunResult(run.record.epochs, run.record.folder)
 
     def run_experiment_mp(

@@ -1,7 +1,7 @@
 """Single agents of other runs: their settings, and what they have learned.
 
 "runs/x:4"  ──▶  AgentOf(runs/x, 4)  ──▶  settings()  ──▶  model.per_agent.2       before the environment is built
-                                     ──▶  load_into() ──▶  the model of agent 2    when a run begins
+                                     ──▶  load_agent() ──▶  the model of agent 2    when a run begins
 """
 
 import os
@@ -49,16 +49,10 @@ class AgentOf:
 
     def settings(self) -> dict[str, Any]:
         """All settings of its model, those of exploring aside: an entry for `model.per_agent`."""
-        section = self._config().model_of(self.agent).model_dump()
+        section = self.config().model_of(self.agent).model_dump()
         return {key: value for key, value in section.items() if key not in EXPLORING}
 
-    def load_into(self, model: BaseModel) -> None:
-        """Let a model begin with what this agent has learned, by the newest checkpoint."""
-        self._config()  # says what is wrong with the run, or with the number
-        checkpoint, name = newest_agents(self.folder), f"agent_{self.agent}"
-        model.load_learned(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
-
-    def _config(self) -> Config[Any, Any]:
+    def config(self) -> Config[Any, Any]:
         """The configuration of its run, without what concerns only others: their classes need not be found here."""
         file = self._config_file()
         values = {key: value for key, value in read_yaml(file).items() if key != "world"}
@@ -97,7 +91,7 @@ def load_agents(experiment: Runnable) -> None:
     checkpoint has it all from there.)
     """
     settings, models = experiment.config.experiment, models_of(experiment.game)
-    settings.check_agents(len(models))
+    experiment.config.check_agents(len(models))
     if experiment.epochs_played:
         return
     for agent, text in settings.load_agents.items():
@@ -108,9 +102,11 @@ def load_agents(experiment: Runnable) -> None:
 
 
 def load_agent(model: BaseModel, agent: int, text: str) -> None:
-    """Let the model of an agent begin with what that of another run has learned."""
+    """Let the model of an agent begin with what that of another run has learned, by its newest checkpoint."""
     source = AgentOf.parse(text, agent)
+    source.config()  # says what is wrong with the run, or with the number
+    checkpoint, name = newest_agents(source.folder), f"agent_{source.agent}"
     try:
-        source.load_into(model)
+        model.load_learned(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
     except ModelFileError as error:
         raise ModelFileError(f"agent {agent} cannot be loaded from {source}: {error}") from error

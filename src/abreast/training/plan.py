@@ -16,7 +16,7 @@ from abreast.processes.cores import cores
 from abreast.training.actors.base import models_of
 from abreast.training.actors.process import why_one_actor
 from abreast.training.config import MPConfig
-from abreast.training.learners.hosted import bound_together, dealt
+from abreast.training.learners.hosted import assign_agents, bound_together
 from abreast.training.runnable import Runnable
 
 Place = Literal["inline", "threads", "processes"]
@@ -80,9 +80,9 @@ def seconds_of_pass(timing: Timing, split: Split) -> float:
     if not split.workers:
         return timing.inline_s
     play = timing.pass_s / split.actors
-    hands = dealt([[group] for group in range(len(timing.round_s))], split.workers, lambda group: 1.0)
+    assigned = assign_agents([[group] for group in range(len(timing.round_s))], split.workers, lambda group: 1.0)
     work = [learn + publish for learn, publish in zip(timing.round_s, timing.publish_s, strict=True)]
-    train = max(sum(work[group] for group in hand) for hand in hands)
+    train = max(sum(work[group] for group in groups) for groups in assigned)
     orders = ORDER_S * (split.workers + split.actors - 1)
 
     def beside(longest: float, together: float, processes: int) -> float:

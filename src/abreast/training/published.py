@@ -131,17 +131,13 @@ def create_shared_models(models: Sequence[BaseModel], mode: Mode = "snapshot", r
         named = (
             [f"model.{name}" for name in model.CHOOSES_WITH] if model.is_ours else []
         )  # else all of it may be needed
-        places.append(Published(f"model{index}.", _state_of(model, {}), named, mode, readers))
+        places.append(Published(f"model{index}.", join(model=model.learning_state()), named, mode, readers))
     return places
 
 
 def publish_model(model: BaseModel, published: Published, version: int, **facts: Any) -> None:
     """Publish all that a model has learned, and what else is to be known about it."""
-    published.publish(version, _state_of(model, facts))
-
-
-def _state_of(model: BaseModel, facts: dict[str, Any]) -> State:
-    return join(model=model.learning_state(), learner=State(facts))
+    published.publish(version, join(model=model.learning_state(), learner=State(facts)))
 
 
 def adopt_published(model: BaseModel, published: Published, version: int | None) -> tuple[int, State]:

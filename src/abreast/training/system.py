@@ -65,7 +65,8 @@ class MARLMultiprocessingSystem:
             for index, model in enumerate(self._models):
                 recipe_of(index, model)  # what cannot travel is refused before anything starts
         note_shared(self._models)
-        given.check_agents(len(agents))
+        self._config = env.config.with_derived(multiprocessing=given)
+        self._config.check_agents(len(agents))
         workers = given.num_workers
         if workers is not None and workers > len(agents):
             raise ConfigError(
@@ -79,7 +80,6 @@ class MARLMultiprocessingSystem:
                 f" for {own.actors} with {own.num_envs}: give both the same configuration."
             )
         group_lanes(env.game, given)
-        self._given, self._settings = given, env.config.experiment
         self._planner = Planner(env, given)
         self.plan = self._planner.begin()
         self._fork_server_at = 0.0
@@ -111,30 +111,32 @@ class MARLMultiprocessingSystem:
             process_backend().warm_up()  # it imports while the first passes are played
         for model in self._models:
             model.own_attributes.guard()
-        slack = self._slack if LAGS[self._given.schedule] > 1 else 0
-        self.learners = InlineLearners(self._models, self._settings.seed, slack, rounds, self._settings.freeze)
+        slack = self._slack if LAGS[self._config.multiprocessing.schedule] > 1 else 0
+        settings = self._config.experiment
+        self.learners = InlineLearners(self._models, settings.seed, slack, rounds, settings.freeze)
         self.actors = InlineActors(self.env.game)
 
     def _start_workers(self, rounds: int, own_rings: Sequence[Ring] = ()) -> None:
-        config = self.plan.applied(self._given)
-        kind: type[HostedLearners] = FreeLearners if config.schedule == "free" else RoundLearners
-        learners = kind(self._models, config, self._slack, self._settings, rounds, own_rings)
+        parallel = self.plan.applied(self._config.multiprocessing)
+        config = self._config.with_derived(multiprocessing=parallel)
+        kind: type[HostedLearners] = FreeLearners if parallel.schedule == "free" else RoundLearners
+        learners = kind(self._models, config, self._slack, rounds, own_rings)
         self.learners = learners  # type: ignore[assignment]
         self.actors = InlineActors(self.env.game)
-        if config.actors > 1:
+        if parallel.actors > 1:
             factory = self.env.factory
             assert factory is not None, "the plan has looked"
-            self.actors = ProcessActors(self.env.game, factory, learners, config, self._settings.compute_threads)
+            self.actors = ProcessActors(self.env.game, factory, learners, config)
 
     @property
     def _slack(self) -> int:
         """Rows of the passes played while a round looks at its window."""
-        return 2 * int(self._settings.max_turns)
+        return 2 * int(self._config.experiment.max_turns)
 
     def run(self, session: Session | None = None) -> list[EpochRecord]:
         """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `session`, writes nothing."""
         if session is None:
-            options = RunOptions(self._given.schedule, is_parallel=True, animate=False, logging=False)
+            options = RunOptions(self._config.multiprocessing.schedule, is_parallel=True, animate=False, logging=False)
             with RunRecord(self.env, options) as record:
                 record.begin()
                 return self.run(Session(self.env, record, Checkpoints(self.env, record)))
@@ -173,9 +175,9 @@ class MARLMultiprocessingSystem:
             tuple(sum(learners.round_s.get(agent, 0.0) for agent in group) for group in groups),
             tuple(sum(publish_s[agent] for agent in group) for group in groups),
             self._planner.cores,
-            -(-epochs // self._given.lanes),
+            -(-epochs // self._config.multiprocessing.lanes),
             max(0.0, FORK_SERVER_S - waited) if FORK_SERVER.pid is not None else FORK_SERVER_S,
-            self._given.schedule == "lockstep",
+            self._config.multiprocessing.schedule == "lockstep",
         )
 
     def stop(self) -> None:
@@ -184,10 +186,10 @@ class MARLMultiprocessingSystem:
             if self.actors is not None:
                 self.actors.close()
         finally:
-            if self.learners is not None:
-                self.learners.close()
             for model in self._models:
                 model.own_attributes.release()
+            if self.learners is not None:
+                self.learners.close()
 
     @property
     def given_up(self) -> Mapping[int, WorkerError]:

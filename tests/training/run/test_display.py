@@ -79,7 +79,8 @@ def test_what_is_said_when_a_run_is_stopped_stays_below_the_figures(monkeypatch)
     terminal = io.StringIO()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("FORCE_COLOR", "1")
-    with ProgressDisplay(3) as display:
+    display = ProgressDisplay(3)
+    with display.screen:
         assert display.show_note("Stopping.")
         display.show(record)
     *_, figures, note = terminal.getvalue().replace("\x1b[?25h", "").strip().splitlines()

@@ -11,7 +11,7 @@ from abreast.checking import Check, Fault, Skipped, Verdict, elsewhere, judge
 from abreast.errors import short
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.seeding import Episode, drawn, episode, kept_between_episodes
-from abreast.training.check.telling import SEED, differing, learned, quiet, told
+from abreast.training.check.telling import SEED, describe_error, differing, learned, quiet, run_quietly
 from abreast.training.devices import compute_threads
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ SMALL = (
 def check_adapted(game: "AdaptedGame") -> Iterator[Verdict]:
     """Check an environment."""
     with compute_threads(1):
-        yield from judge(CHECKS, AdaptedTrial(game), told)
+        yield from judge(CHECKS, AdaptedTrial(game), describe_error)
 
 
 class AdaptedTrial:
@@ -186,10 +186,7 @@ def _trains_alike(trial: AdaptedTrial) -> str | None:
     runs = []
     for in_processes in (False, True):
         env = trial.build()
-        with quiet():
-            result = (env.run_experiment_mp if in_processes else env.run_experiment)(animate=False, logging=False)
-        rewards = [(record["reward"], record["loss"]) for record in result.epochs]
-        runs.append((rewards, [learned(player.model) for player in env.game.players]))
+        runs.append((run_quietly(env, in_processes), [learned(player.model) for player in env.game.players]))
     (rewards, models), (other_rewards, others) = runs
     for player, mine, theirs in zip(env.game.players, models, others, strict=True):
         if names := differing(mine, theirs):

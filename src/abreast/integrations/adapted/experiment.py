@@ -247,7 +247,7 @@ class AdaptedExperiment(Experiment):
         self.config = self.config.with_derived(experiment=given.with_derived(num_agents=count))
 
     def _players(self, copy: Adapted) -> list[AdaptedPlayer]:
-        self.config.experiment.check_agents(len(copy.agents))
+        self.config.check_agents(len(copy.agents))
         players = []
         for number, agent in enumerate(copy.agents):
             shape = agent.view.observation

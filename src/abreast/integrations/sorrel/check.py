@@ -13,7 +13,7 @@ from abreast.integrations.sorrel.building import own_settings
 from abreast.integrations.sorrel.experiment import SorrelExperiment, check_environment, section_of
 from abreast.integrations.sorrel.generators import Generators
 from abreast.integrations.sorrel.kept import attributes_of, owners_of, shared_places
-from abreast.training.check.telling import SEED, differing, quiet, told
+from abreast.training.check.telling import SEED, describe_error, differing, quiet
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config
 from abreast.training.devices import compute_threads
@@ -33,7 +33,7 @@ NOT_RESUMED = "(It can be trained, but a run that was stopped cannot go on.)"
 def check_sorrel(source: "SorrelSource") -> Iterator[Verdict]:
     """Check an environment."""
     with compute_threads(1):  # as in a run
-        yield from judge(CHECKS, SorrelTrial(source), told)
+        yield from judge(CHECKS, SorrelTrial(source), describe_error)
 
 
 class SorrelTrial:

@@ -8,10 +8,10 @@ Lanes do not depend on each other: worlds draw by lane, choices by pass and lane
 (inline), or several may share them (process), with the same result. Seen from outside there is one, with all lanes.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
-from abreast.errors import AbreastError, ConfigError, StateError, short
+from abreast.errors import AbreastError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
 from abreast.training.config import MPConfig
@@ -60,22 +60,6 @@ def group_lanes(game: Playable, parallel: MPConfig) -> None:
     """Tell its models which lanes never choose together: those of different actors, where their number is set."""
     for model in models_of(game):
         model.streams.lanes_per_actor = parallel.num_envs
-
-
-def check_kinds(models: Sequence[BaseModel], expected: Sequence[str]) -> None:
-    """Refuse models of another kind than those of the first actor, whose weights they are to choose with."""
-    kinds = [type(model).__qualname__ for model in models]
-    if kinds != list(expected):
-        raise ConfigError(
-            f"the environment's factory made models {', '.join(kinds)}, but those of the first actor are"
-            f" {', '.join(expected)}: make them in setup_agents, or set env.factory to a function that builds all of it."
-        )
-
-
-def track(game: Playable) -> None:
-    """From now on, find out which attributes of users' models choosing changes, and which learning."""
-    for model in models_of(game):
-        model.own_attributes.guard()
 
 
 def cut_episodes(game: Playable) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from abreast.state import State
-from abreast.training.actors.base import Play, actor_state, cut_episodes, models_of
+from abreast.training.actors.base import Play, actor_state, cut_episodes
 from abreast.training.collect import collect_pass
 from abreast.worlds.playable import Playable, Played
 
@@ -38,8 +38,7 @@ class InlineActors:
         return {}
 
     def close(self) -> None:
-        for model in models_of(self._game):
-            model.own_attributes.release()
+        """All lanes are here already."""
 
 
 def _waits() -> int:

@@ -21,10 +21,10 @@ from abreast.processes.process import comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.state import State, copied
-from abreast.training.actors.base import Play, actor_state, check_kinds, cut_episodes, models_of, track
+from abreast.training.actors.base import Play, actor_state, cut_episodes, models_of
 from abreast.training.actors.inline import InlineActors
 from abreast.training.collect import collect_pass
-from abreast.training.config import MPConfig
+from abreast.training.config import Config, MPConfig
 from abreast.training.learners.hosted import HostedLearners, make_backend
 from abreast.training.published import Published, adopt_published
 from abreast.training.runnable import Factory, Runnable
@@ -77,13 +77,17 @@ class ActorProcess:
         self._models = models_of(self._game)
         if len(self._models) != len(published):
             raise ConfigError(f"the environment's factory made {len(self._models)} agents, expected {len(published)}.")
-        check_kinds(self._models, kinds)
+        made = [type(model).__qualname__ for model in self._models]
+        if made != list(kinds):  # with the weights of which they are to choose
+            raise ConfigError(
+                f"the environment's factory made models {', '.join(made)}, but those of the first actor are"
+                f" {', '.join(kinds)}: make them in setup_agents, or set env.factory to a function that builds all of it."
+            )
         self._game.become_actor(lanes.start)
         for agent, model in enumerate(self._models):
             model.memory.use(Ring(block.part(f"replay{agent}.")))
-        track(self._game)
-        for model, state in zip(self._models, acting, strict=True):
-            model.set_acting_state(state)
+            model.own_attributes.guard()
+            model.set_acting_state(acting[agent])
         self._game.set_lane_states(states)
 
     def obey(self, key: Hashable, order: Play) -> None:
@@ -131,12 +135,11 @@ class ProcessActors:
     all lanes, which plays from then on.
     """
 
-    def __init__(
-        self, game: Playable, factory: Factory, learners: HostedLearners, config: MPConfig, compute_threads: int
-    ) -> None:
-        """Each of `config.actors` plays `config.num_envs` lanes. They go on from where the lanes of `game` are."""
+    def __init__(self, game: Playable, factory: Factory, learners: HostedLearners, whole: Config[Any, Any]) -> None:
+        """Each of the actors plays `multiprocessing.num_envs` lanes. They go on from where the lanes of `game` are."""
         self._game, self._factory, self._learners = game, factory, learners
-        self._config, self._compute_threads = config, compute_threads
+        config: MPConfig = whole.multiprocessing
+        self._config, self._compute_threads = config, whole.experiment.compute_threads
         self._models = models_of(game)
         self._acting = [copied(model.acting_state()) for model in self._models]
         self._here = self._share(0)
@@ -165,7 +168,12 @@ class ProcessActors:
         kinds = [type(model).__qualname__ for model in self._models]
         parts = (self._factory, self._learners.block, published, self._compute_threads)
         arguments = (*parts, lanes, states, kinds, self._acting)
-        return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, _needs_main(self._factory))
+        made_of = (
+            self._factory,
+            getattr(self._factory, "kind", None),
+            getattr(self._factory, "world", None),
+        )  # a Blueprint
+        return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, comes_from_main(*made_of))
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         if self._alone is not None:
@@ -189,7 +197,11 @@ class ProcessActors:
             log.warning(
                 "%s: pass %d is played again, by one actor, which plays all lanes from now on", why_alone, order.number
             )
-            return self._play_alone(order, before, on_turn)
+            self._forget_rows(range(self._config.lanes))
+            self._game.set_lane_states(before)
+            self._team.stop()
+            self._alone = InlineActors(self._game)
+            return self._alone.play(order, on_turn)
         self._states |= passed[0].lanes
         return [played for each in passed for played in each.played]
 
@@ -222,17 +234,10 @@ class ProcessActors:
         """Forget what the pass under way has written in these lanes."""
         for model, before in zip(self._models, self._written_before, strict=True):
             for lane in lanes:
-                if self._learners.keeps_to_windows:
-                    model.memory.rewind(lane, before[lane])
-                else:  # learners may be looking at these rows
+                if self._learners.trains_freely:  # learners may be looking at these rows
                     model.memory.cut(lane)
-
-    def _play_alone(self, order: Play, before: Mapping[int, State], on_turn: Callable[[], None] | None) -> list[Played]:
-        self._forget_rows(range(self._config.lanes))
-        self._game.set_lane_states(before)
-        self._team.stop()
-        self._alone = InlineActors(self._game)
-        return self._alone.play(order, on_turn)
+                else:
+                    model.memory.rewind(lane, before[lane])
 
     def _return_lanes(self) -> None:
         """Let the game here have all lanes where they are now."""
@@ -300,8 +305,3 @@ def why_not_built(env: Runnable, in_processes: bool) -> str | None:
     except Exception as error:
         return f"{env.name} cannot be built in another process: {error} (set env.factory to a function that builds it there)"
     return None
-
-
-def _needs_main(factory: Any) -> bool:
-    """Whether the factory, or what a `Blueprint` is made of, comes from the user's main script."""
-    return comes_from_main(factory, getattr(factory, "kind", None), getattr(factory, "world", None))

@@ -24,7 +24,7 @@ from abreast.errors import StateError, short
 from abreast.models import RandomModel
 from abreast.streams import seeded_globals
 from abreast.training.actors.process import why_not_built
-from abreast.training.check.telling import SEED, differing, learned, quiet, told
+from abreast.training.check.telling import SEED, describe_error, differing, learned, run_quietly
 from abreast.training.collect import PLAYING, check_observation, collect_pass
 from abreast.training.config import Config
 from abreast.training.devices import compute_threads
@@ -54,17 +54,20 @@ class GameSource(Protocol):
     """Where the environments of a game come from: an `abreast.games.Game`."""
 
     @property
-    def environment(self) -> type[Environment]: ...
+    def environment(self) -> type[Environment]:
+        """Its class."""
 
-    def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]: ...
+    def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]:
+        """Its settings, with those of a file and those given over them."""
 
-    def build(self, config: Config[Any, Any]) -> Environment: ...
+    def build(self, config: Config[Any, Any]) -> Environment:
+        """An environment with these settings."""
 
 
 def check_game(game: GameSource) -> Iterator[Verdict]:
     """Check a game."""
     with compute_threads(1):  # as in a run
-        yield from judge(CHECKS, GameTrial(game), told)
+        yield from judge(CHECKS, GameTrial(game), describe_error)
 
 
 # ---- playing
@@ -81,11 +84,7 @@ class ScriptedModel(RandomModel):
         self._streams = [np.random.default_rng([self.number, lane, epoch]) for lane in range(self.memory.lanes)]
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
-        seen = np.asarray(state)
-        if seen.dtype.kind == "f" and not np.isfinite(seen).all():
-            strange = short(seen[~np.isfinite(seen)][0].item())
-            raise Fault(f"agent {self.number} observes {strange}: let `pov` return finite numbers.")
-        check_observation(self.number, self, seen)
+        check_observation(self.number, self, state)
         return int(self._streams[lane].integers(self.n_actions))
 
 
@@ -111,10 +110,9 @@ class GameTrial:
         """Settings for an epoch that takes little time."""
         own = self.game.configure()
         usual = [f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}", f"experiment.seed={SEED}"]
-        usual += (
-            ["world.batched=false"] if getattr(own.world, "batched", False) is True else []
-        )  # objects are looked at
         usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
+        if getattr(own.world, "batched", False) is True:
+            usual.append("world.batched=false")  # objects are looked at
         return self.game.configure(None, [*SMALL, *usual, *overrides])
 
     def build(self, *overrides: str) -> Environment:
@@ -234,17 +232,13 @@ def _depends_on_its_seed(trial: GameTrial) -> str | None:
             f" self.world.rng, and keep what changes in attributes of self, not of a class or a module.{_suspects(trial)}"
         )
     others = [_two_epochs(trial.build(f"experiment.seed={seed}")) for seed in OTHER_SEEDS]
-    if all(_is_alike(first, other) for other in others):
+    if all(first_difference(first, other) is None for other in others):
         return "the same seed gives the same epochs. Other seeds look alike: that is right if nothing in it is random"
     return None
 
 
 def _two_epochs(env: Environment) -> list[Record]:
     return [record for epoch in range(2) for record in play(env, epoch)]
-
-
-def _is_alike(one: Sequence[Record], two: Sequence[Record]) -> bool:
-    return first_difference(one, two) is None
 
 
 def _has_true_lanes(trial: GameTrial) -> None:
@@ -345,12 +339,7 @@ def _trains_alike(trial: GameTrial) -> str | None:
     runs = []
     for in_processes in (False, True):
         env = trial.game.build(trial.configure(TWO_LANES))
-        with quiet():
-            result = (env.run_experiment_mp if in_processes else env.run_experiment)(animate=False, logging=False)
-        for agent, error in result.given_up.items():
-            raise Fault(f"agent {agent} cannot learn in another process: {told(error)}") from error
-        rewards = [(record["reward"], record["loss"]) for record in result.epochs]
-        runs.append((rewards, [learned(agent.model) for agent in env.agents]))
+        runs.append((run_quietly(env, in_processes), [learned(agent.model) for agent in env.agents]))
     (rewards, models), (other_rewards, others) = runs
     for agent, (mine, theirs) in enumerate(zip(models, others, strict=True)):
         if names := differing(mine, theirs):

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ from abreast.models import BaseModel, ModelConfig, name_of
 from abreast.models.figures import numbers_of
 from abreast.models.observation import PlainObservation
 from abreast.state import State
-from abreast.training.check.telling import SEED, attributes, differing, learned, quiet, told
+from abreast.training.check.telling import SEED, attributes, describe_error, differing, learned, quiet, run_quietly
 from abreast.training.collect import collect_pass
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
@@ -53,24 +54,17 @@ COUNTED = {f"learning.{name}" for name in ("updates", "sampling", "rows_learned_
 def check_model(kind: type[BaseModel]) -> Iterator[Verdict]:
     """Check a model's class."""
     with compute_threads(1):  # as in a run
-        yield from judge(CHECKS, ModelTrial(kind), told)
+        yield from judge(CHECKS, ModelTrial(kind), describe_error)
 
 
 # ---- playing
-
-
-@dataclass
-class ModelPlayer:
-    """The player of a made-up game."""
-
-    model: BaseModel
 
 
 class MadeUpGame(Playable):
     """What its player sees is random, and the reward depends on that and the action. Every second lane ends for good."""
 
     def __init__(self, model: BaseModel) -> None:
-        self.players = [ModelPlayer(model)]
+        self.players = [SimpleNamespace(model=model)]
         self.turns = 0
         self._rng = np.random.default_rng(SEED)
 
@@ -139,14 +133,11 @@ class ModelTrial:
     def run(self, in_processes: bool) -> tuple[BaseModel, list[Any]]:
         """The same in a whole run, sequentially or with a learner in a process."""
         model = self.make()
-        parallel = {"num_envs": LANES, "schedule": "lockstep", "max_restarts": 0, "device": "cpu"}
-        parallel["workers"] = "processes"
+        placed = {"workers": "processes", "device": "cpu"}
+        parallel = {"num_envs": LANES, "schedule": "lockstep", "max_restarts": 0, **placed}
         settings = {"epochs": ROUNDS * LANES, "max_turns": TURNS, "num_agents": 1, "seed": SEED}
         experiment = Experiment(MadeUpGame(model), {"experiment": settings, "multiprocessing": parallel})
-        run = experiment.run_experiment_mp if in_processes else experiment.run_experiment
-        with quiet():
-            result = run(animate=False, logging=False)
-        return model, [(record["reward"], record["loss"]) for record in result.epochs]
+        return model, run_quietly(experiment, in_processes)
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -352,7 +343,7 @@ def _is_kept_in_files(trial: ModelTrial) -> str | None:
     try:
         trial.train(other)
     except Exception as error:
-        raise Fault(f"a model that was loaded cannot learn on{because}: {told(error)}") from error
+        raise Fault(f"a model that was loaded cannot learn on{because}: {describe_error(error)}") from error
     if lost:
         return f"save and load keep what was learned, but not {', '.join(lost)}, which is as `setup` makes it"
     return None

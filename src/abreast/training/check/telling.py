@@ -9,18 +9,20 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import abreast
+from abreast.checking import Fault
 from abreast.codec import digest
 from abreast.errors import AbreastError, words
 from abreast.models import BaseModel
 from abreast.models.own import CHOSEN, LEARNED
-from abreast.state import State, join
+from abreast.state import join
+from abreast.training.experiment import Experiment
 
 HERE = Path(__file__).parent
 OURS = Path(abreast.__file__).parent
 SEED = 1
 
 
-def told(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What was raised: our own errors are sentences already; of others, the innermost line of the user's own code."""
     if isinstance(error, AbreastError):
         return f"{str(error).rstrip('.')}."
@@ -41,11 +43,24 @@ def quiet() -> Iterator[None]:
         log.disabled = before
 
 
+def run_quietly(experiment: Experiment, in_processes: bool) -> list[tuple[float, float | None]]:
+    """Rewards and losses of a whole run, sequentially or with learners in processes."""
+    run = experiment.run_experiment_mp if in_processes else experiment.run_experiment
+    with quiet():
+        result = run(animate=False, logging=False)
+    for agent, error in result.given_up.items():
+        raise Fault(f"agent {agent} cannot learn in another process: {describe_error(error)}") from error
+    return [(record["reward"], record["loss"]) for record in result.epochs]
+
+
 def learned(model: BaseModel) -> dict[str, bytes]:
     """All that a model has learned, and where choosing is: by name, and alike wherever it was learned."""
     state = join(learning=model.learning_state(), acting=model.acting_state())
-    arrays = {name: array for name, array in state.arrays.items() if name.partition(".")[2] not in (LEARNED, CHOSEN)}
-    return _digests(State(state.facts, arrays)) | attributes(model)
+    found = {name: json.dumps(value, sort_keys=True).encode() for name, value in state.facts.items()}
+    for name, array in state.arrays.items():
+        if name.partition(".")[2] not in (LEARNED, CHOSEN):
+            found[name] = f"{array.dtype} {array.shape} ".encode() + hashlib.blake2b(array.tobytes()).digest()
+    return found | attributes(model)
 
 
 def attributes(model: BaseModel) -> dict[str, bytes]:
@@ -58,10 +73,3 @@ def attributes(model: BaseModel) -> dict[str, bytes]:
 def differing(one: Mapping[str, bytes], two: Mapping[str, bytes]) -> list[str]:
     """Names of what is not the same in both."""
     return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
-
-
-def _digests(state: State) -> dict[str, bytes]:
-    found = {name: json.dumps(value, sort_keys=True).encode() for name, value in state.facts.items()}
-    for name, array in state.arrays.items():
-        found[name] = f"{array.dtype} {array.shape} ".encode() + hashlib.blake2b(array.tobytes()).digest()
-    return found

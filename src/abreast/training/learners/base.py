@@ -44,9 +44,6 @@ class Learners(Protocol):
 
     given_up: Mapping[int, WorkerError]
     """Agents that are not trained any more, and why."""
-    keeps_to_windows: bool
-    """Whether learners look only at rows written before their order, so that newer ones may be taken back."""
-
     rounds: int
     """How many are finished: the number of the next."""
 

@@ -20,7 +20,6 @@ class FreeLearners(HostedLearners):
     """Results depend on how fast each part is."""
 
     trains_freely = True
-    keeps_to_windows = False
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)

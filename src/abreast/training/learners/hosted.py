@@ -19,7 +19,7 @@ from abreast.processes.team import Died, Lost, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State, part_of
-from abreast.training.config import ExperimentConfig, MPConfig
+from abreast.training.config import Config, MPConfig
 from abreast.training.learners.base import RoundResult, tell_who_learns_alone
 from abreast.training.learners.process import Job, learner_process
 from abreast.training.published import create_shared_models, publish_model, restore_published
@@ -34,14 +34,13 @@ class HostedLearners:
     """
 
     trains_freely = False
-    keeps_to_windows = True
+    """Whether learners also look at rows written after their order, which may then not be taken back."""
 
     def __init__(
         self,
         models: Sequence[BaseModel],
-        config: MPConfig,
+        config: Config[Any, Any],
         slack: int,
-        experiment: ExperimentConfig,
         rounds: int = 0,
         own_rings: Sequence[Ring] = (),
     ) -> None:
@@ -49,47 +48,41 @@ class HostedLearners:
         in the end; left out: to where they are now.
         """
         self.rounds = rounds
-        self._models, self._config, self._experiment = models, config, experiment
+        parallel: MPConfig = config.multiprocessing
+        self._models, self._config, self._experiment = models, parallel, config.experiment
         self._recipes = [recipe_of(index, model) for index, model in enumerate(models)]
         self.given_up: dict[int, WorkerError] = {}
-        self._frozen = frozenset(experiment.freeze)
+        self._frozen = frozenset(config.experiment.freeze)
         learning = [agent for agent in range(len(models)) if agent not in self._frozen]
         self._slack = slack
-        self.published = create_shared_models(models, config.mode, readers=config.actors)
-        self.block = self._make_block()
+        self.published = create_shared_models(models, parallel.mode, readers=parallel.actors)
+        layout: dict[str, Any] = {}
+        for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
+            rows = model.memory.layout(slack)
+            layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
+        self.block = SharedBlock(layout)
         tell_who_learns_alone(models)
         self._results = [RoundResult({}, model.updates) for model in models]
         self._lags = [0] * len(models)
         self._deaths = [0] * len(models)
-        first = sorted(learning, key=config.weight, reverse=True)
+        first = sorted(learning, key=parallel.weight, reverse=True)
         bound = [[agent] for agent in first] if self.trains_freely else bound_together(models, first)
-        workers = min(config.num_workers or 1, len(bound))  # where all are frozen, there is none
-        self._agents_of = dealt(bound, workers, config.weight if self.trains_freely else lambda agent: 1.0)
+        workers = min(parallel.num_workers or 1, len(bound))  # where all are frozen, there is none
+        self._agents_of = assign_agents(bound, workers, parallel.weight if self.trains_freely else lambda agent: 1.0)
         self._own_rings = list(own_rings) or [model.memory.ring for model in models]
         try:
             for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
                 place.attach(self.block)
                 model.own_attributes.guard()
                 publish_model(model, place, rounds, updates=model.updates, results=[])
-                model.memory.move_rows(self.ring(index))
-            policy = RestartPolicy(config.max_restarts, config.learner_timeout)
-            self._team = Team(make_backend(config), self._spec, workers, policy)
+                model.memory.move_rows(Ring(self.block.part(f"replay{index}.")))
+            policy = RestartPolicy(parallel.max_restarts, parallel.learner_timeout)
+            self._team = Team(make_backend(parallel), self._spec, workers, policy)
             # Threads share random generators with the pass that would be played beside their start.
-            self._team.start(wait=config.workers == "threads")
+            self._team.start(wait=parallel.workers == "threads")
         except BaseException:
             self._restore_rings()
             raise
-
-    def ring(self, agent: int) -> Ring:
-        """The shared rows of an agent."""
-        return Ring(self.block.part(f"replay{agent}."))
-
-    def _make_block(self) -> SharedBlock:
-        layout: dict[str, Any] = {}
-        for index, (model, place) in enumerate(zip(self._models, self.published, strict=True)):
-            rows = model.memory.layout(self._slack)
-            layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
-        return SharedBlock(layout)
 
     def acting_states(self) -> dict[int, State]:
         """Of users' models: what choosing has changed by now."""
@@ -132,12 +125,9 @@ class HostedLearners:
         if not agents:
             self._team.retire(died.worker)
         for agent in agents:
-            log.info("learner of agent %d goes on from update %s", agent, f"{self._updates_of(agent):,}")
+            _, known = self.published[agent].read_whole()
+            log.info("learner of agent %d goes on from update %s", agent, f"{known.facts['learner.updates']:,}")
         return bool(agents)
-
-    def _updates_of(self, agent: int) -> int:
-        _, state = self.published[agent].read_whole()
-        return int(state.facts["learner.updates"])
 
     def learning_states(self) -> list[State]:
         self._team.wait_started()  # of a run that cannot begin, no checkpoint is left
@@ -254,12 +244,12 @@ def bound_together(models: Sequence[BaseModel], agents: Sequence[int]) -> list[l
     return [list(group) for group in dict.fromkeys(tuple(group_of.get(agent, [agent])) for agent in agents)]
 
 
-def dealt(groups: Sequence[Sequence[int]], workers: int, load: Callable[[int], float]) -> list[list[int]]:
+def assign_agents(groups: Sequence[Sequence[int]], workers: int, load: Callable[[int], float]) -> list[list[int]]:
     """The agents of each worker: one group after the other goes to the worker with the least to do so far."""
-    hands: list[list[int]] = [[] for _ in range(workers)]
+    assigned: list[list[int]] = [[] for _ in range(workers)]
     loads = [(0.0, worker) for worker in range(workers)]
     for group in groups:
         least, worker = loads[0]
-        hands[worker] += group
+        assigned[worker] += group
         heapq.heapreplace(loads, (least + sum(map(load, group)), worker))
-    return hands
+    return assigned

@@ -31,7 +31,6 @@ class InlineLearners:
     """
 
     given_up: Mapping[int, WorkerError] = MappingProxyType({})
-    keeps_to_windows = True
 
     def __init__(
         self,

@@ -4,9 +4,8 @@ import logging
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from textwrap import shorten
-from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -38,20 +37,17 @@ class ProgressDisplay:
         self.console = Console(file=sys.stderr)
         self._shown: Table | Text = Text("")
         self._note: Text | None = None
-        is_live = self.console.is_terminal
-        self._live = Live(console=self.console, refresh_per_second=8, get_renderable=self._all) if is_live else None
-
-    def __enter__(self) -> "ProgressDisplay":
-        if self._live is not None:
-            self._live.start()
-        return self
+        self.is_live = self.console.is_terminal
+        live = Live(console=self.console, refresh_per_second=8, get_renderable=self._all) if self.is_live else None
+        self.screen: AbstractContextManager[object] = live or nullcontext()
+        """Inside, the display is redrawn."""
 
     def show(self, record: EpochRecord) -> None:
         """Take in an epoch; the terminal is redrawn eight times a second, whatever the speed of the run."""
         self._done += 1
         self._recent.append(record["reward_per_agent"])
         self._figures.append(record.get("metrics", {}))
-        if self._live is not None:
+        if self.is_live:
             self._shown = self._table(record)
         elif self._done % max(1, self._epochs // PLAIN_LINES) == 0 or self._done == self._epochs:
             self.console.print(self._line(record), highlight=False, markup=False, soft_wrap=True)
@@ -63,16 +59,10 @@ class ProgressDisplay:
     def show_note(self, text: str) -> bool:
         """Show a sentence below the figures, from now on, if they are live (printed past them, it would be overwritten)."""
         self._note = Text(text)
-        return self._live is not None
+        return self.is_live
 
     def _all(self) -> Table | Text | Group:
         return self._shown if self._note is None else Group(self._shown, self._note)
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._live is not None:
-            self._live.stop()
 
     def _rewards(self) -> list[float]:
         return [sum(column) / len(self._recent) for column in zip(*self._recent, strict=True)]
@@ -115,9 +105,10 @@ class ProgressDisplay:
         table.add_row("epoch", f"{self._done:,} of {self._epochs:,}", bar, speed, f"{self._time_left(record)} left")
         for agent, reward in enumerate(rewards):
             bar = ProgressBar(highest, max(reward, 0.0), width=30, complete_style="green", finished_style="green")
-            name = record["agents"][agent] if "agents" in record else f"agent {agent}"
-            learned = list(record["learning"][agent].items())[:SHOWN]
-            table.add_row(Text(name), f"{reward:.1f}", bar, *(Text(_figure(*each)) for each in learned))
+            who = record["agents"][agent] if "agents" in record else f"agent {agent}"
+            figures = list(record["learning"][agent].items())[:SHOWN]
+            learned = [Text(f"{name} {'not finite' if value is None else f'{value:.3g}'}") for name, value in figures]
+            table.add_row(Text(who), f"{reward:.1f}", bar, *learned)
         explored = (f"epsilon {epsilon:.3f}" for epsilon in self._epsilon(record).values())
         table.add_row("all", f"[bold]{sum(rewards):.1f}", self._what_is_shown, *explored)
         for name, value in self._metrics().items():
@@ -132,10 +123,6 @@ class ProgressDisplay:
                 waits += f", learners {max(health['learner_idle_s']):.2f} s"
             table.add_row("learners", f"{restarts} restarts", f"versions behind: {lags}", ratio, waits)
         return table
-
-
-def _figure(name: str, value: float | None) -> str:
-    return f"{name} {'not finite' if value is None else f'{value:.3g}'}"
 
 
 def _losses(record: EpochRecord) -> str:

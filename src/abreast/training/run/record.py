@@ -3,6 +3,7 @@
 <run folder>/  config.yaml   plan.json   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/
 """
 
+import io
 import json
 import logging as standard_logging
 import time
@@ -14,6 +15,7 @@ from types import TracebackType
 from typing import Any, NamedTuple, Protocol
 
 import yaml
+from PIL import Image
 from rich.console import Console
 
 from abreast.errors import ConfigError
@@ -24,15 +26,16 @@ from abreast.training.actors.base import models_of
 from abreast.training.config import Config, ScheduleName
 from abreast.training.learners.base import RoundResult
 from abreast.training.plan import Plan
-from abreast.training.run.camera import Camera
 from abreast.training.run.display import ProgressDisplay, warnings_on
 from abreast.training.run.metrics import EpochRecord, MetricsFile, finite, last_rewards
 from abreast.training.runnable import Runnable
-from abreast.worlds.playable import Played
+from abreast.worlds.playable import Playable, Played
 
 log = standard_logging.getLogger("abreast")
 
 
+MILLISECONDS_A_TURN = 120
+"""In films."""
 RECENT = 100
 """Epochs over which the reward of a checkpoint is averaged."""
 
@@ -40,7 +43,8 @@ RECENT = 100
 class Logger(Protocol):
     """Anything that is to be told of every epoch."""
 
-    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None: ...
+    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None:
+        """Called when an epoch is recorded; `more` is what else metrics.jsonl says of it."""
 
 
 class RunOptions(NamedTuple):
@@ -53,6 +57,31 @@ class RunOptions(NamedTuple):
     logger: Logger | None = None
     output_dir: Path | str | None = None
     resume: Path | str | None = None
+
+
+class Camera:
+    """Films an epoch into an animated GIF: takes a picture of a game whenever it is called."""
+
+    def __init__(self, game: Playable, path: Path) -> None:
+        self._game, self._path = game, path
+        self._pictures: list[Image.Image] = []
+
+    def __call__(self) -> None:
+        if not self._game.turns:  # a pass may be played again from its beginning
+            self._pictures.clear()
+        picture = self._game.picture()
+        if picture is not None:
+            self._pictures.append(picture)
+
+    def save(self) -> None:
+        """Write the film, if the game looks like anything."""
+        if not self._pictures:
+            return
+        first, *others = self._pictures
+        film = io.BytesIO()
+        first.save(film, "GIF", save_all=True, append_images=others, duration=MILLISECONDS_A_TURN, loop=0)
+        self._path.parent.mkdir(exist_ok=True)
+        write_whole(self._path, film.getvalue())
 
 
 class RunRecord:
@@ -105,9 +134,10 @@ class RunRecord:
     def begin(self, state: State | None = None) -> None:
         """Begin, or go on from where `state` was: what was recorded after it is cut off."""
         if state is not None:
-            self._set_state(state)
-        if self._made is not None and self.writes:
-            folder = self._made.path
+            self.count, self.first_epoch = state.facts["count"], state.facts["first_epoch"]
+            self._agent_steps, self._updates_before = state.facts["agent_steps"], state.facts["updates_before"]
+            self._seconds, self._elapsed_before = state.facts["seconds"], state.facts["elapsed_s"]
+        if (folder := self.folder) is not None and self.writes:
             (folder / "checkpoints").mkdir(exist_ok=True)
             write_whole(folder / "config.yaml", self.config)
             self._metrics = self._files.enter_context(closing(MetricsFile(folder / "metrics.jsonl", self.count)))
@@ -118,7 +148,7 @@ class RunRecord:
                 log.info("goes on with %d epochs recorded", self.count)
         if self.options.logging and self.options.logger is None:
             self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
-            self._screen.enter_context(self._display)
+            self._screen.enter_context(self._display.screen)
         if self.options.logging:
             self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
         self._started, self.has_begun = time.perf_counter(), True
@@ -150,11 +180,6 @@ class RunRecord:
                 "elapsed_s": self._elapsed(),
             }
         )
-
-    def _set_state(self, state: State) -> None:
-        self.count, self.first_epoch = state.facts["count"], state.facts["first_epoch"]
-        self._agent_steps, self._updates_before = state.facts["agent_steps"], state.facts["updates_before"]
-        self._seconds, self._elapsed_before = state.facts["seconds"], state.facts["elapsed_s"]
 
     def _elapsed(self) -> float:
         return self._elapsed_before + time.perf_counter() - self._started
