@@ -10,7 +10,7 @@ from torch import nn
 
 from abreast import DQN, BaseModel, RandomModel
 from abreast.errors import ConfigError, ModelError, ReplayError, RewardError, WorkerError
-from fakes import TinyObservation
+from fakes import TinyObservation, timeless
 from strangers import games
 from strangers.test_strangers import config, plain, result, with_model
 
@@ -247,16 +247,27 @@ def test_a_payoff_that_is_no_list_of_numbers_is_refused(payoff):
         Odd(plain(), config()).run_experiment(animate=False, logging=False)
 
 
-@pytest.mark.parametrize("run", ["run_experiment", "run_experiment_mp"])
+class Renamed(RandomModel):
+    """One of ours."""
+
+
 @pytest.mark.xdist_group("strangers")
-def test_models_that_the_factory_does_not_make_are_refused_where_there_are_several_actors(run):
-    env = with_model(Plain)(num_envs=1, num_actors=2)
-    for number, agent in enumerate(env.agents):
-        agent.model = Heuristic(agent.observation_spec, 4, env.config.model, env.agent_seed(number), 2)
-    with pytest.raises(
-        (ConfigError, WorkerError), match=r"made models Plain, Plain, but those of the first actor are Heur"
-    ):
-        getattr(env, run)(animate=False, logging=False)
+def test_models_that_the_factory_does_not_make_are_refused_only_where_another_actor_would_choose_with_them():
+    def build(kind):
+        env = with_model(Plain)(num_envs=1, num_actors=2)
+        for number, agent in enumerate(env.agents):
+            agent.model = kind(agent.observation_spec, 4, env.config.model, env.agent_seed(number), 2)
+        return env
+
+    build(Renamed).run_experiment(animate=False, logging=False)
+    with pytest.raises(WorkerError, match=r"made models Plain, Plain, but those of the first actor are Renamed"):
+        build(Renamed).run_experiment_mp(animate=False, logging=False)
+    one, two = build(Heuristic), build(Heuristic)  # which choose by themselves, so one actor plays
+    expected, found = (
+        one.run_experiment(animate=False, logging=False),
+        two.run_experiment_mp(animate=False, logging=False),
+    )
+    assert timeless(expected.epochs) == timeless(found.epochs)
 
 
 def test_a_state_that_does_not_fit_later_in_an_episode_is_refused_too():

@@ -31,9 +31,12 @@ class Uneven:
 
     def __call__(self):
         env = build(*UNEVEN)
-        first, second = env.lanes
-        first.world.transition = lambda: setattr(first.world, "is_done", True)
-        second.world.transition = lambda: time.sleep(0.15)
+
+        def transition():
+            env.world.is_done = env.agents[0].lane == 2
+            time.sleep(0.15 * (env.agents[0].lane == 3))
+
+        env.world.transition = transition
         return env
 
 

@@ -263,7 +263,7 @@ class Environment(Experiment):
 
     def become_actor(self, first_lane: int) -> None:
         """Play lanes from this one on, in a process of its own; the agents only choose there."""
-        self._first_lane = first_lane
+        self._first_lane, self._lanes = first_lane, [self]
         self.world.reseed(self.seed_of(0, first_lane))
         for agent in self.agents:
             agent.lane = first_lane
