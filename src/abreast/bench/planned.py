@@ -46,7 +46,12 @@ def plan_of(env: Experiment) -> Planned:
     try:
         with _UntilDecided(env, options) as record:
             record.begin()
-            system.run_session(Session(env, record, Checkpoints(env, record)))
+            session = Session(env, record, Checkpoints(env, record))
+            try:
+                system.start(session)
+                system.run(session)
+            finally:
+                system.stop()
         raise AssertionError("a run that has ended has a plan")
     except _Decided as decided:
         plan = decided.plan

@@ -211,9 +211,12 @@ class BaseModel(ModelState):
         """`remember` for several lanes."""
         kind = type(self)
         is_ours = kind.remember is BaseModel.remember and kind.row_extras is BaseModel.row_extras
-        if len(lanes) > 1 and is_ours and type(self.memory).add is Buffer.add:
-            extras = {name: values[list(lanes)] for name, values in self.lane_extras.items()}
-            self.memory.add_all(states, actions, rewards, dones, lanes, **extras)
+        if is_ours and type(self.memory).add is Buffer.add:
+            if len(lanes) == 1:
+                self.memory.add(states[0], actions[0], rewards[0], dones[0], lanes[0], **self.row_extras(lanes[0]))
+            else:
+                extras = {name: values[list(lanes)] for name, values in self.lane_extras.items()}
+                self.memory.add_all(states, actions, rewards, dones, lanes, **extras)
             for index in np.flatnonzero(dones).tolist():
                 self._forget_frames(lanes[index])
             return

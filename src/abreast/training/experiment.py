@@ -164,7 +164,7 @@ class Experiment:
             learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)
             if run.resumed is not None:
                 set_actor_state(self.game, run.resumed.actor)
-            run.play(InlineActors(self.game), learners)
+            run.loop(InlineActors(self.game), learners).run(run.until)
             return RunResult(run.record.epochs, run.record.folder)
 
     def run_experiment_mp(
@@ -186,7 +186,11 @@ class Experiment:
         self.make_lanes()
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)
         with session(self, RunOptions(schedule, True, animate, logging, logger, output_dir, resume)) as run:
-            system.run_session(run)
+            try:
+                system.start(run)
+                system.run(run)
+            finally:
+                system.stop()
             return RunResult(run.record.epochs, run.record.folder, system.given_up)
 
     def check_parallel(self, parallel: MPConfig) -> None:

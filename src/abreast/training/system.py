@@ -143,7 +143,7 @@ class MARLMultiprocessingSystem:
         assert self.learners is not None and self.actors is not None, "start comes before run"
         if not self.plan.is_open:
             session.record.keep_plan(self.plan)
-        session.play(self.actors, self.learners, lambda loop: self._decide(loop, session))
+        session.loop(self.actors, self.learners, lambda loop: self._decide(loop, session)).run(session.until)
         if self.plan.is_open:
             session.record.keep_plan(self.plan)
         return session.record.epochs
@@ -195,14 +195,6 @@ class MARLMultiprocessingSystem:
     def given_up(self) -> Mapping[int, WorkerError]:
         """Agents whose learner failed once too often, and why."""
         return self.learners.given_up if self.learners is not None else MappingProxyType({})
-
-    def run_session(self, session: Session) -> None:
-        """Start learners and actors, where the session goes on, run, and stop."""
-        self.start(session)
-        try:
-            self.run(session)
-        finally:
-            self.stop()
 
     def __enter__(self) -> "MARLMultiprocessingSystem":
         self.start()

@@ -35,13 +35,13 @@ class Session(NamedTuple):
         """Epochs that are played then, with those of runs before."""
         return self.record.first_epoch + int(self.experiment.config.experiment.epochs)
 
-    def play(self, actors: Actors, learners: Learners, before_pass: Callable[[Loop], None] = lambda loop: None) -> None:
-        """Play and learn until all epochs are there. `before_pass` is that of the loop."""
+    def loop(self, actors: Actors, learners: Learners, before_pass: Callable[[Loop], None] = lambda loop: None) -> Loop:
+        """The loop that plays and learns, from where the run goes on. `before_pass` is that of the loop."""
         lag, between_passes = LAGS[self.record.options.schedule], self.checkpoints.between_passes
         loop = Loop(self.experiment, actors, learners, lag, self.record, between_passes, before_pass)
         if self.resumed is not None:
             loop.set_state(part_of(self.resumed.run, "loop"))  # rounds that were under way are ordered again
-        loop.run(self.until)
+        return loop
 
 
 @contextmanager
