@@ -12,7 +12,7 @@ from abreast.games import find_game
 from abreast.models import DQN, RandomModel
 from abreast.models.lane_streams import LaneStreams
 from abreast.state import State
-from abreast.training import batched
+from abreast.training import whole_pass
 from abreast.training.actors.base import models_of
 from abreast.training.batched import BatchedLanes, WholePass
 from abreast.training.collect import collect_pass
@@ -202,14 +202,14 @@ def test_turns_that_recording_needs_do_not_count(monkeypatch):
     short = (*BATCHED, "experiment.max_turns=2", "model.per_agent={1: {algorithm: ppo}}")
     env = small_game(*short)
     expected = outcome(env, env.run_experiment)
-    monkeypatch.setattr(batched, "Recorded", OnGpu)
+    monkeypatch.setattr(whole_pass, "Recorded", OnGpu)
     env = small_game(*short)
     assert outcome(env, env.run_experiment) == expected
     assert env.game._whole._play._is_recorded
 
 
 def test_a_turn_with_a_network_of_a_users_is_not_recorded(monkeypatch):
-    monkeypatch.setattr(batched, "Recorded", OnGpu)
+    monkeypatch.setattr(whole_pass, "Recorded", OnGpu)
     env = small_game(*BATCHED, "model.network=own_networks:TwoLayers")
     collect_pass(env.game, 0, 4, 0)
     assert env.game._whole is not None

@@ -20,7 +20,7 @@ from own_game import Garden
 class Script:
     """Actors, learners and record that write down what they are asked for."""
 
-    given_up, keeps_to_windows, rounds = {}, True, 0
+    given_up, rounds = {}, 0
 
     def __init__(self):
         self.lines = []

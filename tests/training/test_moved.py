@@ -42,7 +42,7 @@ def run(tmp_path_factory):
 
 def learned(model):
     """All that learning changes, random streams and settings aside."""
-    facts, arrays, _ = copied(model.learning_state())
+    facts, arrays = copied(model.learning_state())
     own = {name: getattr(model, name, None) for name in ("steps", "offset")}
     return {**facts, **own, "sampling": 0, "rows_learned_from": 0}, {
         name: array.tobytes() for name, array in arrays.items() if name != "generator"

@@ -58,7 +58,7 @@ def parts_of(folder):
     checkpoint = open_checkpoint(folder)
     parts = {name: checkpoint.part(name) for name in checkpoint.parts}
     found = {}
-    for name, (facts, arrays, _) in parts.items():
+    for name, (facts, arrays) in parts.items():
         # What depends on the clock, and on where the workers were: seconds.
         kept = {key: value for key, value in facts.items() if key not in ("record.seconds", "record.elapsed_s")}
         for each in kept.get("loop.unfinished", []):
