@@ -81,7 +81,9 @@ def _check_array(name: Any, array: Any) -> None:
         raise StateFileError(f"an array is called {short(name)}: a file needs a text, and not {METADATA}.")
     if type(array) not in (np.ndarray, np.memmap) or array.dtype.str not in TENSORS:
         kind = getattr(array, "dtype", type(array).__name__)
-        raise StateFileError(f"the array {name} is of type {kind}: a file holds whole numbers, floats and truth values.")
+        raise StateFileError(
+            f"the array {name} is of type {kind}: a file holds whole numbers, floats and truth values."
+        )
 
 
 def _is_json(value: Any, depth: int) -> bool:

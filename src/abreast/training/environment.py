@@ -344,6 +344,7 @@ class Environment(Experiment):
     def _places(self) -> dict[str, object]:
         """What every lane has of its own, for attributes that refer to it."""
         found = {**self._owners(), "world.rng": self.world.rng, "config": self.config, "agents": self.agents}
+        found |= {f"config.{name}": section for name, section in self.config if isinstance(section, Section)}
         for number, agent in enumerate(self.agents):
             key, model = f"model{number}", agent.model
             found |= {key: model, f"{key}.memory": model.memory, f"{key}.choosing_rng": model.choosing_rng}

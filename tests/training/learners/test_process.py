@@ -42,7 +42,7 @@ def shared_work(models):
 
     def make(freely=False):
         context = Context()
-        return context, learner_process(context, [job(agent) for agent in range(len(models))], 1, 1, freely)
+        return context, learner_process(context, [job(agent) for agent in range(len(models))], 1, freely)
 
     return make, places
 
