@@ -152,6 +152,8 @@ class CountsTwice(Fit):
 class HasOneHistory(Fit):
     """Chooses by what it saw last, in whichever lane."""
 
+    acting = ("before",)
+
     def setup(self, learning, more):
         super().setup(learning, more)
         self.before = np.zeros(self.observation.input_size, np.uint8)

@@ -16,7 +16,7 @@ from abreast.training import whole_pass
 from abreast.training.actors.base import models_of
 from abreast.training.batched import BatchedLanes, WholePass
 from abreast.training.collect import collect_pass
-from abreast.training.evaluate import evaluate
+from abreast.training.evaluate import evaluate, play_episodes
 from abreast.training.lanes import GridworldLanes
 from abreast.training.system import MARLMultiprocessingSystem
 from batched_game import BatchedMeadow, Grass, HostileMeadow, MeadowEnv
@@ -177,10 +177,10 @@ def test_a_turn_is_over_the_same_tensors_in_every_pass():
     whole = env.game._whole
     env.run_experiment(animate=False, logging=False)
     assert env.game._whole is whole
-    evaluate(env, 8)  # greedy: PPO takes another way through its choice
+    play_episodes(env, 8)  # greedy: PPO takes another way through its choice
     assert env.game._whole is not whole
     greedy = env.game._whole
-    evaluate(env, 8)
+    play_episodes(env, 8)
     assert env.game._whole is greedy
 
 

@@ -426,7 +426,6 @@ def test_an_interrupted_epoch_does_not_run_into_the_next_one():
 @pytest.mark.parametrize("settings", [(), ("multiprocessing.num_actors=2",)])
 def test_training_that_is_interrupted_leaves_an_environment_that_can_be_run_again(settings):
     env = small_game("model.algorithm=dqn", "experiment.epochs=8", "model.buffer_capacity=100", *settings)
-    train_step = env.agents[1].model.train_step
 
     def interrupt():
         raise KeyboardInterrupt
@@ -434,7 +433,7 @@ def test_training_that_is_interrupted_leaves_an_environment_that_can_be_run_agai
     env.agents[1].model.train_step = interrupt
     with pytest.raises(KeyboardInterrupt):
         env.run_experiment(animate=False, logging=False)
-    env.agents[1].model.train_step = train_step
+    del env.agents[1].model.train_step
     for run in (env.run_experiment, env.run_experiment_mp):
         assert run(animate=False, logging=False).epochs[-1]["updates"] > 0
 

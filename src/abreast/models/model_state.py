@@ -239,7 +239,7 @@ class ModelState:
         loaded.facts.update({name: learning.facts[name] for name in OF_THE_RUN & learning.facts.keys()})
         loaded.arrays.update({name: learning.arrays[name] for name in OF_THE_RUN & learning.arrays.keys()})
         self.set_learning_state(loaded)
-        self.set_acting_state(acting)
+        self.set_acting_state(State(acting.facts))  # a user's attributes move, those of choosing too
         for generator, (kind, stream) in zip(self.own_attributes.generators(), streams, strict=False):
             if type(generator) is kind:
                 set_stream(generator, stream)

@@ -344,7 +344,9 @@ class Environment(Experiment):
     def _places(self) -> dict[str, object]:
         """What every lane has of its own, for attributes that refer to it."""
         found = {**self._owners(), "world.rng": self.world.rng, "config": self.config, "agents": self.agents}
-        found |= {f"config.{name}": section for name, section in self.config if isinstance(section, Section)}
+        for key, owner in self._owners().items():  # settings never change, and are a copy in some lanes
+            values = attributes_of(owner).items()
+            found |= {f"{key}.{name}": value for name, value in values if isinstance(value, Section)}
         for number, agent in enumerate(self.agents):
             key, model = f"model{number}", agent.model
             found |= {key: model, f"{key}.memory": model.memory, f"{key}.choosing_rng": model.choosing_rng}

@@ -34,10 +34,9 @@ UNFIT = [
     ("ChoosesFromNumpy", "global random state", "take_action changed the state of numpy.random"),
     ("DrawsAtTheEnd", "global random state", "end_epoch_action changed the state of torch"),
     ("CountsOnBothSides", "ownership", "CountsOnBothSides changes rows in choosing"),
-    ("HoldsALock", "ownership", "its attribute lock (lock) cannot be sent to another process"),
-    ("HoldsALockBesideItsNetwork", "ownership", "its attribute lock (lock) cannot be sent to another process"),
+    ("HoldsALock", "ownership", "its attribute lock (lock) cannot be sent or kept"),
+    ("HoldsALockBesideItsNetwork", "ownership", "its attribute lock (lock) cannot be sent or kept"),
     ("LearnsByProcess", "other processes", "in another process, pid differs from what is learned here"),
-    ("KeepsItsTasteInAnObject", "files", "chooses otherwise (taste cannot be kept in a file)"),
     ("CannotBeSaved", "files", "it raised OSError: no file for this one (unfit_models.py, line"),
 ]
 IN_PROCESSES = {"LearnsByProcess"}
@@ -78,7 +77,6 @@ def test_a_model_that_keeps_the_contract_passes_in_other_processes_too(kind):
         ("LearnsNothing", "lanes", "it always chose the same action, so an influence between lanes could not be seen"),
         ("LearnsNothing", "learning", "right only for a model that does not learn"),
         ("DropsOut", "global random state", "train_step draws from torch: a run seeds it"),
-        ("HasAnObject", "files", "but not names, which is as `setup` makes it"),
     ],
 )
 def test_what_may_be_right_is_remarked_upon(name, check, says, at_home):

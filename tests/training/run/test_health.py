@@ -5,15 +5,20 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 
+from abreast.models import DQN
 from abreast.replay import Buffer
 from abreast.training.run.health import symptoms
 from fakes import make_model, small_game
 
 
+def remembers(model, remember):
+    """Let a model be of a class of its own, which remembers otherwise."""
+    model.__class__ = type("Odd", (type(model),), {"remember": remember})
+
+
 def blind(env):
     """Nothing reaches the memory of agent 1 but zeros: a buffer that was copied instead of shared."""
-    remember = env.agents[1].model.remember
-    env.agents[1].model.remember = lambda state, *rest: remember(np.zeros_like(state), *rest)
+    remembers(env.agents[1].model, lambda self, state, *rest: DQN.remember(self, np.zeros_like(state), *rest))
 
 
 def deaf(env):
@@ -21,20 +26,17 @@ def deaf(env):
     model = env.agents[1].model
     for block in model.blocks().values():
         block.zero_()
-    remember = model.remember
-    model.remember = lambda state, action, reward, *rest: remember(state, action, 0.0, *rest)
+    remembers(model, lambda self, state, action, reward, *rest: DQN.remember(self, state, action, 0.0, *rest))
 
 
 def forgetful(env):
     """Agent 1 puts nothing into its memory."""
-    env.agents[1].model.remember = lambda *step: None
+    remembers(env.agents[1].model, lambda self, *step: None)
 
 
 def hasty(env):
     """Every episode of agent 1 is cut after one turn, so that no state has a successor."""
-    model = env.agents[1].model
-    remember = model.remember
-    model.remember = lambda *step: (remember(*step), model.memory.end_episode(0))
+    remembers(env.agents[1].model, lambda self, *step: (DQN.remember(self, *step), self.memory.end_episode(0)))
 
 
 @pytest.mark.parametrize("workers", ["inline", "threads"])

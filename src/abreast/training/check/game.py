@@ -284,6 +284,10 @@ def _outlives_reset(trial: GameTrial) -> None:
     env = trial.build(TWO_LANES)
     play(env, 0, lanes=2)
     state = env.game.state()
+    for name, unkept in state.facts.items():
+        if name.endswith("unkept") and unkept:
+            reason = str(next(iter(unkept.values()))).rstrip(".")
+            raise Fault(f"{reason}: a run of it cannot be resumed. Make it anew in populate_environment.")
     expected = play(env, 1, lanes=2)
     other = trial.build(TWO_LANES)
     try:
