@@ -196,7 +196,7 @@ def _damage_arrays(arrays: dict[str, Any], chance: random.Random) -> None:
     if how == 1:
         arrays[chance.choice(["x", "", f"{name}x", f"own.{name}", "\u202e"])] = array
     elif how == 2:
-        arrays[name] = array.astype(chance.choice([np.float32, np.float64, np.int64, np.uint8, np.bool_, np.complex64]))
+        arrays[name] = array.astype(chance.choice([np.float32, np.float64, np.int64, np.uint8, np.bool_, np.int16]))
     elif how == 3:
         shape = chance.choice([(), (0,), (1,), (-1,), (1, -1), (*array.shape, 1)])
         arrays[name] = np.resize(array, [max(side, 0) for side in shape]) if array.size else np.zeros(3)

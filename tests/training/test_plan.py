@@ -318,7 +318,7 @@ def test_a_run_that_moves_is_the_run_that_stays(schedule, split, expected, monke
 
 def noting(rounds, start):
     def begin(self, *arguments):
-        rounds.append(arguments[4])
+        rounds.append(arguments[3])
         start(self, *arguments)
 
     return begin
@@ -421,7 +421,7 @@ class OpensLater(TreasurehuntWorld):
     [
         (DrawsLater, (), "draws from generators that a process shares"),
         (DrawsLater, ("multiprocessing.num_envs=8", "multiprocessing.num_actors=2"), "draws from generators"),
-        (OpensLater, (), "world.lock of lane 0 cannot be sent"),
+        (OpensLater, (), "OpensLater.lock (lock) cannot be kept in a file"),
     ],
 )
 def test_what_is_only_later_seen_to_need_one_actor_is_played_by_one_then(

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from abreast import DQN
 from abreast.errors import ConfigError
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Trainer
@@ -139,14 +140,22 @@ def test_a_second_run_goes_on_where_the_first_ended():
 # ---- independent
 
 
+class Random(DQN):
+    """Chooses at random, so that only what it learns from differs."""
+
+    def epsilon_decay(self, rate):
+        pass
+
+
+class Spoilt(Random):
+    def remember(self, state, action, reward, *rest):
+        super().remember(state, action, reward + 100.0, *rest)
+
+
 def test_an_agents_weights_do_not_change_by_a_bit_when_anothers_data_does():
     def weights_of_agent_0(spoil):
         env = small_game("model.algorithm=dqn", "multiprocessing.schedule=lockstep", "experiment.num_agents=3")
-        remember = env.agents[1].model.remember
-        if spoil:
-            env.agents[1].model.remember = lambda s, a, reward, *rest: remember(s, a, reward + 100.0, *rest)
-        # Agent 1 chooses at random, so that only what it learns from differs.
-        env.agents[1].model.epsilon_decay = lambda rate: None
+        env.agents[1].model.__class__ = Spoilt if spoil else Random
         env.agents[1].model.epsilon = 1.0
         outcome(env, env.run_experiment_mp)
         return [agent.model.online_block.values.detach().clone() for agent in env.agents]
