@@ -230,7 +230,7 @@ MISTAKES = [
     ("text for a size of a plain world", ["train", "own_game:Garden", "world.height=tall"], "world.height is 'tall'"),
     ("help of the command", ["train", "treasurehunt", "--epochs", "many"], "`abreast train --help` shows what there is."),
     ("help of all commands", ["trian"], "`abreast --help` shows what there is."),
-    ("damaged model", ["play", "treasurehunt", "--run", "run"], "agent_0.safetensors cannot be used"),
+    ("damaged model", ["play", "treasurehunt", "--run", "run"], "run has no checkpoint yet, or is no run folder"),
 ]  # fmt: skip
 
 
