@@ -257,27 +257,16 @@ class HoldsALock(Fit):
 # ---- several actors
 
 
-class StaysHere:
-    """Can be copied, and not be sent."""
-
-    def __deepcopy__(self, memo):
-        return StaysHere()
-
-    def __reduce__(self):
-        raise TypeError("it stays here")
-
-
-class Ground(EmptyEntity):
-    kind = "EmptyEntity"
-
-    def __init__(self):
-        self.thing = StaysHere()
-
-
 class CannotBeSent(Fit):
-    @classmethod
-    def make_world(cls, config):
-        return Gridworld(6, 6, 1, Ground())
+    def __init__(self, world, config):
+        super().__init__(world, config)
+        lock = threading.Lock()
+
+        def factory():
+            with lock:
+                return CannotBeSent(self.make_world(config), config)
+
+        self.factory = factory
 
 
 class UsesHash(Fit):

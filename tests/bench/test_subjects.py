@@ -161,7 +161,7 @@ def test_bare_processes_compute_once_or_for_a_while():
 
 TINY = {
     "floors": (floors, floors.Size(1, 0.01, processes=1), 6),
-    "update": (update, update.Size(1, 1, hidden=8), 5),
+    "update": (update, update.Size(1, 1, hidden=8), 4),
     "action": (action, action.Size(1, (1, 2), (0.5,), turns=3, hidden=8), 2),
     "parts": (parts, parts.Size(1, 3, hidden=8), 4),
     "training": (training, training.Size((2,), 3, 1, lanes=2, hidden=8, product_calls=1, seconds=0.01), 7),
