@@ -75,4 +75,5 @@ def outcome(env: Experiment, run: Callable[..., RunResult]) -> Any:
 def checkpoint_facts(epochs, **more):
     """What the manifest of a checkpoint says, made up."""
     made_up = {"experiment": "TreasurehuntEnv", "schedule": "lockstep", "config": "", "devices": ["cpu"]}
-    return {**made_up, "epochs": epochs, "first_epoch": 0, "recorded": epochs, **more}
+    counts = {"agent_steps": 12 * epochs, "updates_before": 0, "seconds": 0.5, "elapsed_s": 1.0}
+    return {**made_up, **counts, "epochs": epochs, "first_epoch": 0, "recorded": epochs, **more}

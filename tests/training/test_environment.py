@@ -91,7 +91,7 @@ def test_the_run_folder_holds_what_a_run_leaves_behind(tmp_path):
     env = small_game("experiment.record_period=2")
     env.run_experiment(output_dir=tmp_path)
     found = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
-    parts = [f"{name}.safetensors" for name in ("actor_0", "agent_0", "agent_1", "replay_0", "replay_1", "run")]
+    parts = [f"{name}.safetensors" for name in ("actor_0", "agent_0", "agent_1", "replay_0", "replay_1")]
     assert found == [
         ".lock",
         *sorted(f"checkpoints/epoch_000003/{name}" for name in (*parts, "manifest.json")),

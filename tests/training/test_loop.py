@@ -1,11 +1,9 @@
 """The loop: who waits for whom, and going on from where it was."""
 
-import json
-
 import pytest
 
 from abreast.games import Game
-from abreast.state import State, join, part_of
+from abreast.state import copied, join, part_of
 from abreast.training.actors.base import actor_state, models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
 from abreast.training.learners.base import RoundResult
@@ -83,25 +81,24 @@ def test_the_state_of_a_loop_holds_the_figures_of_unfinished_passes():
     with RunRecord(Game(Garden).build(Game(Garden).configure()), RunOptions(animate=False, logging=False)) as record:
         (env, loop), (other_env, other) = fresh(record), fresh(record)
         loop.play_pass(1)
-        state = loop.state()
         for model, theirs in zip(models_of(env.game), models_of(other_env.game), strict=True):
             theirs.memory.set_state(model.memory.state())
-        other.set_state(State(json.loads(json.dumps(state.facts))))
+        other.go_on_from(1, loop.unfinished)
         assert other.unfinished == loop.unfinished and set(other.unfinished[0].played[0].metrics) == {"eaten", "turns"}
 
 
 def state_of(env, loop):
     models = {f"learner{number}": model.learning_state() for number, model in enumerate(models_of(env.game))}
     memories = {f"replay{number}": model.memory.state() for number, model in enumerate(models_of(env.game))}
-    return join(loop=loop.state(), actor=actor_state(env.game), **models, **memories)
+    return env.epochs_played, list(loop.unfinished), join(actor=actor_state(env.game), **models, **memories)
 
 
-def set_state_of(env, loop, state):
+def set_state_of(env, loop, epochs_played, unfinished, state):
     for number, model in enumerate(models_of(env.game)):
         model.set_learning_state(part_of(state, f"learner{number}"))
         model.memory.set_state(part_of(state, f"replay{number}"))
     set_actor_state(env.game, part_of(state, "actor"))
-    loop.set_state(part_of(state, "loop"))
+    loop.go_on_from(epochs_played, unfinished)
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
@@ -121,14 +118,14 @@ def test_the_state_of_everything_put_into_fresh_parts_goes_on_bit_for_bit(algori
             while env.epochs_played < epochs:  # as `run` does, but rounds stay unfinished at the end
                 loop.play_pass(epochs)
             if epochs == 6:
-                kept = state_of(env, loop)
-                kept = kept._replace(arrays={name: array.copy() for name, array in kept.arrays.items()})
+                *kept, state = state_of(env, loop)
+                state = copied(state)
         loop.run(12)
     with RunRecord(small_game(*settings), RunOptions(animate=False, logging=False)) as rest:
         other, again = fresh(rest)
-        set_state_of(other, again, kept)
+        set_state_of(other, again, *kept, state)
         again.run(12)
-    assert len(rest.epochs) == 12 - 6 + 2 * (len(kept.facts["loop.unfinished"]) if schedule else 0)
+    assert len(rest.epochs) == 12 - 6 + 2 * (len(kept[1]) if schedule else 0)
     skipped = len(whole.epochs) - len(rest.epochs)
     mine, theirs = timeless(whole.epochs[skipped:]), timeless(rest.epochs)
     for record in (*mine, *theirs):

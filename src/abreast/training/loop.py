@@ -9,14 +9,15 @@ Round k trains on everything up to pass k. What a pass played and what its round
 round is finished.
 """
 
+import operator
 import time
 from collections import deque
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 from abreast.errors import StateError, short
-from abreast.state import State
 from abreast.training.actors.base import Actors, Play, models_of
 from abreast.training.config import ScheduleName
 from abreast.training.learners.base import Learners
@@ -102,11 +103,18 @@ class Loop:
         if camera is not None:
             camera.save()
         played = [each._replace(metrics=figures_of(each.metrics, experiment.name)) for each in played]
-        experiment.epochs_played += lanes
-        interval = settings.experiment.train_interval
-        due = experiment.epochs_played // interval - epoch // interval
         written = [model.memory.written.tolist() for model in self._models]
-        self.unfinished.append(Pass(self.passes, epoch, played, self._decay(lanes), due, written, collect_s))
+        self._order_round(played, self._decay(lanes), written, collect_s)
+
+    def _order_round(
+        self, played: list[Played], epsilons: list[float], written: list[list[int]], collect_s: float
+    ) -> None:
+        """A pass was played, the next one of the run: order its round."""
+        experiment, epoch = self._experiment, self._experiment.epochs_played
+        experiment.epochs_played += len(played)
+        interval = experiment.config.experiment.train_interval
+        due = experiment.epochs_played // interval - epoch // interval
+        self.unfinished.append(Pass(self.passes, epoch, played, epsilons, due, written, collect_s))
         self.learners.submit(self.passes, due, written)
         self.passes += 1
 
@@ -138,24 +146,13 @@ class Loop:
                 model.epsilon_decay(rate)
         return means
 
-    def state(self) -> State:
-        """Where the loop is, between two passes."""
-        facts: dict[str, Any] = {"epochs_played": self._experiment.epochs_played, "passes": self.passes}
-        return State({**facts, "unfinished": [asdict(each) for each in self.unfinished]})
-
-    def set_state(self, state: State) -> None:
-        """Go on from there: rounds that were not finished are ordered again."""
-        self._experiment.epochs_played, self.passes = state.facts["epochs_played"], state.facts["passes"]
-        passes = (
-            Pass(**{**each, "played": [Played(*epoch) for epoch in each["played"]]})
-            for each in state.facts["unfinished"]
-        )
-        self.unfinished = deque(passes)
-        for each in self.unfinished:
-            for model, rows in zip(self._models, each.written, strict=True):
-                there = model.memory.written.tolist()
-                if len(rows) != len(there) or any(end > last for end, last in zip(rows, there, strict=True)):
-                    raise StateError(
-                        f"pass {each.number} has written {short(rows)} rows, but there are {short(there)}."
-                    )
-        self.go_on_with(self.actors, self.learners)
+    def go_on_from(self, epochs_played: int, unfinished: Sequence[Any]) -> None:
+        """Go on where a run was after so many epochs: rounds that were not finished are ordered again."""
+        self._experiment.epochs_played = epochs_played - sum(len(each.played) for each in unfinished)
+        there = [model.memory.written.tolist() for model in self._models]
+        for each in unfinished:
+            pairs: Iterable[tuple[list[int], list[int]]] = zip_longest(each.written, there, fillvalue=[])
+            for rows, last in pairs:
+                if len(rows) != len(last) or any(map(operator.gt, rows, last)):
+                    raise StateError(f"a pass has written {short(each.written)} rows, but there are {short(there)}.")
+            self._order_round([Played(*epoch) for epoch in each.played], each.epsilons, each.written, each.collect_s)

@@ -1,7 +1,7 @@
 """The checkpoints of a run: when one is due, what is in it, which ones are kept.
 
-    checkpoints/epoch_000500/   agent_0 … replay_0 … actor_0 … run     all that a run is, between two passes
-    checkpoints/final/          agent_0 …                              the agents when the run had ended
+    checkpoints/epoch_000500/   agent_0 … replay_0 … actor_0     all that a run is, between two passes
+    checkpoints/final/          agent_0 …                        the agents when the run had ended
 
 A checkpoint is taken between two passes, when the rounds are finished that the next pass has to wait for. In a pipelined run
 one round is under way then: the checkpoint has what its learners knew before it, and its order. Nobody is waited for.
@@ -17,9 +17,10 @@ from typing import Any
 
 from abreast.errors import CheckpointError
 from abreast.models import BaseModel
-from abreast.state import State, join
+from abreast.state import State
 from abreast.training.actors.base import actor_state, models_of
 from abreast.training.checkpoints.folder import remove_old, write_checkpoint
+from abreast.training.checkpoints.manifest import PassFacts
 from abreast.training.loop import Loop
 from abreast.training.run.record import RunRecord
 from abreast.training.run.stopping import Stopping
@@ -135,11 +136,14 @@ class Checkpoints:
             parts.pop("actor_0", None)
         else:
             parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
-            parts["run"] = join(loop=loop.state(), record=self._record.state())
         recent = self._record.recent
         return parts, {
             **self._facts(),
             "rounds": loop.learners.rounds,
+            "unfinished": [
+                {name: value for name, value in vars(each).items() if name in PassFacts.model_fields}
+                for each in loop.unfinished
+            ],
             "resumable": self._reason is None,
             "reason": self._reason,
             "reward": sum(recent) / len(recent) if recent else None,
@@ -153,8 +157,7 @@ class Checkpoints:
             "config": self._record.config.decode(),
             "devices": [model.device for model in self._models],
             "epochs": self._experiment.epochs_played,
-            "first_epoch": self._record.first_epoch,
-            "recorded": self._record.count,
+            **self._record.counts(),
         }
 
     # ---- the end

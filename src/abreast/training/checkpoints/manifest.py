@@ -1,11 +1,10 @@
-"""What a checkpoint says of itself: its manifest, and the facts of its part `run`, as a resume needs them.
+"""What a checkpoint says of itself: its manifest.
 
-{"format": 2, "version": "0.1.0", "kind": "run", "facts": {"epochs": 500, …},
+{"format": 3, "version": "0.1.0", "kind": "run", "facts": {"epochs": 500, …},
  "files": {"agent_0.safetensors": {"bytes": 1234, "sha256": "…"}, …}, "checksum": "…"}
 
-The last is the checksum of all that comes before it, without which a flipped bit in the facts would go unnoticed. A checksum
-says that a file is as it was written, not by whom: facts of another type, or counts that contradict each other, would end in
-a stack, or in a loop that waits for a round nobody has ordered.
+The last is the checksum of all that comes before it, without which a flipped bit in the facts would go unnoticed. Nothing is
+said twice, so that facts cannot contradict each other.
 """
 
 import hashlib
@@ -16,11 +15,10 @@ from pydantic import Field
 
 from abreast import __version__
 from abreast.errors import CheckpointError, short
-from abreast.state import State, part_of
 from abreast.state_file import json_of, parse_json
 from abreast.training.config import ScheduleName
 
-FORMAT = 2
+FORMAT = 3
 LARGEST = 64_000_000
 """Bytes of a manifest."""
 SUFFIX = ".safetensors"
@@ -41,6 +39,15 @@ class _Checked(pydantic.BaseModel):
 AnyChecked = TypeVar("AnyChecked", bound=_Checked)
 
 
+class PassFacts(_Checked):
+    """A pass that was played and whose round is not finished: of a `training.loop.Pass`, what does not follow."""
+
+    played: list[Annotated[tuple[Count, list[float], dict[str, float | None], Count | None], Field(strict=False)]]
+    epsilons: list[float]
+    written: list[list[Count]]
+    collect_s: Seconds
+
+
 class Facts(_Checked):
     """What a checkpoint says of its run."""
 
@@ -56,8 +63,16 @@ class Facts(_Checked):
     """Epochs that had been played when the run began."""
     recorded: Count
     """Lines in metrics.jsonl."""
+    agent_steps: Count
+    updates_before: Count
+    """Updates of all agents before the run."""
+    seconds: Seconds
+    """Spent on playing and waiting for learners."""
+    elapsed_s: Seconds
     rounds: Count = 0
     """Rounds of training that were finished."""
+    unfinished: list[PassFacts] = []
+    """Passes whose rounds were under way."""
     resumable: bool = False
     reason: str | None = None
     """Why the run cannot be resumed."""
@@ -77,44 +92,13 @@ class FileFacts(_Checked):
 class Manifest(_Checked):
     """What a manifest says."""
 
-    format: Literal[2]
+    format: Literal[3]
     version: Annotated[str, Field(pattern="^[0-9A-Za-z.+!_-]{1,64}$")]
     """The version of abreast that wrote it."""
     kind: Kind
     facts: Facts
     files: Annotated[dict[FileName, FileFacts], Field(min_length=1)]
     checksum: str
-
-
-class RecordFacts(_Checked):
-    """What the record of a run has counted: `RunRecord.state`."""
-
-    count: Count
-    first_epoch: Count
-    agent_steps: Count
-    updates_before: Count
-    seconds: Seconds
-    elapsed_s: Seconds
-
-
-class PassFacts(_Checked):
-    """A pass that was played and whose round is not finished: `training.loop.Pass`."""
-
-    number: Count
-    epoch: Count
-    played: list[Annotated[tuple[Count, list[float], dict[str, float | None], Count | None], Field(strict=False)]]
-    epsilons: list[float]
-    updates: Count
-    written: list[list[Count]]
-    collect_s: Seconds
-
-
-class LoopFacts(_Checked):
-    """Where the loop is: `Loop.state`."""
-
-    epochs_played: Count
-    passes: Count
-    unfinished: list[PassFacts]
 
 
 def compose(kind: Kind, facts: dict[str, Any], files: dict[str, Any]) -> bytes:
@@ -158,30 +142,3 @@ def checked(kind: type[AnyChecked], values: Any) -> AnyChecked:
             raise CheckpointError(f"its {name} is missing") from None
         expected = fault["msg"].partition(" should ")[2] or "not be there"
         raise CheckpointError(f"its {name} is {short(fault['input'])}, but should {expected}") from None
-
-
-def check_run(run: State, facts: Facts, agents: int, interval: int) -> None:
-    """Refuse a part `run` whose facts are none, or contradict each other or those of the manifest.
-
-    interval: epochs from one update to the next.
-    """
-    record = checked(RecordFacts, part_of(run, "record").facts)
-    loop = checked(LoopFacts, part_of(run, "loop").facts)
-    same: list[tuple[str, Any, Any]] = [
-        ("count of lines", record.count, facts.recorded),
-        ("first epoch", record.first_epoch, facts.first_epoch),
-        ("number of epochs", loop.epochs_played, facts.epochs),
-        ("number of passes", loop.passes, facts.rounds + len(loop.unfinished)),
-    ]
-    epoch = facts.first_epoch + facts.recorded
-    for number, each in enumerate(loop.unfinished, facts.rounds):
-        end = epoch + len(each.played)
-        due = end // interval - epoch // interval
-        told = [each.number, each.epoch, each.updates, len(each.epsilons), len(each.written)]
-        same.append((f"unfinished pass {number}", told, [number, epoch, due, len(each.played), agents]))
-        same += [(f"reward of pass {number}", len(rewards), agents) for _, rewards, _, _ in each.played]
-        epoch = end
-    same.append(("number of epochs recorded and under way", epoch, facts.epochs))
-    for what, found, expected in same:
-        if found != expected:
-            raise CheckpointError(f"it contradicts itself: its {what} is {found}, expected {expected}")

@@ -14,7 +14,6 @@ from abreast.settings import parse_yaml
 from abreast.state import State
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
-from abreast.training.checkpoints.manifest import check_run
 from abreast.training.config import ScheduleName
 from abreast.training.run.metrics import end_of_line
 from abreast.training.run.record import config_as_yaml
@@ -38,7 +37,6 @@ class Resumed(NamedTuple):
     """Where a run goes on."""
 
     checkpoint: Checkpoint
-    run: State
     actor: State
     damaged: list[Path]
     """Newer checkpoints that cannot be used."""
@@ -73,14 +71,8 @@ def find_resumable(given: Path | str, experiment: Runnable, schedule: ScheduleNa
         return None
     checkpoint, damaged = _choose(run, entries, chosen)
     _check_past(checkpoint, experiment, schedule)
-    settings, agents = experiment.config, len(models_of(experiment.game))
-    state = checkpoint.part("run")
-    try:
-        check_run(state, checkpoint.facts, agents, settings.experiment.train_interval)
-    except CheckpointError as error:
-        raise CheckpointError(f"{checkpoint.path} cannot be used: {error}.") from None
     end_of_line(run / "metrics.jsonl", checkpoint.facts.recorded)
-    return Resumed(checkpoint, state, checkpoint.part("actor_0"), damaged)
+    return Resumed(checkpoint, checkpoint.part("actor_0"), damaged)
 
 
 def _check_beginning(run: Path, experiment: Runnable) -> None:

@@ -21,8 +21,8 @@ from rich.console import Console
 from abreast.errors import ConfigError
 from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
 from abreast.models import BaseModel, algorithm, name_of
-from abreast.state import State
 from abreast.training.actors.base import models_of
+from abreast.training.checkpoints.manifest import Facts
 from abreast.training.config import Config, ScheduleName
 from abreast.training.learners.base import RoundResult
 from abreast.training.plan import Plan
@@ -131,12 +131,12 @@ class RunRecord:
         """Whether more than animations is kept."""
         return self._made is not None and self.options.logging
 
-    def begin(self, state: State | None = None) -> None:
-        """Begin, or go on from where `state` was: what was recorded after it is cut off."""
-        if state is not None:
-            self.count, self.first_epoch = state.facts["count"], state.facts["first_epoch"]
-            self._agent_steps, self._updates_before = state.facts["agent_steps"], state.facts["updates_before"]
-            self._seconds, self._elapsed_before = state.facts["seconds"], state.facts["elapsed_s"]
+    def begin(self, facts: Facts | None = None) -> None:
+        """Begin, or go on where a checkpoint was: what was recorded after it is cut off."""
+        if facts is not None:
+            self.count, self.first_epoch = facts.recorded, facts.first_epoch
+            self._agent_steps, self._updates_before = facts.agent_steps, facts.updates_before
+            self._seconds, self._elapsed_before = facts.seconds, facts.elapsed_s
         if (folder := self.folder) is not None and self.writes:
             (folder / "checkpoints").mkdir(exist_ok=True)
             write_whole(folder / "config.yaml", self.config)
@@ -166,20 +166,18 @@ class RunRecord:
         """Show a sentence in the live display; False where there is none."""
         return self._display is not None and self._display.show_note(text)
 
-    def state(self) -> State:
-        """What the record has counted. The lines counted are on the disk from now on."""
+    def counts(self) -> dict[str, Any]:
+        """What the record has counted, as a checkpoint says it. The lines counted are on the disk from now on."""
         if self._metrics is not None:
             self._metrics.sync()
-        return State(
-            {
-                "count": self.count,
-                "first_epoch": self.first_epoch,
-                "agent_steps": self._agent_steps,
-                "updates_before": self._updates_before,
-                "seconds": self._seconds,
-                "elapsed_s": self._elapsed(),
-            }
-        )
+        return {
+            "recorded": self.count,
+            "first_epoch": self.first_epoch,
+            "agent_steps": self._agent_steps,
+            "updates_before": self._updates_before,
+            "seconds": self._seconds,
+            "elapsed_s": self._elapsed(),
+        }
 
     def _elapsed(self) -> float:
         return self._elapsed_before + time.perf_counter() - self._started

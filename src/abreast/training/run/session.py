@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from abreast.errors import ConfigError
-from abreast.state import part_of
 from abreast.training.actors.base import Actors
 from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.checkpoints.resume import Resumed, find_resumable, restore_agents, split_run
@@ -40,7 +39,8 @@ class Session(NamedTuple):
         lag, between_passes = LAGS[self.record.options.schedule], self.checkpoints.between_passes
         loop = Loop(self.experiment, actors, learners, lag, self.record, between_passes, before_pass)
         if self.resumed is not None:
-            loop.set_state(part_of(self.resumed.run, "loop"))  # rounds that were under way are ordered again
+            facts = self.resumed.checkpoint.facts
+            loop.go_on_from(facts.epochs, facts.unfinished)
         return loop
 
 
@@ -64,7 +64,7 @@ def session(experiment: Runnable, options: RunOptions) -> Iterator[Session]:
             record.kept_epochs = resumed.checkpoint.epochs
         elif run is not None:
             load_agents(experiment)
-        record.begin(None if resumed is None else part_of(resumed.run, "record"))
+        record.begin(None if resumed is None else resumed.checkpoint.facts)
         with (
             Checkpoints(experiment, record) as checkpoints,
             compute_threads(experiment.config.experiment.compute_threads),
