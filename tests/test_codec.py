@@ -3,6 +3,7 @@
 import contextlib
 import enum
 import functools
+import importlib
 import math
 import os
 import pickle
@@ -64,6 +65,19 @@ NAMES = Names([Thing()])
 
 def again(values, places=None, current=None):
     return decode(encode(values, places or {}, NAMES), places or {}, NAMES, current or values)
+
+
+def test_classes_beside_the_games_file_may_be_named_and_those_elsewhere_not(tmp_path, monkeypatch):
+    for folder in ("game", "elsewhere"):
+        (tmp_path / folder).mkdir()
+        monkeypatch.syspath_prepend(tmp_path / folder)
+    for place in ("game/my_game", "game/its_parts", "elsewhere/somebody"):
+        (tmp_path / f"{place}.py").write_text("class Part:\n    pass\n")
+    my_game, its_parts, somebody = map(importlib.import_module, ("my_game", "its_parts", "somebody"))
+    names = Names([my_game.Part()])
+    assert type(decode(encode({"a": its_parts.Part()}, {}, names), {}, names, {})["a"]) is its_parts.Part
+    with pytest.raises(AttributeStateError, match=r"somebody\.Part is none of this game's own classes"):
+        encode({"a": somebody.Part()}, {}, names)
 
 
 def test_values_come_back_with_what_they_share():

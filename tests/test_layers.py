@@ -17,10 +17,10 @@ MAY_IMPORT = {
     "state_file": {"state", "errors"},
     "streams": set(),
     "processes": {"errors"},
-    "checking": {"processes"},
+    "checking": {"processes", "streams"},
     "codec": {"errors"},
     "attributes": {"codec", "errors"},
-    "replay": {"processes", "state", "files", "errors"},
+    "replay": {"processes", "state", "state_file", "files", "errors"},
     "worlds": {"attributes", "codec", "state", "errors"},
     "models": {
         "replay",

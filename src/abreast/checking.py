@@ -10,7 +10,6 @@ fault only.
 
 import os
 import pickle
-import random
 import subprocess
 import sys
 import tempfile
@@ -22,6 +21,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from abreast.processes.pickling import Pickler
+from abreast.streams import seeded_globals, shared_streams
 
 TIMEOUT_S = 120.0
 """Seconds that another process may take."""
@@ -99,36 +99,13 @@ def _judge_one(check: Check[T], trial: T, told: Callable[[BaseException], str]) 
 @contextmanager
 def new_global_states() -> Iterator[dict[str, bytes]]:
     """Set random global states, which no user's code can reproduce by seeding; restored afterwards."""
-    plain, numpys = random.getstate(), np.random.get_state()  # noqa: NPY002 (the global one is what this is about)
-    torch = sys.modules.get("torch")
-    torchs = torch.get_rng_state() if torch is not None else None
-    try:
-        random.seed()
-        np.random.seed()  # noqa: NPY002
-        if torch is not None:
-            torch.seed()
-        yield global_states()
-    finally:
-        random.setstate(plain)
-        np.random.set_state(numpys)  # noqa: NPY002
-        if torch is not None:
-            torch.set_rng_state(torchs)
-
-
-def global_states() -> dict[str, bytes]:
-    """The global random states; torch has one only if it was imported."""
-    states = {
-        "the module random": pickle.dumps(random.getstate()),
-        "numpy.random": pickle.dumps(np.random.get_state()),  # noqa: NPY002
-    }
-    if "torch" in sys.modules:
-        states["torch"] = sys.modules["torch"].get_rng_state().numpy().tobytes()
-    return states
+    with seeded_globals(np.random.SeedSequence()):
+        yield shared_streams()
 
 
 def changed_states(before: dict[str, bytes]) -> list[str]:
     """The global random states that are not as they were."""
-    return [name for name, state in global_states().items() if state != before.get(name, state)]
+    return [name for name, state in shared_streams().items() if state != before.get(name, state)]
 
 
 def compare_states(before: dict[str, bytes], call: str, repair: str) -> None:

@@ -150,6 +150,19 @@ def encode(values: Mapping[str, Any], places: Places, names: Names) -> bytes:
         raise
 
 
+def encode_possible(
+    values: Mapping[str, Any], places: Places, names: Names
+) -> tuple[NDArray[np.uint8], dict[str, AttributeStateError]]:
+    """Values as an array of bytes, and what was left out because it could not be read again."""
+    left_out: dict[str, AttributeStateError] = {}
+    while True:
+        try:
+            kept = {name: value for name, value in values.items() if name not in left_out}
+            return np.frombuffer(encode(kept, places, names), np.uint8), left_out
+        except AttributeStateError as error:
+            left_out[error.name] = error
+
+
 def decode(data: bytes | NDArray[np.uint8], places: Places, names: Names, current: Mapping[str, Any]) -> dict[str, Any]:
     """The values that `encode` was given, whatever the bytes are; `current` has the functions that are not written."""
     try:

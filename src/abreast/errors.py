@@ -62,7 +62,12 @@ class AttributeStateError(StateError):
 
     def __init__(self, name: str, value: object, reason: str) -> None:
         super().__init__(f"its attribute {name} ({type(value).__name__}) cannot be sent or kept: {reason}")
-        self.name, self.kind, self.reason = name, type(value).__name__, reason
+        self.name, self._kind, self._reason = name, type(value).__name__, reason
+
+    def of(self, owner: str) -> str:
+        """The same, said of an attribute of a class."""
+        name = self.name.rpartition(".")[2]
+        return f"{owner}.{name} ({self._kind}) cannot be kept in a file: {self._reason}."
 
 
 class RewardError(AbreastError):

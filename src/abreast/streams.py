@@ -64,8 +64,11 @@ def seeded_globals(seed: np.random.SeedSequence, *path: int) -> Iterator[None]:
         _in_use.release()
 
 
-def shared_streams() -> list[bytes]:
-    """Where the generators are that all code of a process shares: different, if something has drawn from them. (40 µs.)"""
+def shared_streams() -> dict[str, bytes]:
+    """Where the generators are that all code of a process shares, by name: different, if something has drawn from them.
+    Torch has one only if it was imported. (40 µs.)
+    """
     torch = sys.modules.get("torch")
-    drawn = [pickle.dumps(random.getstate()), pickle.dumps(np.random.get_state())]  # noqa: NPY002
-    return drawn if torch is None else [*drawn, torch.get_rng_state().numpy().tobytes()]
+    numpys = pickle.dumps(np.random.get_state())  # noqa: NPY002
+    streams = {"the module random": pickle.dumps(random.getstate()), "numpy.random": numpys}
+    return streams if torch is None else {**streams, "torch": torch.get_rng_state().numpy().tobytes()}

@@ -182,6 +182,16 @@ def test_whole_numbers_of_any_kind_are_actions():
 # ---- what attributes share
 
 
+class Plain(BaseModel):
+    """Has nothing of its own."""
+
+    def take_action(self, state, lane=0):
+        return 0
+
+    def train_step(self):
+        return None
+
+
 class Linked(Mine):
     """Attributes that share an object, and parts of ours."""
 
@@ -208,6 +218,14 @@ def test_what_attributes_share_they_share_on_the_other_side():
     assert other.optimiser.param_groups[0]["params"][0] is other.network.weight
     assert other.log == model.log and other.count == model.count == 20 and not hasattr(other, "extra")
     assert other.choosing_rng.random() == model.choosing_rng.random()
+
+
+def test_the_last_attribute_that_learning_deletes_is_deleted_on_the_other_side_too():
+    model, other = mine(Plain), mine(Plain)
+    model.only = other.only = [1]
+    del model.only
+    other.adopt(model.learning_state())
+    assert not hasattr(other, "only")
 
 
 def test_a_state_that_sets_what_is_ours_is_refused():

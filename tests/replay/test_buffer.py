@@ -1,7 +1,5 @@
 """Replay against a plain oracle: whatever was lived, batches say what a human would write down."""
 
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +7,8 @@ from hypothesis import strategies as st
 
 from abreast.errors import ReplayError
 from abreast.replay import Buffer
+from abreast.state import State
+from abreast.state_file import dumps, loads
 
 GAMMA = 0.9
 
@@ -180,7 +180,7 @@ def test_clear_forgets_everything():
 
 @given(steps)
 def test_a_saved_buffer_comes_back_whole_and_goes_on(tmp_path_factory, history):
-    path = tmp_path_factory.mktemp("replay") / "rows.npz"
+    path = tmp_path_factory.mktemp("replay") / "rows.safetensors"
     buffer, _ = lived(history, n_frames=2, n_step=2)
     buffer.save(path)
     back = Buffer(40, (3,), lanes=2, gamma=GAMMA, n_frames=2, n_step=2, seed=0).load(path)
@@ -193,11 +193,11 @@ def test_a_saved_buffer_comes_back_whole_and_goes_on(tmp_path_factory, history):
 
 def test_damaged_and_foreign_replay_files_are_refused(tmp_path):
     buffer, _ = lived([(0, "goes on")] * 5)
-    damaged = tmp_path / "damaged.npz"
+    damaged = tmp_path / "damaged.safetensors"
     damaged.write_bytes(b"not a replay")
     with pytest.raises(ReplayError, match="cannot read the replay file"):
         buffer.load(damaged)
-    other = tmp_path / "other.npz"
+    other = tmp_path / "other.safetensors"
     Buffer(8, (1,)).save(other)
     with pytest.raises(ReplayError, match="rows of another shape"):
         buffer.load(other)
@@ -214,20 +214,17 @@ def test_a_trajectory_whose_first_stack_is_overwritten_is_refused():
 
 @pytest.mark.parametrize("content", [b"\x93NUMPY\x01\x00garbage", b"PK\x03\x04" + b"\xff" * 200, b""])
 def test_any_damage_to_a_replay_file_is_one_kind_of_error(content, tmp_path):
-    path = tmp_path / "rows.npz"
+    path = tmp_path / "rows.safetensors"
     path.write_bytes(content)
     with pytest.raises(ReplayError, match="cannot read the replay file"):
         Buffer(8, (1,)).load(path)
 
 
 def test_a_replay_file_with_a_damaged_stream_changes_nothing(tmp_path):
-    buffer, path = lived([(0, "goes on")] * 5)[0], tmp_path / "rows.npz"
+    buffer, path = lived([(0, "goes on")] * 5)[0], tmp_path / "rows.safetensors"
     buffer.save(path)
-    with np.load(path) as stored:
-        arrays = {name: stored[name] for name in stored.files}
-    facts = json.loads(arrays["facts"].tobytes()) | {"sampling": {"bit_generator": "PCG64"}}
-    arrays["facts"] = np.frombuffer(json.dumps(facts).encode(), np.uint8)
-    np.savez(path, **arrays)
+    facts, arrays = loads(path.read_bytes())
+    path.write_bytes(dumps(State({**facts, "sampling": {"bit_generator": "PCG64"}}, arrays)))
     other = Buffer(40, (3,), lanes=2, gamma=GAMMA, seed=0)
     with pytest.raises(ReplayError, match="cannot read the replay file"):
         other.load(path)

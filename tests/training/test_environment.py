@@ -366,7 +366,7 @@ def test_generated_memories_hold_every_step_and_leave_the_agents_alone(tmp_path)
     assert [len(agent.model.memory) for agent in env.agents] == [0, 0]
     rows = memories[1].trajectory(0, 0)
     assert rows.valid.sum() == 12 * 9  # the last row of each game has no successor
-    back = memories[1].empty_copy(120).load(tmp_path / "memories" / "agent_1.npz")
+    back = memories[1].empty_copy(120).load(tmp_path / "memories" / "agent_1.safetensors")
     assert isinstance(back, Buffer) and np.array_equal(back.trajectory(0, 0).states, rows.states)
 
 

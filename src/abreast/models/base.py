@@ -18,7 +18,6 @@ from abreast.models.figures import Figures
 from abreast.models.lane_memory import FrameStack
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_state import ModelState
-from abreast.models.own import reseed
 from abreast.replay import Buffer, SharedReplayBuffer, Trajectory
 
 NOT_CALLED_ON_A_DEVICE = (
@@ -116,9 +115,7 @@ class BaseModel(ModelState):
         lanes_per_actor = self.streams.lanes_per_actor
         self.choosing_rng, self.streams = np.random.default_rng(seed), LaneStreams(seed)
         self.streams.lanes_per_actor = lanes_per_actor
-        generators = self.own_attributes.generators()
-        for generator, own in zip(generators, seed.spawn(len(generators)), strict=True):
-            reseed(generator, own)
+        self.own_attributes.reseed(seed)
 
     @contextmanager
     def act_greedily(self) -> Iterator[None]:
@@ -175,14 +172,14 @@ class BaseModel(ModelState):
         return next((name for name in names if getattr(cls, name, None) is not getattr(cls.SHIPPED, name, None)), None)
 
     @property
-    def runs_users_code(self) -> bool:
-        """Whether a part of it is a user's: its class, or a network."""
-        return not self.is_ours
-
-    @property
     def is_ours(self) -> bool:
         """Whether it is of one of our algorithms itself, not of a class derived from it."""
         return type(self).SHIPPED is type(self)
+
+    @property
+    def runs_users_code(self) -> bool:
+        """Whether a part of it is a user's: its class, or a network."""
+        return not self.is_ours
 
     @property
     def stack_key(self) -> Hashable | None:

@@ -19,7 +19,7 @@ from abreast.models.config import ModelConfig
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import FORMAT, fill_places, read_model_file
 from abreast.models.observation import ObservationShape, PlainObservation, is_masked
-from abreast.models.own import CHOSEN, LEARNED, ModelAttributes, set_stream, stream_of
+from abreast.models.own import CHOSEN, LEARNED, ModelAttributes
 from abreast.replay import Buffer
 from abreast.state import State, copied
 from abreast.state_file import dumps
@@ -230,19 +230,16 @@ class ModelState:
         """Take what an agent of another run has learned from its `file_state`, which comes from `path`: network, target,
         moments, counters, a user's attributes. One that does not fit changes nothing.
 
-        Random streams, epsilon, the learning rate and rows stay as they are: this agent's run decides those.
+        Random streams, epsilon, the learning rate and rows are this agent's own: its run decides those.
         """
         learning, acting = copied(self.learning_state()), copied(self.acting_state())
-        streams = [(type(each), stream_of(each)) for each in self.own_attributes.generators()]
         self.take_file_state(state, path)
         loaded = copied(self.learning_state())
         loaded.facts.update({name: learning.facts[name] for name in OF_THE_RUN & learning.facts.keys()})
         loaded.arrays.update({name: learning.arrays[name] for name in OF_THE_RUN & learning.arrays.keys()})
         self.set_learning_state(loaded)
         self.set_acting_state(State(acting.facts))  # a user's attributes move, those of choosing too
-        for generator, (kind, stream) in zip(self.own_attributes.generators(), streams, strict=False):
-            if type(generator) is kind:
-                set_stream(generator, stream)
+        self.own_attributes.reseed(np.random.SeedSequence(self.streams.key))
 
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         """The arrays of `learning_state` as they are kept in a file."""

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from abreast.attributes import reachable, shared_memory
-from abreast.codec import Names, attributes_of, decode, digest, encode
+from abreast.codec import Names, Places, attributes_of, decode, digest, encode_possible
 from abreast.errors import AttributeStateError, ModelError, StateError
 from abreast.state import State
 
@@ -148,17 +148,15 @@ class ModelAttributes:
         return found
 
     def _with(self, state: State, key: str, names: Collection[str]) -> State:
-        found = self.encoded({name: value for name, value in self.values.items() if name in names}) if names else None
-        return state if found is None else state._replace(arrays={**state.arrays, key: found})
+        found = {name: value for name, value in self.values.items() if name in names}
+        return state._replace(arrays={**state.arrays, key: self.encoded(found)}) if found else state
 
     def encoded(self, values: dict[str, Any]) -> NDArray[np.uint8]:
         """These attributes as bytes, but for what cannot be encoded, which is then in `unkept`."""
-        while True:
-            kept = {name: value for name, value in sorted(values.items()) if name not in self.unkept}
-            try:
-                return np.frombuffer(encode(kept, self._model.places(), self._names), np.uint8)
-            except AttributeStateError as error:
-                self.unkept[error.name] = error
+        kept = {name: value for name, value in sorted(values.items()) if name not in self.unkept}
+        data, left_out = encode_possible(kept, self._model.places(), self._names)
+        self.unkept |= left_out
+        return data
 
     def take_all(self, data: NDArray[np.uint8]) -> None:
         """Become the model whose attributes were encoded; what could not be stays as `setup` has made it."""
@@ -166,16 +164,17 @@ class ModelAttributes:
 
     def take_learned(self, state: State) -> None:
         """Take over what learning has changed elsewhere, to choose with it or to learn on."""
-        if LEARNED in state.arrays:
-            before = self._seen
-            self._take(state.arrays[LEARNED], self.learned)
-            self.look()
-            for name in sorted(self.shared) if self.is_guarded else ():
-                if before.get(name) != self._seen.get(name):
-                    raise ModelError(
-                        f"{type(self._model).__name__}.{name} changes, and is one and the same as {self.shared[name]}, but"
-                        " agents are independent learners, perhaps in separate processes: make one for each."
-                    )
+        if not self.values and LEARNED not in state.arrays:
+            return
+        before = self._seen
+        self._take(state.arrays.get(LEARNED), self.learned)
+        self.look()
+        for name in sorted(self.shared) if self.is_guarded else ():
+            if before.get(name) != self._seen.get(name):
+                raise ModelError(
+                    f"{type(self._model).__name__}.{name} changes, and is one and the same as {self.shared[name]}, but"
+                    " agents are independent learners, perhaps in separate processes: make one for each."
+                )
 
     def take_chosen(self, state: State) -> None:
         """Take over what choosing has changed elsewhere."""
@@ -183,9 +182,9 @@ class ModelAttributes:
             self._take(state.arrays[CHOSEN], set(self._model.acting) & self.values.keys())
         self.look()
 
-    def _take(self, data: NDArray[np.uint8], owned: Collection[str]) -> None:
+    def _take(self, data: NDArray[np.uint8] | None, owned: Collection[str]) -> None:
         model = self._model
-        found = decode(data, model.places(), self._names, self.values)
+        found = {} if data is None else decode(data, model.places(), self._names, self.values)
         for name in found:
             if name in model.KNOWN:
                 raise StateError(f"{name} is an attribute of {type(model).__name__} that is not kept so.")
@@ -210,11 +209,10 @@ class ModelAttributes:
             for name, value in now.items() if chosen is not None else ():
                 object.__setattr__(self._model, name, value)
 
-    def generators(self) -> list[Any]:
-        """Random generators in the attributes, in a fixed order."""
+    def reseed(self, seed: np.random.SeedSequence) -> None:
+        """Let random generators in the attributes begin new streams."""
         values = [value for _, value in sorted(self.values.items())]
-        places = self._model.places() if values else {}
-        return [each for each in reachable(values, places) if isinstance(each, GENERATORS)]
+        reseed_generators(values, self._model.places() if values else {}, seed)
 
 
 def note_shared(models: "Sequence[ModelState]") -> None:
@@ -230,25 +228,15 @@ def note_shared(models: "Sequence[ModelState]") -> None:
                     models[other].own_attributes.shared[other_name] = f"that of agent {agent}"
 
 
-def stream_of(generator: Any) -> Any:
-    """Where a generator of any kind is in its stream."""
-    if isinstance(generator, np.random.Generator):
-        return generator.bit_generator.state
-    return generator.getstate() if isinstance(generator, random.Random) else generator.get_state()
+def reseed_generators(values: object, places: Places, seed: np.random.SeedSequence) -> None:
+    """Let all random generators in some values begin new streams; places, and the global one of torch, are passed over."""
+    found = [each for each in reachable(values, places) if isinstance(each, GENERATORS)]
+    for generator, own in zip(found, seed.spawn(len(found)), strict=True):
+        if generator is not torch.default_generator:
+            _reseed(generator, own)
 
 
-def set_stream(generator: Any, stream: Any) -> None:
-    """Let a generator go on from where `stream_of` one of the same kind was."""
-    if isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = stream
-    elif isinstance(generator, random.Random):
-        generator.setstate(stream)
-    else:
-        generator.set_state(stream)
-
-
-def reseed(generator: Any, seed: np.random.SeedSequence) -> None:
-    """Let a generator of any kind begin a new stream."""
+def _reseed(generator: Any, seed: np.random.SeedSequence) -> None:
     if isinstance(generator, np.random.Generator):
         generator.bit_generator.state = type(generator.bit_generator)(seed).state
     elif isinstance(generator, np.random.RandomState):

@@ -6,9 +6,6 @@
 Rows of a lane stand in a ring, in the order they were lived. A row holds one frame (`rows.py` puts batches together).
 """
 
-import io
-import json
-import zipfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -16,12 +13,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.errors import ReplayError, StateError
+from abreast.errors import ReplayError, StateError, StateFileError
 from abreast.files import write_whole
 from abreast.processes.memory import poison
 from abreast.processes.ring import Ring
 from abreast.replay.rows import ReplayRows
 from abreast.state import State, check_arrays, fit
+from abreast.state_file import dumps, loads
 
 MOST = 2**62
 """Rows ever written to a lane: more can still be counted."""
@@ -209,21 +207,15 @@ class Buffer(ReplayRows):
         self.ring.start(written)
 
     def save(self, path: Path) -> None:
-        """Write the state to a NumPy `.npz` file (no pickle)."""
-        data, state = io.BytesIO(), self.state()
-        facts = np.frombuffer(json.dumps(state.facts).encode(), np.uint8)
-        np.savez_compressed(data, allow_pickle=False, facts=facts, **state.arrays)
-        write_whole(path, data.getvalue())
+        """Write the state to a safetensors file."""
+        write_whole(path, dumps(self.state()))
 
     def load(self, path: Path) -> Self:
         """Take the state from a file that `save` wrote from a buffer of the same shape."""
         try:
-            with np.load(path, allow_pickle=False) as stored:
-                arrays = {name: stored[name] for name in stored.files}
-            facts = json.loads(arrays.pop("facts", np.frombuffer(b"{}", np.uint8)).tobytes())
-            self.set_state(State(facts, arrays))
+            self.set_state(loads(path.read_bytes()))
         except StateError as error:
             raise ReplayError(f"the replay file {path} holds rows of another shape: {error}") from None
-        except (OSError, ValueError, EOFError, KeyError, TypeError, NotImplementedError, zipfile.BadZipFile) as error:
-            raise ReplayError(f"cannot read the replay file {path}: {error}.") from None
+        except (OSError, StateFileError, ValueError, KeyError, TypeError) as error:
+            raise ReplayError(f"cannot read the replay file {path}: {error}") from None
         return self

@@ -36,7 +36,7 @@ def collect_pass(
     say). `on_shared_draws` is called at the end if anything has drawn from generators that the process shares.
     """
     with seeded_globals(np.random.SeedSequence(seed), PLAYING, epoch):
-        before = shared_streams() if on_shared_draws is not None else []
+        before = shared_streams() if on_shared_draws is not None else {}
         played = play_lanes(game, epoch, lanes, beat, on_turn)
         if on_shared_draws is not None and shared_streams() != before:
             on_shared_draws()

@@ -8,12 +8,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
-import numpy as np
-
 from abreast.agents import Agent
 from abreast.attributes import differs
-from abreast.codec import Names, attributes_of, decode, encode
-from abreast.errors import AttributeStateError, ConfigError, StateError, WorldError, short
+from abreast.codec import Names, attributes_of, decode, encode_possible
+from abreast.errors import ConfigError, StateError, WorldError, short
 from abreast.files import seen_from_here, target_of
 from abreast.models import BaseModel, ObservationShape
 from abreast.plugins import is_target, split_target
@@ -315,17 +313,10 @@ class Environment(Experiment):
 
     def _own_state(self) -> State:
         """Users' attributes, and those of ours that a user's `reset` may leave; what cannot be kept is in `unkept`."""
-        values, unkept = self._lasting(), {}
-        while True:
-            try:
-                data = encode(values, self._places(), Names(self._owners().values()))
-                break
-            except AttributeStateError as error:
-                key, _, name = error.name.partition(".")
-                owner = type(self._owners()[key]).__name__
-                unkept[error.name] = f"{owner}.{name} ({error.kind}) cannot be kept in a file: {error.reason}."
-                del values[error.name]
-        return State({"unkept": unkept, "kinds": self._kinds()}, {"values": np.frombuffer(data, np.uint8)})
+        owners = self._owners()
+        data, left_out = encode_possible(self._lasting(), self._places(), Names(owners.values()))
+        unkept = {path: error.of(type(owners[path.partition(".")[0]]).__name__) for path, error in left_out.items()}
+        return State({"unkept": unkept, "kinds": self._kinds()}, {"values": data})
 
     def _lasting(self) -> dict[str, Any]:
         found: dict[str, Any] = {}

@@ -186,8 +186,8 @@ class Experiment:
         self.make_lanes()
         system = MARLMultiprocessingSystem(self, self.game.players, self.config)
         with session(self, RunOptions(schedule, True, animate, logging, logger, output_dir, resume)) as run:
+            system.start(run)
             try:
-                system.start(run)
                 system.run(run)
             finally:
                 system.stop()
@@ -221,7 +221,7 @@ class Experiment:
         """Play games without learning and return what each agent experienced, every row of it.
 
         The agents' own memories stay as they are. With an `output_dir`, each buffer is also written to
-        `memories/agent_<i>.npz` there.
+        `memories/agent_<i>.safetensors` there.
         """
         own = [model.memory for model in models_of(self.game)]
         rows = num_games * self.config.experiment.max_turns
@@ -238,5 +238,5 @@ class Experiment:
             folder = Path(output_dir) / "memories"
             folder.mkdir(parents=True, exist_ok=True)
             for index, memory in enumerate(memories):
-                memory.save(folder / f"agent_{index}.npz")
+                memory.save(folder / f"agent_{index}.safetensors")
         return memories

@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from abreast.agents import Agent
-from abreast.attributes import reachable
 from abreast.codec import attributes_of
 from abreast.errors import RewardError, short
-from abreast.models.own import GENERATORS, reseed
+from abreast.models.own import reseed_generators
 from abreast.state import State, join, part_of
 from abreast.worlds import Gridworld
 from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played, as_reward
@@ -175,9 +174,7 @@ class GridworldLanes(Playable):
             lane.world.reseed(seed)
             owners: Sequence[Any] = [lane, lane.world, *lane.agents]
             values = [value for owner in owners for _, value in sorted(attributes_of(owner).items())]
-            generators = [each for each in reachable(values, lane._places()) if isinstance(each, GENERATORS)]
-            for generator, own in zip(generators, seed.spawn(len(generators)), strict=True):
-                reseed(generator, own)
+            reseed_generators(values, lane._places(), seed)
 
     # ---- what it looks like, what is kept
 

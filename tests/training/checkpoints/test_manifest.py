@@ -99,7 +99,6 @@ RAW = {
     "too deep": b"[" * 100_000,
     "a deep format": b'{"format": ' + b"[" * 950 + b"]" * 950 + b"}",
     "too many digits": b'{"format": ' + b"1" * 5000 + b"}",
-    "a key twice": seal(content())[:-1] + b', "kind": "run"}',
     "no checksum": json.dumps(content()).encode(),
     "a changed fact": seal(content()).replace(b'"epochs":5', b'"epochs":6'),
 }

@@ -8,16 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from PIL import Image
 
-from abreast.attributes import reachable
 from abreast.codec import Names
 from abreast.errors import ConfigError
 from abreast.integrations.sorrel.generators import Generators
 from abreast.integrations.sorrel.kept import encode_attributes, owners_of, set_attributes, shared_places
 from abreast.integrations.sorrel.model import SorrelModel
-from abreast.models.own import GENERATORS, reseed
+from abreast.models.own import reseed_generators
 from abreast.state import State
 from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
@@ -42,9 +40,6 @@ class SorrelGame(Playable):
     def __init__(self, env: Any, models: Sequence[SorrelModel], generators: Generators) -> None:
         self.env, self.generators = env, generators
         self.players = [SorrelPlayer(model) for model in models]
-
-    def become_actor(self, number: int) -> None:
-        """There is one: several are refused before the run."""
 
     def reset(self, lanes: int) -> None:
         assert lanes == 1, "refused before the run"
@@ -117,10 +112,7 @@ class SorrelGame(Playable):
     def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
         """Let the next epoch follow from this seed (there is one lane), with generators of the environment's own."""
         self.generators.seed(int(seeds[0].generate_state(1)[0]))
-        own = [each for each in reachable(self.env) if isinstance(each, GENERATORS)]
-        for generator, seed in zip(own, seeds[0].spawn(len(own)), strict=True):
-            if generator is not torch.default_generator:
-                reseed(generator, seed)
+        reseed_generators(self.env, {}, seeds[0])
 
 
 class _Unread:

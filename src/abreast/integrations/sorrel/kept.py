@@ -14,8 +14,8 @@ import torch
 from numpy.typing import NDArray
 
 from abreast.attributes import IMMUTABLE, reachable
-from abreast.codec import Names, Places, decode, encode
-from abreast.errors import AttributeStateError, ConfigError, StateError
+from abreast.codec import Names, Places, decode, encode_possible
+from abreast.errors import ConfigError, StateError
 
 LEFT_OUT = "left_out"
 """Where a pickle names attributes that are not in it. (All others have a dot in their names.)"""
@@ -51,17 +51,14 @@ def encode_attributes(
     owners: Mapping[str, Any], places: Places, names: Names
 ) -> tuple[NDArray[np.uint8], dict[str, str]]:
     """All attributes of these objects as bytes; and those that cannot be encoded, which are left out, with the reason."""
-    values, left_out = attributes_of(owners), dict[str, str]()
+    values = attributes_of(owners)
     locks = [each for each in reachable(list(values.values()), places) if type(each).__name__ in LOCKS]
     places = {**places, **{f"{type(lock).__name__} {number}": lock for number, lock in enumerate(locks)}}
-    while True:
-        try:
-            return np.frombuffer(encode({**values, LEFT_OUT: [*left_out]}, places, names), np.uint8), left_out
-        except AttributeStateError as error:
-            owner, name = _owner(owners, error.name)
-            reason = f"{type(owner).__name__}.{name} ({error.kind}) cannot be kept in a file: {error.reason}."
-            left_out[error.name] = reason
-            del values[error.name]
+    data, left_out = encode_possible({**values, LEFT_OUT: []}, places, names)
+    if left_out:
+        kept = {path: value for path, value in values.items() if path not in left_out}
+        data, _ = encode_possible({**kept, LEFT_OUT: [*left_out]}, places, names)
+    return data, {path: error.of(type(_owner(owners, path)[0]).__name__) for path, error in left_out.items()}
 
 
 def set_attributes(owners: Mapping[str, Any], data: NDArray[np.uint8], places: Places, names: Names) -> None:

@@ -18,11 +18,11 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.checking import Check, Fault, Verdict, compare_states, elsewhere, global_states, judge, new_global_states
+from abreast.checking import Check, Fault, Verdict, compare_states, elsewhere, judge, new_global_states
 from abreast.codec import digest
 from abreast.errors import StateError, short
 from abreast.models import RandomModel
-from abreast.streams import seeded_globals
+from abreast.streams import seeded_globals, shared_streams
 from abreast.training.actors.process import why_not_built
 from abreast.training.check.telling import SEED, describe_error, differing, learned, run_quietly
 from abreast.training.collect import PLAYING, check_observation, collect_pass
@@ -220,7 +220,7 @@ def _watched(env: Environment, name: str, before: dict[str, bytes], earlier: str
 def _states_in(seed: np.random.SeedSequence, *path: int) -> dict[str, bytes]:
     """The global random states that a run sets for something."""
     with seeded_globals(seed, *path):
-        return global_states()
+        return shared_streams()
 
 
 def _depends_on_its_seed(trial: GameTrial) -> str | None:

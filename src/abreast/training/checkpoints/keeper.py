@@ -74,7 +74,7 @@ class Checkpoints:
                 return str(next(iter(fact.values())))
         for model in self._models:
             for error in model.own_attributes.unkept.values():
-                return f"{type(model).__name__}.{error.name} ({error.kind}) cannot be kept in a file: {error.reason}."
+                return error.of(type(model).__name__)
         return None
 
     def _all_configs(self) -> list[Any]:
