@@ -73,8 +73,8 @@ def test_runs_are_multiples_of_the_sequential_one_and_shares_of_the_limit():
     [
         ("pipelined", 5, 8, 2, (0.6, "share")),
         ("pipelined", 5, 8, 4, (None, "ratio")),
-        ("as planned", 5, 32, 16, (9.0, "ratio")),
-        ("as planned", 16, 32, 16, (12.0, "ratio")),
+        ("as planned", 5, 32, 16, (5.5, "ratio")),
+        ("as planned", 16, 32, 16, (9.0, "ratio")),
         ("as planned", 2, 32, 16, (0.95, "ratio")),
         ("as planned", 16, 8, 2, (0.95, "ratio")),
         ("lockstep", 5, 8, 2, (None, "ratio")),

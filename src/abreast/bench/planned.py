@@ -43,18 +43,15 @@ def plan_of(env: Experiment) -> Planned:
     env.make_lanes()
     system = MARLMultiprocessingSystem(env, env.game.players, env.config)
     options = RunOptions(env.config.multiprocessing.schedule, is_parallel=True, animate=False, logging=False)
+    record = _UntilDecided(env, options)  # which writes nothing
+    system.start()
     try:
-        with _UntilDecided(env, options) as record:
-            record.begin()
-            session = Session(env, record, Checkpoints(env, record))
-            try:
-                system.start(session)
-                system.run(session)
-            finally:
-                system.stop()
+        system.run(Session(env, record, Checkpoints(env, record)))
         raise AssertionError("a run that has ended has a plan")
     except _Decided as decided:
         plan = decided.plan
+    finally:
+        system.stop()
     applied = plan.applied(env.config.multiprocessing).model_dump()
     parallel = {key: applied[key] for key in SETTINGS if applied[key] is not None}
     if plan.workers == "inline":
