@@ -11,7 +11,9 @@ import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from abreast.errors import ModelError, short
@@ -62,4 +64,10 @@ def mean_figures(figures: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """The mean of each figure over all that have it."""
     names = dict.fromkeys(name for each in figures for name in each)
     known = {name: [each[name] for each in figures if name in each] for name in names}
-    return {name: sum(values) / len(values) for name, values in known.items()}
+    return {name: float(mean(np.array(values))) for name, values in known.items()}
+
+
+def mean(values: NDArray[np.float64], axis: int = 0) -> NDArray[np.float64]:
+    """Added up one after the other, so that it is the same to the bit for one model and for several side by side."""
+    found: NDArray[np.float64] = np.take(np.cumsum(values, axis=axis), -1, axis=axis) / values.shape[axis]
+    return found

@@ -25,7 +25,7 @@ class StackedPolicies(LearnerStack):
         super().__init__(models)
         self._minibatches: dict[int, _Minibatch] = {}
 
-    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
+    def train(self, updates: int, beat: Beat) -> list[dict[str, float]] | None:
         if not updates:
             return None
         known = [model.rows_learned_from.copy() for model in self.models]
@@ -43,7 +43,7 @@ class StackedPolicies(LearnerStack):
         batch = self.first.config.batch_size
         return self.device != "cpu" or all(has_same_bits(self.first, rows) for rows in {batch, count % batch} - {0})
 
-    def _learn(self, rows: Sequence[Rows], beat: Beat) -> list[list[dict[str, float]]]:
+    def _learn(self, rows: Sequence[Rows], beat: Beat) -> list[dict[str, float]]:
         """An update of each model from its rows, of which all have as many."""
         config, count = self.first.config, len(rows[0].actions)
         rows_NM = Rows(*(torch.stack(column) for column in zip(*rows, strict=True)))

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 from abreast.errors import ModelError
 from abreast.models.base import BaseModel
-from abreast.models.figures import Figures, figures_with_loss, mean_figures, named_figures
+from abreast.models.figures import Figures, figures_with_loss, mean, named_figures
 from abreast.models.flat import BETAS, EPSILON, FlatParameters
 from abreast.models.layers import Linear, affine
 from abreast.models.network_model import NetworkModel
@@ -69,9 +69,9 @@ class LearnerStack(ABC):
         return [*self.blocks.values(), self.gradients]
 
     @abstractmethod
-    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
-        """So many updates of each model, as its `train_step` does them; per model, the figures of those that were done.
-        None: now they cannot learn together, and nothing has changed.
+    def train(self, updates: int, beat: Beat) -> list[dict[str, float]] | None:
+        """So many updates of each model, as its `train_step` does them; per model, their figures, in the mean. None: now
+        they cannot learn together, and nothing has changed.
         """
 
     def check_loss(self, of_all: Callable[[], Any], of_one: Callable[[int], Any]) -> None:
@@ -152,12 +152,13 @@ class LearnerStack(ABC):
         """Keep the figures of a gradient step, on the device."""
         self._steps.append(self._figures_FN.clone())
 
-    def read_figures(self, per_update: int) -> list[list[dict[str, float]]]:
-        """Per model and update, the mean of the figures that were kept: read from the device all at once."""
-        of_models: list[Any] = torch.stack(self._steps).permute(2, 0, 1).tolist()
-        steps = [[dict(zip(self._names, values, strict=True)) for values in each] for each in of_models]
-        starts = range(0, len(steps[0]), per_update)
-        return [[mean_figures(each[start : start + per_update]) for start in starts] for each in steps]
+    def read_figures(self, per_update: int) -> list[dict[str, float]]:
+        """Per model, the mean over all updates of the figures that were kept: read from the device all at once, and not made
+        into numbers of Python before, which took a twelfth of the time of 256 agents.
+        """
+        steps_SFN = torch.stack(self._steps).to(torch.float64).cpu().numpy()
+        updates_UFN = mean(steps_SFN.reshape(-1, per_update, *steps_SFN.shape[1:]), axis=1)
+        return [dict(zip(self._names, each, strict=True)) for each in mean(updates_UFN).T.tolist()]
 
     def _norms(self) -> Tensor:
         """Of the gradients; on a CPU each by itself, as rounding depends on the shape."""

@@ -44,7 +44,7 @@ class StackedValues(LearnerStack):
         self._sampled: Tensors | None = None
         self._step = Recorded(self._recorded_step, self.device, self.changed, "the stacked update")
 
-    def train(self, updates: int, beat: Beat) -> list[list[dict[str, float]]] | None:
+    def train(self, updates: int, beat: Beat) -> list[dict[str, float]] | None:
         per_update = self.first.config.gradient_steps
         steps = updates * per_update
         if not steps or not all(model.can_learn for model in self.models):

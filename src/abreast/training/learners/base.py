@@ -33,10 +33,9 @@ class RoundResult(NamedTuple):
     """What is wrong with it, if anything is (run/health.py)."""
 
     @classmethod
-    def of(cls, model: BaseModel, updates: Sequence[Mapping[str, float]]) -> "RoundResult":
-        """Of a model that has just done these updates."""
-        figures = mean_figures(updates)
-        return cls(figures, model.updates, symptoms(model, figures if updates else None))
+    def of(cls, model: BaseModel, figures: Mapping[str, float] | None) -> "RoundResult":
+        """Of a model that has just been updated, with these figures in the mean; None: there was nothing to learn from."""
+        return cls(figures or {}, model.updates, symptoms(model, figures))
 
 
 class Learners(Protocol):
@@ -88,16 +87,18 @@ class Trainer:
         models = [self._models[agent] for agent in group]
         for model in models:
             model.own_attributes.look()
-        done = self._train_stacked(group, updates, beat) if group[0] in self._stacks else None
-        if done is None:
-            done = [self._train_alone(agent, updates, beat) for agent in group]
+        figures: Sequence[Mapping[str, float] | None] | None = None
+        if group[0] in self._stacks:
+            figures = self._train_stacked(group, updates, beat)
+        if figures is None:
+            figures = [self._train_alone(agent, updates, beat) for agent in group]
         for model in models:
             model.own_attributes.check_learning()
-        return {agent: RoundResult.of(self._models[agent], each) for agent, each in zip(group, done, strict=True)}
+        return {agent: RoundResult.of(self._models[agent], each) for agent, each in zip(group, figures, strict=True)}
 
     def _train_stacked(
         self, group: Sequence[int], updates: int, beat: Callable[[int], None]
-    ) -> list[list[dict[str, float]]] | None:
+    ) -> list[dict[str, float]] | None:
         first = group[0]
         beat(NOWHERE)
         if first not in self._learners:
@@ -105,7 +106,7 @@ class Trainer:
         with own_stream(self._models[first], self._seed, first):  # which nothing that is stacked draws from
             return self._learners[first].train(updates, lambda: beat(NOWHERE))
 
-    def _train_alone(self, agent: int, updates: int, beat: Callable[[int], None]) -> list[dict[str, float]]:
+    def _train_alone(self, agent: int, updates: int, beat: Callable[[int], None]) -> dict[str, float] | None:
         model, done = self._models[agent], []
         beat(agent)
         with own_stream(model, self._seed, agent):
@@ -113,7 +114,7 @@ class Trainer:
                 if (figures := update(model)) is not None:
                     done.append(figures)
                 beat(agent)
-        return done
+        return mean_figures(done) if done else None
 
 
 def tell_who_learns_alone(models: Sequence[BaseModel]) -> None:

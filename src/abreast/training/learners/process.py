@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 
 from abreast.models import BaseModel
+from abreast.models.figures import mean_figures
 from abreast.models.model_state import Recipe
 from abreast.processes.backend import ChildContext
 from abreast.replay import SharedReplayBuffer
@@ -206,7 +207,8 @@ class FreeWork:
 
     def _publish(self, agent: int) -> None:
         model, job = self._models[agent], self._jobs[agent]
-        result = RoundResult.of(model, self._done[agent])
+        done = self._done[agent]
+        result = RoundResult.of(model, mean_figures(done) if done else None)
         model.own_attributes.check_learning()
         self._context.beat(agent)
         job.publish(model, job.version + 1, job.version, result)
