@@ -6,7 +6,7 @@ episode, or the write head.
 Shapes: B batch, N rows of a trajectory, T stacked frames, K steps of an n-step return, … one frame.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -20,6 +20,8 @@ from abreast.processes.ring import Ring, ring_layout
 from abreast.replay.batch import Batch, Trajectory
 
 Rows = NDArray[np.int64]
+Draw = Callable[[int, Rows], Rows]
+"""From the number of rows of a batch, and of those written per lane, to which rows these are: see `ReplayRows.draw`."""
 
 
 class ReplayRows:
@@ -108,11 +110,11 @@ class ReplayRows:
     def __len__(self) -> int:
         return int(np.minimum(self.written, self.rows_per_lane).sum())
 
-    def sample(self, batch_size: int) -> Batch:
-        """A batch of rows drawn uniformly, with replacement, from all lanes."""
+    def sample(self, batch_size: int, draw: Draw | None = None) -> Batch:
+        """A batch of rows drawn uniformly, with replacement, from all lanes; or by a `draw` of your own, as the one here."""
         while True:
             written = self.written
-            pick = self.draw(batch_size, written)
+            pick = (draw or self.draw)(batch_size, written)
             first, count = self.sampling_window(written)
             ends = np.cumsum(count)
             lane = np.searchsorted(ends, pick, side="right")

@@ -17,8 +17,8 @@ from abreast.training.run.metrics import EpochRecord
 
 SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
-SHOWN = 2
-"""Figures of each agent's learning that are shown: those that its model reports first."""
+BESIDE_FIGURES, WIDTH_OF_FIGURE = 60, 22
+"""Columns of the terminal; as many figures of each agent's learning are shown as there is room for, at least two."""
 PLAIN_LINES = 10
 """Lines printed over a whole run where the output is not a terminal."""
 LONGEST_WARNING = 300
@@ -98,6 +98,7 @@ class ProgressDisplay:
 
     def _table(self, record: EpochRecord) -> Table:
         rewards = self._rewards()
+        shown = max(2, (self.console.width - BESIDE_FIGURES) // WIDTH_OF_FIGURE)
         highest = max(*rewards, 1.0) if len(rewards) > 1 else max(rewards[0], 1.0)
         table = Table.grid(padding=(0, 2))
         bar = ProgressBar(self._epochs, self._done, width=30, finished_style="bar.complete")
@@ -106,7 +107,7 @@ class ProgressDisplay:
         for agent, reward in enumerate(rewards):
             bar = ProgressBar(highest, max(reward, 0.0), width=30, complete_style="green", finished_style="green")
             who = record["agents"][agent] if "agents" in record else f"agent {agent}"
-            figures = list(record["learning"][agent].items())[:SHOWN]
+            figures = list(record["learning"][agent].items())[:shown]
             learned = [Text(f"{name} {'not finite' if value is None else f'{value:.3g}'}") for name, value in figures]
             table.add_row(Text(who), f"{reward:.1f}", bar, *learned)
         explored = (f"epsilon {epsilon:.3f}" for epsilon in self._epsilon(record).values())
