@@ -396,8 +396,7 @@ def hash_jobs() -> dict[str, Job]:
         jobs[" ".join([game, algorithm, run, *settings])] = ["training_hashes", game, run, overrides]
     long = ["experiment.epochs=60", "multiprocessing.workers=processes", "multiprocessing.max_restarts=20"]
     for game, algorithm, run, settings in itertools.product(games[:2], algorithms, runs, several[2:]):
-        overrides = [*SMALL, f"model.algorithm={algorithm}", *settings]
-        overrides += [] if algorithm == "ppo" else ["model.epsilon_decay=0.01"]
+        overrides = [*SMALL, f"model.algorithm={algorithm}", "model.epsilon_decay=0.01", *settings]
         name = " ".join([game, algorithm, run, *settings])
         jobs[f"{name}, resumed"] = ["training_hashes", game, run, overrides, "resumed"]
         if run != "sequential":

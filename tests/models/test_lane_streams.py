@@ -8,6 +8,7 @@ import pytest
 from abreast.errors import StateError
 from abreast.models import algorithm
 from abreast.models.lane_streams import LANES_TOGETHER, LaneStreams
+from abreast.models.stacked import StackedChoice
 
 
 def streams(seed=1):
@@ -81,3 +82,29 @@ def test_no_product_has_rows_of_two_groups(name, monkeypatch):
     model.take_actions(list(np.eye(lanes, dtype=np.uint8)), list(range(lanes)))
     assert [len({lane // LANES_TOGETHER for lane in rows}) for rows in asked] == [1, 1, 1]
     assert sorted(lane for rows in asked for lane in rows) == list(range(lanes))
+
+
+@pytest.mark.parametrize("name", ["iqn", "dqn", "ppo"])
+@pytest.mark.parametrize("count", [1, 2])
+def test_rows_of_a_group_lie_as_they_would_without_the_others(name, count, monkeypatch):
+    """How a product is rounded depends on where its operands lie, too: an actor with these lanes alone has them aligned."""
+    kind, lanes = algorithm(name), 6
+    settings = kind.Config.parse({"algorithm": name, "hidden_size": 8, "n_frames": 1, "epsilon": 0.0})
+    seen = type("Seen", (), {"input_size": (5,), "dtype": np.uint8, "scale": 1.0})()
+    models = [kind(seen, 3, settings, np.random.SeedSequence(number), lanes) for number in range(count)]
+    places, evaluate = [], kind.evaluate
+
+    def noted(self, frames):
+        places.append((frames.data_ptr() % 64, frames.is_contiguous(), frames.shape[-2]))
+        return evaluate(self, frames)
+
+    monkeypatch.setattr(kind, "evaluate", noted)
+    for model in models:
+        model.streams.lanes_per_actor = 3
+        model.start_epoch_action(epoch=0)
+    states = list(np.arange(lanes * 5, dtype=np.uint8).reshape(lanes, 5))
+    if count == 1:
+        models[0].take_actions(states, list(range(lanes)))
+    else:
+        StackedChoice(models).take_actions([states, states], list(range(lanes)))
+    assert places == [(0, True, 3), (0, True, 3)]

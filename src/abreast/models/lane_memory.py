@@ -18,8 +18,8 @@ class FrameStack:
     def __init__(self, lanes: int, n_frames: int, frame_shape: tuple[int, ...], scale: float) -> None:
         size = int(np.prod(frame_shape))
         self._scale = scale
-        self._window_LTD = np.zeros((lanes, n_frames, size), dtype=np.float32)
-        self._rows_LI = torch.from_numpy(self._window_LTD).view(lanes, n_frames * size)
+        self._rows_LI = torch.zeros(lanes, n_frames * size)  # memory of torch's own: aligned, as rounding needs
+        self._window_LTD = self._rows_LI.numpy().reshape(lanes, n_frames, size)
 
     def push(self, frames: Sequence[NDArray[Any]], lanes: Sequence[int]) -> Tensor:
         """Add the newest frame of some lanes; returns their windows as rows for a network, valid until the next push."""

@@ -192,12 +192,13 @@ class NetworkModel(BaseModel):
     def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
         """The action for each row of stacked frames."""
         with torch.inference_mode():
-            groups = [slice(group[0], group[-1] + 1) for group in self.streams.together(range(len(lanes)), lanes)]
+            groups = self.streams.together(range(len(lanes)), lanes)
             if self.lane_memory is None:
-                return self.decide(torch.cat([self.evaluated(frames[group]) for group in groups]), lanes)
+                return self.decide(torch.cat([self.evaluated(rows_of(frames, group)) for group in groups]), lanes)
             newest = frames[:, -(self.input_size // self.config.n_frames) :]
             rows = self.lane_memory.rows(newest, lanes)
-            evaluated, memories = zip(*(self.evaluate_with_memory(rows[group]) for group in groups), strict=True)
+            of_groups = (self.evaluate_with_memory(rows_of(rows, group)) for group in groups)
+            evaluated, memories = zip(*of_groups, strict=True)
             self.lane_memory.carry_on(lanes, torch.cat(memories))
             return self.decide(torch.cat(evaluated), lanes)
 
@@ -351,6 +352,11 @@ class NetworkModel(BaseModel):
             parts = self.online_block.views(torch.from_numpy(arrays[name]))
             views |= {f"{name}.{part}": view.numpy() for part, view in parts.items()}
         return views
+
+
+def rows_of(frames: Tensor, rows: Sequence[int]) -> Tensor:
+    """Some rows in memory of their own: how a row is rounded depends on where in memory it lies."""
+    return frames if len(rows) == len(frames) else frames[list(rows)]
 
 
 def generator_from(seed: np.random.SeedSequence, device: str = "cpu") -> torch.Generator:

@@ -16,7 +16,7 @@ from abreast.models.base import shipped
 from abreast.models.draws import Draw, Draws
 from abreast.models.figures import Figures, mean_of_steps
 from abreast.models.masks import among_legal
-from abreast.models.network_model import NetworkConfig, NetworkModel
+from abreast.models.network_model import NetworkConfig, NetworkModel, rows_of
 from abreast.models.stacked.values import StackedValues
 from abreast.models.tensors import Tensors
 from abreast.replay import Batch
@@ -105,7 +105,7 @@ class ValueModel(NetworkModel):
         greedy = [row for row, action in enumerate(actions) if action is None]  # others need no network
         with torch.inference_mode():
             for rows in self.streams.together(greedy, lanes):
-                evaluated = self.evaluated(frames if len(rows) == len(frames) else frames[rows])
+                evaluated = self.evaluated(rows_of(frames, rows))
                 best_of_rows = among_legal(evaluated, self.legal_now([lanes[row] for row in rows])).argmax(dim=1)
                 for row, best in zip(rows, best_of_rows.tolist(), strict=True):
                     actions[row] = best

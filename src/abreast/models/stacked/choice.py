@@ -30,9 +30,8 @@ class StackedChoice:
             frames = [model.frame_stack.push(seen, lanes) for model, seen in zip(self._models, states, strict=True)]
             frames_NBD = torch.stack(frames)
             groups = self._models[0].streams.together(range(len(lanes)), lanes)
-            evaluated_NBA = torch.cat(
-                [self._all.evaluate(frames_NBD[:, group[0] : group[-1] + 1]) for group in groups], dim=1
-            )
+            parts = [frames_NBD[:, group[0] : group[-1] + 1].contiguous() for group in groups]
+            evaluated_NBA = torch.cat([self._all.evaluate(part) for part in parts], dim=1)
         return [
             model.decide(evaluated_BA, lanes) for model, evaluated_BA in zip(self._models, evaluated_NBA, strict=True)
         ]
