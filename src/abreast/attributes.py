@@ -34,7 +34,7 @@ def true_copy(value: Any, memo: dict[int, Any]) -> Any:
     shared = {id(each) for each in reachable(value)}
     for each in reachable(twin):
         if id(each) in shared:
-            raise ValueError(f"its copy would share {_described(each)} with it")
+            raise ValueError(f"its copy would share a {type(each).__name__} ({short(each)}) with it")
     return twin
 
 
@@ -62,10 +62,6 @@ def reachable(start: object, places: Places = MappingProxyType({})) -> Iterator[
         else:
             left += gc.get_referents(value)
             yield value
-
-
-def _described(value: object) -> str:
-    return f"a {type(value).__name__} ({short(value)})"
 
 
 def shared_memory(values: Mapping[str, Any], places: Places) -> str | None:

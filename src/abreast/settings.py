@@ -272,7 +272,8 @@ def _section_at(cls: type[Section], place: tuple[Any, ...]) -> type[Section]:
 
 def _kinds(kind: Any) -> list[Any]:
     """What a value may be, besides none."""
-    return [each for each in get_args(kind) if each is not type(None)] if _is_union(kind) else [kind]
+    is_union = get_origin(kind) in (Union, types.UnionType)
+    return [each for each in get_args(kind) if each is not type(None)] if is_union else [kind]
 
 
 def _kind_inside(kind: Any, part: Any) -> Any:
@@ -286,10 +287,6 @@ def _kind_inside(kind: Any, part: Any) -> Any:
 
 def _is_section(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, Section)
-
-
-def _is_union(kind: Any) -> bool:
-    return get_origin(kind) in (Union, types.UnionType)
 
 
 def _nearest_key(cls: type[Section], path: str, where: str) -> str:

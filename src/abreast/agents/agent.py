@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from abreast.errors import WorldError, short
 from abreast.models.base import BaseModel
-from abreast.state import State
 from abreast.worlds import ActionSpec, Entity, Gridworld, Location, ObservationSpec, Sprite
 from abreast.worlds.playable import as_reward
 
@@ -129,13 +128,6 @@ class Agent(Entity):
         """What was given since the last step; it is then taken."""
         given, self._pending_reward = self._pending_reward, 0.0
         return given
-
-    def state(self) -> State:
-        """What outlives `reset`; nothing, unless a subclass keeps something."""
-        return State()
-
-    def set_state(self, state: State) -> None:
-        """Go on from where `state` was."""
 
 
 class MovingAgent(Agent):

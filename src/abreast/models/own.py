@@ -10,8 +10,7 @@ it is refused by name, with the line to add. A sequential run has one copy of ev
 """
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -192,22 +191,6 @@ class ModelAttributes:
             object.__delattr__(model, name)
         for name, value in found.items():
             object.__setattr__(model, name, value)
-
-    def chosen(self) -> NDArray[np.uint8] | None:
-        """What choosing owns, as it is now; None if it owns nothing."""
-        return self.with_chosen(State()).arrays.get(CHOSEN) if self.is_guarded else None
-
-    @contextmanager
-    def as_it_was(self, chosen: NDArray[np.uint8] | None) -> Iterator[None]:
-        """Inside, what choosing owns is as it was when `chosen` was asked for."""
-        now = {name: value for name, value in self.values.items() if name in self._model.acting}
-        if chosen is not None:
-            self._take(chosen, now)
-        try:
-            yield
-        finally:
-            for name, value in now.items() if chosen is not None else ():
-                object.__setattr__(self._model, name, value)
 
     def reseed(self, seed: np.random.SeedSequence) -> None:
         """Let random generators in the attributes begin new streams."""

@@ -308,8 +308,7 @@ class Environment(Experiment):
 
     def state(self) -> State:
         """What outlives `reset`, of this lane: what its parts say, and all that users' classes have added to them."""
-        agents = {f"agent{number}": agent.state() for number, agent in enumerate(self.agents)}
-        return join(world=self.world.state(), own=self._own_state(), **agents)
+        return join(world=self.world.state(), own=self._own_state())
 
     def _own_state(self) -> State:
         """Users' attributes, and those of ours that a user's `reset` may leave; what cannot be kept is in `unkept`."""
@@ -347,8 +346,6 @@ class Environment(Experiment):
         """Play on from where `state` was."""
         self.world.set_state(part_of(state, "world"))
         self._set_own_state(part_of(state, "own"))
-        for number, agent in enumerate(self.agents):
-            agent.set_state(part_of(state, f"agent{number}"))
 
     def _set_own_state(self, state: State) -> None:
         for key, kind in self._kinds().items():

@@ -286,7 +286,6 @@ def _why_own_choosing(model: BaseModel) -> str | None:
     kinds = type(model).__mro__
     ours = next((kind for kind in kinds if kind in ALGORITHMS.values()), BaseModel)
     changed = [name for kind in kinds[: kinds.index(ours)] for name in vars(kind) if not name.startswith("__")]
-    changed += [name for name in vars(model) if callable(getattr(ours, name, None))]
     own = [name for name in changed if hasattr(ours, name) and name not in OF_LEARNING]
     return f"has its own {', '.join(own[:3])}" if own else None
 

@@ -6,12 +6,9 @@ from contextlib import ExitStack
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
-from abreast.state import State
+from abreast.state import State, copied
 from abreast.training.learners.base import RoundResult, Trainer, tell_who_learns_alone
 
 
@@ -20,8 +17,8 @@ class Order(NamedTuple):
 
     updates: int
     written: Sequence[list[int]]
-    chosen: Mapping[int, NDArray[np.uint8] | None]
-    """What choosing owns of users' models: a pass that is played before the round is finished may change it."""
+    acting: Mapping[int, State]
+    """Of users' models: where choosing was. A pass that is played before the round is finished may change it."""
 
 
 class InlineLearners:
@@ -54,15 +51,21 @@ class InlineLearners:
         """Where the rows were before, if they were moved."""
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
-        chosen = {agent: model.own_attributes.chosen() for agent, model in self._learning.items()}
-        self._orders[number] = Order(updates, written, chosen)
+        self._orders[number] = Order(updates, written, self._acting_states())
+
+    def _acting_states(self) -> dict[int, State]:
+        parallel = {agent: model for agent, model in self._learning.items() if model.own_attributes.is_guarded}
+        return {agent: copied(model.acting_state()) for agent, model in parallel.items() if model.acting}
 
     def finish(self, number: int) -> list[RoundResult]:
         order = self._orders.pop(number)
+        now = self._acting_states()
         with ExitStack() as contexts:
             for agent, model in self._learning.items():
                 contexts.enter_context(model.memory.window(order.written[agent]))
-                contexts.enter_context(model.own_attributes.as_it_was(order.chosen[agent]))
+                if agent in now:
+                    model.set_acting_state(order.acting[agent])
+                    contexts.callback(model.set_acting_state, now[agent])
             results = {
                 agent: each for group in self._trainer.groups for agent, each in self._train(group, order).items()
             }
