@@ -24,7 +24,7 @@ def test_facts_and_arrays_come_back_whole():
     )
     place = place_for(state)
     place.publish(0, state)
-    version, found = place.read_whole()
+    version, found = place.read(whole=True)
     assert version == 0 and found.facts == state.facts
     assert all(np.array_equal(found.arrays[name], array) for name, array in state.arrays.items())
 
@@ -46,13 +46,13 @@ def test_those_who_act_read_no_more_than_they_need():
     place = place_for(state, chooses_with=["weights"])
     place.publish(0, state)
     assert list(place.read()[1].arrays) == ["weights"]
-    assert list(place.read_whole()[1].arrays) == ["weights", "moments"]
+    assert list(place.read(whole=True)[1].arrays) == ["weights", "moments"]
 
 
 def test_a_state_that_grows_fits_while_there_is_room_and_is_refused_after_that():
     place = place_for(State({}, {"own": np.zeros(1000, np.uint8)}))
     place.publish(0, State({}, {"own": np.ones(900_000, np.uint8)}))
-    assert place.read_whole()[1].arrays["own"].sum() == 900_000
+    assert place.read(whole=True)[1].arrays["own"].sum() == 900_000
     with pytest.raises(
         WorkerError, match=r"the attributes of a model, 100,000,000 bytes, have outgrown the .* grow without"
     ):

@@ -75,13 +75,11 @@ class LaneStreams:
         while True:
             yield from generator.random((BLOCK, 2)).tolist()
 
-    def seed_of_pass(self) -> int:
-        """A seed for what is drawn once a pass, the same for all lanes."""
-        return int(self._source(0).random_raw())
-
-    def seed_of_all_lanes(self) -> int:
-        """A seed for the choices of the pass in all lanes, where they are drawn together (on a device)."""
-        return int(self._source(ALL_LANES).random_raw())
+    def seed_of_pass(self, number: int = 0) -> int:
+        """A seed for what is drawn once a pass, the same for all lanes; with `ALL_LANES`, for the choices in all of them,
+        where they are drawn together (on a device).
+        """
+        return int(self._source(number).random_raw())
 
     def _source(self, number: int) -> np.random.Philox:
         return np.random.Philox(key=np.array(self.key, np.uint64), counter=[0, 0, number, self._epoch])

@@ -160,13 +160,7 @@ class ModelState:
         """How to have this model in another process; raises what says why that is impossible."""
         arguments = (PlainObservation.of(self.observation), self.n_actions, self.config)
         more = () if self.device == "cpu" else (self.device,)
-        try:
-            inspect.signature(type(self)).bind(*arguments, None, self.memory.lanes, *more)
-        except TypeError as error:
-            raise ModelError(
-                f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which a worker"
-                f" makes another: {error}. Make what it needs in `setup`"
-            ) from None
+        check_constructor(type(self), self.device)
         values = self.own_attributes.values
         own = self.own_attributes.encoded(values) if values else None
         for unsent in self.own_attributes.unkept.values():
@@ -251,6 +245,17 @@ def _describe(about: dict[str, Any]) -> str:
     seen = about["sees"]
     shape = tuple(seen) if isinstance(seen, list) else seen
     return f"{short(shape)} and has {short(about['n_actions'])} actions"
+
+
+def check_constructor(kind: type[ModelState], device: str) -> None:
+    """Refuse a class that cannot be made as environments and workers make it."""
+    try:
+        inspect.signature(kind).bind(None, 1, None, None, 1, *(() if device == "cpu" else (device,)))
+    except TypeError as error:
+        raise ModelError(
+            "its constructor does not take (observation, n_actions, config, seed, lanes, device), by which environments and"
+            f" workers make one: {error}. Make what it needs in `setup`, and settings fields of its Config"
+        ) from None
 
 
 @dataclass(frozen=True)

@@ -84,14 +84,9 @@ class Published:
         """The newest version; -1 before the first."""
         return self._whole.version
 
-    def read(self, version: int | None = None) -> tuple[int, State]:
-        """What choosing needs, of the newest version or of a given one; valid until the next call."""
-        value = self._latest.read(version, self._acting_size)
-        return value.version, _parsed(value.data, self._header)
-
-    def read_whole(self, version: int | None = None) -> tuple[int, State]:
-        """Everything of the newest version, or of a given one; valid until the next call."""
-        value = self._whole.read(version)
+    def read(self, version: int | None = None, whole: bool = False) -> tuple[int, State]:
+        """What choosing needs, or all of it, of the newest version or of a given one; valid until the next call."""
+        value = self._whole.read(version) if whole else self._latest.read(version, self._acting_size)
         return value.version, _parsed(value.data, self._header)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -149,6 +144,6 @@ def adopt_published(model: BaseModel, published: Published, version: int | None)
 
 def restore_published(model: BaseModel, published: Published) -> tuple[int, State]:
     """Let a model learn on from the newest version; returns its number and the learner's facts."""
-    version, state = published.read_whole()
+    version, state = published.read(whole=True)
     model.set_learning_state(part_of(state, "model"))
     return version, part_of(state, "learner")

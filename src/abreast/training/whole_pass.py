@@ -12,6 +12,7 @@ from numpy.typing import DTypeLike, NDArray
 from torch import Tensor
 
 from abreast.errors import RewardError, WorldError
+from abreast.models.lane_streams import ALL_LANES
 from abreast.models.stacked import Recorded
 from abreast.worlds.batched import BatchedWorld
 
@@ -87,7 +88,7 @@ class WholePass:
         self._epsilons_N.copy_(torch.tensor([model.epsilon for model in self._models], dtype=torch.float64))
         generator = torch.Generator(self._world.device)
         for agent, model in enumerate(self._models):
-            generator.manual_seed(model.streams.seed_of_all_lanes())
+            generator.manual_seed(model.streams.seed_of_pass(ALL_LANES))
             drawn_TL2 = torch.empty_like(self._chances_TNL2[:, agent], memory_format=torch.contiguous_format)
             self._chances_TNL2[:, agent] = drawn_TL2.uniform_(generator=generator)
 

@@ -132,10 +132,6 @@ class Gridworld:
         """The entity at a location."""
         return self._cells[location]  # type: ignore[no-any-return]
 
-    def observe_all_layers(self, location: Location) -> list[Entity]:
-        """The entities of all layers at a location's row and column, bottom first."""
-        return list(self._cells[location[0], location[1]])
-
     def valid_location(self, location: Location) -> bool:
         """Whether a location lies on the map."""
         row, column, layer = location

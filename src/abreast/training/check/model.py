@@ -6,12 +6,10 @@
 The model plays a made-up game: random observations of 5x5x3 bytes, four actions, two lanes.
 """
 
-import inspect
 import math
 import operator
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
@@ -29,9 +27,10 @@ from abreast.checking import (
     judge,
     new_global_states,
 )
-from abreast.errors import AttributeStateError, ConfigError, ModelError, short
+from abreast.errors import AttributeStateError, ConfigError, short
 from abreast.models import BaseModel, ModelConfig, name_of
 from abreast.models.figures import numbers_of
+from abreast.models.model_state import check_constructor
 from abreast.models.observation import PlainObservation
 from abreast.state import State
 from abreast.streams import shared_streams
@@ -150,13 +149,7 @@ def _can_be_built(trial: ModelTrial) -> None:
     kind = trial.kind
     if not (isinstance(kind.Config, type) and issubclass(kind.Config, ModelConfig)):
         raise Fault(f"its Config is {short(kind.Config)}: make it a subclass of abreast.models.ModelConfig.")
-    try:
-        inspect.signature(kind).bind(None, ACTIONS, None, None, LANES, "cpu")
-    except TypeError as error:
-        raise Fault(
-            f"its constructor does not take (observation, n_actions, config, seed, lanes, device), by which environments and"
-            f" workers make one: {error}. Make what it needs in `setup`, and settings fields of its Config."
-        ) from error
+    check_constructor(kind, "cuda")
     check_memory(trial.make())
     if names := differing(attributes(trial.make()), attributes(trial.make())):
         raise Fault(
@@ -237,7 +230,11 @@ def _learns(trial: ModelTrial) -> str | None:
             reported = model.train_step()
         if reported is None:
             continue
-        figures.append(_finite_figures(reported, type(model)))
+        figures.append(numbers_of(reported, type(model)))
+        if not all(map(math.isfinite, figures[-1].values())):
+            raise Fault(
+                f"train_step returned {short(reported)}: return finite numbers, or None if nothing was learned."
+            )
         if model.updates not in (updates, updates + 1):
             raise Fault(
                 f"train_step has raised `updates` by {model.updates - updates}: add 1 for each call that learned, or leave"
@@ -253,17 +250,6 @@ def _learns(trial: ModelTrial) -> str | None:
             " (loss.backward()) and followed (optimiser.step())? What is learned has to be in attributes of self."
         )
     return None
-
-
-def _finite_figures(reported: Any, kind: type) -> dict[str, float]:
-    with suppress(ModelError):
-        figures = numbers_of(reported, kind)
-        if all(map(math.isfinite, figures.values())):
-            return figures
-    raise Fault(
-        f"train_step returned {short(reported)}: return the loss as a finite number, figures by name, say"
-        " {'loss': 0.5, 'entropy': 1.2}, or None if nothing was learned."
-    )
 
 
 def _leaves_global_random_state_alone(trial: ModelTrial) -> str | None:

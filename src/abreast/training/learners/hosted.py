@@ -125,14 +125,14 @@ class HostedLearners:
         if not agents:
             self._team.retire(died.worker)
         for agent in agents:
-            _, known = self.published[agent].read_whole()
+            _, known = self.published[agent].read(whole=True)
             log.info("learner of agent %d goes on from update %s", agent, f"{known.facts['learner.updates']:,}")
         return bool(agents)
 
     def learning_states(self) -> list[State]:
         self._team.wait_started()  # of a run that cannot begin, no checkpoint is left
         versions = self.acting_versions()
-        wholes = [place.read_whole(version) for place, version in zip(self.published, versions, strict=True)]
+        wholes = [place.read(version, whole=True) for place, version in zip(self.published, versions, strict=True)]
         return [part_of(state, "model") for _, state in wholes]
 
     def acting_versions(self) -> list[int | None]:
