@@ -91,10 +91,6 @@ def make_run_folder(name: str, wanted: Path | str | None) -> RunFolder:
         folder.mkdir(parents=True, exist_ok=True)
         before = frozenset(path.name for path in folder.iterdir())
         _check_own(folder)
-        probe = folder / ".writable"
-        probe.unlink(missing_ok=True)
-        probe.touch(exist_ok=False)  # not through a link
-        probe.unlink()
     except OSError as error:
         raise RunFolderError(f"cannot write the run folder {wanted or 'runs'}: {error.strerror or error}.") from None
     return RunFolder(folder, made, before)
@@ -118,20 +114,12 @@ def open_run_folder(folder: Path) -> RunFolder:
 def _check_own(folder: Path) -> None:
     """Refuse a folder in which something else is in the place of a file that a run writes: what is written through a link
     is outside of the folder, and a pipe is waited for."""
-    for name in WRITTEN:
-        path, is_folder = folder / name, name in FOLDERS
-        try:
-            found = path.lstat()
-        except FileNotFoundError:
-            continue
-        if name != LOCK and not (stat.S_ISDIR(found.st_mode) if is_folder else stat.S_ISREG(found.st_mode)):
-            what = "a link" if stat.S_ISLNK(found.st_mode) else "something else"
+    for name in (each for each in WRITTEN if each != LOCK and os.path.lexists(folder / each)):
+        path, kind = folder / name, "folder" if name in FOLDERS else "file"
+        is_right = path.is_dir() if kind == "folder" else path.is_file()
+        if path.is_symlink() or not is_right or (name in APPENDED and path.stat().st_nlink > 1):
             raise RunFolderError(
-                f"{path} is {what}, expected a {'folder' if is_folder else 'file'} of the run's own: put that in its place."
-            )
-        if name in APPENDED and found.st_nlink > 1:
-            raise RunFolderError(
-                f"{path} has another name elsewhere (a hard link), where lines would be added too: put a copy in its place."
+                f"{path} is no {kind} of the run's own, but a link or something else: put a copy there."
             )
 
 
@@ -174,7 +162,7 @@ def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
                 raise RunFolderError(
                     f"{_holder(descriptor)} is writing to {folder}: wait for its end, or stop it, or give another folder."
                 )
-            if _is_at(path, file):
+            if path.exists() and os.path.samestat(path.lstat(), found):
                 with suppress(OSError):  # a full disk: the lock holds without a note of who has it
                     os.ftruncate(descriptor, 0)
                     os.write(descriptor, f"{os.getpid()}\n".encode())
@@ -204,14 +192,6 @@ def _holder(descriptor: int) -> str:
     if not note.isdigit():
         return "another process"
     return "another run of this process" if int(note) == os.getpid() else f"another process (pid {int(note)})"
-
-
-def _is_at(path: Path, file: tuple[int, int]) -> bool:
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return False
-    return (found.st_dev, found.st_ino) == file
 
 
 def seen_from_here(path: Path | str) -> str:
