@@ -194,27 +194,17 @@ def _leaves_global_random_state_alone(trial: GameTrial) -> None:
         compare_states(before, "make_world", "let the world draw from its own rng, in create_world or later." + WHY)
         env = kind.__new__(kind)
         building = _states_in(np.random.SeedSequence(SEED, spawn_key=(BUILDING,)))
-        last = "create_world"
-        for name in ("setup_agents", "populate_environment"):
-            vars(env)[name] = _watched(env, name, building, last)  # what __init__ calls
-            last = name
+
+        def populate() -> None:  # the last that __init__ calls
+            kind.populate_environment(env)
+            compare_states(building, "building it (create_world, setup_agents, populate_environment)", DRAW + WHY)
+
+        vars(env)["populate_environment"] = populate
         env.__init__(world, config)  # type: ignore[misc]
         compare_states(before, "__init__", DRAW + WHY)
-    for name in ("setup_agents", "populate_environment"):
-        del vars(env)[name]
-    playing, calls = _states_in(np.random.SeedSequence(SEED), PLAYING, 0), iter(["reset"])
-    play(scripted(env), on_turn=lambda: compare_states(playing, next(calls, "a turn"), DRAW + WHY))
-
-
-def _watched(env: Environment, name: str, before: dict[str, bytes], earlier: str) -> Callable[[], None]:
-    """A method that says when it has changed a global random state, and when the step before it has."""
-
-    def call() -> None:
-        compare_states(before, earlier, DRAW + WHY)
-        getattr(type(env), name)(env)
-        compare_states(before, name, DRAW + WHY)
-
-    return call
+    del vars(env)["populate_environment"]
+    playing = _states_in(np.random.SeedSequence(SEED), PLAYING, 0)
+    play(scripted(env), on_turn=lambda: compare_states(playing, "playing it (reset, turns)", DRAW + WHY))
 
 
 def _states_in(seed: np.random.SeedSequence, *path: int) -> dict[str, bytes]:

@@ -97,6 +97,18 @@ def made_up_state(rng: np.random.Generator) -> NDArray[np.uint8]:
     return rng.integers(0, 2, (5, 5, 3)).astype(np.uint8)
 
 
+def live(model: BaseModel) -> Iterator[tuple[int, Any]]:
+    """Let a model choose and remember, in both lanes in turn: after each step its lane and action."""
+    rng = np.random.default_rng(SEED)
+    model.start_epoch_action(epoch=0)
+    for number in range(2 * TURNS):
+        lane, state = number % LANES, made_up_state(rng)
+        (action,) = model.take_actions([state], [lane])
+        model.remember(state, action, 1.0, False, *([lane] if lane else []))
+        yield lane, action
+    model.end_epoch_action(epoch=0)
+
+
 @dataclass
 class ModelTrial:
     """A model's class, as its checks build and train it."""
@@ -161,11 +173,7 @@ def _can_be_built(trial: ModelTrial) -> None:
 def _chooses_actions(trial: ModelTrial) -> None:
     model = trial.make()
     check_lanes(model)
-    rng = np.random.default_rng(SEED)
-    model.start_epoch_action(epoch=0)
-    for number in range(TURNS):
-        lane = number % LANES
-        (action,) = model.take_actions([made_up_state(rng)], [lane])
+    for _, action in live(model):
         if not 0 <= operator.index(action) < ACTIONS:
             raise Fault(f"it chose {short(action)}: choose a whole number from 0 to n_actions - 1, here {ACTIONS - 1}.")
 
@@ -204,19 +212,13 @@ def _choices(model: BaseModel, lanes: Sequence[int]) -> dict[int, list[int]]:
 
 
 def _remembers(trial: ModelTrial) -> None:
-    model = trial.make()
-    rng = np.random.default_rng(SEED)
-    model.start_epoch_action(epoch=0)
-    for number in range(TURNS):
-        lane, state = number % LANES, made_up_state(rng)
-        before = model.memory.written.copy()
-        (action,) = model.take_actions([state], [lane])
-        model.remember(state, action, 1.0, False, *([lane] if lane else []))
-        more = (model.memory.written - before).tolist()
-        if more != [int(each == lane) for each in range(LANES)]:
+    model, steps = trial.make(), [0] * LANES
+    for lane, _ in live(model):
+        written, steps[lane] = model.memory.written.tolist(), steps[lane] + 1
+        if written != steps:
             raise Fault(
-                f"`remember` in lane {lane} wrote {more} rows to lanes 0 and 1 of its memory: call super().remember with the"
-                " lane, once for each step."
+                f"after {steps} steps in lanes 0 and 1, `remember` has written {written} rows to its memory: call"
+                " super().remember with the lane, once for each step."
             )
 
 
@@ -254,20 +256,12 @@ def _learns(trial: ModelTrial) -> str | None:
 
 def _leaves_global_random_state_alone(trial: ModelTrial) -> str | None:
     draw = "draw choices from self.choosing_rng (a torch.Generator can be seeded from it)."
-    model, rng = trial.make(), np.random.default_rng(SEED)
-    drawn: list[str] = []
+    model, drawn = trial.make(), list[str]()
     with new_global_states() as before:
-        for epoch in range(ROUNDS):
-            model.start_epoch_action(epoch=epoch)
-            compare_states(before, "start_epoch_action", draw)
-            for number in range(2 * TURNS):
-                lane, state = number % LANES, made_up_state(rng)
-                (action,) = model.take_actions([state], [lane])
-                compare_states(before, "take_action", draw)
-                model.remember(state, action, 1.0, False, *([lane] if lane else []))
-                compare_states(before, "remember", draw)
-            model.end_epoch_action(epoch=epoch)
-            compare_states(before, "end_epoch_action", draw)
+        for _ in range(ROUNDS):
+            for _ in live(model):
+                pass
+            compare_states(before, "choosing (take_action, remember, the epoch actions)", draw)
             model.train_step()
             drawn += changed_states(before)
             before = shared_streams()
