@@ -16,6 +16,8 @@ from abreast.cli.app import complain, counted, held_back, out
 from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
+from abreast.rollouts.config import tag_context
+from abreast.rollouts.drivers.client.chat import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay
@@ -23,7 +25,6 @@ from abreast.rollouts.drivers.lines import Line, find_file
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
-from abreast.rollouts.drivers.policies.openai import OpenAIPolicy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.drivers.results import Result, figures, result_of, result_of_line, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
@@ -160,10 +161,16 @@ def _with_replay(asked: Asked) -> Asked:
 
 def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
     tag = find_tag(play.tag, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
-    longest = tag_settings(play.tag, chosen.custom_envs, chosen.preset).max_tokens
-    if longest is not None and "max_tokens" not in play.server.sampling:
-        sampling = {**play.server.sampling, "max_tokens": longest}
+    settings, sampling = tag_settings(play.tag, chosen.custom_envs, chosen.preset), play.server.sampling
+    is_limit = settings.max_tokens is not None and settings.preset_under(chosen.preset) != "ragen"
+    if is_limit and not {"max_tokens", "max_completion_tokens"} & sampling.keys():
+        sampling = {**sampling, "max_tokens": settings.max_tokens}
         play = play.model_copy(update={"server": play.server.model_copy(update={"sampling": sampling})})
+    if "seed" in sampling and play.group_size > 1:
+        complain(
+            f"sampling.seed is {sampling['seed']} in all requests, so the {play.group_size} episodes of a group may get the"
+            " same answers: leave it out."
+        )
     policy = make_policy(play, tag, chosen.seed.train)
     if isinstance(policy, ReplayPolicy):  # what is played is what was recorded
         wanted = play.episodes if "episodes" in play.model_fields_set else len(policy.lines)
@@ -196,7 +203,15 @@ def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], ma
         tag["max_actions_per_traj"] = max_actions
     tag["env_instruction"] = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
     values["custom_envs"][name] = tag
+    values["custom_envs"][name]["context"] = _context(name, RolloutConfig.parse(values, foreign=False))
     return _with_groups(RolloutConfig.parse(values, foreign=False), play)
+
+
+def _context(name: str, config: RolloutConfig) -> dict[str, Any]:
+    """All settings of the prompts of a tag, those of a preset among them: config.yaml keeps every default as it is now."""
+    settings = config.custom_envs[name]
+    preset = settings.preset_under(config.preset)
+    return tag_context(settings, config.context, preset, f"custom_envs.{name}.context").model_dump()
 
 
 def _with_groups(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:

@@ -221,10 +221,9 @@ class _Players:
                     ) from cancelled
                 self._unanswered_in_a_row = 0
                 record.answers.append(answer.given)
-                record.tokens = record.tokens.plus(answer.tokens)
+                record.tokens = record.tokens.plus(answer.tokens or Tokens())
                 await episode.step(answer.given)
-                if answer.is_cut:
-                    episode.cache["history"][-2]["is_cut"] = True
+                episode.cache["history"][-2].update(answer.remarks())
                 self._on_turn()
             return record.over(self._manager, episode, None)
 

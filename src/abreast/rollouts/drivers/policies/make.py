@@ -4,12 +4,12 @@ from pathlib import Path
 
 from abreast.errors import RolloutError, nearest
 from abreast.plugins import is_target
+from abreast.rollouts.drivers.client.chat import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.policies.base import Policy
 from abreast.rollouts.drivers.policies.function import FunctionPolicy
 from abreast.rollouts.drivers.policies.human import HumanPolicy
 from abreast.rollouts.drivers.policies.local import RandomPolicy, SolverPolicy
-from abreast.rollouts.drivers.policies.openai import OpenAIPolicy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.registry import Tag
 

@@ -30,7 +30,8 @@ class ReplayPolicy(SimplePolicy):
         answers = line["answers"]
         if asked.turn >= len(answers):
             raise Unanswered(line.get("error") or f"the recorded episode ended after {len(answers)} turns.")
-        return Answer(answers[asked.turn])
+        entry = line["history"][asked.turn]
+        return Answer(answers[asked.turn], None, entry.get("finish_reason"), entry.get("tool_calls", ()))
 
     def ended(self, played: Played) -> None:
         """Compare an episode with its record."""
