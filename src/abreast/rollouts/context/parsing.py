@@ -5,6 +5,10 @@
 Strict: exactly this form, white space around the parts aside; each tag once, in lower case. Without `enable_think`, exactly
 `<answer>...</answer>`. Any other answer has no actions and is not valid.
 
+Blocks, as RAGEN reads: the first `<think>...</think>` with `<answer>...</answer>` right behind it (without `enable_think`,
+the first `<answer>...</answer>`) counts, wherever it stands. Tags and special tokens inside are taken out, and actions are
+split at every separator. Any other answer has no actions.
+
 Lenient: tags in upper case, with blanks, unclosed, repeated or nested, text around them, `<answer>` alone.
 - The first `<answer>` counts that is not inside `<think>`: what a model writes after it is made up. It ends at the next
   `</answer>`, or at the end.
@@ -22,10 +26,11 @@ import re
 from typing import NamedTuple
 
 from abreast.errors import RolloutError, short
-from abreast.rollouts.context.cleaning import make_cleaner
+from abreast.rollouts.context.cleaning import Cleaner, encodable
 from abreast.rollouts.context.config import REPLACEMENT, ContextConfig
 
 _TAG = re.compile(r"<\s{0,4}(/?)\s{0,4}(think|answer)\s{0,4}>", re.IGNORECASE)
+_ANSWER_FOLLOWS = re.compile(r"</think>\s*<answer>")
 
 
 class Parsed(NamedTuple):
@@ -57,18 +62,20 @@ class Parser:
 
     def __init__(self, config: ContextConfig, max_actions: int, are_free: bool) -> None:
         self._config, self._max_actions, self._are_free = config, max_actions, are_free
-        self._clean = make_cleaner(config.special_tokens)
+        self._clean = Cleaner(config.special_tokens)
         self._bracket_or_sep = re.compile(rf"({re.escape(config.action_sep)})|([\[({{])|([\])}}])")
 
     def __call__(self, answer: str) -> Parsed:
         """What an answer says; never raises for a text."""
         if not isinstance(answer, str):
             raise RolloutError(f"an answer is {short(answer)}: expected the text a language model wrote.")
-        config = self._config
-        text = self._clean(answer[: config.max_response_chars])
-        is_cut = len(answer) > config.max_response_chars
-        is_inside = config.think_is_prefilled and config.enable_think and not text.lstrip().startswith("<think>")
-        read = f"<think>{text}" if is_inside else text
+        config, is_cut = self._config, len(answer) > self._config.max_response_chars
+        answer = answer[: config.max_response_chars]
+        text = self._clean(answer)
+        if config.answer_format == "blocks":
+            return self._read_blocks(self.opened(encodable(answer)))
+        is_inside = config.prefill or (config.think_is_prefilled and config.enable_think)
+        read = self._with_tag(text) if is_inside else text
         if config.answer_format == "strict":
             found = None if is_cut else _strict(read, config.enable_think)
         else:
@@ -78,10 +85,37 @@ class Parser:
             return Parsed([], "" if found is None else found.think, text, False)
         return Parsed(actions, found.think, self.form(found.think, actions), found.is_valid)
 
+    @property
+    def opening(self) -> str:
+        """The tag that a prompt ends with; an empty text without `prefill`."""
+        return ("<think>" if self._config.enable_think else "<answer>") if self._config.prefill else ""
+
+    def opened(self, answer: str) -> str:
+        """An answer with the tag that its prompt ended with before it; some servers send that tag as well."""
+        return self._with_tag(answer) if self._config.prefill else answer
+
+    def _with_tag(self, answer: str) -> str:
+        tag = "<think>" if self._config.enable_think else "<answer>"
+        return answer if answer.lstrip().startswith(tag) else f"{tag}{answer}"
+
+    def _read_blocks(self, text: str) -> Parsed:
+        found = _blocks(text, self._config.enable_think)
+        if found is None:
+            return Parsed([], "", self._clean(text), False)
+        think, answer = (self._clean(_TAG.sub(REPLACEMENT, _TAG.sub("", part))).strip() for part in found)
+        actions = [action.strip() for action in answer.split(self._config.action_sep) if action.strip()]
+        kept = actions[: self._max_actions]
+        if len(actions) > len(kept):
+            answer = f" {self._config.action_sep} ".join(kept)
+        return Parsed(kept, think, self._written(think, answer), bool(kept))
+
     def form(self, think: str, actions: list[str]) -> str:
         """An answer in its normal form."""
-        answer = f"<answer>{f' {self._config.action_sep.strip()} '.join(actions)}</answer>"
-        return f"<think>{think}</think>{answer}" if self._config.enable_think else answer
+        return self._written(think, f" {self._config.action_sep} ".join(actions))
+
+    def _written(self, think: str, answer: str) -> str:
+        thought = f"<think>{think}</think>" if self._config.enable_think else ""
+        return f"{thought}<answer>{answer}</answer>"
 
     def _actions(self, answer: str) -> list[str]:
         if self._are_free:
@@ -116,6 +150,19 @@ def _strict(text: str, with_think: bool) -> _Found | None:
         return None
     answer = text[len("<answer>") : -len("</answer>")]
     return None if _TAG.search(answer) else _Found(think.strip(), answer, True)
+
+
+def _blocks(text: str, with_think: bool) -> tuple[str, str] | None:
+    """The thoughts and the answer. If the first opening tag is not followed by the rest, no later one is."""
+    if with_think:
+        begin = text.find("<think>") + len("<think>")
+        found = _ANSWER_FOLLOWS.search(text, begin) if begin >= len("<think>") else None
+    else:
+        begin, found = 0, re.search("<answer>", text)
+    end = -1 if found is None else text.find("</answer>", found.end())
+    if found is None or end < 0:
+        return None
+    return text[begin : found.start()] if with_think else "", text[found.end() : end]
 
 
 def _lenient(text: str, with_think: bool) -> _Found | None:
