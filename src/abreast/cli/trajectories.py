@@ -70,7 +70,7 @@ def trajectories(
         line = next((line for line in found.lines if line["episode"] == show), None)
         if line is None:
             raise RolloutError(f"there is no episode {show} in {run}, which holds {len(found.lines)} episodes.")
-        out.print(_printable(text_of(line)))
+        out.print(text_of(line))
         return
     wanted = Filter(success, errors, tag, seed, group, min_reward, max_reward, contains)
     lines = sort_lines((line for line in found.lines if wanted.fits(line)), sort)
@@ -93,11 +93,6 @@ def trajectories(
         else ""
     )
     out.print(f"{len(lines):,} of {counted(len(found.lines), 'episode')}{means}{more}")
-
-
-def _printable(text: str) -> str:
-    """The text with halves of characters, which no terminal can show, replaced."""
-    return text.encode(errors="replace").decode()
 
 
 def _load(name: str | None) -> Any:

@@ -43,6 +43,13 @@ def content_of(pieces: Sequence[Piece]) -> str | list[dict[str, Any]]:
     return parts
 
 
+def png_of(image: Any) -> bytes:
+    """An image as a file in PNG."""
+    png = io.BytesIO()
+    image.save(png, "PNG")
+    return png.getvalue()
+
+
 def text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
@@ -50,7 +57,5 @@ def text_part(text: str) -> dict[str, Any]:
 def _picture(image: Any, form: ImageForm) -> dict[str, Any]:
     if form == "pil":
         return {"type": "image", "image": image}
-    png = io.BytesIO()
-    image.save(png, "PNG")
-    encoded = base64.b64encode(png.getvalue()).decode()
+    encoded = base64.b64encode(png_of(image)).decode()
     return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded}"}}

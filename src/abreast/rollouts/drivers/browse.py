@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from abreast.errors import RolloutError
+from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.preview import as_text
 from abreast.rollouts.drivers.lines import Line, score_of
 
@@ -72,7 +73,7 @@ def table_of(lines: Sequence[Line], width: int | None) -> Table:
         tokens, penalty = sum((line.get("tokens") or {}).values()), line.get("penalty", 0)
         table.add_row(
             str(line["episode"]),
-            line["tag"],
+            printable(line["tag"]),
             str(line["seed"]),
             str(line["group_id"]),
             f"{line['reward']:.3f}",
@@ -81,13 +82,13 @@ def table_of(lines: Sequence[Line], width: int | None) -> Table:
             "yes" if line["success"] else "no",
             str(len(line["answers"])),
             f"{tokens:,}" if tokens else "",
-            " ".join((line.get("error") or "").split()),
+            printable(" ".join((line.get("error") or "").split())),
         )
     return table
 
 
 def text_of(line: Line) -> str:
-    """All of an episode: prompts, answers, rewards, and how it ended."""
+    """All of an episode, as a terminal can show it: prompts, answers, rewards, and how it ended."""
     about = f"episode {line['episode']}: {line['tag']}, seed {line['seed']}, group {line['group_id']}"
     parts, messages = [about], list[dict[str, Any]](line.get("messages", []))
     turn, rewards = 0, line.get("rewards", [])
@@ -97,7 +98,9 @@ def text_of(line: Line) -> str:
             entry = line["history"][turn] if turn < len(line["history"]) else {}
             actions = " || ".join(map(str, entry.get("actions", []))) or "(none)"
             reward = f"{rewards[turn]:g}" if turn < len(rewards) else "?"
-            parts.append(f"[turn {turn + 1}] valid actions: {actions}; reward with penalties: {reward}")
+            called = f"; called: {', '.join(map(str, entry['tool_calls']))}" if entry.get("tool_calls") else ""
+            ended = f"; finish_reason: {entry['finish_reason']}" if entry.get("finish_reason", "stop") != "stop" else ""
+            parts.append(f"[turn {turn + 1}] valid actions: {actions}; reward with penalties: {reward}{called}{ended}")
             turn += 1
     if line["history"]:
         parts.append(f"[last state]\n{line['history'][-1].get('state', '')}")
@@ -108,4 +111,4 @@ def text_of(line: Line) -> str:
     )
     if line.get("error"):
         parts.append(f"[error] {line['error']}")
-    return "\n\n".join(parts)
+    return printable("\n\n".join(parts))

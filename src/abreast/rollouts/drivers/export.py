@@ -16,7 +16,6 @@ what the model saw, also with a history window, or with a chat template that rem
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
@@ -24,17 +23,15 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from PIL.Image import Image
-
 from abreast.errors import RolloutError
 from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
-from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, score_of
+from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, save_picture, score_of
 from abreast.rollouts.drivers.parquet import to_parquet
 from abreast.rollouts.drivers.policies.base import Played, Tokens
-from abreast.rollouts.drivers.trajectories import read_player, read_version
+from abreast.rollouts.drivers.trajectories import read_run
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.settings import read_yaml
@@ -82,27 +79,22 @@ def of_run(run: Path) -> Source:
         raise RolloutError(
             f"{path.parent} has no config.yaml, which says what the tags are: give the run folder as it was written."
         )
-    config = RolloutConfig.parse(read_yaml(path.parent / "config.yaml"))
+    has_play = (path.parent / "rollout.yaml").is_file()
+    begun = read_run(path.parent) if has_play else None
+    config = begun.config if begun else RolloutConfig.parse(read_yaml(path.parent / "config.yaml"))
     lines = sorted(read_lines(path).lines, key=lambda line: int(line["episode"]))
     tags = {
         name: find_tag(name, config.custom_envs, preset=config.preset, context=config.context)
         for name in {line["tag"] for line in lines}
     }
-    return Source(lines, tags, config, read_version(path.parent), *read_player(path.parent))
+    if begun is None:
+        return Source(lines, tags, config, "unknown")
+    return Source(lines, tags, config, begun.version, begun.play.policy, begun.play.server.model)
 
 
 def of_manager(manager: EnvStateManager, path: Path) -> Source:
     """The episodes that a manager has now, over or not; pictures are written to a folder beside the file."""
-    folder, numbers = path.with_name(f"{path.stem}_images"), count()
-
-    def save(image: Image) -> str:
-        folder.mkdir(exist_ok=True)
-        png = io.BytesIO()
-        image.save(png, "PNG")
-        name = f"{next(numbers):06d}.png"
-        write_whole(folder / name, png.getvalue())
-        return f"{folder.name}/{name}"
-
+    names = (f"{path.stem}_images/{number:06d}.png" for number in count())
     lines = []
     for env in manager.envs:
         if env.history:
@@ -114,7 +106,7 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
                 error=error, is_unanswered=False, num_actions=env.num_actions, tally=env.tally, cache=env.cache,
                 answers=answers, tokens=Tokens(), is_over=env.terminated,
             )  # fmt: skip
-            lines.append(line_of(played, save))
+            lines.append(line_of(played, lambda image: save_picture(image, path.parent, next(names))))
     return Source(lines, {env.tag.name: env.tag for env in manager.envs}, manager.config, version("abreast"))
 
 

@@ -11,10 +11,12 @@ A line has
     prompts                              for each turn: how many of `messages` the policy was shown, or, where it was shown
                                          something else (a history window), those messages themselves
     info, history                        of the cache: what the reset told, and the turns, with file names in place of images
+                                         and, of each answer, its finish_reason and the names of its tool_calls
 """
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ from PIL.Image import Image
 from abreast.errors import RunFolderError, short
 from abreast.files import write_whole
 from abreast.rollouts.context.context import Context, Message
+from abreast.rollouts.context.pictures import png_of
 from abreast.rollouts.drivers.policies.base import Played
 from abreast.rollouts.episodes.slot import Cache
 
@@ -101,7 +104,8 @@ def _prompts(context: Context, cache: Cache, chat: Sequence[Message]) -> list[in
     answers = [number for number, message in enumerate(chat) if message["role"] == "assistant"]
     if context.config.history_window is None:
         return list(answers)
-    return [context.messages(cache, "pil", turn) for turn in range(len(answers))]
+    shown = [context.messages(cache, "pil", turn) for turn in range(len(answers))]
+    return [messages[:-1] if context.opening else messages for messages in shown]
 
 
 def _named(messages: Sequence[Message], names: Mapping[int, str]) -> list[Message]:
@@ -121,6 +125,13 @@ def _named_part(part: Mapping[str, Any], names: Mapping[int, str]) -> Mapping[st
     if part["type"] != "image":
         return part
     return {"type": "image_url", "image_url": {"url": names[id(part["image"])]}}
+
+
+def save_picture(image: Image, folder: Path, name: str) -> str:
+    """Write a picture to a file of this name in a folder; returns the name."""
+    (folder / name).parent.mkdir(exist_ok=True)
+    write_whole(folder / name, png_of(image))
+    return name
 
 
 def score_of(line: Line) -> float:
@@ -183,38 +194,54 @@ def find_file(run: Path) -> Path:
 
 def read_lines(path: Path) -> Found:
     """All episodes of a file; of those with the same number, the first."""
-    found, seen = Found([], []), set[int]()
-    for number, raw in _raw_lines(path):
-        line, fault = _read(raw)
-        if line is None:
-            found.faults.append(f"line {number} of {path} is no episode: {fault}.")
-        elif line["episode"] in seen:
-            found.faults.append(f"line {number} of {path} holds episode {line['episode']} once more.")
+    found = Found([], [])
+    for _, _, read in _scan(path):
+        if isinstance(read, str):
+            found.faults.append(read)
         else:
-            seen.add(line["episode"])
-            found.lines.append(line)
+            found.lines.append(read)
     return found
 
 
-def repair(path: Path, without_unanswered: bool) -> Found:
-    """Read a file, and write it anew without what is no episode, so that a run can append to it.
+def repair(path: Path, stays: Callable[[Line], bool]) -> list[str]:
+    """Write a file anew without what is no episode, so that a run can append to it; returns what was wrong with it.
 
-    A run that was killed may leave half a line at the end. With `without_unanswered`, episodes that ended for want of an
-    answer are left out too, so that they are played again.
+    A run that was killed may leave half a line at the end. Episodes for which `stays` says no are left out, too. There is
+    one line in memory at a time: a file may be larger than that.
     """
-    found = read_lines(path) if path.exists() else Found([], [])
-    kept = [line for line in found.lines if not (without_unanswered and line.get("unanswered"))]
-    whole = b"".join(encode(line) for line in kept)
-    if path.exists() and path.read_bytes() != whole:
-        write_whole(path, whole)
-    return Found(kept, found.faults)
+    faults, dropped, has_end = list[str](), set[int](), True
+    for number, raw, read in _scan(path) if path.exists() else ():
+        has_end = raw.endswith(b"\n")
+        faults += [read] if isinstance(read, str) else []
+        if isinstance(read, str) or not stays(read):
+            dropped.add(number)
+    if dropped or not has_end:
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        beside.unlink(missing_ok=True)
+        with path.open("rb") as given, beside.open("xb") as file:
+            for number, raw in enumerate(given, 1):
+                file.write(b"" if number in dropped else raw.rstrip() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    return faults
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _scan(path: Path) -> Iterator[tuple[int, bytes, Line | str]]:
+    """Each line of a file with its number and the episode that it holds, or a sentence that says why it holds none."""
+    seen = set[int]()
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if raw.strip():
-                yield number, raw
+            if not raw.strip():
+                continue
+            line, fault = _read(raw)
+            if line is None:
+                yield number, raw, f"line {number} of {path} is no episode: {fault}."
+            elif line["episode"] in seen:
+                yield number, raw, f"line {number} of {path} holds episode {line['episode']} once more."
+            else:
+                seen.add(line["episode"])
+                yield number, raw, line
 
 
 def _restore_nan(line: Line) -> None:
@@ -257,8 +284,9 @@ def _fault(line: Line) -> str | None:
     for message in (*messages, *(message for prompt in prompts if isinstance(prompt, list) for message in prompt)):
         if not _is_message(message):
             return f"a message is {short(message)}"
-    if any(not isinstance(entry.get("actions", []), list) for entry in line["history"]):
-        return "the actions of a turn are no list"
+    for key in ("actions", "tool_calls"):
+        if any(not isinstance(entry.get(key, []), list) for entry in line["history"]):
+            return f"the {key} of a turn are no list"
     turns = sum(message["role"] == "assistant" for message in messages)
     counts = [len(line[key]) for key in ("rewards", "prompts") if key in line and messages]
     if any(count != turns for count in counts):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from urllib.parse import urlsplit
 
 from abreast.errors import RolloutError
+from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.drivers.client.answers import Completion, error_text, read_answer
 from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
@@ -194,8 +195,8 @@ class OpenAIPolicy(SimplePolicy):
     def _quoted(self, said: str | Sequence[str]) -> str:
         """Words of a server on one line, without the key, which it may repeat, and without control characters."""
         text = said if isinstance(said, str) else ", ".join(said) or "(none)"
-        text = " ".join((text.replace(self._key, "[the API key]") if self._key else text)[:2000].split()).rstrip(".")
-        text = "".join(letter if letter.isprintable() else "\ufffd" for letter in text)
+        text = (text.replace(self._key, "[the API key]") if self._key else text)[:2000]
+        text = printable(" ".join(text.split()).rstrip("."))
         return text if len(text) <= 300 else f"{text[:297]}..."
 
 
