@@ -39,7 +39,7 @@ class Parsed(NamedTuple):
     actions: list[str]
     think: str
     response: str
-    """The answer in its normal form, or, if no actions are found, as it was written, without special tokens."""
+    """The answer in its normal form, or, if no actions are found, as it was written, up to its first special token."""
     is_valid: bool
     """Whether its form is what was asked for."""
 
@@ -82,7 +82,7 @@ class Parser:
             found = _lenient(read, config.enable_think)
         actions = self._actions(found.answer) if found is not None else []
         if found is None or not actions:
-            return Parsed([], "" if found is None else found.think, text, False)
+            return Parsed([], "" if found is None else found.think, self._clean.cut(answer)[0], False)
         return Parsed(actions, found.think, self.form(found.think, actions), found.is_valid)
 
     @property
@@ -101,7 +101,7 @@ class Parser:
     def _read_blocks(self, text: str) -> Parsed:
         found = _blocks(text, self._config.enable_think)
         if found is None:
-            return Parsed([], "", self._clean(text), False)
+            return Parsed([], "", self._clean.cut(text)[0], False)
         think, answer = (self._clean(_TAG.sub(REPLACEMENT, _TAG.sub("", part))).strip() for part in found)
         actions = [action.strip() for action in answer.split(self._config.action_sep) if action.strip()]
         kept = actions[: self._max_actions]
