@@ -254,7 +254,7 @@ class RaisesAtALongWord(FitText):
         self.action_space = Text(12, min_length=1, charset="012")
 
     def step(self, action):
-        if len(action) > 8:
+        if len(action) == 12:
             raise ValueError("too long")
         return super().step(action)
 
