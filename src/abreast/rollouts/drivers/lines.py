@@ -59,14 +59,19 @@ _ITEMS: dict[str, Kinds] = {
 def line_of(played: Played, save: Save) -> Line:
     """The line of an episode. `save` is called with each image of it, and returns the name that stands for it."""
     cache, names = played.cache, dict[int, str]()
-    history = []
     for entry in cache["history"]:
         for image in entry.get("images", ()):
             names[id(image)] = names.get(id(image)) or save(image)
-        shown = {"images": [names[id(image)] for image in entry["images"]]} if entry.get("images") else {}
-        history.append({**entry, **shown})
+
+    def name(image: Image) -> str:
+        return names[id(image)]
+
+    history = [
+        {**entry, "images": [*map(name, entry["images"])]} if entry.get("images") else entry
+        for entry in cache["history"]
+    ]
     context = Context(played.tag)
-    chat = context.conversation(cache, "pil") if history else []
+    chat = context.conversation(cache, name) if history else []
     result: Line = plain(
         {
             "episode": played.number,
@@ -87,11 +92,8 @@ def line_of(played: Played, save: Save) -> Line:
             "tokens": played.tokens._asdict(),
             "answers": played.answers,
             "rewards": context.rewards(cache) if history else [],
-            "messages": _named(chat, names),
-            "prompts": [
-                prompt if isinstance(prompt, int) else _named(prompt, names)
-                for prompt in _prompts(context, cache, chat)
-            ],
+            "messages": chat,
+            "prompts": _prompts(context, cache, chat, name),
             "info": cache.get("info", {}),
             "history": history,
         }
@@ -99,32 +101,13 @@ def line_of(played: Played, save: Save) -> Line:
     return result
 
 
-def _prompts(context: Context, cache: Cache, chat: Sequence[Message]) -> list[int | list[Message]]:
+def _prompts(context: Context, cache: Cache, chat: Sequence[Message], name: Save) -> list[int | list[Message]]:
     """What each turn was asked with: so many of the chat's messages, or, with a history window, these."""
     answers = [number for number, message in enumerate(chat) if message["role"] == "assistant"]
     if context.config.history_window is None:
         return list(answers)
-    shown = [context.messages(cache, "pil", turn) for turn in range(len(answers))]
+    shown = [context.messages(cache, name, turn) for turn in range(len(answers))]
     return [messages[:-1] if context.opening else messages for messages in shown]
-
-
-def _named(messages: Sequence[Message], names: Mapping[int, str]) -> list[Message]:
-    """Messages with the names of images in place of images; those without images have a text."""
-    named = []
-    for message in messages:
-        content = message["content"]
-        if not isinstance(content, str):
-            content = [_named_part(part, names) for part in content]
-            if all(part["type"] == "text" for part in content):
-                content = "".join(part["text"] for part in content)
-        named.append({**message, "content": content})
-    return named
-
-
-def _named_part(part: Mapping[str, Any], names: Mapping[int, str]) -> Mapping[str, Any]:
-    if part["type"] != "image":
-        return part
-    return {"type": "image_url", "image_url": {"url": names[id(part["image"])]}}
 
 
 def save_picture(image: Image, folder: Path, name: str) -> str:

@@ -14,8 +14,10 @@ COMPARED = ("reward", "penalty", "success", "truncated", "error")
 class ReplayPolicy(SimplePolicy):
     """Plays the episodes of a file; `differences` has a sentence for each that came out otherwise."""
 
-    def __init__(self, file: Path) -> None:
-        path = find_file(file)
+    def __init__(self, file: Path | str | None) -> None:
+        if file is None:
+            raise RolloutError("the policy replay needs trajectories: name a run folder or a file after it.")
+        path = find_file(Path(file))
         found = read_lines(path)
         if not found.lines:
             raise RolloutError(f"{path} holds no episode that could be played again.")
