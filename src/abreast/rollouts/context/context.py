@@ -34,6 +34,8 @@ class Context:
         """Actions of one answer."""
         self._clean = Cleaner(self.config.special_tokens)
         self._parser = Parser(self.config, self.max_actions, are_free=not self._names)
+        self.opening = self._parser.opening
+        """The tag that a prompt ends with, as the beginning of the answer; an empty text without `prefill`."""
         self.system = self.config.system_prompt
         """The system message."""
         self._parts = self._fixed_parts()
@@ -102,11 +104,6 @@ class Context:
         most = self.config.max_response_chars
         shown, token = self._clean.cut(self._parser.opened(text)[:most])
         return shown, "" if token is None and len(text) > most else token
-
-    @property
-    def opening(self) -> str:
-        """The tag that a prompt ends with, as the beginning of the answer; an empty text without `prefill`."""
-        return self._parser.opening
 
     def rewards(self, cache: Mapping[str, Any]) -> list[float]:
         """What each answer brought, penalties included. A penalty that no turn accounts for is taken off the last one."""

@@ -19,7 +19,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +27,7 @@ from abreast.errors import RolloutError
 from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
+from abreast.rollouts.context.tokens import Tokens as Tokenized
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
 from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, save_picture, score_of
 from abreast.rollouts.drivers.parquet import to_parquet
@@ -146,35 +147,26 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
         "abreast_version": source.abreast_version,
         "config_digest": digest_of(source.config),
     }
-    context, cache = (
-        Context(tag),
-        {"history": line["history"], "penalty": line["penalty"], "info": line.get("info", {})},
-    )
-    if not per_turn:
-        made = [tokenize(context, cache, tokenizer)] if tokenizer is not None and answers else [None]
-        turns = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"]}]
-    else:
-        made = (
-            list(tokenize_turns(context, cache, tokenizer))
-            if tokenizer is not None and answers
-            else [None] * len(answers)
-        )
-        turns = [
-            {"turn": turn, **_texts(_prompt(line, turn)), "answer": answer, "turn_reward": line["rewards"][turn]}
-            for turn, answer in enumerate(answers)
+    if per_turn:
+        prompts = [line["messages"][:shown] if isinstance(shown, int) else shown for shown in line["prompts"]]
+        rows = [
+            {"turn": turn, **_texts(prompt), "answer": answer, "turn_reward": reward}
+            for turn, (prompt, answer, reward) in enumerate(zip(prompts, answers, line["rewards"], strict=False))
         ]
-    for turn, ids in zip(turns, made, strict=True):
-        row = {**about, **turn}
-        if tokenizer is not None:
-            row["input_ids"] = [] if ids is None else ids.input_ids
-            row["loss_mask"] = [] if ids is None else ids.loss_mask
-            row["token_rewards"] = [] if ids is None else ids.rewards
-        yield row
+    else:
+        rows = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"]}]
+    made = _tokens(Context(tag), line, tokenizer, per_turn) if tokenizer is not None and answers else []
+    none: dict[str, list[Any]] = {} if tokenizer is None else {"input_ids": [], "loss_mask": [], "token_rewards": []}
+    for row, ids in zip_longest(rows, made):
+        trained = (
+            {"input_ids": ids.input_ids, "loss_mask": ids.loss_mask, "token_rewards": ids.rewards} if ids else none
+        )
+        yield {**about, **row, **trained}
 
 
-def _prompt(line: Line, turn: int) -> list[dict[str, Any]]:
-    shown = line["prompts"][turn]
-    return line["messages"][:shown] if isinstance(shown, int) else shown  # type: ignore[no-any-return]
+def _tokens(context: Context, line: Line, tokenizer: Any, per_turn: bool) -> list[Tokenized]:
+    cache = {"history": line["history"], "penalty": line["penalty"], "info": line.get("info", {})}
+    return tokenize_turns(context, cache, tokenizer) if per_turn else [tokenize(context, cache, tokenizer)]
 
 
 def _texts(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
