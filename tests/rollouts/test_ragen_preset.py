@@ -36,7 +36,7 @@ def test_an_answer_is_read_as_recorded(case):
     # Special tokens never reach a prompt, and what RAGEN leaves unread ends at the first of them.
     shown = context.answer_of({"llm_raw_response": case["answer"], "llm_response": parsed.response})
     assert (parsed.actions, shown) == (case["actions"], case["shown"].partition("<|")[0])
-    assert parsed.is_valid == bool(case["actions"])
+    assert parsed.is_valid == bool(case["actions"]) and "<|" not in parsed.response
 
 
 def test_a_free_text_is_split_at_every_separator():

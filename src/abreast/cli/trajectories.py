@@ -13,7 +13,7 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.plugins import import_target, is_target
 from abreast.rollouts.drivers.browse import Filter, sort_lines, table_of, text_of
 from abreast.rollouts.drivers.export import export, of_run
-from abreast.rollouts.drivers.lines import find_file, read_lines, score_of
+from abreast.rollouts.drivers.lines import find_file, read_lines
 
 MANY = 50
 """Episodes that are listed, unless more are asked for."""
@@ -88,7 +88,7 @@ def trajectories(
     more = f" ({len(lines) - limit:,} more are not listed: --limit 0)" if 0 < limit < len(lines) else ""
     means = (
         f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f},"
-        f" score {fmean(map(score_of, lines)):.3f}"
+        f" score {fmean(line['score'] for line in lines):.3f}"
         if lines
         else ""
     )

@@ -12,11 +12,11 @@ from abreast.rollouts import Context, EnvStateManager
 from abreast.rollouts.drivers.browse import Filter, table_of, text_of
 from abreast.rollouts.drivers.lines import encode, find_file, line_of, plain, read_lines, repair
 from abreast.rollouts.drivers.play import play_episodes
-from abreast.rollouts.drivers.policies.base import Answer, SimplePolicy, Tokens, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Policy, Tokens, Unanswered
 from rollout_helpers import settings
 
 
-class Says(SimplePolicy):
+class Says(Policy):
     """Notes each prompt, and answers all but one."""
 
     def __init__(self):
@@ -60,7 +60,7 @@ def test_a_line_holds_every_prompt_as_it_was_and_every_answer(context):
 
 
 def test_actions_are_shown_as_a_model_would_write_them():
-    class Acts(SimplePolicy):
+    class Acts(Policy):
         async def __call__(self, asked):
             return Answer(["Go", "Stay"])
 

@@ -29,7 +29,7 @@ from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.tokens import Tokens as Tokenized
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
-from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, save_picture, score_of
+from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, save_picture
 from abreast.rollouts.drivers.parquet import to_parquet
 from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import read_run
@@ -115,14 +115,7 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
 
 
 def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterable[dict[str, Any]]:
-    tag, tokens = source.tags[line["tag"]], line.get("tokens") or {}
-    missing = [
-        key for key in ("messages", "prompts", "rewards", "penalty", "terminated", "truncated") if key not in line
-    ]
-    if missing:
-        raise RolloutError(
-            f"episode {line['episode']} has no {', '.join(missing)}, so it cannot be exported: leave it out."
-        )
+    tag, tokens = source.tags[line["tag"]], line["tokens"]
     said = [message["content"] for message in line["messages"] if message["role"] == "assistant"]
     answers = [given if isinstance(given, str) else shown for given, shown in zip(line["answers"], said, strict=False)]
     about = {
@@ -134,11 +127,11 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
         "success": line["success"],
         "reward": float(line["reward"]),
         "penalty": float(line["penalty"]),
-        "score": score_of(line),
+        "score": float(line["score"]),
         "terminated": line["terminated"],
         "truncated": line["truncated"],
-        "error": line.get("error"),
-        "num_actions": line.get("num_actions", 0),
+        "error": line["error"],
+        "num_actions": line["num_actions"],
         "num_turns": len(answers),
         "prompt_tokens": tokens.get("prompt", 0),
         "completion_tokens": tokens.get("completion", 0),
@@ -165,7 +158,7 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
 
 
 def _tokens(context: Context, line: Line, tokenizer: Any, per_turn: bool) -> list[Tokenized]:
-    cache = {"history": line["history"], "penalty": line["penalty"], "info": line.get("info", {})}
+    cache = {"history": line["history"], "penalty": line["penalty"], "info": line["info"]}
     return tokenize_turns(context, cache, tokenizer) if per_turn else [tokenize(context, cache, tokenizer)]
 
 

@@ -40,16 +40,12 @@ Line = dict[str, Any]
 Save = Callable[[Image], str]
 Kinds = type | tuple[type, ...]
 NUMBER = (int, float)
-_NEEDED: dict[str, Kinds] = {
-    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": NUMBER, "success": bool, "history": list,
-    "answers": list,
+_KEYS: dict[str, Kinds] = {
+    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": NUMBER, "penalty": NUMBER, "score": NUMBER,
+    "success": bool, "terminated": bool, "truncated": bool, "error": (str, type(None)), "unanswered": bool,
+    "num_actions": int, "num_given": int, "num_invalid": int, "tokens": dict, "answers": list, "rewards": list,
+    "messages": list, "prompts": list, "info": dict, "history": list,
 }  # fmt: skip
-_MORE: dict[str, Kinds] = {
-    "penalty": NUMBER, "score": NUMBER, "terminated": bool, "truncated": bool, "error": (str, type(None)),
-    "num_actions": int, "num_given": int, "num_invalid": int, "tokens": dict, "rewards": list, "messages": list,
-    "prompts": list, "info": dict,
-}  # fmt: skip
-"""Checked if they are there; exports need them."""
 _ITEMS: dict[str, Kinds] = {
     "history": dict, "answers": (str, list), "rewards": NUMBER, "messages": dict, "prompts": (int, list), "tokens": int,
 }  # fmt: skip
@@ -115,11 +111,6 @@ def save_picture(image: Image, folder: Path, name: str) -> str:
     (folder / name).parent.mkdir(exist_ok=True)
     write_whole(folder / name, png_of(image))
     return name
-
-
-def score_of(line: Line) -> float:
-    """The reward with penalties; lines of older versions do not hold it."""
-    return float(line["reward"] + line.get("penalty", 0))
 
 
 def encode(line: Line) -> bytes:
@@ -253,17 +244,17 @@ def _read(raw: bytes) -> tuple[Line | None, str]:
 
 def _fault(line: Line) -> str | None:
     """What is wrong with its shape; of what infos and actions hold, nothing is expected."""
-    for key, kind in {**_NEEDED, **_MORE}.items():
-        if key in line and not _is(line[key], kind):
-            return f"its {key} is {short(line[key])}"
-        if key not in line and key in _NEEDED:
+    for key, kind in _KEYS.items():
+        if key not in line:
             return f"it has no {key}"
+        if not _is(line[key], kind):
+            return f"its {key} is {short(line[key])}"
     for key, kind in _ITEMS.items():
-        held = line.get(key, [])
+        held = line[key]
         for value in held.values() if isinstance(held, dict) else held:
             if not _is(value, kind):
                 return f"its {key} hold {short(value)}"
-    messages, prompts = line.get("messages", []), line.get("prompts", [])
+    messages, prompts = line["messages"], line["prompts"]
     for message in (*messages, *(message for prompt in prompts if isinstance(prompt, list) for message in prompt)):
         if not _is_message(message):
             return f"a message is {short(message)}"
@@ -271,8 +262,7 @@ def _fault(line: Line) -> str | None:
         if any(not isinstance(entry.get(key, []), list) for entry in line["history"]):
             return f"the {key} of a turn are no list"
     turns = sum(message["role"] == "assistant" for message in messages)
-    counts = [len(line[key]) for key in ("rewards", "prompts") if key in line and messages]
-    if any(count != turns for count in counts):
+    if not len(line["rewards"]) == len(prompts) == turns:
         return f"its messages hold {turns} answers, its other keys another number"
     return None
 

@@ -31,15 +31,15 @@ class Result(NamedTuple):
 
 def result_of(line: Mapping[str, Any], tally: Tally | None = None) -> Result:
     """The result of an episode. Without its tally, it is not known how long its turns took."""
-    counted = Tally(line["reward"], line["success"], line.get("num_given", 0), line.get("num_invalid", 0))
-    tokens, history = line.get("tokens") or {}, line["history"]
+    counted = Tally(line["reward"], line["success"], line["num_given"], line["num_invalid"])
+    tokens, history = line["tokens"], line["history"]
     return Result(
         line["group_id"],
-        line.get("num_actions", 0),
+        line["num_actions"],
         tally or counted,
-        line.get("error"),
+        line["error"],
         Tokens(tokens.get("prompt", 0), tokens.get("completion", 0)),
-        line.get("penalty", 0.0),
+        line["penalty"],
         sum(entry.get("finish_reason") == "length" for entry in history),
         sum("tool_calls" in entry for entry in history),
     )

@@ -89,7 +89,7 @@ class Trajectories:
 
     def _keep(self, line: Line, retry_failed: bool) -> bool:
         """Note an episode that the run had, unless it is to be played again."""
-        if retry_failed and line.get("unanswered"):
+        if retry_failed and line["unanswered"]:
             return False
         self.before.append(result_of(line))
         self.numbers.add(line["episode"])

@@ -22,7 +22,7 @@ from abreast.rollouts.context.context import Context
 from abreast.rollouts.drivers.client.answers import Completion, error_text, read_answer
 from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
 from abreast.rollouts.drivers.config import ServerConfig
-from abreast.rollouts.drivers.policies.base import Answer, Asked, Counts, SimplePolicy, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Counts, Policy, Unanswered
 
 if TYPE_CHECKING:
     import aiohttp
@@ -41,7 +41,7 @@ _TOO_LONG = re.compile(r"context.{0,2}(length|size|window)|too long|too many tok
 _NO_MODEL = re.compile(r"model.*(not found|not exist|unknown|invalid|not available)|(unknown|invalid).*model", re.I)
 
 
-class OpenAIPolicy(SimplePolicy):
+class OpenAIPolicy(Policy):
     """A language model behind a server, asked by any number of tasks of one event loop, at most `in_flight` at a time."""
 
     def __init__(self, config: ServerConfig, backoff: Backoff | None = None) -> None:

@@ -9,7 +9,7 @@ An `Unanswered` ends that episode, with its reason; the others go on. Any other 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
@@ -120,19 +120,17 @@ class Played(NamedTuple):
     """Episodes of a manager may be exported before they are."""
 
 
-class Policy(Protocol):
-    """Who plays."""
+class Policy:
+    """Base of all policies: who plays. Only `__call__` has to be defined."""
 
-    @property
-    def counts(self) -> Counts | None:
-        """What it has used, if it counts that."""
-
-    @property
-    def most_episodes(self) -> int | None:
-        """How many episodes it can play at the same time, if there is a limit."""
+    counts: Counts | None = None
+    """What it has used, if it counts that."""
+    most_episodes: int | None = None
+    """How many episodes it can play at the same time, if there is a limit."""
 
     async def __call__(self, asked: Asked) -> Answer:
         """The answer for this turn."""
+        raise NotImplementedError
 
     def ended(self, played: Played) -> None:
         """Called when an episode that it played is over."""
@@ -142,19 +140,3 @@ class Policy(Protocol):
 
     async def close(self) -> None:
         """Called once, in the event loop, after the last turn, also after an error."""
-
-
-class SimplePolicy:
-    """Base of policies that hold nothing to close, and count nothing."""
-
-    counts: Counts | None = None
-    most_episodes: int | None = None
-
-    def ended(self, played: Played) -> None:
-        """Nothing to do."""
-
-    async def start(self) -> None:
-        """Nothing to do."""
-
-    async def close(self) -> None:
-        """Nothing to do."""

@@ -20,7 +20,7 @@ from typing import Any
 
 from abreast.errors import RolloutError, short, words
 from abreast.plugins import import_target
-from abreast.rollouts.drivers.policies.base import Answer, Asked, SimplePolicy, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy, Unanswered
 
 GATHER_S = 0.005
 """How long a batch waits for more turns after the first: a few times what a turn in a worker takes."""
@@ -34,7 +34,7 @@ PARAMETERS: dict[str, Callable[[Asked], Any]] = {
 }
 
 
-class FunctionPolicy(SimplePolicy):
+class FunctionPolicy(Policy):
     """Calls a function for each turn, or for all turns that wait."""
 
     def __init__(self, target: str) -> None:

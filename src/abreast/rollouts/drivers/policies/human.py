@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.preview import as_text
-from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Played, SimplePolicy
+from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Played, Policy
 from abreast.rollouts.episodes.slot import Cache
 
 SEPARATOR = "||"
 
 
-class HumanPolicy(SimplePolicy):
+class HumanPolicy(Policy):
     """One episode at a time. A line is one turn: actions, with || between them, or a whole answer with its tags."""
 
     most_episodes = 1

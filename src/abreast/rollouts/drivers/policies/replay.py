@@ -5,13 +5,13 @@ from typing import Any
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.drivers.lines import Line, find_file, plain, read_lines
-from abreast.rollouts.drivers.policies.base import Answer, Asked, Played, SimplePolicy, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Played, Policy, Unanswered
 
 COMPARED = ("reward", "penalty", "success", "truncated", "error")
 """Compared beside each turn of the history."""
 
 
-class ReplayPolicy(SimplePolicy):
+class ReplayPolicy(Policy):
     """Plays the episodes of a file; `differences` has a sentence for each that came out otherwise."""
 
     def __init__(self, file: Path | str | None) -> None:
@@ -31,7 +31,7 @@ class ReplayPolicy(SimplePolicy):
             raise Unanswered(f"episode {asked.number} is not in the file that is replayed.")
         answers = line["answers"]
         if asked.turn >= len(answers):
-            raise Unanswered(line.get("error") or f"the recorded episode ended after {len(answers)} turns.")
+            raise Unanswered(line["error"] or f"the recorded episode ended after {len(answers)} turns.")
         entry = line["history"][asked.turn]
         return Answer(answers[asked.turn], None, entry.get("finish_reason"), entry.get("tool_calls", ()))
 
