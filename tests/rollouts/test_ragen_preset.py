@@ -100,6 +100,16 @@ def test_a_prompt_has_the_form_of_ragen():
     assert third["content"].startswith("Reward:\n0\n\nTurn 3:")
 
 
+def test_tags_of_the_preset_tell_how_long_an_answer_may_be():
+    assert context_of("CoordSokoban").config.max_words == 120 and context_of("WebShop").config.max_words == 200
+
+
+def test_a_tool_that_was_called_is_named():
+    context, cache = episode("SimpleSokoban", ["so</think>"])
+    cache["history"][0]["tool_calls"] = ["jump"]
+    assert "it called jump, and no tools can be called.\nTurn 2:" in context.messages(cache)[3]["content"]
+
+
 def test_without_thoughts_the_answer_is_prefilled():
     context, cache = episode("Bandit", [], context={"enable_think": False})
     assert context.messages(cache)[-1] == {"role": "assistant", "content": "<answer>"}

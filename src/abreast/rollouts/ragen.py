@@ -127,10 +127,9 @@ CONTEXT: Mapping[str, Any] = MappingProxyType(
         "prefill": True,
         "texts": {
             "instruction": "{task}\n\n{legend}\n\n{actions}\n\n{count}",
-            "turn": "{reward}Turn {turn}:\nState:\n{state}{available}{actions_left} {form}",
+            "turn": "{reward}{no_action}Turn {turn}:\nState:\n{state}{available}{actions_left} {form}",
             "reward": "Reward:\n{reward}\n\n",
             "no_action": "",
-            "tool_call": "",
             "actions_left": "\nThere are {actions_left} actions left.",
             "form": "Write exactly {example} and nothing beside it.{length}",
             "think": "<think> [what you think] </think> ",

@@ -8,6 +8,9 @@ from abreast.rollouts.context.config import REPLACEMENT
 _NAMED = r"<[|｜][^<>|｜\s]{1,60}[|｜]>"
 """The form that most special tokens have, such as <|im_end|>; DeepSeek's have a wide bar."""
 
+_UNSHOWN = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u202a-\\u202e\\u2066-\\u2069]")
+"""Control characters but for line feeds and tabs, halves of characters, and marks that turn the direction of writing."""
+
 
 class Cleaner:
     """Takes special tokens out of texts, and what cannot be sent as UTF-8."""
@@ -38,6 +41,4 @@ def encodable(text: str) -> str:
 
 def printable(text: str) -> str:
     """The text without what a terminal would take for an order, or could not show; lines stay."""
-    if text.isascii() and text.isprintable():
-        return text
-    return "".join(letter if letter.isprintable() or letter in "\n\t" else REPLACEMENT for letter in encodable(text))
+    return _UNSHOWN.sub(REPLACEMENT, text)
