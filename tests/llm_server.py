@@ -22,6 +22,9 @@ class Text:
     usage: tuple[int, int] | None = (10, 5)
     delta: dict = field(default_factory=dict)
     """More keys of the message."""
+    finish_reason: str = "stop"
+    stays_open: bool = False
+    """Whether the connection of a stream stays open after its end."""
 
 
 @dataclass
@@ -119,6 +122,8 @@ class LLMServer:
         if self._key is not None and headers.get("authorization") != f"Bearer {self._key}":
             return self._write(writer, Status(401, "wrong key"), {})
         if method == "GET":
+            if isinstance(self._models, Status):
+                return self._write(writer, self._models, {})
             listed = {"data": [{"id": name} for name in self._models or ()]}
             known = path == "/v1/models" and self._models is not None
             return self._write(writer, Raw(json.dumps(listed).encode()) if known else Status(404, "not found"), {})
@@ -155,7 +160,7 @@ class LLMServer:
         chunks = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in _pieces(reply.text)]
         if isinstance(reply, Text):
             chunks[:0] = [{"choices": [{"index": 0, "delta": {key: value}}]} for key, value in reply.delta.items()]
-            chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+            chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
             if reply.usage and asked.get("stream_options", {}).get("include_usage"):
                 chunks.append({"choices": [], "usage": _usage(reply)})
         writer.write(_head(200, "text/event-stream", {"Transfer-Encoding": "chunked"}))
@@ -163,7 +168,9 @@ class LLMServer:
             writer.write(_chunk(f"data: {json.dumps(chunk)}\n\n"))
         if isinstance(reply, Cut):
             return False
-        writer.write(_chunk(": a comment\n\n") + _chunk("data: [DONE]\n\n") + b"0\r\n\r\n")
+        writer.write(_chunk(": a comment\n\n") + _chunk("data: [DONE]\n\n"))
+        if not (isinstance(reply, Text) and reply.stays_open):
+            writer.write(b"0\r\n\r\n")
         return True
 
 
@@ -171,7 +178,7 @@ def whole(reply):
     """The body of an answer that is not streamed."""
     more = {} if isinstance(reply, Cut) else reply.delta
     message = {"role": "assistant", "content": reply.text, **more}
-    given = {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}
+    given = {"choices": [{"index": 0, "message": message, "finish_reason": getattr(reply, "finish_reason", "stop")}]}
     if isinstance(reply, Text) and reply.usage:
         given["usage"] = _usage(reply)
     return json.dumps(given).encode()

@@ -878,7 +878,7 @@ def test_check_says_what_is_wrong_and_what_to_do(capsys):
     Path("my_own_envs.py").write_text("from unfit_envs import Fit, TellsNothing\nmake = lambda config: Fit(config)\n")
     assert run(["check", "my_own_envs:Fit"]) == 0
     printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 12 and all(line.startswith("ok  ") for line in printed)
+    assert len(printed) == 13 and all(line.startswith("ok  ") for line in printed)
     assert run(["check", "my_own_envs:make"]) == 2
     assert "wrong    pickling: it cannot be pickled" in capsys.readouterr().out
     assert run(["check", "my_own_envs:TellsNothing"]) == 2

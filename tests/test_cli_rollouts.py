@@ -93,6 +93,70 @@ def test_max_tokens_of_the_tag_are_sent_unless_others_are_given():
     assert (server.requests[0].body["max_tokens"], server.requests[-1].body["max_tokens"]) == (77, 5)
 
 
+def test_only_one_limit_of_tokens_is_sent_and_none_under_the_preset_of_ragen():
+    Path("mine.yaml").write_text("custom_envs: {varied: {env_type: varied, max_tokens: 77}}")
+    with LLMServer(lambda request: Text(GO)) as server:
+        arguments = ["--episodes", "1", "--config", "mine.yaml"]
+        assert rollout(server, *arguments, "sampling.max_completion_tokens=5") == 0
+        assert rollout(server, *arguments, "custom_envs.varied.preset=ragen", output=("--output", "two")) == 0
+    first, last = server.requests[0].body, server.requests[-1].body
+    assert first["max_completion_tokens"] == 5 and "max_tokens" not in first
+    assert "max_tokens" not in last and "77 words" in last["messages"][1]["content"]
+    assert last["messages"][-1] == {"role": "assistant", "content": "<think>"}
+    played = yaml.safe_load(Path("two/config.yaml").read_text())["custom_envs"]["varied"]["context"]
+    assert played["answer_format"] == "blocks" and played["max_words"] == 77  # as it was played, for a resume
+
+
+def test_answers_that_are_cut_off_or_call_tools_are_counted_recorded_and_shown(capsys):
+    def behave(request):
+        called = [{"function": {"name": "jump", "arguments": "{}"}}]
+        cut = Text("<think>so", finish_reason="length")
+        return {0: cut, 1: Text("", delta={"tool_calls": called})}.get(request.number) or Text(GO)
+
+    with LLMServer(behave) as server:
+        assert rollout(server, "--episodes", "3", "--slots", "1") == 0
+    told, first = figures(capsys.readouterr().out), next(line for line in lines() if len(line["answers"]) > 2)
+    assert told["answers cut off by a limit of tokens"] == told["answers with tool calls"] == "1"
+    history = [entry for line in sorted(lines(), key=lambda line: line["episode"]) for entry in line["history"][:-1]]
+    assert history[0]["finish_reason"] == "length" and history[1]["tool_calls"] == ["jump"]
+    assert history[2]["finish_reason"] == "stop" and "tool_calls" not in history[2]
+    assert any("it called jump, and no tools can be called." in request.prompt for request in server.requests)
+    assert run(["trajectories", "run", "--show", str(first["episode"])]) == 0
+    shown = capsys.readouterr().out
+    assert "finish_reason: length" in shown or "called: jump" in shown
+    assert run(["rollout", "--policy", "replay", "run"]) == 0  # both are part of the record
+    assert "All 3 episodes came out as recorded." in capsys.readouterr().out
+    with LLMServer(lambda request: Text(GO)) as server:
+        assert run(["rollout", "--resume", "run", "--episodes", "4", "--base-url", server.url]) == 0
+    assert figures(capsys.readouterr().out)["answers with tool calls"] == "1"  # those of the whole run
+
+
+def test_one_seed_for_all_answers_of_a_group_is_warned_of(capsys):
+    with LLMServer(lambda request: Text(GO)) as server:
+        assert rollout(server, "--episodes", "2", "--group-size", "2", "sampling.seed=7") == 0
+        assert "sampling.seed is 7 in all requests, so the 2 episodes of a group may get the" in capsys.readouterr().err
+        assert rollout(server, "--episodes", "2", "sampling.seed=7", output=("--output", "two")) == 0
+    assert "sampling.seed" not in capsys.readouterr().err
+
+
+def test_the_cost_of_a_run_that_goes_on_says_what_it_leaves_out(capsys):
+    with LLMServer(lambda request: Text(GO)) as server:
+        assert rollout(server, "--episodes", "2", "--price-in", "1") == 0
+        assert "cost" in figures(capsys.readouterr().out)
+        assert run(["rollout", "--resume", "run", "--episodes", "3"]) == 0
+    told = capsys.readouterr().out
+    assert "cost (at least)" in told and "tokens of episodes that the stop has lost" in told
+
+
+def test_escape_sequences_of_a_model_are_not_printed(capsys):
+    with LLMServer(lambda request: Text(f"\x1b]0;title\x07{GO}")) as server:
+        assert rollout(server, "--episodes", "1") == 0
+    assert "\x1b" in lines()[0]["answers"][0]  # it is kept as it is
+    assert run(["trajectories", "run", "--show", "0"]) == 0
+    shown = capsys.readouterr().out
+    assert "]0;title" in shown and "\x1b" not in shown and "\x07" not in shown
+
+
 def test_the_command_in_the_config_repeats_the_run():
     with LLMServer(lambda request: Text(GO)) as server:
         assert rollout(server, "--episodes", "4", "--stream", "--in-flight", "3", "sampling.stop=[a b, c]") == 0

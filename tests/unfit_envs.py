@@ -246,6 +246,19 @@ class RaisesInStep(Fit):
         raise ZeroDivisionError("a villain divides by zero")
 
 
+class RaisesAtALongWord(FitText):
+    """As environments of users do that take the texts of a language model for granted."""
+
+    def __init__(self, config=None):
+        super().__init__(config)
+        self.action_space = Text(12, min_length=1, charset="012")
+
+    def step(self, action):
+        if len(action) == 12:
+            raise ValueError("too long")
+        return super().step(action)
+
+
 class RaisesWhenUsedAgain(Fit):
     is_used = False
 

@@ -1,5 +1,6 @@
 """Configurations as RAGEN's users have them."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,9 +83,10 @@ def test_an_environment_that_is_not_here_is_only_an_error_if_it_is_used():
 
 
 def test_a_key_without_an_equal_here_is_refused_by_name_unless_it_is_off():
-    with pytest.raises(ConfigError, match=r"es_manager.render_multi_actions is not supported: a turn shows the state"):
-        EnvStateManager(RAGEN / "_sokoban_multiturn.yaml")
-    off = {"render_multi_actions": False, "step_penalty": 0.0, "think_quality_penalty": 0.0}
+    for key in ("step_penalty", "think_quality_penalty"):
+        with pytest.raises(ConfigError, match=rf"es_manager.{key} is not supported: "):
+            RolloutConfig.parse({"es_manager": {key: 0.5}})
+    off = {"step_penalty": 0.0, "think_quality_penalty": 0.0}
     assert RolloutConfig.parse({"es_manager": off}) == RolloutConfig.parse({"es_manager": {}})
     with pytest.raises(ConfigError, match=r"custom_envs.A.max_instances is not supported: it is no key of a tag"):
         RolloutConfig.parse({"custom_envs": {"A": {"env_type": "bandit", "max_instances": 4}}})
@@ -193,16 +195,28 @@ def test_references_are_resolved():
     [
         (
             "${b.c}",
-            "es_manager.max_workers is '${b.c}', but there is no b.c in this configuration: write the value itself.",
+            "es_manager.max_workers cannot be resolved: Interpolation key 'b.c' not found; write the value itself.",
         ),
-        ("${oc.env:HOME}", "only references such as ${section.key} are resolved"),
-        ("${es_manager.max_workers}", "which refers to itself: write the value."),
+        ("${oc.env:NO_SUCH_NAME}", "es_manager.max_workers cannot be resolved: "),
+        ("${es_manager.max_workers}", "cannot be resolved: "),
+        ("${unclosed", "the configuration cannot be resolved: "),
     ],
 )
 def test_a_reference_that_cannot_be_resolved_is_one_fault(value, says):
     with pytest.raises(ConfigError) as error:
         RolloutConfig.parse({"es_manager": {"max_workers": value}})
     assert says in str(error.value) and len(error.value.faults) == 1
+
+
+def test_without_omegaconf_only_what_needs_it_is_refused(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "omegaconf", None)
+    assert RolloutConfig.parse({"es_manager": {"max_workers": 3}, "trainer": {"x": "${y}"}}).es_manager.max_workers == 3
+    with pytest.raises(ConfigError, match=r'need the package omegaconf: pip install "abreast\[omegaconf\]"'):
+        RolloutConfig.parse({"es_manager": {"max_workers": "${trainer.n}"}, "trainer": {"n": 3}})
+    write(tmp_path, base={"seed": {}}, top={"defaults": ["base", "nowhere"]})
+    with pytest.raises(ConfigError, match=r"the defaults of .*top.yaml need the package omegaconf"):
+        read_config(tmp_path / "top.yaml")
+    assert read_config(tmp_path / "base.yaml") == {"seed": {}}
 
 
 def test_a_reference_that_omegaconf_cannot_resolve_is_named():
@@ -272,7 +286,7 @@ custom_envs:
 trainer: {anything: 1}
 """
 TOLD = [
-    "es_manager.step_timeout is '${nowhere.x}', but there is no nowhere.x",
+    "es_manager.step_timeout cannot be resolved: Interpolation key 'nowhere.x' not found",
     "seed.train is -1: expected",
     "unknown key seed.vall: did you mean 'seed.val'?",
     "unknown key es_manger: did you mean 'es_manager'?",

@@ -4,7 +4,7 @@ import asyncio
 import json
 import shlex
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,16 +16,17 @@ from abreast.cli.app import complain, counted, held_back, out
 from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
+from abreast.rollouts.config import tag_context
+from abreast.rollouts.drivers.client.chat import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay
-from abreast.rollouts.drivers.lines import Line, find_file
+from abreast.rollouts.drivers.lines import find_file
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
-from abreast.rollouts.drivers.policies.openai import OpenAIPolicy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
-from abreast.rollouts.drivers.results import Result, figures, result_of, result_of_line, usage
+from abreast.rollouts.drivers.results import Result, figures, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
 from abreast.rollouts.files import read_config
 from abreast.rollouts.loading import load_config
@@ -100,8 +101,8 @@ def run_rollout(
     remark = shlex.join(_command(folder, play))
     results, stopped, code = list[Result](), None, 0
     kept = Trajectories(folder, chosen, play, remark, __version__, retry_failed)
-    before = [result_of_line(line) for line in kept.before.lines]
-    for fault in kept.before.faults:
+    before = kept.before
+    for fault in kept.faults:
         complain(f"{fault} It is played again.")
     display = RolloutDisplay(play.episodes, before, policy.counts, is_silent=play.policy == "human")
     try:
@@ -109,11 +110,10 @@ def run_rollout(
 
             def note(played: Played) -> None:
                 with held_back(signal.SIGINT, signal.SIGTERM):
-                    kept.add(played)
-                    results.append(result_of(played))
+                    results.append(kept.add(played))
                 display.ended(played)
 
-            orders = _orders(manager, prepared, kept.before.lines)
+            orders = _orders(manager, prepared, kept.numbers)
             stopped = play_episodes(
                 manager, policy, note, orders, slots=_slots(play), time_limit=play.time_limit, on_turn=display.turn
             )
@@ -131,7 +131,10 @@ def run_rollout(
         _say_stopped(len(results), len(before), stopped, folder)
     elif before and not results:
         out.print(f"nothing is missing: all {counted(len(before), 'episode')} are there")
-    _report(prepared, results, before, display.turns_per_s)
+    rows = figures(results, play.group_size, display.turns_per_s, before) if results or before else {}
+    if policy.counts is not None:
+        rows |= usage(policy.counts, before, play, is_resumed=resumed is not None)
+    _report(play.tag, rows)
     if verify:
         out.print(_verified(manager.verified_turns))
     out.print(f"The run folder is {folder}")
@@ -160,10 +163,16 @@ def _with_replay(asked: Asked) -> Asked:
 
 def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
     tag = find_tag(play.tag, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
-    longest = tag_settings(play.tag, chosen.custom_envs, chosen.preset).max_tokens
-    if longest is not None and "max_tokens" not in play.server.sampling:
-        sampling = {**play.server.sampling, "max_tokens": longest}
+    settings, sampling = tag_settings(play.tag, chosen.custom_envs, chosen.preset), play.server.sampling
+    is_limit = settings.max_tokens is not None and settings.preset_under(chosen.preset) != "ragen"
+    if is_limit and not {"max_tokens", "max_completion_tokens"} & sampling.keys():
+        sampling = {**sampling, "max_tokens": settings.max_tokens}
         play = play.model_copy(update={"server": play.server.model_copy(update={"sampling": sampling})})
+    if "seed" in sampling and play.group_size > 1:
+        complain(
+            f"sampling.seed is {sampling['seed']} in all requests, so the {play.group_size} episodes of a group may get the"
+            " same answers: leave it out."
+        )
     policy = make_policy(play, tag, chosen.seed.train)
     if isinstance(policy, ReplayPolicy):  # what is played is what was recorded
         wanted = play.episodes if "episodes" in play.model_fields_set else len(policy.lines)
@@ -196,7 +205,15 @@ def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], ma
         tag["max_actions_per_traj"] = max_actions
     tag["env_instruction"] = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
     values["custom_envs"][name] = tag
+    values["custom_envs"][name]["context"] = _context(name, RolloutConfig.parse(values, foreign=False))
     return _with_groups(RolloutConfig.parse(values, foreign=False), play)
+
+
+def _context(name: str, config: RolloutConfig) -> dict[str, Any]:
+    """All settings of the prompts of a tag, those of a preset among them: config.yaml keeps every default as it is now."""
+    settings = config.custom_envs[name]
+    preset = settings.preset_under(config.preset)
+    return tag_context(settings, config.context, preset, f"custom_envs.{name}.context").model_dump()
 
 
 def _with_groups(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:
@@ -213,7 +230,7 @@ def _slots(play: PlayConfig) -> int:
     return min(play.episodes, play.slots or usual)
 
 
-def _orders(manager: EnvStateManager, prepared: Prepared, have: Sequence[Line]) -> Iterator[Order]:
+def _orders(manager: EnvStateManager, prepared: Prepared, done: Collection[int]) -> Iterator[Order]:
     """The episodes that are still to be played."""
     if isinstance(prepared.policy, ReplayPolicy):
         lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))[: prepared.play.episodes]
@@ -222,7 +239,6 @@ def _orders(manager: EnvStateManager, prepared: Prepared, have: Sequence[Line]) 
         )
     else:
         orders = orders_of(manager, prepared.play.episodes)
-    done = {line["episode"] for line in have}
     return (order for order in orders if order.number not in done)
 
 
@@ -275,18 +291,13 @@ def _say_stopped(episodes: int, before: int, reason: str, folder: Path) -> None:
     out.print(f"Stopped after {count} ({reason}); {kept}. To go on: {again}")
 
 
-def _report(prepared: Prepared, results: Sequence[Result], before: Sequence[Result], turns_per_s: float) -> None:
+def _report(tag: str, rows: Mapping[str, str]) -> None:
     """The results, one line per figure."""
-    policy, play = prepared.policy, prepared.play
-    rows = figures(results, play.group_size, turns_per_s, before) if results or before else {}
-    if policy.counts is not None:
-        rows |= usage(policy.counts, before, play)
-    if not rows:
-        return
-    table = Table("", Column(play.tag, justify="right"), box=None)
+    table = Table("", Column(tag, justify="right"), box=None)
     for row in rows.items():
         table.add_row(*row)
-    out.print(table)
+    if rows:
+        out.print(table)
 
 
 def _check(policy: Policy, results: Sequence[Result], folder: Path) -> None:

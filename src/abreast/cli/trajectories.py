@@ -13,7 +13,7 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.plugins import import_target, is_target
 from abreast.rollouts.drivers.browse import Filter, sort_lines, table_of, text_of
 from abreast.rollouts.drivers.export import export, of_run
-from abreast.rollouts.drivers.lines import find_file, read_lines, score_of
+from abreast.rollouts.drivers.lines import find_file, read_lines
 
 MANY = 50
 """Episodes that are listed, unless more are asked for."""
@@ -70,7 +70,7 @@ def trajectories(
         line = next((line for line in found.lines if line["episode"] == show), None)
         if line is None:
             raise RolloutError(f"there is no episode {show} in {run}, which holds {len(found.lines)} episodes.")
-        out.print(_printable(text_of(line)))
+        out.print(text_of(line))
         return
     wanted = Filter(success, errors, tag, seed, group, min_reward, max_reward, contains)
     lines = sort_lines((line for line in found.lines if wanted.fits(line)), sort)
@@ -88,16 +88,11 @@ def trajectories(
     more = f" ({len(lines) - limit:,} more are not listed: --limit 0)" if 0 < limit < len(lines) else ""
     means = (
         f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f},"
-        f" score {fmean(map(score_of, lines)):.3f}"
+        f" score {fmean(line['score'] for line in lines):.3f}"
         if lines
         else ""
     )
     out.print(f"{len(lines):,} of {counted(len(found.lines), 'episode')}{means}{more}")
-
-
-def _printable(text: str) -> str:
-    """The text with halves of characters, which no terminal can show, replaced."""
-    return text.encode(errors="replace").decode()
 
 
 def _load(name: str | None) -> Any:

@@ -11,16 +11,18 @@ from pydantic import Field
 
 from abreast.errors import ConfigError
 from abreast.processes.fork_server import StartMethod
+from abreast.rollouts import ragen
 from abreast.rollouts.context.config import ContextConfig
 from abreast.rollouts.files import own_sections
-from abreast.rollouts.keys import Refused, own_keys
 from abreast.settings import Section, SeveralFaults, read_yaml, setting_names
 
 MOST_ENVS = 1_000_000
 """Environments in one manager."""
 
 Preset = Literal["ragen"]
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": {"invalid_turn_cost": 0}})
+CONTEXTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": ragen.CONTEXT})
+"""Settings of prompts and answers under a preset."""
+PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": ragen.RULES})
 """Settings of a tag under a preset; those of its environment are in `EnvKind.presets`."""
 SPARE_TURNS = 5
 """Where a turn without a valid action is free, an episode has as many more turns than actions, unless max_turns is given."""
@@ -29,10 +31,8 @@ SPARE_TURNS = 5
 class EnvConfig(Section):
     """Settings every environment has; each environment's own class adds to them."""
 
-    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Keys of other projects for settings that this class has under another name; they are accepted."""
-    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType({})
-    """Keys of other projects for what does not exist here."""
+    THEIR_KEYS: ClassVar[ragen.Keys] = MappingProxyType({})
+    """Keys of RAGEN: the names that they have here, or why there are none."""
 
     action_lookup: dict[int, str] | None = None
     """Actions by number. With it, names become numbers and unknown ones are dropped; without it, texts are passed on."""
@@ -40,7 +40,13 @@ class EnvConfig(Section):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _own_keys(cls, values: Any) -> Any:
-        return own_keys(values, cls.OTHER_NAMES, cls.REFUSED)
+        return ragen.own_keys(values, cls.THEIR_KEYS)
+
+    @classmethod
+    def own_name(cls, key: str) -> str:
+        """The name that a key of RAGEN has here."""
+        own = cls.THEIR_KEYS.get(key, key)
+        return own if isinstance(own, str) else own.file_key or key
 
     @pydantic.model_validator(mode="after")
     def _names_differ(self) -> Self:
@@ -74,7 +80,8 @@ class TagConfig(Section):
     env_instruction: str | None = None
     """What a language model is told to do; none: the instruction of the type. What states and actions mean is added."""
     max_tokens: int | None = Field(None, ge=1)
-    """Tokens a language model may answer with; `abreast rollout --policy openai` sends it as max_tokens."""
+    """Tokens a language model may answer with; `abreast rollout --policy openai` sends it as max_tokens. Under
+    `preset: ragen` it is what prompts ask for in words (`context.max_words`), and nothing is cut off."""
     parallel_friendly: bool = False
     """A key of RAGEN; without effect, since es_manager.use_multiprocessing decides where environments run."""
     max_workers: int | None = Field(None, ge=1)
@@ -90,14 +97,24 @@ class TagConfig(Section):
     context: dict[str, Any] = Field(default_factory=dict)
     """Keys of the section context that are different for this tag."""
 
-    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"max_instances": "it is no key of a tag; environments that choose from so many tasks have it in env_config."}
-    )
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = ragen.unsupported("custom_envs")
+
+    def preset_under(self, preset: str | None) -> str | None:
+        """The preset of this tag in a configuration that has one, or none."""
+        return {None: preset, "off": None}.get(self.preset, self.preset)
 
     @pydantic.field_validator("env_config", "context", mode="before")
     @classmethod
     def _empty_is_default(cls, given: Any) -> Any:
         return {} if given is None else given
+
+
+def tag_context(settings: TagConfig, given: ContextConfig | None, preset: str | None, where: str) -> ContextConfig:
+    """Prompts and answers of a tag: its own keys, over those of the configuration, over those of the preset."""
+    below = CONTEXTS.get(preset or "", {})
+    if below and settings.max_tokens is not None:  # RAGEN tells the model this number, and cuts nothing off
+        below = {**below, "max_words": settings.max_tokens}
+    return (given or ContextConfig()).over(below).with_overrides(settings.context, where)
 
 
 class TagGroups(Section):
@@ -214,14 +231,10 @@ class ManagerConfig(Section):
     val: GroupsConfig = Field(default_factory=lambda: _groups("val"))
     """Environments to validate with."""
 
-    UNSUPPORTED: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "step_penalty": "the score is lowered by format_penalty only; give a step its price in the reward of the"
-            " environment, or leave this out.",
-            "think_quality_penalty": "answers are not judged by how long their thoughts are; leave it out.",
-            "render_multi_actions": "a turn shows the state after its last action only; leave it out.",
-        }
-    )
+    render_multi_actions: bool = False
+    """A key of RAGEN; without effect, since a turn shows the state after its last action only. A warning says so."""
+
+    UNSUPPORTED: ClassVar[Mapping[str, str]] = ragen.unsupported("es_manager")
 
     @pydantic.model_validator(mode="before")
     @classmethod

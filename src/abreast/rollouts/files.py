@@ -3,22 +3,21 @@
  file ──read_config──▶ mapping ──own_sections──▶ the sections of abreast, as plain values ──▶ RolloutConfig
 
 Sections of other programs stay in the mapping, since ours may refer to them (`${trainer.n}`), and are then left alone.
+Files are merged and references resolved by OmegaConf, which is imported only where there is something to do for it.
 """
 
-import re
-import sys
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from abreast.errors import ConfigError, short
+from abreast.rollouts import ragen
 from abreast.settings import read_yaml
 
 NEAR = 0.84
 """Similarity from which a foreign section is taken for one of ours, misspelt (env_manager: 0.86, ctx_manager: 0.76)."""
-REFERENCE = re.compile(r"(?<!\\)\$\{([^${}]*)\}")
-KEY = re.compile(r"[\w-]+(\.[\w-]+)*")
 
 
 def read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
@@ -35,11 +34,10 @@ def read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         return own
     if not isinstance(listed, list):
         raise ConfigError(f"defaults is {short(listed)} in {path}: expected a list of files beside it, say [base].")
-    merged: dict[str, Any] = {}
-    absent: list[Any] = []
+    layers, absent = list[dict[str, Any]](), list[Any]()
     for entry in listed if "_self_" in listed else [*listed, "_self_"]:
         if entry == "_self_":
-            merged = _merge(merged, own)
+            layers.append(own)
             continue
         name, package = _named(entry)
         file = path.parent / f"{name}.yaml"
@@ -50,7 +48,14 @@ def read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         absent += [each for each in inside.pop("defaults", ()) if each not in absent]
         for key in reversed(package):
             inside = {key: inside}
-        merged = _merge(merged, inside)
+        layers.append(inside)
+    merged: dict[str, Any] = own
+    if len(layers) > 1:
+        tool = _omegaconf(f"the defaults of {path}")
+        try:
+            merged = tool.to_container(tool.merge(*layers))
+        except Exception as error:
+            raise ConfigError(f"{path} cannot be merged with its defaults: {_said(error)}.") from None
     return {**merged, "defaults": absent} if absent else merged
 
 
@@ -68,44 +73,18 @@ def own_sections(given: Mapping[Any, Any], sections: Collection[str], settings: 
 
     If none is given, nothing is left out: it is then another kind of file, which should be told.
     """
-    plain: dict[Any, Any] = _omegaconf(given, resolve=False) if _is_omegaconf(given) else dict(given)
-    if not sections & plain.keys():
-        return Own(plain, {})
-    resolver = _Resolver(given, plain)
-    kept = {
-        str(key): resolver.section(key)
-        for key, value in plain.items()
-        if key in sections or _looks_like_ours(key, value, sections, settings)
-    }
-    if isinstance(plain.get("agent_proxy"), Mapping):
-        proxy = resolver.section("agent_proxy")
-        kept["custom_envs"] = _with_turns(kept.get("custom_envs"), proxy.get("max_turn"))
-        if kept.get("context") is None:
-            kept["context"] = _context_of(proxy)
-    return Own(kept, resolver.faults)
-
-
-def _context_of(proxy: Mapping[str, Any]) -> dict[str, Any]:
-    """What RAGEN's section `agent_proxy` says, in the words of our section `context`; its other keys are its own."""
-    same = ("enable_think", "action_sep", "max_actions_per_turn")
-    said = {key: proxy[key] for key in same if proxy.get(key) is not None}
-    turns = 1 if proxy.get("without_history") else proxy.get("max_context_window")
-    if turns is not None and not (isinstance(turns, int) and turns <= 0):  # -1: all
-        said["history_window"] = turns
-    return said
-
-
-def _with_turns(tags: Any, turns: Any) -> Any:
-    """Tags that take as many turns as RAGEN's `agent_proxy.max_turn` says, where they do not say so themselves."""
-    if turns is None or not isinstance(tags, Mapping):
-        return tags
-    return {
-        name: {"max_turns": turns, **settings} if isinstance(settings, Mapping) else settings
-        for name, settings in tags.items()
-    }
-
-
-# ---- Hydra's lists of defaults
+    if not sections & given.keys():
+        return Own(_plain(given), {})
+    kept = {key for key in given if key in sections or _looks_like_ours(key, given, sections, settings)}
+    faults = dict[str, str]()
+    resolved = _resolved(given, kept | ({"agent_proxy"} & given.keys()), faults)
+    values = {str(key): resolved[key] for key in given if key in kept}
+    proxy = resolved.get("agent_proxy")
+    if isinstance(proxy, Mapping):
+        values["custom_envs"] = ragen.with_turns(values.get("custom_envs"), proxy.get("max_turn"))
+        if values.get("context") is None:
+            values["context"] = ragen.context_of(proxy)
+    return Own(values, faults)
 
 
 def _named(entry: Any) -> tuple[str | None, tuple[str, ...]]:
@@ -122,78 +101,42 @@ def _named(entry: Any) -> tuple[str | None, tuple[str, ...]]:
     return path, tuple(part for part in inside if part and part != "_global_")
 
 
-def _merge(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """As Hydra merges: sections key by key, lists and null as a whole."""
-    merged = dict(below)
-    for key, value in above.items():
-        under = merged.get(key)
-        merged[key] = _merge(under, value) if isinstance(under, Mapping) and isinstance(value, Mapping) else value
-    return merged
-
-
-# ---- which keys are ours
-
-
-def _looks_like_ours(key: Any, value: Any, sections: Collection[str], settings: Collection[str]) -> bool:
+def _looks_like_ours(key: Any, given: Mapping[Any, Any], sections: Collection[str], settings: Collection[str]) -> bool:
     if not isinstance(key, str) or get_close_matches(key.casefold(), sections, n=1, cutoff=NEAR):
         return True
-    inside = value if isinstance(value, Mapping) else {key: value}
-    return key in settings and any(each in settings for each in inside)
+    if key not in settings:
+        return False
+    value = given[key]
+    return any(each in settings for each in (value if isinstance(value, Mapping) else (key,)))
 
 
-# ---- interpolation
+# ---- what OmegaConf does
 
 
-class _Resolver:
-    """Replaces references such as `${trainer.n}` by what they refer to; OmegaConf does so itself, with its resolvers."""
-
-    def __init__(self, given: Mapping[Any, Any], plain: Mapping[Any, Any]) -> None:
-        self._given, self._plain = given, plain
-        self.faults: dict[str, str] = {}
-
-    def section(self, key: Any) -> Any:
-        """A section with all its references resolved."""
-        if not _is_omegaconf(self._given):
-            return self._resolved(self._plain[key], str(key))
+def _resolved(given: Mapping[Any, Any], keys: Collection[Any], faults: dict[str, str]) -> dict[Any, Any]:
+    """Some sections as plain values, with all references resolved; `faults` gets what cannot be, by dotted key."""
+    if not _is_omegaconf(given) and "${" not in repr({key: given[key] for key in keys}):
+        return {key: _plain(given[key]) for key in keys}
+    tool, values = _omegaconf("references such as ${section.key}"), dict[Any, Any]()
+    try:
+        whole = given if _is_omegaconf(given) else tool.create(dict(given))
+    except Exception as error:
+        raise ConfigError(f"the configuration cannot be resolved: {_said(error)}.") from None
+    for key in keys:
         try:
-            return _omegaconf(self._given[key], resolve=True)
+            section = whole[key]
+            values[key] = tool.to_container(section, resolve=True) if _is_omegaconf(section) else section
         except Exception as error:  # of OmegaConf, or of a resolver
-            where, said = getattr(error, "full_key", None) or str(key), str(error).splitlines()[0]
-            self.faults[where] = f"{where} cannot be resolved: {said.rstrip('.')}."
-            return _omegaconf(self._given, resolve=False)[key]
+            where = getattr(error, "full_key", None) or str(key)
+            faults[where] = f"{where} cannot be resolved: {_said(error)}; write the value itself."
+            values[key] = tool.to_container(whole, resolve=False)[key]
+    return values
 
-    def _resolved(self, value: Any, where: str, above: tuple[str, ...] = ()) -> Any:
-        if _is_omegaconf(value):
-            value = _omegaconf(value, resolve=True)
-        if isinstance(value, Mapping):
-            return {key: self._resolved(each, f"{where}.{key}", above) for key, each in value.items()}
-        if isinstance(value, list):
-            return [self._resolved(each, f"{where}.{index}", above) for index, each in enumerate(value)]
-        if not isinstance(value, str) or "${" not in value:
-            return value
-        if whole := REFERENCE.fullmatch(value):
-            return self._target(whole[1], value, where, above)
-        text = REFERENCE.sub(lambda found: str(self._target(found[1], value, where, above)), value)
-        return text.replace("\\${", "${")
 
-    def _target(self, reference: str, value: str, where: str, above: tuple[str, ...]) -> Any:
-        key, said = reference.strip(), f"{where} is {short(value)}"
-        if not KEY.fullmatch(key):
-            self.faults[where] = (
-                f"{said}: in a file or a mapping only references such as ${{section.key}} are resolved; write the value,"
-                " or give the manager an OmegaConf object."
-            )
-            return value
-        target: Any = self._plain
-        for part in key.split("."):
-            target = target.get(part, self) if isinstance(target, Mapping) else self
-        if target is self:
-            self.faults[where] = f"{said}, but there is no {key} in this configuration: write the value itself."
-            return value
-        if key in above:
-            self.faults[where] = f"{said}, which refers to itself: write the value."
-            return value
-        return self._resolved(target, where, (*above, key))
+def _plain(value: Any) -> Any:
+    if _is_omegaconf(value):
+        return _omegaconf("an OmegaConf object").to_container(value, resolve=True)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 def _is_omegaconf(value: Any) -> bool:
@@ -201,7 +144,12 @@ def _is_omegaconf(value: Any) -> bool:
     return type(value).__module__.partition(".")[0] == "omegaconf" and isinstance(value, Collection)
 
 
-def _omegaconf(value: Any, resolve: bool) -> Any:
-    if not _is_omegaconf(value):
-        return value
-    return sys.modules["omegaconf"].OmegaConf.to_container(value, resolve=resolve)
+def _omegaconf(what: str) -> Any:
+    try:
+        return import_module("omegaconf").OmegaConf
+    except ImportError:
+        raise ConfigError(f'{what} need the package omegaconf: pip install "abreast[omegaconf]".') from None
+
+
+def _said(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")

@@ -1,15 +1,19 @@
 """From what a user gives as a configuration to settings and tags; everything that is wrong with it is one error."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
 from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts import ragen
 from abreast.rollouts.config import Preset, RolloutConfig, TagConfig
 from abreast.rollouts.files import own_sections, read_config
-from abreast.rollouts.registry import Tag, find_tag
+from abreast.rollouts.registry import Tag, find_tag, tag_settings
 from abreast.settings import setting_names
+
+log = logging.getLogger("abreast")
 
 
 class Loaded(NamedTuple):
@@ -50,7 +54,21 @@ def load_config(given: object, mode: str, played: Sequence[str] = ()) -> Loaded:
         raise ConfigError.of(
             fault for error in errors for fault in (error.faults if isinstance(error, ConfigError) else [str(error)])
         )
+    _warn(config, tags)
     return Loaded(config, tags)
+
+
+def _warn(config: RolloutConfig, tags: Mapping[str, Tag]) -> None:
+    """Say what is played otherwise than a configuration of RAGEN asks for."""
+    if config.es_manager.render_multi_actions:
+        log.warning("es_manager.render_multi_actions has no effect: a turn shows the state after its last action only.")
+    for name, tag in tags.items():
+        own = tag_settings(name, config.custom_envs, config.preset).preset_under(config.preset)
+        key, theirs, ours = ragen.DATA_SETS.get(tag.kind.name, ("", "", ""))
+        if own == "ragen" and key and getattr(tag.config, key) is None:
+            log.warning(
+                "%s: RAGEN plays %s, which no %s names, so %s stand in.", name, theirs, f"env_config.{key}", ours
+            )
 
 
 def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig], Preset | None]:

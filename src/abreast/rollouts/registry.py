@@ -20,7 +20,15 @@ import gymnasium
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
 from abreast.rollouts.adapters.adapt import Adapted
-from abreast.rollouts.config import PRESETS, SPARE_TURNS, EnvConfig, OpenEnvConfig, TagConfig, shipped_tags
+from abreast.rollouts.config import (
+    PRESETS,
+    SPARE_TURNS,
+    EnvConfig,
+    OpenEnvConfig,
+    TagConfig,
+    shipped_tags,
+    tag_context,
+)
 from abreast.rollouts.context.config import ContextConfig
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
@@ -182,7 +190,7 @@ def find_tag(
     Its own keys of `context` are put over those given. Its environments are adapted where they need it.
     """
     settings = tag_settings(name, custom, preset)
-    preset = {None: preset, "off": None}.get(settings.preset, settings.preset)
+    preset = settings.preset_under(preset)
     kind = find_kind(settings.env_type)
     given = settings.model_dump(include={"invalid_turn_cost", "max_turns"}, exclude_none=True)
     rules = {**PRESETS.get(preset or "", {}), **given}
@@ -193,7 +201,7 @@ def find_tag(
     except ConfigError as error:
         faults += error.inside(f"env_config of the tag {name!r}").faults
     try:
-        told = (context or ContextConfig()).with_overrides(settings.context, f"custom_envs.{name}.context")
+        told = tag_context(settings, context, preset, f"custom_envs.{name}.context")
     except ConfigError as error:
         faults += error.faults
     if faults:
@@ -213,7 +221,7 @@ def find_tag(
 
 def _with_defaults(kind: EnvKind, settings: TagConfig, mode: str, preset: str | None) -> dict[str, Any]:
     given = settings.env_config
-    names = {kind.config.OTHER_NAMES.get(key, key) for key in given}
+    names = {kind.config.own_name(key) for key in given}
     by_budget = {kind.budget_setting: settings.max_actions_per_traj} if kind.budget_setting and not preset else {}
     defaults = {**by_budget, **kind.by_mode.get(mode, {}), **kind.presets.get(preset or "", {})}
     return {**{key: value for key, value in defaults.items() if key not in names}, **given}

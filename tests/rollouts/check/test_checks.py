@@ -1,5 +1,6 @@
 """`abreast check`: every way to break the contract is found by the check that is meant for it, and by no other."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -44,13 +45,13 @@ UNFIT = [
     ),
     ("IsNoGymnasiumEnv", "gymnasium", "must inherit from the gymnasium.Env class"),
     ("RaisesOnJunk", "junk actions", "the action '' raised KeyError: '' (unfit_envs.py, line"),
-    ("RaisesWhenMade", "episode", "it raised FileNotFoundError: no data here (unfit_envs.py, line"),
-    ("RaisesInReset", "episode", "it raised ZeroDivisionError: a villain divides by zero (unfit_envs.py, line"),
-    ("RaisesInStep", "episode", "it raised ZeroDivisionError"),
-    ("ExitsInStep", "episode", "it raised SystemExit: 3"),
+    ("RaisesWhenMade", "start", "it raised FileNotFoundError: no data here (unfit_envs.py, line"),
+    ("RaisesInReset", "start", "it raised ZeroDivisionError: a villain divides by zero (unfit_envs.py, line"),
+    ("RaisesInStep", "episode", "number 1 of an episode, raised ZeroDivisionError"),
+    ("ExitsInStep", "episode", "number 1 of an episode, raised SystemExit: 3"),
     ("HasOldSteps", "episode", "return (observation, reward, terminated, truncated, info)"),
-    ("HasOldReset", "episode", "return (observation, info)"),
-    ("of_nothing", "episode", "making it returned 7, which has no reset and step"),
+    ("HasOldReset", "start", "return (observation, info)"),
+    ("of_nothing", "start", "making it returned 7, which has no reset and step"),
 ]
 
 
@@ -173,13 +174,13 @@ def test_what_cannot_be_replayed_is_not_compared(at_home):
 @pytest.mark.parametrize(
     ("name", "check", "says"),
     [
-        ("Oddly", "episode", "played with texts, as the manager plays it, it raised TypeError"),
+        ("Oddly", "episode, render", "played with texts, as the manager plays it, the action "),
         (
             "Oddly",
-            "episode",
+            "episode, render",
             "its action space is Dict('go': Discrete(2)), and texts can name actions of",
         ),
-        ("Continuous", "episode", "Continuous cannot be played: its action space is Box(-1.0, 1.0, (1,), float32)"),
+        ("Continuous", "start", "Continuous cannot be played: its action space is Box(-1.0, 1.0, (1,), float32)"),
         ("Seedless", "seed", "its reset takes no seed, and it has no method seed(seed): add one of them"),
         (
             "ListsWhatIsNot",
@@ -190,4 +191,18 @@ def test_what_cannot_be_replayed_is_not_compared(at_home):
 )
 def test_what_fails_with_what_the_manager_sends_is_not_passed(name, check, says, at_home):
     wrong = [verdict for verdict in check_environment(f"stranger_envs:{name}") if verdict.outcome == "wrong"]
-    assert [verdict.check for verdict in wrong] == [check] and says in wrong[0].remark
+    assert ", ".join(verdict.check for verdict in wrong) == check and says in wrong[0].remark
+
+
+def test_an_action_that_raises_is_named_and_the_checks_that_do_not_need_it_go_on(at_home):
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:RaisesAtALongWord")}
+    wrong = [verdict for verdict in verdicts.values() if verdict.outcome == "wrong"]
+    assert [verdict.check for verdict in wrong] == ["episode"]
+    assert re.match(
+        r"the action '.+', number \d+ of an episode, raised ValueError: too long \(unfit_envs", wrong[0].remark
+    )
+    skipped = [name for name, verdict in verdicts.items() if verdict.outcome == "skipped"]
+    assert skipped == ["gymnasium", "texts", "junk actions"] and len(verdicts) == 13
+    assert verdicts["seed"].remark == "the same seed gives the same episode, up to the action that raised"
+    verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:RaisesInStep")}
+    assert verdicts["info"].remark == "not checked: no step could be taken"

@@ -254,7 +254,7 @@ def test_a_tag_overrides_single_keys():
         ({"special_tokens": [""]}, "special_tokens: they are [''], expected texts that are not empty."),
         (
             {"answer_format": "loose"},
-            "custom_envs.Mine.context.answer_format is 'loose': expected 'strict' or 'lenient'",
+            "custom_envs.Mine.context.answer_format is 'loose': expected 'strict', 'blocks' or 'lenient'",
         ),
     ],
 )

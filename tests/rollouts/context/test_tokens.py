@@ -1,5 +1,7 @@
 """Tokens, masks and rewards of an episode."""
 
+import re
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -54,7 +56,7 @@ def test_the_mask_holds_the_answers_and_their_ends_and_nothing_else():
 
 def test_an_answer_that_was_cut_off_has_not_its_end_in_the_mask():
     context, cache, tokenizer = context_of(), episode(), CharTokenizer()
-    cache["history"][1]["is_cut"] = True
+    cache["history"][1]["finish_reason"] = "length"
     tokens = tokenize(context, cache, tokenizer)
     assert written(tokens, tokenizer) == [ANSWERS[0] + END, ANSWERS[1], ANSWERS[2] + END]
     assert [tokens.rewards[end - 1] for _, end in tokens.spans] == [0.5, -0.1, 2.0]
@@ -212,7 +214,7 @@ def test_an_end_of_turn_token_inside_an_answer_is_refused():
         with pytest.raises(RolloutError, match="the answer of turn 2 holds the end-of-turn token of chars"):
             make(context_of(), episode(["a", f"b{end}c"]), tokenizer)
     tokens = tokenize(context_of(special_tokens=[end]), episode(["a", f"b{end}c"]), tokenizer)
-    assert written(tokens, tokenizer) == [f"a{end}", f"bc{end}"]
+    assert written(tokens, tokenizer) == [f"a{end}", f"b{end}"]  # what came after it is left out
 
 
 def test_special_tokens_that_are_only_declared_as_added_are_found():
@@ -277,6 +279,12 @@ def test_a_window_shorter_than_the_episode_is_not_one_sequence():
     assert "state 1" not in decode(tokenizer, last.input_ids)
 
 
+def _has_end(answer):
+    """Whether the first special token of an answer, if there is any, is the end of the turn."""
+    found = re.search(r"<\|[a-z_]*\|>|</s>", answer)
+    return found is None or found[0] == END
+
+
 PIECES = st.lists(
     st.sampled_from(["\n", "\n\n", " ", "a", "<think>", END, START, "</s>", "<|im_", "end|>", "√"]), max_size=8
 )
@@ -289,7 +297,10 @@ PIECES = st.lists(
 def test_masks_are_right_for_any_answers(answers, merges):
     context, cache = context_of(), episode(answers, [1.0] * 4)
     tokenizer = CharTokenizer(merges=sorted(merges))
-    shown = [context.answer_of(entry) + END for entry in cache["history"][:-1]]
+    shown = [
+        context.answer_of(entry) + END * _has_end(answer)
+        for entry, answer in zip(cache["history"], answers, strict=False)
+    ]
     tokens = tokenize(context, cache, tokenizer)
     assert written(tokens, tokenizer) == shown
     assert decode(tokenizer, tokens.input_ids) == chatml(context.conversation(cache), asks=False)

@@ -13,14 +13,14 @@ from abreast.rollouts.context.tokens import tokenize, tokenize_turns
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.export import digest_of, export
 from abreast.rollouts.drivers.play import play_episodes
-from abreast.rollouts.drivers.policies.base import Answer, SimplePolicy, Tokens
+from abreast.rollouts.drivers.policies.base import Answer, Policy, Tokens
 from abreast.rollouts.drivers.trajectories import Trajectories
 from rollout_helpers import settings
 
 GO = "<think>é√ \ud83d</think><answer>Go</answer>"
 
 
-class Says(SimplePolicy):
+class Says(Policy):
     async def __call__(self, asked):
         return Answer(GO if asked.number % 2 else ["Go"], Tokens(7, 2))
 

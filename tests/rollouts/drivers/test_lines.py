@@ -12,11 +12,11 @@ from abreast.rollouts import Context, EnvStateManager
 from abreast.rollouts.drivers.browse import Filter, table_of, text_of
 from abreast.rollouts.drivers.lines import encode, find_file, line_of, plain, read_lines, repair
 from abreast.rollouts.drivers.play import play_episodes
-from abreast.rollouts.drivers.policies.base import Answer, SimplePolicy, Tokens, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Policy, Tokens, Unanswered
 from rollout_helpers import settings
 
 
-class Says(SimplePolicy):
+class Says(Policy):
     """Notes each prompt, and answers all but one."""
 
     def __init__(self):
@@ -60,7 +60,7 @@ def test_a_line_holds_every_prompt_as_it_was_and_every_answer(context):
 
 
 def test_actions_are_shown_as_a_model_would_write_them():
-    class Acts(SimplePolicy):
+    class Acts(Policy):
         async def __call__(self, asked):
             return Answer(["Go", "Stay"])
 
@@ -94,6 +94,12 @@ def test_a_line_can_be_turned_into_the_same_messages_again():
 # ---- reading
 
 
+def repaired(path):
+    """The episodes that stay in a file, and what was wrong with others."""
+    kept = []
+    return kept, repair(path, lambda line: not kept.append(line))
+
+
 @pytest.fixture
 def file(tmp_path):
     path = tmp_path / "trajectories.jsonl"
@@ -105,24 +111,24 @@ def test_half_a_line_at_the_end_is_repaired(file):
     whole = file.read_bytes()
     for cut in (1, 2, 30, len(whole.splitlines()[-1])):
         file.write_bytes(whole[:-cut])
-        found = repair(file, without_unanswered=False)
+        kept, faults = repaired(file)
         complete = cut == 1  # only the line feed is missing
-        assert [line["episode"] for line in found.lines] == list(range(5 if complete else 4))
-        assert len(found.faults) == (0 if complete or whole[:-cut].endswith(b"\n") else 1)
+        assert [line["episode"] for line in kept] == list(range(5 if complete else 4))
+        assert len(faults) == (0 if complete or whole[:-cut].endswith(b"\n") else 1)
         assert file.read_bytes() == b"".join(whole.splitlines(keepends=True)[: 5 if complete else 4])
-        assert not any("it is cut off" not in fault for fault in found.faults)
+        assert not any("it is cut off" not in fault for fault in faults)
 
 
 def test_repair_leaves_a_whole_file_alone_and_makes_none_that_is_missing(file):
     before = file.stat().st_mtime_ns, file.stat().st_ino
-    assert len(repair(file, without_unanswered=False).lines) == 5
+    assert len(repaired(file)[0]) == 5
     assert (file.stat().st_mtime_ns, file.stat().st_ino) == before
     file.unlink()
-    assert repair(file, without_unanswered=False).lines == [] and not file.exists()
+    assert repaired(file) == ([], []) and not file.exists()
 
 
 def test_episodes_without_an_answer_can_be_left_out(file):
-    assert [line["episode"] for line in repair(file, without_unanswered=True).lines] == [0, 1, 2, 3]
+    assert repair(file, lambda line: not line["unanswered"]) == []
     assert [line["episode"] for line in read_lines(file).lines] == [0, 1, 2, 3]
 
 
@@ -150,9 +156,8 @@ def test_rewards_that_are_not_finite_do_not_make_a_line_unreadable(tmp_path):
     path = tmp_path / "trajectories.jsonl"
     path.write_bytes(encode(line))
     assert b"NaN" not in path.read_bytes()
-    before, found = path.read_bytes(), repair(path, without_unanswered=False)
-    assert path.read_bytes() == before and not found.faults
-    (again,) = found.lines
+    before, ((again,), faults) = path.read_bytes(), repaired(path)
+    assert path.read_bytes() == before and not faults
     assert all(math.isnan(each) for each in (again["reward"], again["rewards"][1], again["history"][1]["reward"]))
     assert again["rewards"][0] == 1.0 and encode(again) == before
 

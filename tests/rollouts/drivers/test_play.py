@@ -11,7 +11,7 @@ from abreast.rollouts import EnvStateManager
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.lines import line_of
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes, play_episodes_async
-from abreast.rollouts.drivers.policies.base import Answer, EndOfInput, SimplePolicy
+from abreast.rollouts.drivers.policies.base import Answer, EndOfInput, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
 from rollout_helpers import settings, villain
 from varied_env import length
@@ -69,7 +69,7 @@ def test_an_episode_that_is_over_makes_place_for_the_next_at_once():
     """Episode 4 (5 turns) is in its first turn while all the others, one after the other, play beside it."""
     begun, order = asyncio.Event, []
 
-    class Holds(SimplePolicy):
+    class Holds(Policy):
         async def start(self):
             self.others = begun()
 
@@ -91,7 +91,7 @@ def test_an_episode_that_is_over_makes_place_for_the_next_at_once():
 def test_slots_limit_how_many_are_played_at_the_same_time(slots):
     running, most = set(), []
 
-    class Counts(SimplePolicy):
+    class Counts(Policy):
         async def __call__(self, asked):
             running.add(asked.number)
             most.append(len(running))
@@ -141,7 +141,7 @@ def test_an_environment_that_fails_on_its_way_says_why():
 def test_a_policy_that_wants_to_stop_ends_the_rollout_and_what_has_ended_is_kept():
     closed = []
 
-    class Stops(SimplePolicy):
+    class Stops(Policy):
         async def __call__(self, asked):
             if asked.number == 7:
                 raise EndOfInput
@@ -158,7 +158,7 @@ def test_a_policy_that_wants_to_stop_ends_the_rollout_and_what_has_ended_is_kept
 
 
 def test_an_error_in_a_policy_stops_the_rollout_and_gives_every_environment_back():
-    class Breaks(SimplePolicy):
+    class Breaks(Policy):
         async def __call__(self, asked):
             if asked.number == 7:
                 raise ZeroDivisionError
@@ -171,7 +171,7 @@ def test_an_error_in_a_policy_stops_the_rollout_and_gives_every_environment_back
 
 
 def test_a_policy_that_leaks_a_cancellation_stops_the_rollout_with_a_sentence():
-    class Leaks(SimplePolicy):
+    class Leaks(Policy):
         async def __call__(self, asked):
             if asked.number == 7:
                 raise asyncio.CancelledError

@@ -11,10 +11,10 @@ import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.drivers import play
+from abreast.rollouts.drivers.client.chat import OpenAIPolicy
 from abreast.rollouts.drivers.client.retries import Backoff
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.play import orders_of, play_episodes
-from abreast.rollouts.drivers.policies.openai import OpenAIPolicy
 from llm_server import Cut, Drop, LLMServer, Status, Text
 from rollout_helpers import settings
 from varied_env import length, shown

@@ -1,6 +1,7 @@
 """The run folder of a rollout."""
 
 import json
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from abreast.errors import RunFolderError
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.policies.base import Played, Tokens
-from abreast.rollouts.drivers.trajectories import Trajectories, read_run, read_version
+from abreast.rollouts.drivers.trajectories import Trajectories, read_run
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.registry import find_tag
 
@@ -72,18 +73,18 @@ def test_an_episode_is_kept_as_soon_as_it_is_over_whatever_its_info_holds(tmp_pa
 
 def test_a_run_can_be_read_and_gone_on_with(tmp_path):
     with keep(tmp_path) as kept:
-        assert kept.before.lines == []
+        assert kept.before == []
         kept.add(played(0, []))
         kept.add(played(1, [], is_unanswered=True, error="no."))
     begun = read_run(tmp_path)
-    assert begun.play == PLAY and begun.config == RolloutConfig() and read_version(tmp_path) == "1.2.3"
+    assert begun.play == PLAY and begun.config == RolloutConfig() and begun.version == "1.2.3"
     with (tmp_path / "trajectories.jsonl").open("a") as file:
         file.write('{"episode": 2, "gro')
     with keep(tmp_path) as kept:
-        assert [line["episode"] for line in kept.before.lines] == [0, 1] and len(kept.before.faults) == 1
+        assert kept.numbers == {0, 1} and len(kept.before) == 2 and len(kept.faults) == 1
         kept.add(played(2, []))
     with keep(tmp_path, retry_failed=True) as kept:
-        assert [line["episode"] for line in kept.before.lines] == [0, 2]
+        assert kept.numbers == {0, 2} and len(kept.before) == 2
     assert "resumed with 2 episodes" in (tmp_path / "log.txt").read_text()
 
 
@@ -106,5 +107,23 @@ def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path):
         pass
     given = yaml.safe_load((tmp_path / "rollout.yaml").read_text())
     (tmp_path / "rollout.yaml").write_text(yaml.safe_dump({**given, "episodes": "many"}))
-    with pytest.raises(RunFolderError, match=r"rollout\.yaml cannot be used: episodes is 'many'"):
+    with pytest.raises(RunFolderError, match=r"cannot be used: episodes is 'many'"):
         read_run(tmp_path)
+
+
+def test_a_large_run_is_gone_on_with_one_line_in_memory_at_a_time(tmp_path):
+    shown = {"state": "x" * 20_000, "actions_left": 1}
+    with keep(tmp_path) as kept:
+        for number in range(500):
+            kept.add(played(number, [shown]))
+    path = tmp_path / "trajectories.jsonl"
+    with path.open("ab") as file:
+        file.write(b'{"half')
+    tracemalloc.start()
+    try:
+        with keep(tmp_path) as kept:
+            assert len(kept.before) == len(kept.numbers) == 500 and len(kept.faults) == 1
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert path.stat().st_size > 10_000_000 > 4 * most

@@ -2,6 +2,8 @@
 
 import logging
 import signal
+import subprocess
+import sys
 import threading
 
 import pytest
@@ -139,3 +141,16 @@ def test_a_turn_that_has_just_ended_is_not_interrupted():
     watchdog.at = None
     assert watchdog.has_raised
     watchdog.close()
+
+
+def test_rollouts_can_be_imported_where_there_is_no_such_signal():
+    """As on Windows."""
+    code = (
+        "import signal; del signal.SIGURG, signal.pthread_kill\n"
+        "from abreast.rollouts import EnvStateManager\n"
+        "groups = {'env_groups': 1, 'group_size': 1, 'env_configs': {'tags': ['Bandit']}}\n"
+        "manager = EnvStateManager({'es_manager': {'use_multiprocessing': False, 'train': groups}})\n"
+        "print(len(manager.reset()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout) == (0, "1\n"), done.stderr

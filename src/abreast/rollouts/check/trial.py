@@ -47,6 +47,8 @@ class Trial:
     factory: Callable[[Any], Any]
     config: Any
     made: list[Any] = field(default_factory=list)
+    steps: int = STEPS
+    """Actions of an episode; fewer after one of them has raised, so that the other checks have something to look at."""
 
     @property
     def replayable(self) -> bool:
@@ -79,11 +81,19 @@ class Trial:
             space.seed(0)
         observation, info = begin(env, seed)
         yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
-        for _ in range(STEPS):
+        for number in range(self.steps):
             action = self._choose(env, space, observation, info, rng)
             if actions is not None:
                 actions.append(action)
-            observation, reward, terminated, truncated, info = step(env, action)
+            try:
+                observation, reward, terminated, truncated, info = step(env, action)
+            except (Exception, SystemExit) as error:
+                self.steps = number
+                if isinstance(error, Fault | AbreastError):
+                    raise
+                raise Fault(
+                    f"the action {short(action)}, number {number + 1} of an episode, {raised(error)}."
+                ) from error
             done = bool(terminated or truncated)
             yield Shown("step", copy.deepcopy(observation), _shown(env), reward, done, info)
             if done:

@@ -1,34 +1,44 @@
-"""Texts without what would break a chat: special tokens, null bytes, halves of characters."""
+"""Texts without what would break a chat or a terminal: special tokens, halves of characters, control characters."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from abreast.rollouts.context.config import REPLACEMENT
 
 _NAMED = r"<[|｜][^<>|｜\s]{1,60}[|｜]>"
 """The form that most special tokens have, such as <|im_end|>; DeepSeek's have a wide bar."""
 
+_UNSHOWN = re.compile("[\\0-\\x08\\x0b-\\x1f\\x7f-\\x9f\\ud800-\\udfff\\u202a-\\u202e\\u2066-\\u2069]")
+"""Control characters but for line feeds and tabs, halves of characters, and marks that turn the direction of writing."""
 
-def make_cleaner(special_tokens: Sequence[str]) -> Callable[[str], str]:
-    """A function that removes special tokens from a text, and what cannot be sent as UTF-8 or shown."""
-    listed = sorted(special_tokens, key=len, reverse=True)  # the longest that fits
-    pattern = re.compile("|".join([_NAMED, *map(re.escape, listed)]))
 
-    def clean(text: str) -> str:
-        text = _encodable(text).replace("\0", "")
+class Cleaner:
+    """Takes special tokens out of texts, and what cannot be sent as UTF-8."""
+
+    def __init__(self, special_tokens: Sequence[str]) -> None:
+        listed = sorted(special_tokens, key=len, reverse=True)  # the longest that fits
+        self._special = re.compile("|".join([_NAMED, *map(re.escape, listed)]))
+
+    def __call__(self, text: str) -> str:
+        """The text without special tokens."""
         # What stood around a token may form another one. These are replaced by a character that is part of none, so
         # that two passes are enough, however deep a text is nested.
-        return pattern.sub(REPLACEMENT, pattern.sub("", text))
+        return self._special.sub(REPLACEMENT, self._special.sub("", encodable(text)))
 
-    return clean
+    def cut(self, text: str) -> tuple[str, str | None]:
+        """The text up to its first special token, and that token."""
+        text = encodable(text)
+        found = self._special.search(text)
+        return (text, None) if found is None else (text[: found.start()], found[0])
 
 
-def _encodable(text: str) -> str:
-    """The text with both halves of a character joined; a half without the other is replaced."""
-    if text.isascii():
-        return text
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text
+def encodable(text: str) -> str:
+    """The text with both halves of a character joined and null bytes removed; a half without the other is replaced."""
+    if not text.isascii():
+        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text.replace("\0", "")
+
+
+def printable(text: str) -> str:
+    """The text without what a terminal would take for an order, or could not show; lines stay."""
+    return _UNSHOWN.sub(REPLACEMENT, text)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from abreast.errors import RolloutError
-from abreast.rollouts.context.cleaning import make_cleaner
+from abreast.rollouts.context.cleaning import Cleaner
 from abreast.rollouts.context.config import MANY_ACTIONS, ContextConfig
 from abreast.rollouts.context.parsing import Parsed, Parser
 from abreast.rollouts.context.pictures import ImageForm, Piece, content_of, pieces_of, text_part
@@ -32,17 +32,24 @@ class Context:
         most = self.config.max_actions_per_turn or (MANY_ACTIONS if self._names else 1)
         self.max_actions = min(most, tag.budget)
         """Actions of one answer."""
-        self._clean = make_cleaner(self.config.special_tokens)
+        self._clean = Cleaner(self.config.special_tokens)
         self._parser = Parser(self.config, self.max_actions, are_free=not self._names)
+        self.opening = self._parser.opening
+        """The tag that a prompt ends with, as the beginning of the answer; an empty text without `prefill`."""
         self.system = self.config.system_prompt
         """The system message."""
-        self.instruction = "\n\n".join(part for part in (self._what_to_do(), self._how_to_answer()) if part)
+        self._parts = self._fixed_parts()
+        parts = (part.format(**self._parts) for part in self.config.texts.instruction.split("\n\n"))
+        self.instruction = "\n\n".join(part.strip() for part in parts if part.strip())
         """What to do, what a state means, which actions there are, and how to answer."""
 
     # ---- prompts
 
     def messages(self, cache: Mapping[str, Any], images: ImageForm = "url", turn: int | None = None) -> list[Message]:
-        """The messages that ask for the answer of a turn (default: the newest), ending with a user's message."""
+        """The messages that ask for the answer of a turn (default: the newest).
+
+        They end with a user's message; with `prefill`, with the beginning of the answer.
+        """
         history = _history(cache)
         newest = len(history) - 1
         turn = newest if turn is None else turn
@@ -51,7 +58,8 @@ class Context:
                 f"turn is {turn}: expected a number from 0 to {newest}, since the episode has had so many."
             )
         window = self.config.history_window or turn + 1
-        return self.conversation(cache, images, first=max(0, turn + 1 - window), turns=turn)
+        asked = self.conversation(cache, images, first=max(0, turn + 1 - window), turns=turn)
+        return [*asked, {"role": "assistant", "content": self.opening}] if self.opening else asked
 
     def conversation(
         self, cache: Mapping[str, Any], images: ImageForm = "url", first: int = 0, turns: int | None = None
@@ -82,11 +90,20 @@ class Context:
 
     def answer_of(self, entry: Mapping[str, Any]) -> str:
         """What messages show as the answer of a turn; without the text of a model, its actions in their normal form."""
+        return self._shown(entry)[0]
+
+    def cut_at(self, entry: Mapping[str, Any]) -> str | None:
+        """The special token at which the shown answer ends; an empty text if it was too long; None if it is whole."""
+        return self._shown(entry)[1]
+
+    def _shown(self, entry: Mapping[str, Any]) -> tuple[str, str | None]:
         raw, response = entry.get("llm_raw_response") or "", entry.get("llm_response") or ""
         text = raw or response if self.config.answers == "raw" else response or raw
         if not text and entry.get("actions"):
             text = self._parser.form("", list(entry["actions"]))
-        return self._clean(text[: self.config.max_response_chars])
+        most = self.config.max_response_chars
+        shown, token = self._clean.cut(self._parser.opened(text)[:most])
+        return shown, "" if token is None and len(text) > most else token
 
     def rewards(self, cache: Mapping[str, Any]) -> list[float]:
         """What each answer brought, penalties included. A penalty that no turn accounts for is taken off the last one."""
@@ -102,6 +119,11 @@ class Context:
         """What an answer says."""
         return self._parser(answer)
 
+    def with_tool_calls(self, answer: str, calls: Sequence[tuple[str, str]]) -> str:
+        """An answer, with the tools that it called, by name and arguments, as `tool_call_form` writes them."""
+        form = self.config.tool_call_form or ""
+        return answer + "".join(form.replace("{name}", name).replace("{arguments}", given) for name, given in calls)
+
     def input(self, env_id: int, answer: str) -> dict[str, Any]:
         """The input of `EnvStateManager.step` for an answer."""
         parsed = self._parser(answer)
@@ -115,22 +137,27 @@ class Context:
 
     # ---- inside
 
-    def _what_to_do(self) -> str:
-        kind, config = self.tag.kind, self.tag.config
+    def _fixed_parts(self) -> dict[str, str]:
+        """The parts of texts that are the same in all turns of all episodes."""
+        kind, config, texts, sep = self.tag.kind, self.tag.config, self.config.texts, self.config.action_sep
         legend = kind.legend(config) if kind.legend is not None else ""
         listed = (self._names or {}).values() if kind.listed_actions is None else kind.listed_actions(config)
         # By name: in the order of their numbers, the place of an action might give it away (the arms of a bandit).
-        names = f"Actions: {', '.join(sorted(listed, key=str.casefold))}." if listed else ""
-        return "\n\n".join(part for part in (self.tag.instruction.strip(), legend.strip(), names) if part)
-
-    def _how_to_answer(self) -> str:
-        sep, many = self.config.action_sep.strip(), self.max_actions > 1
-        inner = f"first action {sep} second action" if many else "your action" if self._names else "your answer"
-        think = "<think>your reasoning</think>" if self.config.enable_think else ""
-        count = (
-            f"\nYou may give up to {self.max_actions} actions in one answer; they are taken in order." if many else ""
-        )
-        return f"Answer in this form and write nothing else:\n{think}<answer>{inner}</answer>{count}"
+        actions = texts.actions.format(names=", ".join(sorted(listed, key=str.casefold))) if listed else ""
+        many, words = self.max_actions > 1, self.config.max_words
+        count = texts.count.format(most=self.max_actions, separator=sep) if many else ""
+        length = texts.length.format(max_words=words) if words else ""
+        answer = texts.several.format(separator=sep) if many else texts.action if self._names else texts.answer
+        example = f"{texts.think if self.config.enable_think else ''}{answer}"
+        form = texts.form.format(example=example, count=count, length=length)
+        return {
+            "task": self.tag.instruction.strip(),
+            "legend": legend.strip(),
+            "actions": actions,
+            "form": form,
+            "count": count,
+            "length": length,
+        }
 
     def _beginning(self, cache: Mapping[str, Any]) -> str:
         """The instruction; with the task of the episode, if the first state does not tell it."""
@@ -142,23 +169,27 @@ class Context:
     def _turn(self, cache: Mapping[str, Any], number: int, images: ImageForm) -> list[Piece]:
         """What is said in a turn. It depends on this turn and the one before alone, so that it never changes later."""
         entry, before = cache["history"][number], cache["history"][number - 1] if number else None
-        lines = [f"Turn {number + 1}"]
+        texts, state = self.config.texts, self._clean(entry["state"])
+        reward = no_action = ""
         if before is not None:
             if self.config.show_rewards:
-                lines.append(f"Reward of turn {number}: {float(before['reward']):.6g}")
-            if not before["actions"]:
-                lines.append(f"Your answer in turn {number} had no valid action.")
-        lines.append("State:\n")
-        pieces: list[Piece] = [
-            "\n".join(lines),
-            *pieces_of(self._clean(entry["state"]), entry.get("images", ()), images),
-        ]
-        available = self._available(_mapping(cache.get("info") if before is None else before.get("info")))
-        if available:
-            pieces.append("\n".join(["\nActions available now:", *available]))
-        if self.config.show_actions_left:
-            pieces.append(f"\nActions left: {entry['actions_left']}")
-        return pieces
+                reward = texts.reward.format(turn=number, reward=f"{float(before['reward']):.6g}")
+            if not before["actions"] and before.get("tool_calls"):
+                no_action = texts.tool_call.format(turn=number, names=", ".join(map(self._clean, before["tool_calls"])))
+            elif not before["actions"]:
+                no_action = texts.no_action.format(turn=number)
+        listed = self._available(_mapping(cache.get("info") if before is None else before.get("info")))
+        shown = texts.turn.format(
+            **self._parts,
+            turn=number + 1,
+            reward=reward,
+            no_action=no_action,
+            state="\0",  # no text holds it
+            available=texts.available.format(actions="\n".join(listed)) if listed else "",
+            actions_left=texts.actions_left.format(**entry) if self.config.show_actions_left else "",
+        )
+        above, _, below = shown.partition("\0")
+        return [above, *pieces_of(state, entry.get("images", ()), images), below]
 
     def _available(self, info: Mapping[str, Any]) -> list[str]:
         """The actions that an info lists, by name."""

@@ -5,6 +5,10 @@
 Strict: exactly this form, white space around the parts aside; each tag once, in lower case. Without `enable_think`, exactly
 `<answer>...</answer>`. Any other answer has no actions and is not valid.
 
+Blocks, as RAGEN reads: the first `<think>...</think>` with `<answer>...</answer>` right behind it (without `enable_think`,
+the first `<answer>...</answer>`) counts, wherever it stands. Tags and special tokens inside are taken out, and actions are
+split at every separator. Any other answer has no actions.
+
 Lenient: tags in upper case, with blanks, unclosed, repeated or nested, text around them, `<answer>` alone.
 - The first `<answer>` counts that is not inside `<think>`: what a model writes after it is made up. It ends at the next
   `</answer>`, or at the end.
@@ -22,10 +26,12 @@ import re
 from typing import NamedTuple
 
 from abreast.errors import RolloutError, short
-from abreast.rollouts.context.cleaning import make_cleaner
+from abreast.rollouts.context.cleaning import Cleaner, encodable
 from abreast.rollouts.context.config import REPLACEMENT, ContextConfig
 
 _TAG = re.compile(r"<\s{0,4}(/?)\s{0,4}(think|answer)\s{0,4}>", re.IGNORECASE)
+_ANSWER = re.compile("<answer>")
+_ANSWER_FOLLOWS = re.compile(r"</think>\s*<answer>")
 
 
 class Parsed(NamedTuple):
@@ -34,7 +40,7 @@ class Parsed(NamedTuple):
     actions: list[str]
     think: str
     response: str
-    """The answer in its normal form, or, if no actions are found, as it was written, without special tokens."""
+    """The answer in its normal form, or, if no actions are found, as it was written, up to its first special token."""
     is_valid: bool
     """Whether its form is what was asked for."""
 
@@ -57,31 +63,59 @@ class Parser:
 
     def __init__(self, config: ContextConfig, max_actions: int, are_free: bool) -> None:
         self._config, self._max_actions, self._are_free = config, max_actions, are_free
-        self._clean = make_cleaner(config.special_tokens)
+        self._clean = Cleaner(config.special_tokens)
         self._bracket_or_sep = re.compile(rf"({re.escape(config.action_sep)})|([\[({{])|([\])}}])")
+        self._first_tag = "<think>" if config.enable_think else "<answer>"
+        self.opening = self._first_tag if config.prefill else ""
+        """The tag that a prompt ends with; an empty text without `prefill`."""
 
     def __call__(self, answer: str) -> Parsed:
         """What an answer says; never raises for a text."""
         if not isinstance(answer, str):
             raise RolloutError(f"an answer is {short(answer)}: expected the text a language model wrote.")
-        config = self._config
-        text = self._clean(answer[: config.max_response_chars])
-        is_cut = len(answer) > config.max_response_chars
-        is_inside = config.think_is_prefilled and config.enable_think and not text.lstrip().startswith("<think>")
-        read = f"<think>{text}" if is_inside else text
-        if config.answer_format == "strict":
-            found = None if is_cut else _strict(read, config.enable_think)
+        config, is_cut = self._config, len(answer) > self._config.max_response_chars
+        answer = answer[: config.max_response_chars]
+        if config.answer_format == "blocks":
+            return self._read_blocks(self.opened(encodable(answer)))
+        text = self._clean(answer)
+        is_inside = config.prefill or (config.think_is_prefilled and config.enable_think)
+        read = self._with_tag(text) if is_inside else text
+        if config.answer_format == "lenient":
+            found: _Found | None = _lenient(read, config.enable_think)
         else:
-            found = _lenient(read, config.enable_think)
+            found = None if is_cut else _blocks(read, config.enable_think)
+            found = found if found is not None and found.is_valid else None
         actions = self._actions(found.answer) if found is not None else []
         if found is None or not actions:
-            return Parsed([], "" if found is None else found.think, text, False)
+            return Parsed([], "" if found is None else found.think, self._clean.cut(answer)[0], False)
         return Parsed(actions, found.think, self.form(found.think, actions), found.is_valid)
+
+    def opened(self, answer: str) -> str:
+        """An answer with the tag that its prompt ended with before it."""
+        return self._with_tag(answer) if self._config.prefill else answer
+
+    def _with_tag(self, answer: str) -> str:
+        """An answer that begins with its first tag, which some servers send, though it was in the prompt."""
+        return answer if answer.lstrip().startswith(self._first_tag) else f"{self._first_tag}{answer}"
+
+    def _read_blocks(self, text: str) -> Parsed:
+        found = _blocks(text, self._config.enable_think)
+        if found is None:
+            return Parsed([], "", self._clean.cut(text)[0], False)
+        think, answer = (self._clean(_TAG.sub(REPLACEMENT, _TAG.sub("", part))).strip() for part in found[:2])
+        actions = [action.strip() for action in answer.split(self._config.action_sep) if action.strip()]
+        kept = actions[: self._max_actions]
+        if len(actions) > len(kept):
+            answer = f" {self._config.action_sep} ".join(kept)
+        return Parsed(kept, think, self._written(think, answer), bool(kept))
 
     def form(self, think: str, actions: list[str]) -> str:
         """An answer in its normal form."""
-        answer = f"<answer>{f' {self._config.action_sep.strip()} '.join(actions)}</answer>"
-        return f"<think>{think}</think>{answer}" if self._config.enable_think else answer
+        return self._written(think, f" {self._config.action_sep} ".join(actions))
+
+    def _written(self, think: str, answer: str) -> str:
+        thought = f"<think>{think}</think>" if self._config.enable_think else ""
+        return f"{thought}<answer>{answer}</answer>"
 
     def _actions(self, answer: str) -> list[str]:
         if self._are_free:
@@ -104,21 +138,20 @@ class Parser:
         return [*parts, text[begin:]]
 
 
-def _strict(text: str, with_think: bool) -> _Found | None:
-    text, think = text.strip(), ""
-    if with_think:
-        opening, think_and_rest, closing = text[:7], text[7:], "</think>"
-        think, found, text = think_and_rest.partition(closing)
-        text = text.lstrip()
-        if opening != "<think>" or not found or _TAG.search(think):
-            return None
-    if not (text.startswith("<answer>") and text.endswith("</answer>")) or len(text) < len("<answer></answer>"):
+def _blocks(text: str, with_think: bool) -> _Found | None:
+    """The first thoughts that an answer follows. Valid is it if there is nothing else: no text around, no tags inside."""
+    begin = text.find("<think>" if with_think else "<answer>")
+    opening = (_ANSWER_FOLLOWS if with_think else _ANSWER).search(text, begin) if begin >= 0 else None
+    end = -1 if opening is None else text.find("</answer>", opening.end())
+    if opening is None or end < 0:  # if what has to follow the first opening tag is missing, no later one has it
         return None
-    answer = text[len("<answer>") : -len("</answer>")]
-    return None if _TAG.search(answer) else _Found(think.strip(), answer, True)
+    think = text[begin + len("<think>") : opening.start()] if with_think else ""
+    answer = text[opening.end() : end]
+    around = text[:begin] + text[end + len("</answer>") :]
+    return _Found(think.strip(), answer, not around.strip() and not _TAG.search(f"{think} {answer}"))
 
 
-def _lenient(text: str, with_think: bool) -> _Found | None:
+def _lenient(text: str, with_think: bool) -> _Found:
     tags = [_Tag(found.start(), found.end(), found[2].lower(), bool(found[1])) for found in _TAG.finditer(text)]
     thinks = [tag for tag in tags if tag.name == "think"]
     is_thinking = bool(thinks) and thinks[0].closes  # it was opened before the answer began

@@ -3,11 +3,12 @@
 import base64
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Literal
 
-ImageForm = Literal["url", "pil"]
-"""url: data URIs in PNG, as servers of OpenAI's interface take them; pil: the images themselves, for local processors."""
+ImageForm = Literal["url", "pil"] | Callable[[Any], str]
+"""url: data URIs in PNG, as servers of OpenAI's interface take them; pil: the images themselves, for local processors. Or a
+function that returns the URL of an image."""
 PLACEHOLDER = "<images>"
 """Stands in a state for one picture."""
 
@@ -43,6 +44,13 @@ def content_of(pieces: Sequence[Piece]) -> str | list[dict[str, Any]]:
     return parts
 
 
+def png_of(image: Any) -> bytes:
+    """An image as a file in PNG."""
+    png = io.BytesIO()
+    image.save(png, "PNG")
+    return png.getvalue()
+
+
 def text_part(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
@@ -50,7 +58,9 @@ def text_part(text: str) -> dict[str, Any]:
 def _picture(image: Any, form: ImageForm) -> dict[str, Any]:
     if form == "pil":
         return {"type": "image", "image": image}
-    png = io.BytesIO()
-    image.save(png, "PNG")
-    encoded = base64.b64encode(png.getvalue()).decode()
-    return {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{encoded}"}}
+    url = _data_uri(image) if form == "url" else form(image)
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def _data_uri(image: Any) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png_of(image)).decode()}"

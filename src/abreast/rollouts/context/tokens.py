@@ -24,7 +24,9 @@ class Tokens:
 
     input_ids: list[int]
     loss_mask: list[int]
-    """1 for tokens that the model wrote: its answers, each with its end-of-turn token unless it was cut off before that."""
+    """1 for tokens that the model wrote: its answers, each with its end-of-turn token unless it was cut off before that.
+
+    An answer ends at its first special token: what the model wrote after it is neither shown nor trained on."""
     rewards: list[float]
     """The reward of an answer, penalties included, at the last token of it that the model wrote; else 0."""
     spans: list[tuple[int, int]]
@@ -63,9 +65,9 @@ def tokenize(context: Context, cache: Mapping[str, Any], tokenizer: Any, **optio
             f"history_window is {window}, but the episode has {turns} turns: prompts did not show all of them, so one"
             " sequence is not what the model saw. Use tokenize_turns."
         )
-    rewards, cuts = context.rewards(cache), [_is_cut(cache, turn) for turn in range(turns)]
+    rewards, ends = context.rewards(cache), [_wrote_end(chat, context, cache, turn) for turn in range(turns)]
     return _shortened(
-        lambda first: _sequence(chat, context.conversation(cache, first=first), rewards, cuts, first),
+        lambda first: _sequence(chat, context, cache, rewards, ends, first),
         range(turns),
         context,
         lambda tokens: len(tokens.input_ids),
@@ -78,13 +80,14 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
     made = []
     for turn in range(_answered(context, cache)):
         before = _prompt(chat, context, cache, turn)
-        answer = context.answer_of(cache["history"][turn])
+        answer = context.answer_of(cache["history"][turn]).removeprefix(context.opening)
         prompt, written = chat.encode_pieces([before, answer])
         _check_no_end(chat, written, turn)
-        end = [] if _is_cut(cache, turn) and written else [chat.end_of_turn]
+        has_end = _wrote_end(chat, context, cache, turn)
+        end = [chat.end_of_turn] if has_end or not written else []
         ids = [*prompt, *written, *end]
         span = (len(prompt), len(ids))
-        mask = [0] * len(prompt) + [1] * (len(written) + len(end))
+        mask = [0] * len(prompt) + [1] * len(written) + [int(has_end)] * len(end)
         made.append(Tokens(ids, mask, [0.0] * (len(ids) - 1) + [rewards[turn]], [span], turn))
     return made
 
@@ -105,16 +108,18 @@ def _answered(context: Context, cache: Mapping[str, Any]) -> int:
     return turns
 
 
-def _is_cut(cache: Mapping[str, Any], turn: int) -> bool:
-    """Whether a limit of tokens has cut the answer of a turn off."""
-    return bool(cache["history"][turn].get("is_cut", False))
+def _wrote_end(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> bool:
+    """Whether the model wrote the end of its turn where the shown answer ends: no limit has cut it off before."""
+    entry = cache["history"][turn]
+    token = context.cut_at(entry)
+    return entry.get("finish_reason") != "length" and (token is None or chat.encode(token) == [chat.end_of_turn])
 
 
 def _prompt(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> str:
     """The text of the prompt of a turn, within the limits."""
     window = context.config.history_window or turn + 1
     return _shortened(
-        lambda first: chat.render(context.conversation(cache, first=first, turns=turn), asks=True),
+        lambda first: chat.render(context.conversation(cache, first=first, turns=turn), asks=True) + context.opening,
         range(max(0, turn + 1 - window), turn + 1),
         context,
         lambda text: len(chat.encode(text)),
@@ -139,13 +144,14 @@ def _shortened(make: Callable[[int], T], firsts: range, context: Context, length
 
 def _sequence(
     chat: ChatTokenizer,
-    messages: Sequence[Mapping[str, Any]],
+    context: Context,
+    cache: Mapping[str, Any],
     rewards: Sequence[float],
-    cuts: Sequence[bool],
+    ends: Sequence[bool],
     first: int,
 ) -> Tokens:
-    """The tokens of a conversation that ends with an answer."""
-    turns = _rendered(chat, messages, first)
+    """The tokens of an episode from the turn `first` on, up to its last answer."""
+    turns = _rendered(chat, context.conversation(cache, first=first), first, context.opening)
     pieces, done = list[str](), 0
     for turn in turns:
         pieces += [turn.before[done:], turn.answer]
@@ -157,31 +163,40 @@ def _sequence(
         written, after = encoded[2 * number + 1], encoded[2 * number + 2]
         _check_no_end(chat, written, first + number)
         end = _place_of_end(chat, after, turn.tail)
-        if cuts[first + number] and written:  # the model was cut off before it wrote the end of its turn
+        has_end = ends[first + number]
+        if not has_end and written:
             end = -1
         begin = len(ids)
         ids += [*written, *after]
-        mask += [*[1] * len(written), *[int(place == end) for place in range(len(after))]]
+        mask += [*[1] * len(written), *[int(has_end and place == end) for place in range(len(after))]]
         placed += [0.0] * (len(written) + len(after))
         spans.append((begin, begin + len(written) + end + 1))
         placed[spans[-1][1] - 1] = rewards[first + number]
     return Tokens(ids, mask, placed, spans, first)
 
 
-def _rendered(chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], first: int) -> list[_Rendered]:
-    """The answered turns of a conversation. Every text must be the beginning of the next, and hold the answer as written."""
+def _rendered(chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], first: int, opening: str) -> list[_Rendered]:
+    """The answered turns of a conversation. Every text must be the beginning of the next, and hold the answer as written.
+
+    `opening` is the beginning of an answer that the model did not write.
+    """
     whole, turns = chat.render(messages, asks=False), list[_Rendered]()
     for place, message in enumerate(messages):
         if message["role"] != "assistant":
             continue
-        before, after = chat.render(messages[:place], asks=True), chat.render(messages[: place + 1], asks=False)
+        before, after = (
+            chat.render(messages[:place], asks=True) + opening,
+            chat.render(messages[: place + 1], asks=False),
+        )
         number = first + len(turns) + 1
         if not whole.startswith(after):
             raise RolloutError(
                 f"the chat template of {chat.name} changes the text of turn {number} when later turns are added (many remove"
                 f" earlier reasoning), so one mask for the episode would be wrong: {_REMEDY}"
             )
-        answer = _answer_in(after[len(before) :], message["content"]) if after.startswith(before) else None
+        answer = None
+        if after.startswith(before):
+            answer = _answer_in(after[len(before) :], message["content"].removeprefix(opening))
         if answer is None:
             raise RolloutError(
                 f"the chat template of {chat.name} does not show the answer of turn {number} as the model wrote it, right"

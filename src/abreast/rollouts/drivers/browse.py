@@ -8,8 +8,9 @@ from typing import Any
 from rich.table import Table
 
 from abreast.errors import RolloutError
+from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.preview import as_text
-from abreast.rollouts.drivers.lines import Line, score_of
+from abreast.rollouts.drivers.lines import Line
 
 SORT_KEYS = ("episode", "reward", "score", "turns", "seed")
 
@@ -34,7 +35,7 @@ class Filter:
         found = (line["success"], line["tag"], line["seed"], line["group_id"])
         return (
             all(want is None or want == have for want, have in zip(wanted, found, strict=True))
-            and (not self.errors or line.get("error") is not None)
+            and (not self.errors or line["error"] is not None)
             and (self.min_reward is None or line["reward"] >= self.min_reward)
             and (self.max_reward is None or line["reward"] <= self.max_reward)
             and (self.contains is None or self.contains.casefold() in _said(line))
@@ -42,9 +43,9 @@ class Filter:
 
 
 def _said(line: Line) -> str:
-    messages = as_text(line.get("messages", []))
+    messages = as_text(line["messages"])
     states = "\n".join(str(entry.get("state", "")) for entry in line["history"])
-    return f"{messages}\n{states}\n{line.get('error') or ''}".casefold()
+    return f"{messages}\n{states}\n{line['error'] or ''}".casefold()
 
 
 def sort_lines(lines: Iterable[Line], key: str) -> list[Line]:
@@ -54,8 +55,7 @@ def sort_lines(lines: Iterable[Line], key: str) -> list[Line]:
         raise RolloutError(
             f"cannot sort by {key!r}: expected one of {', '.join(SORT_KEYS)}, with a - before it for descending."
         )
-    values: dict[str, Callable[[Line], Any]] = {"turns": lambda line: len(line["answers"]), "score": score_of}
-    value = values.get(name) or itemgetter(name)
+    value: Callable[[Line], Any] = (lambda line: len(line["answers"])) if name == "turns" else itemgetter(name)
     return sorted(lines, key=lambda line: (value(line), line["episode"]), reverse=key.startswith("-"))
 
 
@@ -69,43 +69,45 @@ def table_of(lines: Sequence[Line], width: int | None) -> Table:
         "error", no_wrap=True, overflow="ellipsis", max_width=None if width is None else max(20, width - taken)
     )
     for line in lines:
-        tokens, penalty = sum((line.get("tokens") or {}).values()), line.get("penalty", 0)
+        tokens, penalty = sum(line["tokens"].values()), line["penalty"]
         table.add_row(
             str(line["episode"]),
-            line["tag"],
+            printable(line["tag"]),
             str(line["seed"]),
             str(line["group_id"]),
             f"{line['reward']:.3f}",
             f"{penalty:.3f}" if penalty else "",
-            f"{score_of(line):.3f}",
+            f"{line['score']:.3f}",
             "yes" if line["success"] else "no",
             str(len(line["answers"])),
             f"{tokens:,}" if tokens else "",
-            " ".join((line.get("error") or "").split()),
+            printable(" ".join((line["error"] or "").split())),
         )
     return table
 
 
 def text_of(line: Line) -> str:
-    """All of an episode: prompts, answers, rewards, and how it ended."""
+    """All of an episode, as a terminal can show it: prompts, answers, rewards, and how it ended."""
     about = f"episode {line['episode']}: {line['tag']}, seed {line['seed']}, group {line['group_id']}"
-    parts, messages = [about], list[dict[str, Any]](line.get("messages", []))
-    turn, rewards = 0, line.get("rewards", [])
+    parts, messages = [about], list[dict[str, Any]](line["messages"])
+    turn, rewards = 0, line["rewards"]
     for message in messages:
         parts.append(as_text([message]))
         if message["role"] == "assistant":
             entry = line["history"][turn] if turn < len(line["history"]) else {}
             actions = " || ".join(map(str, entry.get("actions", []))) or "(none)"
             reward = f"{rewards[turn]:g}" if turn < len(rewards) else "?"
-            parts.append(f"[turn {turn + 1}] valid actions: {actions}; reward with penalties: {reward}")
+            called = f"; called: {', '.join(map(str, entry['tool_calls']))}" if entry.get("tool_calls") else ""
+            ended = f"; finish_reason: {entry['finish_reason']}" if entry.get("finish_reason", "stop") != "stop" else ""
+            parts.append(f"[turn {turn + 1}] valid actions: {actions}; reward with penalties: {reward}{called}{ended}")
             turn += 1
     if line["history"]:
         parts.append(f"[last state]\n{line['history'][-1].get('state', '')}")
     how = "success" if line["success"] else "no success"
     parts.append(
-        f"[end] {how}, score {score_of(line):g} (reward {line['reward']:g}, penalty {line.get('penalty', 0):g}),"
-        f" {len(line['answers'])} turns, {line.get('num_actions', '?')} actions"
+        f"[end] {how}, score {line['score']:g} (reward {line['reward']:g}, penalty {line['penalty']:g}),"
+        f" {len(line['answers'])} turns, {line['num_actions']} actions"
     )
-    if line.get("error"):
+    if line["error"]:
         parts.append(f"[error] {line['error']}")
-    return "\n\n".join(parts)
+    return printable("\n\n".join(parts))

@@ -1,5 +1,6 @@
 """Settings of a rollout from the command line: what is played, by which policy, and how a server is asked."""
 
+from difflib import get_close_matches
 from typing import Any, Self
 from urllib.parse import urlsplit
 
@@ -9,6 +10,24 @@ from pydantic import Field
 from abreast.settings import Section
 
 _FORMS = ("http://", "https://")
+OURS = frozenset(
+    {"messages", "model", "stream", "stream_options", "n", "continue_final_message", "add_generation_prompt"}
+)
+"""Keys of a request that `sampling` may not hold."""
+_KNOWN = """
+    temperature top_p top_k min_p top_a tfs typical_p top_n_sigma seed stop stop_token_ids ignore_eos max_tokens
+    max_completion_tokens min_tokens n_predict frequency_penalty presence_penalty repetition_penalty repeat_penalty
+    repeat_last_n length_penalty no_repeat_ngram_size dry_multiplier dry_base dry_allowed_length xtc_probability
+    xtc_threshold mirostat mirostat_tau mirostat_eta use_beam_search best_of logit_bias logprobs top_logprobs prompt_logprobs
+    echo skip_special_tokens spaces_between_special_tokens include_stop_str_in_output chat_template chat_template_kwargs
+    tools tool_choice parallel_tool_calls functions function_call response_format structured_outputs grammar json_schema
+    regex ebnf guided_json guided_regex guided_choice guided_grammar reasoning_effort reasoning thinking enable_thinking
+    separate_reasoning verbosity modalities audio prediction metadata store user safety_identifier prompt_cache_key
+    cache_prompt cache_salt service_tier priority provider models route transforms web_search_options lora_path
+    min_keep id_slot add_special_tokens documents mm_processor_kwargs return_token_ids return_tokens_as_token_ids
+    """
+SAMPLING = frozenset(_KNOWN.split())
+"""Keys that servers are known to take. Others are sent too, unless they look like one of these, misspelt."""
 
 
 class ServerConfig(Section):
@@ -39,9 +58,15 @@ class ServerConfig(Section):
     def _has_an_address(self) -> Self:
         if self.base_url is not None and not _is_address(self.base_url):
             raise ValueError(f"base_url is {self.base_url!r}: expected an address such as http://localhost:8000/v1.")
-        taken = sorted({"messages", "model", "stream", "stream_options", "n"} & self.sampling.keys())
+        taken = sorted(OURS & self.sampling.keys())
         if taken:
             raise ValueError(f"sampling has {', '.join(taken)}: that is set by abreast, leave it out.")
+        if {"max_tokens", "max_completion_tokens"} <= self.sampling.keys():
+            raise ValueError("sampling has max_tokens and max_completion_tokens: give the one that the server knows.")
+        for key in self.sampling.keys() - SAMPLING:
+            close = get_close_matches(key.casefold(), SAMPLING, n=1, cutoff=0.8)
+            if close:
+                raise ValueError(f"sampling has {key}, which no server knows: did you mean {close[0]!r}?")
         return self
 
 

@@ -16,25 +16,23 @@ what the model saw, also with a history window, or with a chat template that rem
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import version
-from itertools import count
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
-
-from PIL.Image import Image
 
 from abreast.errors import RolloutError
 from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.context import Context
+from abreast.rollouts.context.tokens import Tokens as Tokenized
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
-from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, score_of
+from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, save_picture
 from abreast.rollouts.drivers.parquet import to_parquet
 from abreast.rollouts.drivers.policies.base import Played, Tokens
-from abreast.rollouts.drivers.trajectories import read_player, read_version
+from abreast.rollouts.drivers.trajectories import read_run
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_tag
 from abreast.settings import read_yaml
@@ -82,27 +80,22 @@ def of_run(run: Path) -> Source:
         raise RolloutError(
             f"{path.parent} has no config.yaml, which says what the tags are: give the run folder as it was written."
         )
-    config = RolloutConfig.parse(read_yaml(path.parent / "config.yaml"))
+    has_play = (path.parent / "rollout.yaml").is_file()
+    begun = read_run(path.parent) if has_play else None
+    config = begun.config if begun else RolloutConfig.parse(read_yaml(path.parent / "config.yaml"))
     lines = sorted(read_lines(path).lines, key=lambda line: int(line["episode"]))
     tags = {
         name: find_tag(name, config.custom_envs, preset=config.preset, context=config.context)
         for name in {line["tag"] for line in lines}
     }
-    return Source(lines, tags, config, read_version(path.parent), *read_player(path.parent))
+    if begun is None:
+        return Source(lines, tags, config, "unknown")
+    return Source(lines, tags, config, begun.version, begun.play.policy, begun.play.server.model)
 
 
 def of_manager(manager: EnvStateManager, path: Path) -> Source:
     """The episodes that a manager has now, over or not; pictures are written to a folder beside the file."""
-    folder, numbers = path.with_name(f"{path.stem}_images"), count()
-
-    def save(image: Image) -> str:
-        folder.mkdir(exist_ok=True)
-        png = io.BytesIO()
-        image.save(png, "PNG")
-        name = f"{next(numbers):06d}.png"
-        write_whole(folder / name, png.getvalue())
-        return f"{folder.name}/{name}"
-
+    names = (f"{path.stem}_images/{number:06d}.png" for number in count())
     lines = []
     for env in manager.envs:
         if env.history:
@@ -114,7 +107,7 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
                 error=error, is_unanswered=False, num_actions=env.num_actions, tally=env.tally, cache=env.cache,
                 answers=answers, tokens=Tokens(), is_over=env.terminated,
             )  # fmt: skip
-            lines.append(line_of(played, save))
+            lines.append(line_of(played, lambda image: save_picture(image, path.parent, next(names))))
     return Source(lines, {env.tag.name: env.tag for env in manager.envs}, manager.config, version("abreast"))
 
 
@@ -122,14 +115,7 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
 
 
 def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterable[dict[str, Any]]:
-    tag, tokens = source.tags[line["tag"]], line.get("tokens") or {}
-    missing = [
-        key for key in ("messages", "prompts", "rewards", "penalty", "terminated", "truncated") if key not in line
-    ]
-    if missing:
-        raise RolloutError(
-            f"episode {line['episode']} has no {', '.join(missing)}, so it cannot be exported: leave it out."
-        )
+    tag, tokens = source.tags[line["tag"]], line["tokens"]
     said = [message["content"] for message in line["messages"] if message["role"] == "assistant"]
     answers = [given if isinstance(given, str) else shown for given, shown in zip(line["answers"], said, strict=False)]
     about = {
@@ -141,11 +127,11 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
         "success": line["success"],
         "reward": float(line["reward"]),
         "penalty": float(line["penalty"]),
-        "score": score_of(line),
+        "score": float(line["score"]),
         "terminated": line["terminated"],
         "truncated": line["truncated"],
-        "error": line.get("error"),
-        "num_actions": line.get("num_actions", 0),
+        "error": line["error"],
+        "num_actions": line["num_actions"],
         "num_turns": len(answers),
         "prompt_tokens": tokens.get("prompt", 0),
         "completion_tokens": tokens.get("completion", 0),
@@ -154,35 +140,26 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
         "abreast_version": source.abreast_version,
         "config_digest": digest_of(source.config),
     }
-    context, cache = (
-        Context(tag),
-        {"history": line["history"], "penalty": line["penalty"], "info": line.get("info", {})},
-    )
-    if not per_turn:
-        made = [tokenize(context, cache, tokenizer)] if tokenizer is not None and answers else [None]
-        turns = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"]}]
-    else:
-        made = (
-            list(tokenize_turns(context, cache, tokenizer))
-            if tokenizer is not None and answers
-            else [None] * len(answers)
-        )
-        turns = [
-            {"turn": turn, **_texts(_prompt(line, turn)), "answer": answer, "turn_reward": line["rewards"][turn]}
-            for turn, answer in enumerate(answers)
+    if per_turn:
+        prompts = [line["messages"][:shown] if isinstance(shown, int) else shown for shown in line["prompts"]]
+        rows = [
+            {"turn": turn, **_texts(prompt), "answer": answer, "turn_reward": reward}
+            for turn, (prompt, answer, reward) in enumerate(zip(prompts, answers, line["rewards"], strict=False))
         ]
-    for turn, ids in zip(turns, made, strict=True):
-        row = {**about, **turn}
-        if tokenizer is not None:
-            row["input_ids"] = [] if ids is None else ids.input_ids
-            row["loss_mask"] = [] if ids is None else ids.loss_mask
-            row["token_rewards"] = [] if ids is None else ids.rewards
-        yield row
+    else:
+        rows = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"]}]
+    made = _tokens(Context(tag), line, tokenizer, per_turn) if tokenizer is not None and answers else []
+    none: dict[str, list[Any]] = {} if tokenizer is None else {"input_ids": [], "loss_mask": [], "token_rewards": []}
+    for row, ids in zip_longest(rows, made):
+        trained = (
+            {"input_ids": ids.input_ids, "loss_mask": ids.loss_mask, "token_rewards": ids.rewards} if ids else none
+        )
+        yield {**about, **row, **trained}
 
 
-def _prompt(line: Line, turn: int) -> list[dict[str, Any]]:
-    shown = line["prompts"][turn]
-    return line["messages"][:shown] if isinstance(shown, int) else shown  # type: ignore[no-any-return]
+def _tokens(context: Context, line: Line, tokenizer: Any, per_turn: bool) -> list[Tokenized]:
+    cache = {"history": line["history"], "penalty": line["penalty"], "info": line["info"]}
+    return tokenize_turns(context, cache, tokenizer) if per_turn else [tokenize(context, cache, tokenizer)]
 
 
 def _texts(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

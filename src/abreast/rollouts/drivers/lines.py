@@ -11,10 +11,12 @@ A line has
     prompts                              for each turn: how many of `messages` the policy was shown, or, where it was shown
                                          something else (a history window), those messages themselves
     info, history                        of the cache: what the reset told, and the turns, with file names in place of images
+                                         and, of each answer, its finish_reason and the names of its tool_calls
 """
 
 import json
 import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,6 +27,7 @@ from PIL.Image import Image
 from abreast.errors import RunFolderError, short
 from abreast.files import write_whole
 from abreast.rollouts.context.context import Context, Message
+from abreast.rollouts.context.pictures import png_of
 from abreast.rollouts.drivers.policies.base import Played
 from abreast.rollouts.episodes.slot import Cache
 
@@ -37,16 +40,12 @@ Line = dict[str, Any]
 Save = Callable[[Image], str]
 Kinds = type | tuple[type, ...]
 NUMBER = (int, float)
-_NEEDED: dict[str, Kinds] = {
-    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": NUMBER, "success": bool, "history": list,
-    "answers": list,
+_KEYS: dict[str, Kinds] = {
+    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": NUMBER, "penalty": NUMBER, "score": NUMBER,
+    "success": bool, "terminated": bool, "truncated": bool, "error": (str, type(None)), "unanswered": bool,
+    "num_actions": int, "num_given": int, "num_invalid": int, "tokens": dict, "answers": list, "rewards": list,
+    "messages": list, "prompts": list, "info": dict, "history": list,
 }  # fmt: skip
-_MORE: dict[str, Kinds] = {
-    "penalty": NUMBER, "score": NUMBER, "terminated": bool, "truncated": bool, "error": (str, type(None)),
-    "num_actions": int, "num_given": int, "num_invalid": int, "tokens": dict, "rewards": list, "messages": list,
-    "prompts": list, "info": dict,
-}  # fmt: skip
-"""Checked if they are there; exports need them."""
 _ITEMS: dict[str, Kinds] = {
     "history": dict, "answers": (str, list), "rewards": NUMBER, "messages": dict, "prompts": (int, list), "tokens": int,
 }  # fmt: skip
@@ -56,14 +55,19 @@ _ITEMS: dict[str, Kinds] = {
 def line_of(played: Played, save: Save) -> Line:
     """The line of an episode. `save` is called with each image of it, and returns the name that stands for it."""
     cache, names = played.cache, dict[int, str]()
-    history = []
     for entry in cache["history"]:
         for image in entry.get("images", ()):
             names[id(image)] = names.get(id(image)) or save(image)
-        shown = {"images": [names[id(image)] for image in entry["images"]]} if entry.get("images") else {}
-        history.append({**entry, **shown})
+
+    def name(image: Image) -> str:
+        return names[id(image)]
+
+    history = [
+        {**entry, "images": [*map(name, entry["images"])]} if entry.get("images") else entry
+        for entry in cache["history"]
+    ]
     context = Context(played.tag)
-    chat = context.conversation(cache, "pil") if history else []
+    chat = context.conversation(cache, name) if history else []
     result: Line = plain(
         {
             "episode": played.number,
@@ -84,11 +88,8 @@ def line_of(played: Played, save: Save) -> Line:
             "tokens": played.tokens._asdict(),
             "answers": played.answers,
             "rewards": context.rewards(cache) if history else [],
-            "messages": _named(chat, names),
-            "prompts": [
-                prompt if isinstance(prompt, int) else _named(prompt, names)
-                for prompt in _prompts(context, cache, chat)
-            ],
+            "messages": chat,
+            "prompts": _prompts(context, cache, chat, name),
             "info": cache.get("info", {}),
             "history": history,
         }
@@ -96,36 +97,20 @@ def line_of(played: Played, save: Save) -> Line:
     return result
 
 
-def _prompts(context: Context, cache: Cache, chat: Sequence[Message]) -> list[int | list[Message]]:
+def _prompts(context: Context, cache: Cache, chat: Sequence[Message], name: Save) -> list[int | list[Message]]:
     """What each turn was asked with: so many of the chat's messages, or, with a history window, these."""
     answers = [number for number, message in enumerate(chat) if message["role"] == "assistant"]
     if context.config.history_window is None:
         return list(answers)
-    return [context.messages(cache, "pil", turn) for turn in range(len(answers))]
+    shown = [context.messages(cache, name, turn) for turn in range(len(answers))]
+    return [messages[:-1] if context.opening else messages for messages in shown]
 
 
-def _named(messages: Sequence[Message], names: Mapping[int, str]) -> list[Message]:
-    """Messages with the names of images in place of images; those without images have a text."""
-    named = []
-    for message in messages:
-        content = message["content"]
-        if not isinstance(content, str):
-            content = [_named_part(part, names) for part in content]
-            if all(part["type"] == "text" for part in content):
-                content = "".join(part["text"] for part in content)
-        named.append({**message, "content": content})
-    return named
-
-
-def _named_part(part: Mapping[str, Any], names: Mapping[int, str]) -> Mapping[str, Any]:
-    if part["type"] != "image":
-        return part
-    return {"type": "image_url", "image_url": {"url": names[id(part["image"])]}}
-
-
-def score_of(line: Line) -> float:
-    """The reward with penalties; lines of older versions do not hold it."""
-    return float(line["reward"] + line.get("penalty", 0))
+def save_picture(image: Image, folder: Path, name: str) -> str:
+    """Write a picture to a file of this name in a folder; returns the name."""
+    (folder / name).parent.mkdir(exist_ok=True)
+    write_whole(folder / name, png_of(image))
+    return name
 
 
 def encode(line: Line) -> bytes:
@@ -183,38 +168,54 @@ def find_file(run: Path) -> Path:
 
 def read_lines(path: Path) -> Found:
     """All episodes of a file; of those with the same number, the first."""
-    found, seen = Found([], []), set[int]()
-    for number, raw in _raw_lines(path):
-        line, fault = _read(raw)
-        if line is None:
-            found.faults.append(f"line {number} of {path} is no episode: {fault}.")
-        elif line["episode"] in seen:
-            found.faults.append(f"line {number} of {path} holds episode {line['episode']} once more.")
+    found = Found([], [])
+    for _, _, read in _scan(path):
+        if isinstance(read, str):
+            found.faults.append(read)
         else:
-            seen.add(line["episode"])
-            found.lines.append(line)
+            found.lines.append(read)
     return found
 
 
-def repair(path: Path, without_unanswered: bool) -> Found:
-    """Read a file, and write it anew without what is no episode, so that a run can append to it.
+def repair(path: Path, stays: Callable[[Line], bool]) -> list[str]:
+    """Write a file anew without what is no episode, so that a run can append to it; returns what was wrong with it.
 
-    A run that was killed may leave half a line at the end. With `without_unanswered`, episodes that ended for want of an
-    answer are left out too, so that they are played again.
+    A run that was killed may leave half a line at the end. Episodes for which `stays` says no are left out, too. There is
+    one line in memory at a time: a file may be larger than that.
     """
-    found = read_lines(path) if path.exists() else Found([], [])
-    kept = [line for line in found.lines if not (without_unanswered and line.get("unanswered"))]
-    whole = b"".join(encode(line) for line in kept)
-    if path.exists() and path.read_bytes() != whole:
-        write_whole(path, whole)
-    return Found(kept, found.faults)
+    faults, dropped, has_end = list[str](), set[int](), True
+    for number, raw, read in _scan(path) if path.exists() else ():
+        has_end = raw.endswith(b"\n")
+        faults += [read] if isinstance(read, str) else []
+        if isinstance(read, str) or not stays(read):
+            dropped.add(number)
+    if dropped or not has_end:
+        beside = path.with_name(f".{path.name}.{os.getpid()}.part")
+        beside.unlink(missing_ok=True)
+        with path.open("rb") as given, beside.open("xb") as file:
+            for number, raw in enumerate(given, 1):
+                file.write(b"" if number in dropped else raw.rstrip() + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+    return faults
 
 
-def _raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+def _scan(path: Path) -> Iterator[tuple[int, bytes, Line | str]]:
+    """Each line of a file with its number and the episode that it holds, or a sentence that says why it holds none."""
+    seen = set[int]()
     with path.open("rb") as file:
         for number, raw in enumerate(file, 1):
-            if raw.strip():
-                yield number, raw
+            if not raw.strip():
+                continue
+            line, fault = _read(raw)
+            if line is None:
+                yield number, raw, f"line {number} of {path} is no episode: {fault}."
+            elif line["episode"] in seen:
+                yield number, raw, f"line {number} of {path} holds episode {line['episode']} once more."
+            else:
+                seen.add(line["episode"])
+                yield number, raw, line
 
 
 def _restore_nan(line: Line) -> None:
@@ -243,25 +244,25 @@ def _read(raw: bytes) -> tuple[Line | None, str]:
 
 def _fault(line: Line) -> str | None:
     """What is wrong with its shape; of what infos and actions hold, nothing is expected."""
-    for key, kind in {**_NEEDED, **_MORE}.items():
-        if key in line and not _is(line[key], kind):
-            return f"its {key} is {short(line[key])}"
-        if key not in line and key in _NEEDED:
+    for key, kind in _KEYS.items():
+        if key not in line:
             return f"it has no {key}"
+        if not _is(line[key], kind):
+            return f"its {key} is {short(line[key])}"
     for key, kind in _ITEMS.items():
-        held = line.get(key, [])
+        held = line[key]
         for value in held.values() if isinstance(held, dict) else held:
             if not _is(value, kind):
                 return f"its {key} hold {short(value)}"
-    messages, prompts = line.get("messages", []), line.get("prompts", [])
+    messages, prompts = line["messages"], line["prompts"]
     for message in (*messages, *(message for prompt in prompts if isinstance(prompt, list) for message in prompt)):
         if not _is_message(message):
             return f"a message is {short(message)}"
-    if any(not isinstance(entry.get("actions", []), list) for entry in line["history"]):
-        return "the actions of a turn are no list"
+    for key in ("actions", "tool_calls"):
+        if any(not isinstance(entry.get(key, []), list) for entry in line["history"]):
+            return f"the {key} of a turn are no list"
     turns = sum(message["role"] == "assistant" for message in messages)
-    counts = [len(line[key]) for key in ("rewards", "prompts") if key in line and messages]
-    if any(count != turns for count in counts):
+    if not len(line["rewards"]) == len(prompts) == turns:
         return f"its messages hold {turns} answers, its other keys another number"
     return None
 

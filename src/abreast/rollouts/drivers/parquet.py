@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from abreast.errors import RolloutError
+from abreast.rollouts.context.cleaning import encodable
 
 
 def to_parquet(rows: Sequence[Mapping[str, Any]], per_turn: bool, with_tokens: bool) -> bytes:
@@ -63,7 +64,7 @@ def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
 def _encodable(value: Any) -> Any:
     """The value with halves of characters replaced: JSON can hold them, Parquet cannot."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return encodable(value)
     if isinstance(value, Mapping):
         return {key: _encodable(each) for key, each in value.items()}
     if isinstance(value, list) and value and not isinstance(value[0], int | float):

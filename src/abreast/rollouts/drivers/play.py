@@ -26,10 +26,8 @@ from abreast.rollouts.drivers.policies.base import (
     Tokens,
     Unanswered,
 )
-from abreast.rollouts.episodes.leased import AsyncEpisode
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
-from abreast.rollouts.registry import Tag
 
 log = logging.getLogger("abreast")
 
@@ -182,36 +180,41 @@ class _Players:
     async def play(self, waiting: _Waiting, tag: str) -> None:
         """Play episodes of a tag until none is waiting."""
         with self.freeing_reserve():
-            await self._play(waiting, tag)
+            while (order := waiting.take(tag)) is not None:
+                await self._play(order)
 
-    async def _play(self, waiting: _Waiting, tag: str) -> None:
-        while (order := waiting.take(tag)) is not None:
-            played = await self._episode(order)
-            self._on_ended(played)
-            self._policy.ended(played)
-            if self._unanswered_in_a_row >= STOP_AFTER:
-                raise FailedEpisodesError(
-                    f"{self._unanswered_in_a_row} episodes in a row got no answer, the last because of: {played.error}"
-                    " The rollout stops here, with the episodes that ended kept."
-                )
+    async def _play(self, order: Order) -> None:
+        played = await self._episode(order)
+        self._on_ended(played)
+        self._policy.ended(played)
+        if self._unanswered_in_a_row >= STOP_AFTER:
+            raise FailedEpisodesError(
+                f"{self._unanswered_in_a_row} episodes in a row got no answer, the last because of: {played.error}"
+                " The rollout stops here, with the episodes that ended kept."
+            )
 
     async def _episode(self, order: Order) -> Played:
-        record = _Record(order)
+        answers, tokens = list[str | list[str]](), Tokens()
+        number, tag, seed, group_id = order
         try:
-            episode = await self._manager.episode(order.tag, seed=order.seed, group_id=order.group_id).begin_async()
+            episode = await self._manager.episode(tag, seed=seed, group_id=group_id).begin_async()
         except BeginError as error:
-            return record.never_begun(self._tag(order.tag), str(error))
+            cache = {"env_id": -1, "group_id": group_id, "tag": tag, "penalty": 0, "history": []}
+            found = next(env.tag for env in self._manager.envs if env.tag.name == tag)
+            return Played(number, group_id, seed, found, True, str(error), False, 0, Tally(), cache, answers, tokens)
+        failure: str | None = None
         with closing(episode):
             while not episode.done:
                 # Turns in the main process never wait: without this, neither other tasks nor Ctrl-C would have a chance.
                 await asyncio.sleep(0)
-                asked = Asked(order.number, order.seed, episode.tag, episode.cache, lambda: episode.messages)
+                asked = Asked(number, seed, episode.tag, episode.cache, lambda: episode.messages)
                 try:
                     answer = await self._policy(asked)
                 except Unanswered as unanswered:
                     self._unanswered_in_a_row += 1
                     self._log(order, unanswered)
-                    return record.over(self._manager, episode, str(unanswered))
+                    failure = str(unanswered)
+                    break
                 except asyncio.CancelledError as cancelled:
                     if _is_cancelled():
                         raise
@@ -220,13 +223,25 @@ class _Players:
                         f"the policy raised {type(cancelled).__name__}, though nothing was stopped."
                     ) from cancelled
                 self._unanswered_in_a_row = 0
-                record.answers.append(answer.given)
-                record.tokens = record.tokens.plus(answer.tokens)
+                answers.append(answer.given)
+                tokens = tokens.plus(answer.tokens or Tokens())
                 await episode.step(answer.given)
-                if answer.is_cut:
-                    episode.cache["history"][-2]["is_cut"] = True
+                episode.cache["history"][-2].update(answer.remarks())
                 self._on_turn()
-            return record.over(self._manager, episode, None)
+            return Played(
+                number=number,
+                group_id=group_id,
+                seed=seed,
+                tag=episode.tag,
+                truncated=failure is not None or episode.truncated,
+                error=failure or episode.error,
+                is_unanswered=failure is not None,
+                num_actions=self._manager.envs[episode.env_id].num_actions,
+                tally=episode.tally,
+                cache=episode.cache,
+                answers=answers,
+                tokens=tokens,
+            )
 
     def _log(self, order: Order, unanswered: Unanswered) -> None:
         """Log why an episode ends; with the traceback, if an exception with this stack was not logged before."""
@@ -238,46 +253,8 @@ class _Players:
                 trace = f"\n{''.join(traceback.format_exception(cause)).rstrip()}"
         log.error("episode %d (%s, seed %d) cannot go on: %s%s", order.number, order.tag, order.seed, unanswered, trace)
 
-    def _tag(self, name: str) -> Tag:
-        return next(env.tag for env in self._manager.envs if env.tag.name == name)
-
 
 def _is_cancelled() -> bool:
     """Whether the task that runs was asked to end."""
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0
-
-
-class _Record:
-    """What is kept of an episode while it is played."""
-
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self.answers: list[str | list[str]] = []
-        self.tokens = Tokens()
-
-    def over(self, manager: EnvStateManager, episode: AsyncEpisode, unanswered: str | None) -> Played:
-        """The episode, as it is now."""
-        return Played(
-            number=self._order.number,
-            group_id=self._order.group_id,
-            seed=self._order.seed,
-            tag=episode.tag,
-            truncated=unanswered is not None or episode.truncated,
-            error=episode.error if unanswered is None else unanswered,
-            is_unanswered=unanswered is not None,
-            num_actions=manager.envs[episode.env_id].num_actions,
-            tally=episode.tally,
-            cache=episode.cache,
-            answers=self.answers,
-            tokens=self.tokens,
-        )
-
-    def never_begun(self, tag: Tag, error: str) -> Played:
-        """The episode, which could not begin."""
-        order = self._order
-        cache = {"env_id": -1, "group_id": order.group_id, "tag": order.tag, "penalty": 0, "history": []}
-        return Played(
-            number=order.number, group_id=order.group_id, seed=order.seed, tag=tag, truncated=True, error=error,
-            is_unanswered=False, num_actions=0, tally=Tally(), cache=cache, answers=[], tokens=self.tokens,
-        )  # fmt: skip

@@ -5,7 +5,7 @@ from statistics import fmean
 from typing import Any, NamedTuple
 
 from abreast.rollouts.drivers.config import PlayConfig
-from abreast.rollouts.drivers.policies.base import Counts, Played, Tokens
+from abreast.rollouts.drivers.policies.base import Counts, Tokens
 from abreast.rollouts.episodes.summary import Ended, Tally, pass_at_k, summary_of_tag
 
 
@@ -18,6 +18,10 @@ class Result(NamedTuple):
     error: str | None
     tokens: Tokens
     penalty: float = 0.0
+    cut_off: int = 0
+    """Answers that a limit of tokens has cut off (finish_reason: length)."""
+    with_tool_calls: int = 0
+    """Answers that called tools."""
 
     @property
     def score(self) -> float:
@@ -25,24 +29,20 @@ class Result(NamedTuple):
         return self.tally.reward + self.penalty
 
 
-def result_of(played: Played) -> Result:
-    """The result of an episode that was played."""
-    penalty = played.cache["penalty"]
-    return Result(played.group_id, played.num_actions, played.tally, played.error, played.tokens, penalty)
-
-
-def result_of_line(line: Mapping[str, Any]) -> Result:
-    """The result of an episode that a run already had. How long its turns took is not known."""
-    tally = Tally(
-        reward=line["reward"],
-        success=line["success"],
-        given=line.get("num_given", 0),
-        invalid=line.get("num_invalid", 0),
+def result_of(line: Mapping[str, Any], tally: Tally | None = None) -> Result:
+    """The result of an episode. Without its tally, it is not known how long its turns took."""
+    counted = Tally(line["reward"], line["success"], line["num_given"], line["num_invalid"])
+    tokens, history = line["tokens"], line["history"]
+    return Result(
+        line["group_id"],
+        line["num_actions"],
+        tally or counted,
+        line["error"],
+        Tokens(tokens.get("prompt", 0), tokens.get("completion", 0)),
+        line["penalty"],
+        sum(entry.get("finish_reason") == "length" for entry in history),
+        sum("tool_calls" in entry for entry in history),
     )
-    tokens = line.get("tokens") or {}
-    used = Tokens(tokens.get("prompt", 0), tokens.get("completion", 0))
-    penalty = line.get("penalty", 0.0)
-    return Result(line["group_id"], line.get("num_actions", 0), tally, line.get("error"), used, penalty)
 
 
 SESSION = " (this session)"
@@ -63,6 +63,11 @@ def figures(
         "invalid actions": f"{means['invalid_rate']:.1%}",
         "actions per episode": f"{means['num_actions']:.1f}",
     }
+    odd = {
+        "answers cut off by a limit of tokens": sum(result.cut_off for result in (*before, *results)),
+        "answers with tool calls": sum(result.with_tool_calls for result in (*before, *results)),
+    }
+    rows |= {name: f"{count:,}" for name, count in odd.items() if count}
     if not results:
         return rows
     label, now = SESSION if before else "", _means(results)  # lines do not hold how long turns took
@@ -78,8 +83,11 @@ def _means(results: Sequence[Result]) -> dict[str, float]:
     return summary_of_tag([Ended(result.num_actions, result.tally, ()) for result in results])
 
 
-def usage(counts: Counts, before: Sequence[Result], config: PlayConfig) -> dict[str, str]:
-    """What a server was used for: requests of this session; tokens and their price of the whole run."""
+def usage(counts: Counts, before: Sequence[Result], config: PlayConfig, is_resumed: bool) -> dict[str, str]:
+    """What a server was used for: requests of this session; tokens and their price of the whole run.
+
+    What requests of episodes took that were under way when a run was stopped is not known when it goes on.
+    """
     tokens, label = counts.tokens, SESSION if before else ""
     for result in before:
         tokens = tokens.plus(result.tokens)
@@ -94,7 +102,9 @@ def usage(counts: Counts, before: Sequence[Result], config: PlayConfig) -> dict[
     server = config.server
     if server.price_in is not None or server.price_out is not None:
         price = (tokens.prompt * (server.price_in or 0.0) + tokens.completion * (server.price_out or 0.0)) / 1e6
-        rows["cost"] = f"{price:,.4f}"
+        rows["cost (at least)" if is_resumed or counts.uncounted else "cost"] = f"{price:,.4f}"
+    if is_resumed:
+        rows["tokens of episodes that the stop has lost"] = "not counted"
     return rows
 
 

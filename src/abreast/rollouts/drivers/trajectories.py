@@ -3,7 +3,6 @@
 <run folder>/  config.yaml   rollout.yaml   trajectories.jsonl   images/episode_000003_02.png   log.txt
 """
 
-import io
 import logging
 import os
 import re
@@ -15,14 +14,14 @@ from types import TracebackType
 from typing import NamedTuple
 
 import yaml
-from PIL.Image import Image
 
 from abreast.errors import ConfigError, RunFolderError
 from abreast.files import locked, logged_to, write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
-from abreast.rollouts.drivers.lines import Found, encode, line_of, repair
+from abreast.rollouts.drivers.lines import Line, encode, line_of, repair, save_picture
 from abreast.rollouts.drivers.policies.base import Played
+from abreast.rollouts.drivers.results import Result, result_of
 from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
@@ -37,6 +36,8 @@ class Begun(NamedTuple):
 
     config: RolloutConfig
     play: PlayConfig
+    version: str
+    """Of abreast."""
 
 
 def read_run(folder: Path) -> Begun:
@@ -52,31 +53,18 @@ def read_run(folder: Path) -> Begun:
             )
         raise RunFolderError(f"{folder} is no run of `abreast rollout` that could be resumed: it has no {missing[-1]}.")
     given = read_yaml(folder / "rollout.yaml")
+    version = str(given.pop("abreast_version", "unknown"))
     try:
-        play = PlayConfig.parse({key: value for key, value in given.items() if key != "abreast_version"})
+        return Begun(RolloutConfig.parse(read_yaml(folder / "config.yaml")), PlayConfig.parse(given), version)
     except ConfigError as error:
-        raise RunFolderError(f"{folder / 'rollout.yaml'} cannot be used: {error}") from None
-    return Begun(RolloutConfig.parse(read_yaml(folder / "config.yaml")), play)
-
-
-def read_version(folder: Path) -> str:
-    """The version of abreast that played a run."""
-    path = folder / "rollout.yaml"
-    return str(read_yaml(path).get("abreast_version", "unknown")) if path.is_file() else "unknown"
-
-
-def read_player(folder: Path) -> tuple[str | None, str | None]:
-    """The policy that played a run, and its model, if it has one."""
-    if not (folder / "rollout.yaml").is_file():
-        return None, None
-    play = read_run(folder).play
-    return play.policy, play.server.model
+        raise RunFolderError(f"{folder} cannot be used: {error}") from None
 
 
 class Trajectories:
     """Writes each episode as soon as it is over, so that a crash loses none that has ended.
 
-    A run that is resumed appends to what is there; `before` are the episodes that it had.
+    A run that is resumed appends to what is there: `before` are the results of the episodes that it had, `numbers` which
+    they are, `faults` what else was in its file.
     """
 
     def __init__(
@@ -94,9 +82,18 @@ class Trajectories:
         self._remark, self._count = remark, 0
         with _writing_to(folder), ExitStack() as until:
             until.enter_context(locked(folder))
-            self.before: Found = repair(folder / "trajectories.jsonl", retry_failed)
-            _remove_leftovers(folder, {line["episode"] for line in self.before.lines})
+            self.before, self.numbers = list[Result](), set[int]()
+            self.faults = repair(folder / "trajectories.jsonl", lambda line: self._keep(line, retry_failed))
+            _remove_leftovers(folder, self.numbers)
             self._open = until.pop_all()
+
+    def _keep(self, line: Line, retry_failed: bool) -> bool:
+        """Note an episode that the run had, unless it is to be played again."""
+        if retry_failed and line["unanswered"]:
+            return False
+        self.before.append(result_of(line))
+        self.numbers.add(line["episode"])
+        return True
 
     def __enter__(self) -> "Trajectories":
         with ExitStack() as until:
@@ -104,9 +101,9 @@ class Trajectories:
             self._begin()
             until.pop_all()
         log.info(self._remark)
-        if self.before.lines:
-            log.info("resumed with %d episodes", len(self.before.lines))
-        for fault in self.before.faults:
+        if self.before:
+            log.info("resumed with %d episodes", len(self.before))
+        for fault in self.faults:
             log.warning("%s It is played again.", fault)
         return self
 
@@ -125,25 +122,18 @@ class Trajectories:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         how = "finished" if error is None else f"stopped by {type(error).__name__}"
-        before = len(self.before.lines)
+        before = len(self.before)
         log.info("%s after %d episodes%s", how, self._count, f" more, {before + self._count} in all" if before else "")
         self._open.close()
 
-    def add(self, played: Played) -> None:
-        """Write an episode."""
-        numbers = count()
-
-        def save(image: Image) -> str:
-            name = f"images/episode_{played.number:06d}_{next(numbers):02d}.png"
-            png = io.BytesIO()
-            image.save(png, "PNG")
-            (self._folder / "images").mkdir(exist_ok=True)
-            write_whole(self._folder / name, png.getvalue())
-            return name
-
+    def add(self, played: Played) -> Result:
+        """Write an episode; returns its result."""
+        names = (f"images/episode_{played.number:06d}_{number:02d}.png" for number in count())
         with _writing_to(self._folder):
-            self._append(encode(line_of(played, save)))
+            line = line_of(played, lambda image: save_picture(image, self._folder, next(names)))
+            self._append(encode(line))
         self._count += 1
+        return result_of(line, played.tally)
 
     def _append(self, line: bytes) -> None:
         """Write a whole line, or none of it if the disk is full."""

@@ -18,8 +18,8 @@ from abreast.rollouts.episodes.slot import Slot
 
 log = logging.getLogger("abreast")
 
-SIGNAL = signal.SIGURG
-"""Ignored by default, and hardly used by programs."""
+SIGNAL = getattr(signal, "SIGURG", None)
+"""Ignored by default, and hardly used by programs. None where a system has no such signal: no turn can be interrupted."""
 LOOKS = 4
 """How often to look within the time that a turn may take."""
 FRAMES = 4
@@ -87,7 +87,8 @@ class Watchdog:
         slot, stack = self.at, list(traceback.walk_stack(sys._current_frames().get(self._thread)))
         if slot is None or any(frame.f_globals.get("__name__") in DEBUGGERS for frame, _ in stack):
             return
-        can_interrupt = self._thread == threading.main_thread().ident and signal.getsignal(SIGNAL) is _raise_if_late
+        is_main = self._thread == threading.main_thread().ident
+        can_interrupt = SIGNAL is not None and is_main and signal.getsignal(SIGNAL) is _raise_if_late
         log.warning(
             "environment %d (%s) has been at one turn in the main process for %g s%s; it is at:\n%s",
             slot.env_id, slot.tag.name, self.timeout_s,
@@ -95,7 +96,7 @@ class Watchdog:
             else ", and cannot be interrupted: that needs the main thread, and SIGURG must not be used by the program",
             "".join(traceback.StackSummary.extract(stack[:FRAMES][::-1]).format()),
         )  # fmt: skip
-        if can_interrupt:
+        if can_interrupt and SIGNAL is not None:
             self._late = moment
             signal.pthread_kill(self._thread, SIGNAL)
 
@@ -113,7 +114,7 @@ _watchdogs: "weakref.WeakSet[Watchdog]" = weakref.WeakSet()
 def _install_handler() -> None:
     """Only the main thread can have a signal handler; one that the program has installed is left in place."""
     is_main = threading.current_thread() is threading.main_thread()
-    if is_main and signal.getsignal(SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
+    if SIGNAL is not None and is_main and signal.getsignal(SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
         signal.signal(SIGNAL, _raise_if_late)
 
 

@@ -3,29 +3,33 @@
 import asyncio
 import socket
 import sys
+import tracemalloc
 
 import pytest
 
 from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts.context.config import ContextConfig
 from abreast.rollouts.drivers.client import chat
-from abreast.rollouts.drivers.client.chat import ChatClient
+from abreast.rollouts.drivers.client.chat import OpenAIPolicy
 from abreast.rollouts.drivers.client.retries import Backoff
 from abreast.rollouts.drivers.config import ServerConfig
-from abreast.rollouts.drivers.policies.base import Unanswered
+from abreast.rollouts.drivers.policies.base import Asked, Unanswered
+from abreast.rollouts.registry import find_tag
 from llm_server import Drop, LLMServer, Raw, Status, Text
 
 HELLO = [{"role": "user", "content": "hello"}]
 QUICK = Backoff(first_s=0.001, longest_s=0.01)
 
 
-def ask(url, **config):
+def ask(url, messages=HELLO, context=None, **config):
     """The answer, and the counts."""
-    client = ChatClient(ServerConfig(base_url=url, **config), QUICK)
+    tag = find_tag("Bandit", {}, context=ContextConfig.parse(context or {}))
+    client = OpenAIPolicy(ServerConfig(base_url=url, **config), QUICK)
 
     async def run():
         await client.start()
         try:
-            return await client.ask(HELLO)
+            return await client(Asked(0, 0, tag, {"history": [{}]}, lambda: messages))
         finally:
             await client.close()
 
@@ -43,12 +47,12 @@ def test_what_is_sent_and_what_comes_back(stream, monkeypatch):
     monkeypatch.setenv("MY_KEY", " secret ")
     with LLMServer(lambda request: Text("Hi there!", usage=(7, 3)), key="secret") as server:
         more = {"sampling": {"temperature": 0.5, "max_tokens": 9}, "stream": stream, "api_key_env": "MY_KEY"}
-        (text, tokens, _), counts = ask(server.url + "/", **more)
+        (text, tokens, reason, calls), counts = ask(server.url + "/", **more)
     sent = server.requests[0].body
     if stream:
         assert sent.pop("stream") is True and sent.pop("stream_options") == {"include_usage": True}
     assert sent == {"model": "tiny", "messages": HELLO, "temperature": 0.5, "max_tokens": 9}
-    assert (text, tokens) == ("Hi there!", (7, 3))
+    assert (text, tokens, reason, calls) == ("Hi there!", (7, 3), "stop", [])
     assert (counts.requests, counts.retries, counts.answers, counts.uncounted, counts.tokens) == (1, 0, 1, 0, (7, 3))
 
 
@@ -79,7 +83,7 @@ def test_an_address_that_is_none():
     ):
         ServerConfig.parse({"base_url": "localhost:8000"})
     with pytest.raises(RolloutError, match="needs a server: give its address, say --base-url http"):
-        ChatClient(ServerConfig())
+        OpenAIPolicy(ServerConfig())
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_an_answer_that_is_too_large_may_pass(monkeypatch):
 
 def test_a_line_of_a_stream_that_is_too_long_may_pass():
     def behave(request):
-        return Text("short") if request.number else Text("", delta={"content": "x" * 5_000_000})
+        return Text("short") if request.number else Text("", delta={"content": "x" * (chat.LARGEST + 1)})
 
     with LLMServer(behave) as server:
         assert ask(server.url, stream=True)[0][0] == "short"
@@ -117,6 +121,18 @@ def test_a_line_of_a_stream_that_is_too_long_may_pass():
 def test_settings_that_are_ours_cannot_be_sent_beside():
     with pytest.raises(ConfigError, match="sampling has n, stream: that is set by abreast, leave it out"):
         ServerConfig.parse({"sampling": {"stream": True, "n": 3, "top_p": 1}})
+    with pytest.raises(ConfigError, match="sampling has max_tokens and max_completion_tokens: give the one"):
+        ServerConfig.parse({"sampling": {"max_tokens": 1, "max_completion_tokens": 2}})
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"),
+    [("temprature", "temperature"), ("Top_P", "top_p"), ("max_token", "max_tokens"), ("seeds", "seed")],
+)
+def test_a_misspelt_key_of_a_request_is_refused_and_others_are_sent(key, meant):
+    with pytest.raises(ConfigError, match=f"sampling has {key}, which no server knows: did you mean '{meant}'?"):
+        ServerConfig.parse({"sampling": {key: 1}})
+    assert ServerConfig.parse({"sampling": {"min_tokens": 3, "something_of_my_own": 1}})
 
 
 def test_an_address_without_v1():
@@ -214,4 +230,95 @@ def test_the_server_is_waited_for_as_long_as_it_asks(monkeypatch):
 def test_without_the_package_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "aiohttp", None)
     with pytest.raises(RolloutError, match=r'needs the package aiohttp: pip install "abreast\[llm\]"'):
-        ChatClient(ServerConfig(base_url="http://localhost:1/v1"))
+        OpenAIPolicy(ServerConfig(base_url="http://localhost:1/v1"))
+
+
+# ---- what a server says is not trusted
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_tools_that_a_model_calls_are_named_and_reach_the_environment_if_the_context_has_a_form(stream):
+    called = [{"index": 0, "function": {"name": "move", "arguments": '{"to": "Up"}'}}]
+    with LLMServer(lambda request: Text("", delta={"tool_calls": called})) as server:
+        assert ask(server.url, stream=stream)[0][0::3] == ("", ["move"])
+        given = ask(server.url, stream=stream, context={"tool_call_form": "<answer>{name} {arguments}</answer>"})[0]
+        assert given[0::3] == ('<answer>move {"to": "Up"}</answer>', ["move"])
+
+
+def test_the_key_never_comes_back_from_a_server(monkeypatch, caplog):
+    caplog.set_level("INFO", "abreast")
+    monkeypatch.setenv("MY_KEY", "sk-secret/1")
+    replies = [
+        Status(500, "bad key sk-secret/1"),
+        Raw(b'{"error": "sk-secret\\/1"}'),
+        Raw(b'{"choices": "sk-secret/1"}'),
+        Status(400, f"{'x' * 290} sk-secret/1"),
+        Status(308, "", {"Location": "http://there/?key=sk-secret/1"}),
+    ]
+    for reply in replies:
+        with LLMServer(lambda request, reply=reply: reply) as server, pytest.raises(RolloutError) as told:
+            ask(server.url, retries=1, api_key_env="MY_KEY")
+        assert "secret" not in str(told.value) and "secret" not in caplog.text
+
+
+def test_escape_sequences_of_a_server_are_not_printed(caplog):
+    caplog.set_level("INFO", "abreast")
+    with LLMServer(lambda request: Status(500, "\x1b]0;title\x07 \x1b[31mred\u202e")) as server:
+        refused("status 500 .\ufffd.0;title\ufffd \ufffd.31mred\ufffd.", server.url, Unanswered, retries=1)
+    assert "\x1b" not in caplog.text
+    with LLMServer(models=("\x1b[31mone", "two")) as server:
+        refused("has the models \ufffd.31mone, two", server.url)
+
+
+def test_a_list_of_models_is_bounded_and_no_redirect_is_followed(monkeypatch):
+    with LLMServer(models=("m" * (chat.LARGEST + 1),)) as server:
+        refused("has no list of its models", server.url)
+    with LLMServer() as there:
+        redirect = Status(302, "", {"Location": f"{there.url}/models"})
+        with LLMServer(models=redirect) as server:
+            refused(rf"redirects to {there.url}/models \(status 302\)", server.url)
+        assert not there.requests
+
+
+@pytest.mark.parametrize("usage", [(-5, 3), (10**4000, 1), (True, 1), ("7", 1), (1.5, 2)])
+def test_token_counts_that_are_none_are_not_counted(usage):
+    with LLMServer(lambda request: Text("x", usage=usage)) as server:
+        (_, tokens, *_), counts = ask(server.url)
+    assert tokens is None and counts.uncounted == 1 and counts.tokens == (0, 0)
+
+
+def test_a_huge_answer_is_refused_before_it_is_whole():
+    sent = b'{"choices": [{"message": {"content": "' + b"x" * 60_000_000
+    with LLMServer(lambda request: Text("short") if request.number else Raw(sent)) as server:
+        tracemalloc.start()
+        try:
+            assert ask(server.url)[0][0] == "short"
+            most = tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+    assert most < 3 * len(sent)  # the server of this test holds it twice
+
+
+def test_a_log_line_about_many_requests_says_how_long_was_waited(caplog):
+    caplog.set_level("INFO", "abreast")
+
+    async def behave(request):
+        return await asyncio.get_running_loop().create_future() if request.number < 4 else Text("at last")
+
+    with LLMServer(behave) as server:
+        assert ask(server.url, request_timeout=0.1)[0][0] == "at last"
+    assert "4 requests in all were sent again, because no complete answer came within 0.1 s" in caplog.text
+
+
+def test_a_stream_that_stays_open_after_its_end_is_not_waited_for():
+    with LLMServer(lambda request: Text("done", stays_open=True)) as server:
+        assert ask(server.url, stream=True, request_timeout=20, retries=0)[0][0] == "done"
+
+
+def test_a_prefilled_answer_is_asked_to_go_on():
+    with LLMServer(lambda request: Text("x")) as server:
+        ask(server.url, messages=[*HELLO, {"role": "assistant", "content": "<think>"}])
+        ask(server.url)
+    first, second = (request.body for request in server.requests)
+    assert first["continue_final_message"] is True and first["add_generation_prompt"] is False
+    assert "continue_final_message" not in second

@@ -9,7 +9,7 @@ from abreast.errors import RolloutError, RunFolderError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.drivers.lines import encode, line_of
 from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
-from abreast.rollouts.drivers.policies.base import Answer, SimplePolicy, Tokens, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Policy, Tokens, Unanswered
 from abreast.rollouts.drivers.policies.local import RandomPolicy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from rollout_helpers import settings
@@ -28,7 +28,7 @@ def write(path, lines):
     return path
 
 
-class Talks(SimplePolicy):
+class Talks(Policy):
     """Says all kinds of things, and sometimes nothing."""
 
     async def __call__(self, asked):

@@ -1,121 +1,91 @@
-"""From the body of an answer, whole or streamed, to its text and token counts.
+"""From the body of a response to an answer. A streamed body holds many events, any other is one event: one loop reads both.
 
 What is incomplete or has another form is `Transient`: a server that is restarted or overloaded sends such things.
 """
 
 import json
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from abreast.errors import short
 from abreast.rollouts.drivers.client.retries import Transient
 from abreast.rollouts.drivers.policies.base import Tokens
 
-LARGEST = 2**26
-"""Bytes of an answer. A server that never stops would fill the memory."""
-CUT = "length"
-"""The finish_reason of an answer that the limit of tokens has cut off."""
-TOO_LARGE = f"the answer is larger than {LARGEST // 2**20} MiB"
+MOST_TOKENS = 10**9
+"""Of one request; a server that counts more, or less than none, has not counted."""
 
 
 class Completion(NamedTuple):
-    """An answer of a server."""
+    """What a server has answered."""
 
     text: str
     tokens: Tokens | None
-    """None if the server did not count them."""
-    is_cut: bool = False
-    """Whether the limit of tokens has cut it off."""
+    """None if it has not counted them."""
+    finish_reason: str | None
+    tool_calls: list[tuple[str, str]]
+    """The name of each tool that the model called, and its arguments in JSON."""
 
 
-def read_whole(body: bytes) -> Completion:
-    """The answer in the body of a response that is not streamed."""
-    given = _decoded(body)
-    try:
-        choice = given["choices"][0]
-        message = choice["message"]
-        text = _with_thoughts(_thoughts(message), _text(message))
-    except (KeyError, IndexError, TypeError, AttributeError):
-        raise Transient(f"the answer is no chat completion, it is {short(given)}") from None
-    return Completion(text, _tokens(given), choice.get("finish_reason") == CUT)
-
-
-async def read_stream(lines: AsyncIterable[bytes]) -> Completion:
-    """The answer in a stream of server-sent events, line by line."""
-    text, thoughts, tokens, has_begun, is_complete, is_cut, size = "", "", None, False, False, False, 0
-    async for line in lines:
-        size += len(line)
-        if size > LARGEST:
-            raise Transient(TOO_LARGE)
-        if not line.startswith(b"data:"):
-            continue  # a comment, or the blank line between two events
-        data = line.removeprefix(b"data:").strip()
-        if data == b"[DONE]":
-            is_complete = True
-            break
-        event = _decoded(data)
-        tokens = _tokens(event) or tokens
+def read_answer(body: bytes, is_stream: bool = False) -> Completion:
+    """The answer in the body of a response with status 200."""
+    events = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")] if is_stream else [body]
+    texts, thoughts, calls = list[str](), list[str](), dict[Any, tuple[list[str], list[str]]]()
+    tokens, reason, has_begun = None, "", False
+    for event in map(_decoded, (event for event in events if event != b"[DONE]")):
         try:
-            for choice in event["choices"]:  # the last event may have none, and the token counts
-                delta = choice.get("delta") or {}  # without one: what a provider says about the answer
-                text += _text(delta)
-                thoughts += _thoughts(delta)
-                has_begun = True
-                is_complete = is_complete or choice.get("finish_reason") is not None
-                is_cut = is_cut or choice.get("finish_reason") == CUT
+            tokens = _tokens(event.get("usage")) or tokens
+            for choice in event["choices"][:1]:  # the last event of a stream may have none, and the token counts
+                message = choice.get("delta") or {} if is_stream else choice["message"]
+                texts.append(_text(message.get("content") or message.get("refusal")))
+                thoughts.append(_text(message.get("reasoning_content") or message.get("reasoning")))
+                _gather_calls(message, calls)
+                reason, has_begun = _text(choice.get("finish_reason") or reason)[:40], True
         except (KeyError, TypeError, AttributeError):
-            raise Transient(f"an event of the stream is no part of a chat completion, it is {short(event)}") from None
-    if not has_begun or not is_complete:
-        raise Transient(f"the stream ended after {len(text)} characters, before the answer was complete")
-    return Completion(_with_thoughts(thoughts, text), tokens, is_cut)
+            raise Transient("the answer is no chat completion", str(event)) from None
+    text, thought = "".join(texts), "".join(thoughts)
+    if not has_begun or (is_stream and not reason and b"[DONE]" not in events):
+        raise Transient("the answer ended before it was complete", f"after {len(text)} characters")
+    if thought and "</think>" not in text:  # a server with a reasoning parser has taken it out of the text
+        text = f"<think>{thought}</think>{text}"
+    called = [("".join(name)[:80], "".join(arguments)) for name, arguments in calls.values()]
+    return Completion(text, tokens, reason or None, called)
 
 
 def error_text(body: bytes) -> str:
-    """What a server says about an error, on one line."""
+    """What a server says about an error."""
     try:
         given = json.loads(body)
     except (ValueError, RecursionError):
         given = body.decode(errors="replace")
     for key in ("error", "message", "detail"):
-        if isinstance(given, dict) and given.get(key):
-            given = given[key]
-    text = " ".join(str(given).split()).rstrip(".")
-    return text if len(text) <= 300 else f"{text[:297]}..."
+        given = given.get(key) or given if isinstance(given, dict) else given
+    return str(given)
 
 
 def _decoded(data: bytes) -> Any:
     try:
         given = json.loads(data)
     except (ValueError, RecursionError):
-        raise Transient(f"the answer is cut off or no JSON ({len(data)} bytes)") from None
+        raise Transient("the answer is cut off or no JSON", f"{len(data)} bytes") from None
     if isinstance(given, dict) and given.get("error"):  # some servers send errors with status 200
-        raise Transient(f"the server says: {error_text(data)}")
+        raise Transient("the server reports an error", error_text(data))
     return given
 
 
-def _text(message: Mapping[str, Any]) -> str:
-    text = message.get("content") or ""
-    if isinstance(text, list):  # content parts
-        text = "".join(part["text"] for part in text)
-    if not isinstance(text, str):
-        raise TypeError
-    return text
+def _text(given: Any) -> str:
+    """A text, or the texts of content parts."""
+    return "".join(part["text"] for part in given) if isinstance(given, list) else "" + (given or "")
 
 
-def _thoughts(message: Mapping[str, Any]) -> str:
-    """What a server with a reasoning parser has taken out of the text; servers differ in the name."""
-    thoughts = message.get("reasoning_content") or message.get("reasoning") or ""
-    return thoughts if isinstance(thoughts, str) else ""
+def _gather_calls(message: Mapping[str, Any], calls: dict[Any, tuple[list[str], list[str]]]) -> None:
+    """Add the tool calls of a message, or the pieces of them in an event of a stream, by the number of the call."""
+    older = [{"index": 0, "function": message["function_call"]}] if message.get("function_call") else ()
+    for piece in message.get("tool_calls") or older:
+        name, arguments = calls.setdefault(piece.get("index", len(calls)), ([], []))
+        given = piece["function"].get("arguments")
+        name.append(_text(piece["function"].get("name")))
+        arguments.append(json.dumps(given) if isinstance(given, dict) else _text(given))
 
 
-def _with_thoughts(thoughts: str, text: str) -> str:
-    """The text as the model wrote it."""
-    return f"<think>{thoughts}</think>{text}" if thoughts and "</think>" not in text else text
-
-
-def _tokens(given: Any) -> Tokens | None:
-    usage = given.get("usage") if isinstance(given, dict) else None
-    if not isinstance(usage, dict):
-        return None
-    counts = (usage.get("prompt_tokens"), usage.get("completion_tokens"))
-    return Tokens(*(count if isinstance(count, int) else 0 for count in counts))
+def _tokens(usage: Any) -> Tokens | None:
+    counts = [usage.get(key) for key in ("prompt_tokens", "completion_tokens")] if isinstance(usage, dict) else [None]
+    return Tokens(*counts) if all(type(count) is int and 0 <= count <= MOST_TOKENS for count in counts) else None

@@ -1,26 +1,17 @@
-"""How long to wait before a request is sent again."""
+"""Requests that fail in a way that may pass, and how long to wait before they are sent again."""
 
-import logging
 import random
-import re
-from collections import Counter
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-MOST_LOGGED = 3
-"""Requests that are sent again and logged, for each kind of reason; the others are counted."""
-
-log = logging.getLogger("abreast")
-
 
 class Transient(Exception):
-    """A request failed in a way that may pass."""
+    """A request failed in a way that may pass. `said` are the words of the server or of a library, as they came."""
 
-    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+    def __init__(self, reason: str, said: str = "", wait_s: float | None = None) -> None:
         super().__init__(reason)
-        self.wait_s = wait_s
-        """What the server asked to wait, if it did."""
+        self.reason, self.said, self.wait_s = reason, said, wait_s
 
 
 @dataclass(frozen=True)
@@ -40,36 +31,12 @@ class Backoff:
 
 def retry_after_s(header: str | None, now: datetime | None = None) -> float | None:
     """The seconds that a header Retry-After asks for, which are a number or a date."""
-    if header is None:
-        return None
     try:
-        seconds = float(header)
+        seconds = float(header or "")
     except ValueError:
         try:
-            date = parsedate_to_datetime(header)
-        except ValueError:
+            date = parsedate_to_datetime(header or "")
+            seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
+        except (ValueError, OverflowError):
             return None
-        seconds = (date.replace(tzinfo=date.tzinfo or UTC) - (now or datetime.now(UTC))).total_seconds()
     return max(seconds, 0.0) if seconds < float("inf") else None
-
-
-class RetryLog:
-    """Logs why requests are sent again: the first few of each kind, the others as a number at the end."""
-
-    def __init__(self) -> None:
-        self._counts: Counter[str] = Counter()
-
-    def note(self, reason: str) -> None:
-        """A request is sent again."""
-        kind = re.sub(r"(?<!status )\b\d+", "N", reason.partition(" (")[0])
-        self._counts[kind] += 1
-        if self._counts[kind] <= MOST_LOGGED:
-            last = " (the next ones of this kind are only counted)" if self._counts[kind] == MOST_LOGGED else ""
-            log.info("a request is sent again, because %s%s", reason, last)
-
-    def close(self) -> None:
-        """Log the numbers."""
-        counts, self._counts = self._counts, Counter()
-        for kind, count in counts.items():
-            if count > MOST_LOGGED:
-                log.info("%d requests in all were sent again, because %s", count, kind)

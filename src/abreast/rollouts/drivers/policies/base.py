@@ -6,10 +6,10 @@
 An `Unanswered` ends that episode, with its reason; the others go on. Any other exception stops the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
@@ -42,9 +42,17 @@ class Answer(NamedTuple):
 
     given: str | list[str]
     """The raw text of a language model, or actions."""
-    tokens: Tokens = Tokens()
-    is_cut: bool = False
-    """Whether a limit of tokens has cut the text off: then the model has not written the end of its turn."""
+    tokens: Tokens | None = None
+    """None if they were not counted."""
+    finish_reason: str | None = None
+    """Why the text ended, as the server says: stop, length (a limit of tokens has cut it off), tool_calls ..."""
+    tool_calls: Sequence[str] = ()
+    """Names of the tools that the model called: the text holds them only if the context has a form for them."""
+
+    def remarks(self) -> dict[str, Any]:
+        """What is kept of it in the history beside its text: why it ended, and the names of the tools it called."""
+        kept = {"finish_reason": self.finish_reason, "tool_calls": list(self.tool_calls)}
+        return {key: value for key, value in kept.items() if value}
 
 
 @dataclass
@@ -59,6 +67,12 @@ class Counts:
     uncounted: int = 0
     """Answers for which the server gave no token counts."""
     tokens: Tokens = field(default_factory=Tokens)
+
+    def note(self, tokens: Tokens | None) -> None:
+        """Count an answer."""
+        self.answers += 1
+        self.uncounted += tokens is None
+        self.tokens = self.tokens.plus(tokens or Tokens())
 
 
 @dataclass
@@ -106,19 +120,17 @@ class Played(NamedTuple):
     """Episodes of a manager may be exported before they are."""
 
 
-class Policy(Protocol):
-    """Who plays."""
+class Policy:
+    """Base of all policies: who plays. Only `__call__` has to be defined."""
 
-    @property
-    def counts(self) -> Counts | None:
-        """What it has used, if it counts that."""
-
-    @property
-    def most_episodes(self) -> int | None:
-        """How many episodes it can play at the same time, if there is a limit."""
+    counts: Counts | None = None
+    """What it has used, if it counts that."""
+    most_episodes: int | None = None
+    """How many episodes it can play at the same time, if there is a limit."""
 
     async def __call__(self, asked: Asked) -> Answer:
         """The answer for this turn."""
+        raise NotImplementedError
 
     def ended(self, played: Played) -> None:
         """Called when an episode that it played is over."""
@@ -128,19 +140,3 @@ class Policy(Protocol):
 
     async def close(self) -> None:
         """Called once, in the event loop, after the last turn, also after an error."""
-
-
-class SimplePolicy:
-    """Base of policies that hold nothing to close, and count nothing."""
-
-    counts: Counts | None = None
-    most_episodes: int | None = None
-
-    def ended(self, played: Played) -> None:
-        """Nothing to do."""
-
-    async def start(self) -> None:
-        """Nothing to do."""
-
-    async def close(self) -> None:
-        """Nothing to do."""

@@ -14,13 +14,13 @@ import inspect
 import queue
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
 from abreast.errors import RolloutError, short, words
 from abreast.plugins import import_target
-from abreast.rollouts.drivers.policies.base import Answer, Asked, SimplePolicy, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy, Unanswered
 
 GATHER_S = 0.005
 """How long a batch waits for more turns after the first: a few times what a turn in a worker takes."""
@@ -34,7 +34,7 @@ PARAMETERS: dict[str, Callable[[Asked], Any]] = {
 }
 
 
-class FunctionPolicy(SimplePolicy):
+class FunctionPolicy(Policy):
     """Calls a function for each turn, or for all turns that wait."""
 
     def __init__(self, target: str) -> None:
@@ -80,18 +80,18 @@ class FunctionPolicy(SimplePolicy):
         while self._waiting:
             await asyncio.sleep(GATHER_S)
             taken, self._waiting = [each for each in self._waiting if not each[1].done()], []
-            answers, error = list[Answer](), None
+            answers: list[Answer | RolloutError] = []
             try:
-                answers = self._checked_batch(await self._call({"batch": [asked for asked, _ in taken]}), len(taken))
-            except RolloutError as raised:
-                error = raised
-            for number, (_, future) in enumerate(taken):
+                answers += self._checked_batch(await self._call({"batch": [asked for asked, _ in taken]}), len(taken))
+            except RolloutError as error:
+                answers = [error] * len(taken)
+            for (_, future), answer in zip(taken, answers, strict=True):
                 if future.done():  # its episode was stopped meanwhile
                     continue
-                if error is None:
-                    future.set_result(answers[number])
+                if isinstance(answer, RolloutError):
+                    future.set_exception(answer)
                 else:
-                    future.set_exception(error)
+                    future.set_result(answer)
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         try:
@@ -164,10 +164,9 @@ class _CallThread:
         if self._thread is None:
             self._thread = threading.Thread(target=self._serve, name="policy", daemon=True)
             self._thread.start()
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[Any] = loop.create_future()
-        self._calls.put((function, arguments, loop, future))
-        return await future
+        future: Future[Any] = Future()
+        self._calls.put((function, arguments, future))
+        return await asyncio.wrap_future(future)
 
     def close(self) -> None:
         """Let the thread end."""
@@ -176,21 +175,11 @@ class _CallThread:
 
     def _serve(self) -> None:
         while (call := self._calls.get()) is not None:
-            function, arguments, loop, future = call
-            result, error = None, None
+            function, arguments, future = call
+            if not future.set_running_or_notify_cancel():
+                continue
             try:
-                result = function(**arguments)
+                future.set_result(function(**arguments))
             except BaseException as raised:  # SystemExit too: it would end this thread, and be seen nowhere
                 can_be_passed_on = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
-                error = raised if can_be_passed_on else RuntimeError(repr(raised))
-            with suppress(RuntimeError):  # the loop is closed: no reader is left
-                loop.call_soon_threadsafe(_settle, future, result, error)
-
-
-def _settle(future: asyncio.Future[Any], result: Any, error: Exception | None) -> None:
-    if future.done():  # cancelled
-        return
-    if error is None:
-        future.set_result(result)
-    else:
-        future.set_exception(error)
+                future.set_exception(raised if can_be_passed_on else RuntimeError(repr(raised)))

@@ -5,16 +5,17 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from abreast.rollouts.context.context import Context, Message
-from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Played, SimplePolicy
+from abreast.rollouts.context.cleaning import printable
+from abreast.rollouts.context.context import Context
+from abreast.rollouts.context.preview import as_text
+from abreast.rollouts.drivers.policies.base import Answer, Asked, EndOfInput, Played, Policy
 from abreast.rollouts.episodes.slot import Cache
 
 SEPARATOR = "||"
 
 
-class HumanPolicy(SimplePolicy):
+class HumanPolicy(Policy):
     """One episode at a time. A line is one turn: actions, with || between them, or a whole answer with its tags."""
 
     most_episodes = 1
@@ -26,8 +27,7 @@ class HumanPolicy(SimplePolicy):
     async def __call__(self, asked: Asked) -> Answer:
         if asked.turn == 0:
             _say(f"\n==== episode {asked.number}: {asked.tag.name}, seed {asked.seed}")
-            for message in asked.messages:
-                _say(f"\n[{message['role']}]\n{_text(message)}")
+            _say(f"\n{as_text(asked.messages)}")
         else:
             _say(f"\n{self._outcome(asked.cache)}\n\n{asked.cache['history'][-1]['state']}")
         left = asked.cache["history"][-1]["actions_left"]
@@ -75,15 +75,8 @@ class HumanPolicy(SimplePolicy):
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
+    sys.stdout.write(f"{printable(text)}\n")
     sys.stdout.flush()
-
-
-def _text(message: Message) -> str:
-    content: Any = message["content"]
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part.get("text", "[image]")) for part in content)
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import numpy as np
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Context
-from abreast.rollouts.drivers.policies.base import Answer, Asked, SimplePolicy
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy
 from abreast.rollouts.episodes.slot import Cache
 from abreast.rollouts.registry import Tag, find_kind, list_kinds
 
@@ -17,7 +17,7 @@ _FORM = re.compile(r"\b(\w+)\[\w+\]")
 _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
-class RandomPolicy(SimplePolicy):
+class RandomPolicy(Policy):
     """One random action per turn: a known one, if there are any, else a number as text.
 
     Each turn of each episode has its own random stream, so that its actions depend on nothing else: not on the other
@@ -62,7 +62,7 @@ def _one_of(choices: Sequence[str], rng: np.random.Generator) -> str:
     return choices[int(rng.integers(len(choices)))]
 
 
-class SolverPolicy(SimplePolicy):
+class SolverPolicy(Policy):
     """The solver of the environment type, if it has one."""
 
     def __init__(self, tag: Tag) -> None:

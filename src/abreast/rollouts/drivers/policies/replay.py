@@ -5,17 +5,19 @@ from typing import Any
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.drivers.lines import Line, find_file, plain, read_lines
-from abreast.rollouts.drivers.policies.base import Answer, Asked, Played, SimplePolicy, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Played, Policy, Unanswered
 
 COMPARED = ("reward", "penalty", "success", "truncated", "error")
 """Compared beside each turn of the history."""
 
 
-class ReplayPolicy(SimplePolicy):
+class ReplayPolicy(Policy):
     """Plays the episodes of a file; `differences` has a sentence for each that came out otherwise."""
 
-    def __init__(self, file: Path) -> None:
-        path = find_file(file)
+    def __init__(self, file: Path | str | None) -> None:
+        if file is None:
+            raise RolloutError("the policy replay needs trajectories: name a run folder or a file after it.")
+        path = find_file(Path(file))
         found = read_lines(path)
         if not found.lines:
             raise RolloutError(f"{path} holds no episode that could be played again.")
@@ -29,8 +31,9 @@ class ReplayPolicy(SimplePolicy):
             raise Unanswered(f"episode {asked.number} is not in the file that is replayed.")
         answers = line["answers"]
         if asked.turn >= len(answers):
-            raise Unanswered(line.get("error") or f"the recorded episode ended after {len(answers)} turns.")
-        return Answer(answers[asked.turn])
+            raise Unanswered(line["error"] or f"the recorded episode ended after {len(answers)} turns.")
+        entry = line["history"][asked.turn]
+        return Answer(answers[asked.turn], None, entry.get("finish_reason"), entry.get("tool_calls", ()))
 
     def ended(self, played: Played) -> None:
         """Compare an episode with its record."""

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from abreast.rollouts.config import EnvConfig
+from abreast.rollouts.ragen import KEYS, Keys
 
 PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
@@ -42,14 +43,7 @@ PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
 class BanditConfig(EnvConfig):
     """What the two arms are called and what they pay."""
 
-    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {
-            "lo_arm_score": "lo_reward",
-            "hi_arm_hiscore": "hi_reward",
-            "hi_arm_loscore": "hi_reward_else",
-            "hi_arm_hiscore_prob": "hi_probability",
-        }
-    )
+    THEIR_KEYS: ClassVar[Keys] = KEYS["bandit"]
 
     split: Literal["train", "test"] | None = None
     """Draw the names of the arms, by seed, from one of two sets; none: lo_arm_name and hi_arm_name, which win if given."""

@@ -1,8 +1,6 @@
 """Settings of countdown."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, Literal, Self
 
 import pydantic
@@ -10,30 +8,13 @@ from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
 from abreast.rollouts.envs.records import Split
-from abreast.rollouts.keys import Refused
+from abreast.rollouts.ragen import KEYS, Keys
 
 
 class CountdownConfig(EnvConfig):
     """Where tasks come from, how hard the generated ones are, and what an answer is worth."""
 
-    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType(
-        {"train_path": "data_path", "solvable_filter": "plus_minus_only"}
-    )
-    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
-        {
-            "invalid_act": Refused(
-                "a text that is no expression is told from others by reading it; leave it out, and see unreadable_ends.",
-                (None, ""),
-            ),
-            "invalid_act_score": Refused(
-                "what a turn without a valid answer costs is the same in all environments; set es_manager.format_penalty."
-            ),
-            "max_steps": Refused(
-                "one expression ends the episode; leave it out, and limit other answers with max_actions_per_traj.",
-                (None, 1),
-            ),
-        }
-    )
+    THEIR_KEYS: ClassVar[Keys] = KEYS["countdown"]
 
     action_lookup: None = None
     """Always none: the answer is free text."""

@@ -1,7 +1,5 @@
 """Settings of the frozen lake."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -9,7 +7,7 @@ from pydantic import Field, model_validator
 from abreast.rollouts.config import EnvConfig
 from abreast.rollouts.envs.frozen_lake.cells import BY_NUMBER
 from abreast.rollouts.envs.symbols import meanings_of, symbols_of
-from abreast.rollouts.keys import Refused
+from abreast.rollouts.ragen import KEYS, Keys
 
 MEANINGS = ("you", "ice", "hole", "goal", "you in a hole", "you on the goal")
 """What the symbols stand for, in the order of their numbers in `grid_lookup`."""
@@ -18,25 +16,7 @@ MEANINGS = ("you", "ice", "hole", "goal", "you in a hole", "you on the goal")
 class FrozenLakeConfig(EnvConfig):
     """How large, how holey and how slippery the lake is."""
 
-    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
-        {
-            "map_seed": Refused(
-                "the seed of an episode makes its lake (RAGEN's reset overwrites this key with it too); leave it out, and"
-                " give seeds to reset."
-            ),
-            "action_map": Refused(
-                "the four moves have the numbers 1 to 4 here; leave it out, and change their names with action_lookup.",
-                (None, {1: 0, 2: 1, 3: 2, 4: 3}),
-            ),
-            "map_lookup": Refused("it numbers letters of the code elsewhere; leave it out, and set grid_lookup."),
-            "invalid_act": Refused(
-                "an unknown action has no number here, the manager drops it; leave it out.", (None, 0)
-            ),
-            "invalid_act_score": Refused(
-                "what an unknown action costs is the same in all environments; set es_manager.format_penalty."
-            ),
-        }
-    )
+    THEIR_KEYS: ClassVar[Keys] = KEYS["frozen_lake"]
 
     size: int = Field(4, ge=2, le=100)
     """Rows, and columns too."""

@@ -1,27 +1,19 @@
 """Settings of MetaMathQA."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
 from abreast.rollouts.envs.records import Split
-from abreast.rollouts.keys import Refused
+from abreast.rollouts.ragen import KEYS, Keys
 
 
 class MetaMathQAConfig(EnvConfig):
     """Where questions come from, and how often one may try."""
 
-    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
-        {
-            "cache_dir": Refused(
-                "nothing is downloaded here, so nothing is kept; leave it out, and set data_path to a file."
-            )
-        }
-    )
+    THEIR_KEYS: ClassVar[Keys] = KEYS["metamathqa"]
 
     action_lookup: None = None
     """Always none: the answer is free text."""
@@ -38,18 +30,3 @@ class MetaMathQAConfig(EnvConfig):
     match: Literal["value", "text"] = "value"
     """When an answer is right. value: numbers by their value, however they are written; text: letter by letter, but for
     case and white space, as in RAGEN."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _dataset_path(cls, values: Any) -> Any:
-        """Another spelling of `data_path`, as far as it names a file."""
-        if not isinstance(values, Mapping) or "dataset_path" not in values:
-            return values
-        rest = {key: value for key, value in values.items() if key != "dataset_path"}
-        given = values["dataset_path"]
-        if given is not None and Path(str(given)).suffix not in (".json", ".jsonl", ".parquet"):
-            raise ValueError(
-                f"dataset_path is {given!r:.80}: data sets are not downloaded here; download it, and set data_path to its"
-                " .json, .jsonl or .parquet file."
-            )
-        return rest if given is None else {"data_path": given, **rest}

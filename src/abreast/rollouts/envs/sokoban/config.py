@@ -1,7 +1,6 @@
 """Settings of Sokoban."""
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -10,7 +9,7 @@ from abreast.rollouts.config import EnvConfig
 from abreast.rollouts.envs.sokoban.board import SYMBOLS
 from abreast.rollouts.envs.sokoban.rooms import Lengths, most_boxes
 from abreast.rollouts.envs.symbols import meanings_of, symbols_of
-from abreast.rollouts.keys import Refused
+from abreast.rollouts.ragen import KEYS, Keys
 
 Side = Annotated[int, Field(ge=3, le=30, strict=True)]
 MEANINGS = ("wall", "floor", "target", "box on a target", "box", "you", "you on a target")
@@ -24,21 +23,7 @@ _MAY_BE_NULL = ("dim_x", "dim_y", "min_solution_steps")
 class SokobanConfig(EnvConfig):
     """Settings of Sokoban."""
 
-    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
-        {
-            "distance_reward_coeff": Refused(
-                "rewards for boxes that come nearer to a target do not exist here; leave it out and add them to the rewards"
-                " in your training loop.",
-                (None, 0, 0.0),
-            ),
-            "invalid_act": Refused(
-                "an unknown action has no number here, the manager drops it; leave it out.", (None, 0)
-            ),
-            "invalid_act_score": Refused(
-                "what an unknown action costs is the same in all environments; set es_manager.format_penalty."
-            ),
-        }
-    )
+    THEIR_KEYS: ClassVar[Keys] = KEYS["sokoban"]
 
     action_lookup: dict[int, str] = Field({1: "Up", 2: "Down", 3: "Left", 4: "Right"})
     """Actions by number. The names may be changed, say into another language; the numbers and their meaning may not."""

@@ -1,33 +1,18 @@
 """Settings of the web shop."""
 
-from collections.abc import Mapping
 from pathlib import Path
-from types import MappingProxyType
 from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
-from abreast.rollouts.keys import Refused
+from abreast.rollouts.ragen import KEYS, Keys
 
 
 class WebShopConfig(EnvConfig):
     """Which shop, which shoppers' wishes, and how its pages look."""
 
-    OTHER_NAMES: ClassVar[Mapping[str, str]] = MappingProxyType({"file_path": "data"})
-    REFUSED: ClassVar[Mapping[str, Refused]] = MappingProxyType(
-        {
-            "server": Refused(
-                "there is no server here, every environment reads the same catalogue file; leave it out."
-            ),
-            "filter_goals": Refused(
-                "goals are not chosen by a function here; leave it out, and set data to files with the goals you want."
-            ),
-            "show_attrs": Refused(
-                "attributes are on a page of their own, click[attributes]; leave it out.", (None, False)
-            ),
-        }
-    )
+    THEIR_KEYS: ClassVar[Keys] = KEYS["webshop"]
 
     observation_mode: Literal["text", "text_rich", "html", "url"] = "text"
     """How a page is shown: its texts with [SEP] between them, one a line with buttons marked, its HTML, or its address."""
