@@ -79,8 +79,9 @@ def add(digest, value):
 
 
 def what_it_is(cache):
-    """Of an episode, what no definition of a figure can change."""
-    return {key: cache[key] for key in ("tag", "penalty", "info", "history")}
+    """Of an episode, what no definition of a figure can change. (What was invalid follows from its actions.)"""
+    history = [{key: value for key, value in entry.items() if key != "invalid"} for entry in cache["history"]]
+    return {"tag": cache["tag"], "penalty": cache["penalty"], "info": cache["info"], "history": history}
 
 
 def actions_for(chance, tag, cache):
@@ -189,14 +190,14 @@ def mixed(tag, use, strikes=False):
     """A batch in two environments, and single episodes between its turns."""
     chance, seen = random.Random(tag), []
     with EnvStateManager(config_of(tag, use)) as manager:
-        outputs = manager.reset(env_ids=[0, 1], seeds=[SEED, SEED + 2])
+        outputs = caches = manager.reset(env_ids=[0, 1], seeds=[SEED, SEED + 2])
         for turn in range(TURNS):
             if strikes and turn % 2:
                 kill(*manager.worker_pids)
             seen.append(trying(single, manager, tag, SEEDS[turn % len(SEEDS)]))
             if outputs:
                 outputs = manager.step(some_inputs(chance, manager, outputs))
-        seen.append([what_it_is(cache) for cache in manager.caches[:2]])
+        seen.append([what_it_is(cache) for cache in caches])
     return hashed(seen)
 
 

@@ -26,7 +26,7 @@ from abreast.rollouts.drivers.policies.base import (
     Tokens,
     Unanswered,
 )
-from abreast.rollouts.episodes.leased import AsyncEpisode
+from abreast.rollouts.episodes.single import AsyncEpisode
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag
@@ -56,7 +56,7 @@ class Order(NamedTuple):
 def orders_of(manager: EnvStateManager, episodes: int | None = None) -> Iterator[Order]:
     """The first so many episodes of a manager's environments (default: one in each), as its resets would begin them."""
     first = manager.config.seed.train if manager.mode == "train" else manager.config.seed.val
-    envs = [(env.tag.name, env.group_id) for env in manager.envs]
+    envs = [(env.tag.name, env.group_id or 0) for env in manager.envs]
     groups = envs[-1][1] + 1
     for number in range(len(envs) if episodes is None else episodes):
         (tag, group), passes = envs[number % len(envs)], number // len(envs)
@@ -94,7 +94,7 @@ async def play_episodes_async(
     on_turn: OnTurn = lambda: None,
 ) -> str | None:
     """As `play_episodes`, awaitable."""
-    tags = list(dict.fromkeys(env.tag.name for env in manager.envs))
+    tags = list(manager.tags)
     waiting = _Waiting(orders_of(manager) if orders is None else orders, tags)
     players = _Players(manager, policy, on_ended, on_turn)
     async with _started(policy):
@@ -211,7 +211,7 @@ class _Players:
                 except Unanswered as unanswered:
                     self._unanswered_in_a_row += 1
                     self._log(order, unanswered)
-                    return record.over(self._manager, episode, str(unanswered))
+                    return record.over(episode, str(unanswered))
                 except asyncio.CancelledError as cancelled:
                     if _is_cancelled():
                         raise
@@ -226,7 +226,7 @@ class _Players:
                 if answer.is_cut:
                     episode.cache["history"][-2]["is_cut"] = True
                 self._on_turn()
-            return record.over(self._manager, episode, None)
+            return record.over(episode, None)
 
     def _log(self, order: Order, unanswered: Unanswered) -> None:
         """Log why an episode ends; with the traceback, if an exception with this stack was not logged before."""
@@ -239,7 +239,7 @@ class _Players:
         log.error("episode %d (%s, seed %d) cannot go on: %s%s", order.number, order.tag, order.seed, unanswered, trace)
 
     def _tag(self, name: str) -> Tag:
-        return next(env.tag for env in self._manager.envs if env.tag.name == name)
+        return self._manager.tags[name]
 
 
 def _is_cancelled() -> bool:
@@ -256,7 +256,7 @@ class _Record:
         self.answers: list[str | list[str]] = []
         self.tokens = Tokens()
 
-    def over(self, manager: EnvStateManager, episode: AsyncEpisode, unanswered: str | None) -> Played:
+    def over(self, episode: AsyncEpisode, unanswered: str | None) -> Played:
         """The episode, as it is now."""
         return Played(
             number=self._order.number,
@@ -266,7 +266,7 @@ class _Record:
             truncated=unanswered is not None or episode.truncated,
             error=episode.error if unanswered is None else unanswered,
             is_unanswered=unanswered is not None,
-            num_actions=manager.envs[episode.env_id].num_actions,
+            num_actions=episode.tally.executed,
             tally=episode.tally,
             cache=episode.cache,
             answers=self.answers,

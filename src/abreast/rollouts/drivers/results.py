@@ -1,19 +1,19 @@
 """What came of a rollout, as figures: of the episodes of this session, and of those that a resumed run already had."""
 
 from collections.abc import Mapping, Sequence
+from math import nan
 from statistics import fmean
 from typing import Any, NamedTuple
 
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.policies.base import Counts, Played, Tokens
-from abreast.rollouts.episodes.summary import Ended, Tally, pass_at_k, summary_of_tag
+from abreast.rollouts.episodes.summary import FIGURES, Tally, latencies, pass_at_k
 
 
 class Result(NamedTuple):
     """What is needed of an episode for the figures."""
 
     group_id: int
-    num_actions: int
     tally: Tally
     error: str | None
     tokens: Tokens
@@ -28,7 +28,7 @@ class Result(NamedTuple):
 def result_of(played: Played) -> Result:
     """The result of an episode that was played."""
     penalty = played.cache["penalty"]
-    return Result(played.group_id, played.num_actions, played.tally, played.error, played.tokens, penalty)
+    return Result(played.group_id, played.tally, played.error, played.tokens, penalty)
 
 
 def result_of_line(line: Mapping[str, Any]) -> Result:
@@ -37,12 +37,13 @@ def result_of_line(line: Mapping[str, Any]) -> Result:
         reward=line["reward"],
         success=line["success"],
         given=line.get("num_given", 0),
+        executed=line.get("num_actions", 0),
         invalid=line.get("num_invalid", 0),
     )
     tokens = line.get("tokens") or {}
     used = Tokens(tokens.get("prompt", 0), tokens.get("completion", 0))
     penalty = line.get("penalty", 0.0)
-    return Result(line["group_id"], line.get("num_actions", 0), tally, line.get("error"), used, penalty)
+    return Result(line["group_id"], tally, line.get("error"), used, penalty)
 
 
 SESSION = " (this session)"
@@ -54,28 +55,32 @@ def figures(
 ) -> dict[str, str]:
     """The figures by name: of all episodes, those that a resumed run had before included, or else labelled."""
     means = _means([*before, *results])
+    failed = sum(result.error is not None for result in (*before, *results))
     rows = {
         "episodes": f"{len(before) + len(results):,}",
+        **({"could not go on": f"{failed:,}"} if failed else {}),
         "success": f"{means['success']:.1%}",
         **_pass_at(group_size, [*before, *results]),
         "reward": f"{means['reward']:.3f}",
-        "score": f"{fmean(result.score for result in (*before, *results)):.3f}",
+        "score": f"{means['score']:.3f}",
         "invalid actions": f"{means['invalid_rate']:.1%}",
         "actions per episode": f"{means['num_actions']:.1f}",
     }
     if not results:
         return rows
-    label, now = SESSION if before else "", _means(results)  # lines do not hold how long turns took
-    return rows | {
-        f"latency p50{label}": f"{now['latency_p50_ms']:.3f} ms",
-        f"latency p95{label}": f"{now['latency_p95_ms']:.3f} ms",
+    label, half, most = SESSION if before else "", *latencies(result.tally for result in results)
+    return rows | {  # lines do not hold how long turns took
+        f"latency p50{label}": f"{half:.3f} ms",
+        f"latency p95{label}": f"{most:.3f} ms",
         f"turns per second{label}": f"{turns_per_s:,.0f}",
-        f"timeouts{label}": f"{now['timeouts']:.0f}",
+        f"timeouts{label}": f"{sum(result.tally.timeouts for result in results):.0f}",
     }
 
 
 def _means(results: Sequence[Result]) -> dict[str, float]:
-    return summary_of_tag([Ended(result.num_actions, result.tally, ()) for result in results])
+    """Over the episodes that came to an end of their own."""
+    told = [result.tally.figures(result.penalty) for result in results if result.error is None]
+    return {key: fmean(each[key] for each in told) if told else nan for key in FIGURES}
 
 
 def usage(counts: Counts, before: Sequence[Result], config: PlayConfig) -> dict[str, str]:
@@ -102,7 +107,8 @@ def _pass_at(group_size: int, results: Sequence[Result]) -> dict[str, str]:
     """The chance that at least one episode of a group succeeds, in the mean of the groups that are complete."""
     groups: dict[int, list[bool]] = {}
     for result in results:
-        groups.setdefault(result.group_id, []).append(result.tally.success)
+        if result.error is None:
+            groups.setdefault(result.group_id, []).append(result.tally.success)
     key = f"pass@{group_size}"
     chances = [pass_at_k(each)[key] for each in groups.values() if len(each) == group_size]
     return {key: f"{fmean(chances):.1%}"} if group_size > 1 and chances else {}
