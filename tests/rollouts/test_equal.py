@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.workers.placement import PlacementRules
+from abreast.rollouts.workers.timing import PlacementRules
 from plain_loop import PlainLoop
 from rollout_helpers import kill, plain
 from rollout_helpers import settings as configure

@@ -184,8 +184,9 @@ class EnvStateManager:
     def _checked(self, inputs: Sequence[Mapping[str, Any]]) -> dict[Slot, Mapping[str, Any] | None]:
         self._check_open()
         self._turns.guard.check()
+        checked = check_inputs(inputs, self.envs)
         self._was_sent = True
-        return check_inputs(inputs, self.envs)
+        return checked
 
     # ---- single episodes
 

@@ -8,6 +8,7 @@ A tag is timed once. Who knows better says so with es_manager.use_multiprocessin
 """
 
 import time
+from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -81,8 +82,8 @@ class Timing:
         self._waits_in_a_row = 0
         self._computes = False
         """Whether threads were tried, and only waited for each other."""
-        self._in_threads = 0
-        self._began, self._cpu_s = 0.0, 0.0
+        self._in_threads: deque[tuple[float, float]] = deque(maxlen=WINDOW)
+        """Of the newest turns there: when it began, and its CPU time."""
 
     def note(self, result: TurnResult, is_start: bool) -> None:
         """A turn, or the start of an episode, was taken."""
@@ -108,14 +109,10 @@ class Timing:
         self._turns, self._starts = [], []
 
     def _look_whether_they_wait_for_each_other(self, seconds: float, waited: float) -> None:
-        if not self._in_threads:
-            self._began, self._cpu_s = time.perf_counter() - seconds, 0.0
-        self._in_threads += 1
-        self._cpu_s += seconds - waited
-        if self._in_threads == WINDOW:
-            self._in_threads = 0
-            if self._cpu_s > SATURATED * (time.perf_counter() - self._began):
-                self.waits, self._computes = False, True
+        now, turns = time.perf_counter(), self._in_threads
+        turns.append((now - seconds, seconds - waited))
+        if len(turns) == WINDOW and sum(cpu_s for _, cpu_s in turns) > SATURATED * (now - turns[0][0]):
+            self.waits, self._computes = False, True
 
     @property
     def compute_s(self) -> float:
