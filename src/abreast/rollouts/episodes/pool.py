@@ -31,8 +31,8 @@ LOOK_S = 0.05
 """How often those who wait are looked after: that an episode is garbage is not announced."""
 LONG_S = 30.0
 """After so many seconds the log says that a caller waits, and for what."""
-OURS = "abreast"
-"""Begins the names of threads of this package."""
+OURS = ("abreast", "rollout")
+"""The names of threads of this package begin with one of these."""
 
 
 class Wanted(NamedTuple):
@@ -86,7 +86,7 @@ class Pool:
                 self._check_may_wait(tag)
                 self._claims.append(claim)
                 if self._keeper is None:
-                    self._keeper = threading.Thread(target=self._look_after, name=f"{OURS} claims", daemon=True)
+                    self._keeper = threading.Thread(target=self._look_after, name="abreast claims", daemon=True)
                     self._keeper.start()
         return claim
 

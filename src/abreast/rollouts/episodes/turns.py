@@ -412,9 +412,10 @@ class Turns:
 
     @property
     def receivable(self) -> list[Slot]:
-        """Pending turns of the batch that no task waits for."""
+        """Pending turns of the batch that neither a task nor a reset waits for."""
         with self.guard:
-            return [slot for slot in self.pending.values() if not slot.is_single and not slot.job.is_awaited]
+            begun = [slot for slot in self.pending.values() if not slot.is_single and slot.inputs is not None]
+            return [slot for slot in begun if not slot.job.is_awaited]
 
     def hand_out(self, slots: Sequence[Slot]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""

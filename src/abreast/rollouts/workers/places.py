@@ -93,9 +93,8 @@ class Places:
         if is_batch:
             costs = [self.timings[slot.tag.name].cost for slot in slots]
             workers = workers[: best_count(costs, len(workers), self._rules, use == "auto")]
-        else:  # beside those that are under way
-            others = (slot for slot in self.slots.values() if slot.is_live and self._is_in_process(slot))
-            places |= {slot.env_id: slot.worker for slot in others}
+        else:  # beside those that live there
+            places |= {slot.env_id: slot.worker for slot in self.slots.values() if self._is_in_process(slot)}
         if not workers:
             return {}
         names = {env_id: self.slots[env_id].tag.name for env_id in places}
