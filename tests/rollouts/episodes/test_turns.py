@@ -1,5 +1,6 @@
 """Pending turns: phases, `send` and `recv`, and what becomes of turns whose worker dies, hangs or cannot go on."""
 
+import math
 import os
 import signal
 import time
@@ -8,7 +9,7 @@ import pytest
 
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.episodes.slot import OVER, QUEUED, READY, SENT
+from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT
 from rollout_helpers import CALM, among_others, calm_caches, go, kill, plain, settings, villain, workers
 
 pytestmark = pytest.mark.xdist_group("rollouts")
@@ -127,6 +128,44 @@ def test_a_villain_ends_alone(name, caplog):
         assert timeouts == (2 if name == "HangsInStep" else 0)
         assert len(manager.reset(seed=100)) == 8, "the manager goes on"
         assert len(manager.step(go(range(8), "a"))) == 8
+
+
+@pytest.mark.parametrize("use", [True, "auto"])
+@pytest.mark.parametrize("name", ["ClosesDescriptors", "KillsWhenPickled"])
+def test_an_environment_that_breaks_its_worker_outside_a_turn_is_blamed_and_never_run_in_the_main_process(name, use):
+    with EnvStateManager(among_others(name)) as manager:
+        manager.reset(seed=0)
+        manager.use_multiprocessing = use
+        manager.step(go(range(8), "a"))
+        assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
+        assert "its worker died" in manager.caches[1]["history"][1]["info"]["error"]
+        manager.step(go([0, *range(2, 8)], "a"))
+        assert all(slot.worker != HERE for slot in manager.envs), "nothing has moved"
+        for env_id, (cache, calm) in enumerate(zip(manager.caches, calm_caches(3), strict=True)):
+            assert env_id == 1 or cache["history"] == calm["history"], env_id
+
+
+@pytest.mark.parametrize("use", [True, False, "threads"])
+@pytest.mark.parametrize("reward", ["nan", "inf", "-inf"])
+def test_a_reward_that_is_not_finite_ends_the_episode_with_its_reason(reward, use):
+    with EnvStateManager(among_others("EarnsNothingFinite", use, flag=reward)) as manager:
+        manager.reset(seed=0)
+        manager.step(go(range(8), "a"))
+        assert len(manager.step(go(range(8), "a"))) == 7
+        entry, status = manager.caches[1]["history"][1], manager.statuses()[1]
+        assert entry["info"]["error"] == f"its reward is {reward}, expected a finite number."
+        assert entry["reward"] == 0.0 and math.isfinite(status["reward"]) and status["truncated"]
+        assert manager.get_rollout_states()["tags"]["EarnsNothingFinite"]["failed"] == 1
+
+
+def test_nothing_that_an_environment_returns_is_run_in_the_main_process(tmp_path):
+    flag = tmp_path / "was_run"
+    custom = {**CALM, **villain("RunsCodeWhenRead", flag=str(flag))}
+    with EnvStateManager(workers(["RunsCodeWhenRead", "Calm"], [1, 1], custom)) as manager:
+        manager.reset(seed=0)
+        assert [cache["env_id"] for cache in manager.step(go(range(2), "a"))] == [1]
+        error = manager.caches[0]["history"][0]["info"]["error"]
+        assert "what it returned cannot be sent" in error and "open" in error and not flag.exists()
 
 
 @pytest.mark.parametrize("use", [True, False])
