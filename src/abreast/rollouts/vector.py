@@ -204,7 +204,9 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         for env_id in env_ids:
             slot = self.manager.envs[env_id]
             if slot.terminated:
-                raise RolloutError(f"environment {env_id} ({slot.tag.name}) could not begin: {str(slot.error).rstrip('.')}.")
+                raise RolloutError(
+                    f"environment {env_id} ({slot.tag.name}) could not begin: {str(slot.error).rstrip('.')}."
+                )
             self._seen[env_id], infos[env_id] = read_report(slot.cache["info"].pop(REPORT))
             self._is_over[env_id] = False
         return infos

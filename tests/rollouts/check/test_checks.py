@@ -21,7 +21,6 @@ UNFIT = [
         "instances",
         "stepped alternately give other results than each one alone, after step 2",
     ),
-    ("RewardsWithNaN", "gymnasium", "step rewards are not equivalent"),
     ("DrawsFromNumpyInStep", "global random state", "step changed the state of numpy.random"),
     ("SeedsNumpyInReset", "global random state", "reset changed the state of numpy.random"),
     (
@@ -191,3 +190,10 @@ def test_what_cannot_be_replayed_is_not_compared(at_home):
 def test_what_fails_with_what_the_manager_sends_is_not_passed(name, check, says, at_home):
     wrong = [verdict for verdict in check_environment(f"stranger_envs:{name}") if verdict.outcome == "wrong"]
     assert [verdict.check for verdict in wrong] == [check] and says in wrong[0].remark
+
+
+def test_a_reward_that_is_not_finite_is_told_by_all_checks_that_play(at_home):
+    verdicts = check_environment("unfit_envs:RewardsWithNaN")
+    faults = {verdict.check: verdict.remark for verdict in verdicts if verdict.outcome == "wrong"}
+    assert faults.keys() == {"gymnasium", "texts", "replay"}
+    assert "its reward is nan" in faults["texts"]

@@ -214,7 +214,9 @@ def test_an_episode_tells_all_about_itself():
 def test_what_was_invalid_is_told_with_the_reason():
     with EnvStateManager(config(False, tags=("Lake",))) as manager, manager.episode(seed=5) as episode:
         assert episode.step(["down", "fly"]).invalid == ["'fly' was not executed: it is no action of this environment."]
-        assert episode.cache["history"][0]["invalid"] == ["'fly' was not executed: it is no action of this environment."]
+        assert episode.cache["history"][0]["invalid"] == [
+            "'fly' was not executed: it is no action of this environment."
+        ]
 
 
 def test_seeds_of_episodes_without_one_count_on_and_those_of_validation_begin_at_the_first():

@@ -242,10 +242,16 @@ def test_what_cannot_be_pickled_or_made_is_answered_with_the_reason_and_the_rest
     work = rollout_process(context, None)
     recipes = [recipe("Counting"), recipe("ReturnsUnpicklable", harm_at=1), b"no pickle"]
     starts = dict.fromkeys(range(3), (0, (), None))
-    work.obey("key", ([(number, ["a"], 9) for number in range(3)], dict(enumerate(recipes)), starts, set(), True, False))
+    work.obey(
+        "key", ([(number, ["a"], 9) for number in range(3)], dict(enumerate(recipes)), starts, set(), True, False)
+    )
     ((_, answers, _),) = context.answers
     assert [isinstance(fields, str) for _, fields, _ in answers] == [False, True, True]
-    assert "cannot be sent" in answers[1][1] and "<lambda> is none of" in answers[1][1] and "cannot be unpickled" in answers[2][1]
+    assert (
+        "cannot be sent" in answers[1][1]
+        and "<lambda> is none of" in answers[1][1]
+        and "cannot be unpickled" in answers[2][1]
+    )
 
 
 def test_answers_that_are_waited_for_one_by_one_are_not_held_back_by_a_slow_turn():
@@ -265,7 +271,9 @@ def test_answers_that_are_waited_for_one_by_one_are_not_held_back_by_a_slow_turn
 def test_a_replay_that_fails_is_the_result_of_the_turn():
     context = Context()
     work = rollout_process(context, None)
-    work.obey(1, ([(0, ["a"], 9)], {0: recipe("Counting")}, {0: (7, (["a"],), (1, b"another digest"))}, set(), True, False))
+    work.obey(
+        1, ([(0, ["a"], 9)], {0: recipe("Counting")}, {0: (7, (["a"],), (1, b"another digest"))}, set(), True, False)
+    )
     ((_, ((_, fields, _),), _),) = context.answers
     assert "came to another state" in TurnResult(*fields).failure
 

@@ -220,7 +220,9 @@ class Pool:
     def _tell(self, claim: Claim, waited_s: float) -> None:
         """Tell a caller that it has waited long enough, or the log that it waits."""
         timeout = self._config.wait_timeout
-        in_use = f"all {self._config.max} environments that single episodes of the tag {claim.tag!r} may have are in use"
+        in_use = (
+            f"all {self._config.max} environments that single episodes of the tag {claim.tag!r} may have are in use"
+        )
         if timeout is not None and waited_s >= timeout:
             self._claims.remove(claim)
             if claim.set_running_or_notify_cancel():
