@@ -31,7 +31,11 @@ class MainProcess:
                     if is_watched:
                         watchdog.has_raised, watchdog.allow_s = False, 0.0
                         watchdog.at = slot
-                    result = self._try(slot)
+                    result = self._in_step(slot)
+                    if result is None:
+                        slot.started = 0  # until it is written: an interrupted turn leaves an unknown state
+                        assert slot.inputs is not None and slot.here is not None, "its episode has begun here"
+                        result = slot.here.take(slot.inputs["actions"], slot.actions_left)
                     if is_watched:
                         watchdog.at = None  # as an assignment: within a call the signal could still be handled
                     if not is_watched or not watchdog.has_raised:  # the environment may have caught what was raised
@@ -55,18 +59,15 @@ class MainProcess:
             if self._abandoned and (episode := self._abandoned.pop((slot.env_id, key), None)) is not None:
                 episode.close()
 
-    def _try(self, slot: Slot) -> TurnResult:
-        if slot.started != slot.serial:
-            episode = self._episode(slot)
-            if slot.inputs is None:
-                return episode.start(slot.seed)
-            result = episode.rebuild(slot.seed, slot.executed, slot.digest)
-            if result.failure is not None:
-                return result
-        slot.started = 0  # until the result is written: an interrupted turn leaves the environment in an unknown state
-        assert slot.inputs is not None, "an episode is started once"
-        assert slot.here is not None, "it was started here"
-        return slot.here.take(slot.inputs["actions"], slot.actions_left)
+    def _in_step(self, slot: Slot) -> TurnResult | None:
+        """Start its episode, or rebuild it, if the environment is not in step; the result, if it is that of the turn."""
+        if slot.started == slot.serial:
+            return None
+        episode = self._episode(slot)
+        if slot.inputs is None:
+            return episode.start(slot.seed)
+        rebuilt = episode.rebuild(slot.seed, slot.executed, slot.digest)
+        return None if rebuilt.failure is None else rebuilt
 
     def _episode(self, slot: Slot) -> Episode:
         """Its environment; one that belongs to another thread is made anew."""
