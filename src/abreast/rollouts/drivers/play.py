@@ -11,7 +11,7 @@ What an episode is depends on its number alone, never on the task that plays it,
 import asyncio
 import logging
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from typing import NamedTuple
@@ -133,9 +133,10 @@ async def _started(policy: Policy) -> AsyncIterator[None]:
 
 def _share(manager: EnvStateManager, tag: str, *limits: int | None) -> int:
     """How many episodes of a tag are played at the same time."""
-    envs = sum(env.tag.name == tag for env in manager.envs)
-    slots = min([len(manager), *(limit for limit in limits if limit is not None)])
-    return max(1, envs * slots // len(manager))
+    room = manager.config.es_manager.episodes.max
+    envs = Counter(env.tag.name for env in manager.envs) or Counter(dict.fromkeys(manager.tags, room))
+    slots = min([envs.total(), *(limit for limit in limits if limit is not None)])
+    return max(1, envs[tag] * slots // envs.total())
 
 
 class _Waiting:

@@ -18,6 +18,7 @@ class Result(NamedTuple):
     error: str | None
     tokens: Tokens
     penalty: float = 0.0
+    tag: str = ""
 
     @property
     def score(self) -> float:
@@ -28,7 +29,7 @@ class Result(NamedTuple):
 def result_of(played: Played) -> Result:
     """The result of an episode that was played."""
     penalty = played.cache["penalty"]
-    return Result(played.group_id, played.tally, played.error, played.tokens, penalty)
+    return Result(played.group_id, played.tally, played.error, played.tokens, penalty, played.tag.name)
 
 
 def result_of_line(line: Mapping[str, Any]) -> Result:
@@ -43,7 +44,7 @@ def result_of_line(line: Mapping[str, Any]) -> Result:
     tokens = line.get("tokens") or {}
     used = Tokens(tokens.get("prompt", 0), tokens.get("completion", 0))
     penalty = line.get("penalty", 0.0)
-    return Result(line["group_id"], tally, line.get("error"), used, penalty)
+    return Result(line["group_id"], tally, line.get("error"), used, penalty, line["tag"])
 
 
 SESSION = " (this session)"
@@ -66,6 +67,10 @@ def figures(
         "invalid actions": f"{means['invalid_rate']:.1%}",
         "actions per episode": f"{means['num_actions']:.1f}",
     }
+    tags = dict.fromkeys(result.tag for result in (*before, *results))
+    for tag in tags if len(tags) > 1 else ():
+        of_tag = _means([result for result in (*before, *results) if result.tag == tag])
+        rows |= {f"success, {tag}": f"{of_tag['success']:.1%}", f"score, {tag}": f"{of_tag['score']:.3f}"}
     if not results:
         return rows
     label, half, most = SESSION if before else "", *latencies(result.tally for result in results)
