@@ -20,9 +20,9 @@ FILE = Path(__file__).with_name("golden.json")
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-import villain_envs  # noqa: F401 (registers its environments)
-from abreast.rollouts import EnvStateManager
-from rollout_helpers import kill, settings
+import villain_envs  # noqa: E402, F401 (registers its environments)
+from abreast.rollouts import EnvStateManager  # noqa: E402
+from rollout_helpers import kill, settings  # noqa: E402
 
 SHIPPED = {
     "Sokoban": {"env_type": "sokoban", "max_actions_per_traj": 12, "env_config": {"num_boxes": 2}},

@@ -64,7 +64,10 @@ def prepare(asked: Asked) -> Prepared:
     if asked.name is None:
         raise ConfigError("Missing argument 'TAG_OR_ENV': name what is played, or give --resume RUN.")
     typed = [text for text in asked.overrides if "=" not in text]  # further tags
-    changes = [*(text for text in asked.overrides if "=" in text), *([] if asked.seed is None else [f"seed.train={asked.seed}"])]
+    changes = [
+        *(text for text in asked.overrides if "=" in text),
+        *([] if asked.seed is None else [f"seed.train={asked.seed}"]),
+    ]
     sampling = [override for override in changes if override.startswith("sampling.")]
     others = [override for override in changes if not override.startswith("sampling.")]
     given = apply_overrides({"sampling": {}}, sampling)["sampling"]

@@ -135,7 +135,9 @@ class EnvStateManager:
         with self._turns.guard:
             for slot, seed in zip(slots, seeds, strict=True):
                 slot.begin(seed)
+        started = time.perf_counter()
         self._turns.wait(self._turns.begin(dict.fromkeys(slots), together=True))
+        self._places.trials.add(time.perf_counter() - started, 0)
 
     def _forget(self, slots: Sequence[Slot]) -> None:
         with self._turns.guard:
@@ -147,8 +149,10 @@ class EnvStateManager:
         turns = self._turns
         if turns.pending and (under_way := turns.receivable):
             raise RolloutError(f"step called while {len(under_way)} turns are under way: recv or await them first.")
+        started = time.perf_counter()
         job = turns.begin(self._checked(all_env_inputs), together=True)
         turns.wait(job)
+        self._places.trials.add(time.perf_counter() - started, len(job.slots))
         return turns.hand_out(job.slots)
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
@@ -172,8 +176,10 @@ class EnvStateManager:
             raise RolloutError(
                 f"timeout is {short(timeout)}: expected seconds, 0 or more, or None to wait for any time."
             )
-        end = None if timeout is None else time.monotonic() + timeout
-        return self._turns.hand_out(self._turns.receive(min_ready, end))
+        started = time.monotonic()
+        received = self._turns.receive(min_ready, None if timeout is None else started + timeout)
+        self._places.trials.add(time.monotonic() - started, len(received))
+        return self._turns.hand_out(received)
 
     async def step_async(self, inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """As `step`, but awaitable; any number may be under way at once, for different environments."""

@@ -183,9 +183,9 @@ def test_a_manager_for_a_tag_needs_no_groups():
             EnvStateManager.for_tag("FrozenLake", concurrency=concurrency)
     with pytest.raises(ConfigError, match="max_worker"):
         EnvStateManager.for_tag("FrozenLake", max_worker=2)
-    with EnvStateManager.for_tag("Mine", 3, {"custom_envs": {"Mine": CALM["Calm"]}}, mode="val") as manager:
-        with manager.episode() as episode:
-            assert episode.seed == 123
+    mine = {"custom_envs": {"Mine": CALM["Calm"]}}
+    with EnvStateManager.for_tag("Mine", 3, mine, mode="val") as manager, manager.episode() as episode:
+        assert episode.seed == 123
 
 
 def test_an_episode_tells_all_about_itself():
@@ -293,9 +293,9 @@ def test_mistakes_in_what_is_asked_for_are_told():
 
 def test_more_episodes_than_environments_wait_or_are_refused_with_the_numbers():
     in_use = "all 1 environments that single episodes of the tag 'Calm' may have are in use"
-    with EnvStateManager(config(False, most=1, episodes={"when_full": "refuse"})) as manager, manager.episode():
-        with pytest.raises(RolloutError, match=rf"{in_use} \(es_manager.episodes.when_full is refuse\)"):
-            manager.episode().begin()
+    refused = pytest.raises(RolloutError, match=rf"{in_use} \(es_manager.episodes.when_full is refuse\)")
+    with EnvStateManager(config(False, most=1, episodes={"when_full": "refuse"})) as manager, manager.episode(), refused:
+        manager.episode().begin()
     with EnvStateManager(config(False, most=1, episodes={"wait_timeout": 0.05})) as manager, manager.episode():
         with pytest.raises(RolloutError, match=rf"{in_use}: waited for 0.05 s"):
             manager.episode().begin()

@@ -7,11 +7,13 @@ import pytest
 from abreast.rollouts.episodes.episode import Clock, TurnResult
 from abreast.rollouts.workers import timing as module
 from abreast.rollouts.workers.timing import (
+    EPOCHS,
     MOST_TURNS,
     WINDOW,
     Cost,
     PlacementRules,
     Timing,
+    Trials,
     best_count,
     deal_out,
     is_cheap,
@@ -90,8 +92,10 @@ def test_turns_that_wait_for_the_interpreter_only_are_told_from_those_that_wait_
         note(saturated, clock, 0.16, 0.15, times=WINDOW, apart=0.01)
         note(waiting, clock, 0.16, 0.159, times=WINDOW, apart=0.01)
     assert waiting.waits and not saturated.waits
+    for _ in range(20):
+        note(saturated, clock, 0.16, 0.15, times=WINDOW + 1, apart=0.01)
     note(saturated, clock, 0.2, 0.199, times=3)
-    assert not saturated.waits, "threads were tried"
+    assert not saturated.waits, "threads were tried often enough"
 
 
 def test_a_clock_tells_waiting_from_computing():
@@ -136,3 +140,26 @@ def test_the_most_expensive_have_a_worker_for_themselves_and_those_that_have_a_p
     kept, longest = deal_out(costs, [0, 1], dict.fromkeys(costs, 1))
     assert set(kept.values()) == {1} and longest == 10.0
     assert deal_out(costs, [0], {0: 1, 1: 0})[0] == dict.fromkeys(costs, 0), "worker 1 is lost"
+
+
+def play(trials, seconds, epochs, candidates, known):
+    """Epochs that take so long per turn, by number of workers; how many were used in each."""
+    used = []
+    for _ in range(epochs):
+        used.append(trials.choose(("auto",), candidates, known))
+        trials.add(100 * seconds[used[-1]], 100)
+    return used
+
+
+def test_workers_that_keep_their_promise_are_kept_and_others_are_left_for_good():
+    assert play(Trials(), {0: 2.0, 4: 1.0}, 20, [4, 0], {0: 2.0}) == [4] * 20
+    used = play(Trials(), {0: 2.0, 4: 3.0}, 20, [4, 0], {0: 2.0})
+    assert used == [4] * (EPOCHS + 1) + [0] * (19 - EPOCHS), "its first epoch is not measured: environments are made"
+
+
+def test_two_numbers_of_workers_are_both_tried_if_neither_is_known():
+    used = play(Trials(), {1: 1.0, 2: 2.0}, 20, [2, 1], {})
+    assert used[: EPOCHS + 1] == [2] * (EPOCHS + 1) and set(used[EPOCHS + 1 :]) == {1}
+    trials = Trials()
+    play(trials, {1: 1.0, 2: 2.0}, 20, [2, 1], {})
+    assert trials.choose(("another",), [2, 1], {}) == 2, "all begins anew"

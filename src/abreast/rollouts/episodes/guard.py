@@ -9,7 +9,6 @@ from types import TracebackType
 
 from abreast.errors import RolloutError
 
-
 INCOMPLETE = "an earlier call was interrupted while it wrote results, so they are incomplete: call reset."
 
 

@@ -25,7 +25,7 @@ from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.workers.messages import NAMES
-from abreast.rollouts.workers.timing import PlacementRules, Timing, best_count, deal_out, is_cheap
+from abreast.rollouts.workers.timing import PlacementRules, Timing, Trials, best_count, deal_out, is_cheap
 from abreast.rollouts.workers.worker import RolloutWork, rollout_process
 
 log = logging.getLogger("abreast")
@@ -54,6 +54,7 @@ class Places:
         sequential = {find_kind(name).name for name in config.sequential_env_types}
         self._sequential = {name for name, tag in tags.items() if tag.kind.name in sequential}
         self._unsendable = {name for name, recipe in self._recipes.items() if not recipe}
+        self.trials = Trials()
         self._lent: dict[int, Episode] = {}
         """Live environments that go to a thread with their next order."""
         self._use: Use = "auto"
@@ -91,8 +92,7 @@ class Places:
         """A worker process for each of these; they stay where they are unless the loads would be much more even."""
         workers, places = self._living, {slot.env_id: slot.worker for slot in slots}
         if is_batch:
-            costs = [self.timings[slot.tag.name].cost for slot in slots]
-            workers = workers[: best_count(costs, len(workers), self._rules, use == "auto")]
+            workers = workers[: self._count(slots, len(workers), use)]
         else:  # beside those that live there
             places |= {slot.env_id: slot.worker for slot in self.slots.values() if self._is_in_process(slot)}
         if not workers:
@@ -105,6 +105,17 @@ class Places:
             even, shortest_s = deal_out(weights, workers, {})
             kept = kept if longest_s <= shortest_s / self._rules.gain else even
         return {slot.env_id: kept[slot.env_id] for slot in slots}
+
+    def _count(self, slots: Collection[Slot], most: int, use: Use) -> int:
+        """How many worker processes to use for these."""
+        costs = [self.timings[slot.tag.name].cost for slot in slots]
+        known = [cost for cost in costs if cost is not None]
+        best = best_count(costs, most, self._rules, use == "auto")
+        if len(known) < len(costs) or not best:
+            return best
+        here_s = sum(cost.slot_s for cost in known) / sum(cost.turns for cost in known)
+        others, measured = ([0], {0: here_s}) if use == "auto" else ([1], {})
+        return self.trials.choose((use, len(costs), most), [best, *others], measured)
 
     def _is_for_threads(self, slot: Slot, use: Use) -> bool:
         is_wanted = use == "threads" or (use == "auto" and self.timings[slot.tag.name].waits)

@@ -4,7 +4,8 @@
     computes, and workers gain enough by it               in worker processes, from the next reset on
     anything else                                         in the main process
 
-A tag is timed once. Who knows better says so with es_manager.use_multiprocessing.
+A tag is timed once. Workers that a formula predicts to be faster are then tried for some epochs, and kept if they were: other
+programs may want the cores, too. Who knows better says so with es_manager.use_multiprocessing.
 """
 
 import time
@@ -24,8 +25,13 @@ WINDOW, SATURATED = 16, 0.45
 """If of so many turns in threads the CPU time is more than this share of the time from the begin of the first to the end of
 the last, they wait for each other, not for anything outside. (It is between a half and 1 then, since the first turn began
 before the others.)"""
-MOST_TURNS = 1024
-"""After so many turns a tag is timed, however little time they took."""
+MOST_TRIALS = 3
+"""So often at most: a machine with more to do than cores makes turns look as if they computed."""
+MOST_TURNS, NEWEST = 1024, 256
+"""After so many turns a tag is timed, however little time they took; the newest of them count."""
+EPOCHS = 3
+"""So many epochs (all episodes between two resets) are measured of a number of workers. The fastest counts: disturbances only
+ever add time."""
 
 
 @dataclass(frozen=True)
@@ -76,12 +82,14 @@ class Timing:
         """None until it is timed."""
         self.waits = False
         """Whether threads are the place for it."""
-        self._turns: list[float] = []
-        self._starts: list[float] = []
+        self._turns: deque[float] = deque(maxlen=NEWEST)
+        self._starts: deque[float] = deque(maxlen=NEWEST)
+        self._counts = [0, 0]
+        """Turns and starts so far."""
         self._spent_s = 0.0
         self._waits_in_a_row = 0
-        self._computes = False
-        """Whether threads were tried, and only waited for each other."""
+        self._trials = 0
+        """How often threads were tried, and only waited for each other."""
         self._in_threads: deque[tuple[float, float]] = deque(maxlen=WINDOW)
         """Of the newest turns there: when it began, and its CPU time."""
 
@@ -90,34 +98,68 @@ class Timing:
         seconds = max(result.seconds, result.waited)
         if self.is_open:
             (self._starts if is_start else self._turns).append(result.seconds)
+            self._counts[is_start] += 1
             self._spent_s += result.seconds
-            if self._turns and (self._spent_s >= self._enough_s or len(self._turns) >= MOST_TURNS):
+            if self._turns and (self._spent_s >= self._enough_s or self._counts[0] >= MOST_TURNS):
                 self._close()
         if self.waits:
             self._look_whether_they_wait_for_each_other(seconds, result.waited)
         elif seconds >= SLOW_S and result.waited > WAIT_SHARE * seconds:
             self._waits_in_a_row += 1
             enough = self._waits_in_a_row >= SURE_TURNS or seconds >= SURE_S
-            self.waits = enough and not self._computes
+            self.waits = enough and self._trials < MOST_TRIALS
         elif not is_start:  # that a start computes says nothing about turns
             self._waits_in_a_row = 0
 
     def _close(self) -> None:
-        starts = len(self._starts) or 1
-        self.cost = Cost(median(self._turns), median(self._starts or [0.0]), len(self._turns) / starts)
+        turns, starts = self._counts
+        self.cost = Cost(median(self._turns), median(self._starts or [0.0]), turns / max(starts, 1))
         self.is_open = False
-        self._turns, self._starts = [], []
 
     def _look_whether_they_wait_for_each_other(self, seconds: float, waited: float) -> None:
         now, turns = time.perf_counter(), self._in_threads
         turns.append((now - seconds, seconds - waited))
         if len(turns) == WINDOW and sum(cpu_s for _, cpu_s in turns) > SATURATED * (now - turns[0][0]):
-            self.waits, self._computes = False, True
+            self.waits, self._waits_in_a_row = False, 0
+            self._trials += 1
+            turns.clear()
 
     @property
     def compute_s(self) -> float:
         """What a turn takes, if it computes, and that is known."""
         return 0.0 if self.cost is None or self.waits else self.cost.turn_s
+
+
+class Trials:
+    """What epochs of the whole batch took with each number of workers."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """How many are in use."""
+        self._basis: tuple[object, ...] = ()
+        self._measured: dict[int, list[float]] = {}
+        """Seconds per turn."""
+        self._seconds, self._turns, self._has_moved = 0.0, 0, True
+
+    def add(self, seconds: float, turns: int) -> None:
+        """A call has waited so long for so many turns."""
+        self._seconds, self._turns = self._seconds + seconds, self._turns + turns
+
+    def choose(self, basis: tuple[object, ...], candidates: Sequence[int], known: Mapping[int, float]) -> int:
+        """At a reset: the first that was not measured often enough, else the fastest. Another basis, and all begins anew.
+
+        `known`: seconds per turn of numbers that need not be measured.
+        """
+        if basis != self._basis:
+            self._basis, self._measured = basis, {}
+        elif self._turns and not self._has_moved:  # in its first epoch, environments are made
+            self._measured.setdefault(self.count, []).append(self._seconds / self._turns)
+        self._seconds, self._turns = 0.0, 0
+        untried = [c for c in candidates if c not in known and len(self._measured.get(c, ())) < EPOCHS]
+        fastest = min(candidates, key=lambda count: known.get(count) or min(self._measured.get(count, [0.0])))
+        chosen = untried[0] if untried else fastest
+        self._has_moved, self.count = chosen != self.count, chosen
+        return chosen
 
 
 def best_count(costs: Sequence[Cost | None], most: int, rules: PlacementRules, is_auto: bool) -> int:
