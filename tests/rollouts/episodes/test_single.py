@@ -294,7 +294,11 @@ def test_mistakes_in_what_is_asked_for_are_told():
 def test_more_episodes_than_environments_wait_or_are_refused_with_the_numbers():
     in_use = "all 1 environments that single episodes of the tag 'Calm' may have are in use"
     refused = pytest.raises(RolloutError, match=rf"{in_use} \(es_manager.episodes.when_full is refuse\)")
-    with EnvStateManager(config(False, most=1, episodes={"when_full": "refuse"})) as manager, manager.episode(), refused:
+    with (
+        EnvStateManager(config(False, most=1, episodes={"when_full": "refuse"})) as manager,
+        manager.episode(),
+        refused,
+    ):
         manager.episode().begin()
     with EnvStateManager(config(False, most=1, episodes={"wait_timeout": 0.05})) as manager, manager.episode():
         with pytest.raises(RolloutError, match=rf"{in_use}: waited for 0.05 s"):

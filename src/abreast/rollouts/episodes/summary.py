@@ -15,6 +15,7 @@ are counted apart.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cache
 from math import comb, nan
 from statistics import fmean
 from typing import Any, Protocol
@@ -100,9 +101,13 @@ def metrics_of(episode: Played) -> dict[str, float]:
             figures[f"{name}/{key}"] = total / len(turns)
         else:
             figures[f"{name}/traj_sum/{key}"] = total
-    for key, figure in episode.tally.figures(episode.cache["penalty"]).items():
-        figures[f"{name}/{key}"] = figure
+    figures.update(zip(_keys(name), episode.tally.figures(episode.cache["penalty"]).values(), strict=True))
     return figures
+
+
+@cache
+def _keys(tag: str) -> tuple[str, ...]:
+    return tuple(f"{tag}/{figure}" for figure in FIGURES)
 
 
 def _plain_sums(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:

@@ -25,7 +25,7 @@ from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.workers.messages import NAMES
-from abreast.rollouts.workers.timing import PlacementRules, Timing, Trials, best_count, deal_out, is_cheap
+from abreast.rollouts.workers.timing import PlacementRules, Timing, Trials, away_s, best_count, deal_out, is_cheap
 from abreast.rollouts.workers.worker import RolloutWork, rollout_process
 
 log = logging.getLogger("abreast")
@@ -114,8 +114,10 @@ class Places:
         if len(known) < len(costs) or not best:
             return best
         here_s = sum(cost.slot_s for cost in known) / sum(cost.turns for cost in known)
-        others, measured = ([0], {0: here_s}) if use == "auto" else ([1], {})
-        return self.trials.choose((use, len(costs), most), [best, *others], measured)
+        if use == "auto":
+            return self.trials.choose((use, len(costs), most), [best, 0], {0: here_s})
+        is_close = self._rules.gain * away_s(known, 1, self._rules) < away_s(known, best, self._rules)
+        return self.trials.choose((use, len(costs), most), [best, 1] if is_close else [best], {})
 
     def _is_for_threads(self, slot: Slot, use: Use) -> bool:
         is_wanted = use == "threads" or (use == "auto" and self.timings[slot.tag.name].waits)

@@ -167,18 +167,20 @@ def best_count(costs: Sequence[Cost | None], most: int, rules: PlacementRules, i
     known = [cost for cost in costs if cost is not None]
     if not known or not most:
         return 0 if is_auto else most
+    best = min(range(1, most + 1), key=lambda count: away_s(known, count, rules))
+    here_s, best_s = sum(cost.slot_s for cost in known), away_s(known, best, rules)
     turns = max(cost.turns for cost in known)
-    here_s, longest_s = sum(cost.slot_s for cost in known), max(cost.slot_s for cost in known)
-    messages_s = sum(cost.turns + 1 for cost in known) * rules.turn_message_s
-
-    def away_s(count: int) -> float:
-        orders = min((turns + 1) * count, sum(cost.turns + 1 for cost in known))
-        return max(longest_s, here_s / count) + orders * rules.order_s + messages_s
-
-    best = min(range(1, most + 1), key=away_s)
-    if is_auto and (away_s(best) > rules.gain * here_s or here_s - away_s(best) < rules.worth_s * turns):
+    if is_auto and (best_s > rules.gain * here_s or here_s - best_s < rules.worth_s * turns):
         return 0
     return best
+
+
+def away_s(costs: Sequence[Cost], count: int, rules: PlacementRules) -> float:
+    """Seconds that an epoch of environments with these costs is predicted to take in so many workers."""
+    messages = sum(cost.turns + 1 for cost in costs)
+    orders = min((max(cost.turns for cost in costs) + 1) * count, messages)
+    compute_s = max(sum(cost.slot_s for cost in costs) / count, *(cost.slot_s for cost in costs))
+    return compute_s + orders * rules.order_s + messages * rules.turn_message_s
 
 
 def is_cheap(cost: Cost, rules: PlacementRules) -> bool:
