@@ -246,8 +246,8 @@ class EnvStateManager:
     def get_rollout_states(self, episodes: Iterable[SingleEpisode] | None = None) -> dict[str, Any]:
         """Figures of the batch, or of these single episodes: means per tag (`tags`), pass@k per group (`groups`).
 
-        Means are over the episodes that are over; `unfinished`, `failed` and `never_begun` tell how many are not. Every cache
-        then has `metrics` too, with the same definitions (episodes/summary.py); see `rollout_cache`.
+        Means are over the episodes that are over; `unfinished`, `failed` and `never_begun` count the others. A cache then
+        has `metrics` too, with the same definitions (episodes/summary.py); see `rollout_cache`.
         """
         return states_of(self.envs if episodes is None else episodes)
 

@@ -1,7 +1,7 @@
 """Steps that are only consistent together.
 
-(To hold Ctrl-C back meanwhile would be nicer: with the calls of the module `signal` that takes 16 µs a time, as long as a turn
-of a single episode may take.)
+(To hold Ctrl-C back meanwhile would be nicer: with the calls of the module `signal` that takes 16 µs a time, as long as a
+turn of a single episode may take.)
 """
 
 import threading

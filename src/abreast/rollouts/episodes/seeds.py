@@ -1,4 +1,4 @@
-"""Seeds of episodes that are given none: in training they count on, and none is used twice; in validation they begin anew."""
+"""Seeds of episodes that are given none: in training they count on, and none is used twice; validation begins anew."""
 
 from collections.abc import Sequence
 from typing import Literal

@@ -133,7 +133,7 @@ def _numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
 
 
 def states_of(episodes: Iterable[Played]) -> dict[str, Any]:
-    """Means per tag (`tags`), pass@k per group (`groups`); each cache then has its `metrics`, with TAG/pass@k of its group."""
+    """Means per tag (`tags`), pass@k per group (`groups`); each cache then has `metrics`, with TAG/pass@k of its group."""
     tags: dict[str, list[Played]] = {}
     groups: dict[Any, list[Played]] = {}
     for episode in episodes:

@@ -8,8 +8,8 @@ next order to its successor says how to rebuild it; a digest of an earlier state
 rebuilt before it is needed, and a death resets nothing here: `Slot.built_in` then differs from the worker's incarnation.
 
 A call waits for its `Job`: for all turns of a batch together, or for the turn of a single episode. One thread handles what
-workers say, for all: the first that waits (a thread of its own would cost every batch two wake-ups, 10 % of one of 1 ms), or,
-for tasks of asyncio and when that thread has left, a thread that is started for it.
+workers say, for all: the first that waits (a thread of its own would cost every batch two wake-ups, 10 % of one of 1 ms),
+or, for tasks of asyncio and when that thread has left, a thread that is started for it.
 """
 
 import asyncio

@@ -63,7 +63,7 @@ class Places:
     # ---- when episodes begin
 
     def place(self, slots: Collection[Slot], use: Use, is_batch: bool) -> None:
-        """Before episodes begin in these slots: move each to where it should live. `is_batch`: these are all of the batch."""
+        """Before episodes begin in these slots: move each to where it should live. `is_batch`: they are all of the batch."""
         failed: BaseException | None = None
         with self.guard:  # from any thread
             try:

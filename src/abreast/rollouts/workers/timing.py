@@ -4,8 +4,8 @@
     computes, and workers gain enough by it               in worker processes, from the next reset on
     anything else                                         in the main process
 
-A tag is timed once. Workers that a formula predicts to be faster are then tried for some epochs, and kept if they were: other
-programs may want the cores, too. Who knows better says so with es_manager.use_multiprocessing.
+A tag is timed once. Workers that a formula predicts to be faster are then tried for some epochs, and kept if they were:
+other programs may want the cores, too. Who knows better says so with es_manager.use_multiprocessing.
 """
 
 import time
@@ -22,8 +22,8 @@ WAIT_SHARE = 0.75
 SURE_S, SURE_TURNS = 0.02, 3
 """Turns that wait for less than this are believed after three of them: another thread may have held the interpreter."""
 WINDOW, SATURATED = 16, 0.45
-"""If of so many turns in threads the CPU time is more than this share of the time from the begin of the first to the end of
-the last, they wait for each other, not for anything outside. (It is between a half and 1 then, since the first turn began
+"""If of so many turns in threads the CPU time is more than this share of the time from the begin of the first to the end
+of the last, they wait for each other, not for anything outside. (It is between a half and 1 then: the first turn began
 before the others.)"""
 MOST_TRIALS = 3
 """So often at most: a machine with more to do than cores makes turns look as if they computed."""
@@ -191,8 +191,8 @@ def is_cheap(cost: Cost, rules: PlacementRules) -> bool:
 def deal_out(
     costs: Mapping[int, float], workers: Collection[int], places: Mapping[int, int]
 ) -> tuple[dict[int, int], float]:
-    """Places for those that have none yet, the most expensive first, each to the worker with the least to do; and the longest
-    load of a worker."""
+    """Places for those that have none yet, the most expensive first, each to the worker with the least to do; and the
+    longest load of a worker."""
     loads, places = dict.fromkeys(workers, 0.0), {key: worker for key, worker in places.items() if worker in workers}
     for env_id, worker in places.items():
         loads[worker] += costs[env_id]
