@@ -30,8 +30,8 @@ MOST_TRIALS = 3
 MOST_TURNS, NEWEST = 1024, 256
 """After so many turns a tag is timed, however little time they took; the newest of them count."""
 EPOCHS = 3
-"""So many epochs (all episodes between two resets) are measured of a number of workers. The fastest counts: disturbances only
-ever add time."""
+"""So many epochs (all episodes between two resets) are measured of a number of workers. The fastest counts: disturbances
+only ever add time."""
 
 
 @dataclass(frozen=True)
