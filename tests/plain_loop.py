@@ -5,6 +5,11 @@ manager but the environments. What the manager says must be equal to what this s
 from PIL import Image
 
 
+def cut(text):
+    """As much of a text as fits into a sentence."""
+    return repr(text) if len(repr(text)) <= 80 else f"{repr(text)[:77]}..."
+
+
 class PlainLoop:
     """Steps every environment in a loop."""
 
@@ -12,6 +17,7 @@ class PlainLoop:
         """`tags`: for each environment, its `Tag`."""
         self.tags, self.group_size, self.penalty = tags, group_size, abs(penalty)
         self.envs = [tag.kind.env(tag.config) for tag in tags]
+        self.counts = {}
 
     def reset(self, seed):
         count = len(self.envs)
@@ -30,6 +36,7 @@ class PlainLoop:
         tag = self.tags[env_id]
         _, info = self.envs[env_id].reset(seed=seed)
         self.left[env_id], self.done[env_id], self.truncated[env_id] = tag.budget, False, False
+        self.counts[env_id] = []  # of each turn: actions given, and how many of them were invalid
         self.caches[env_id] = {
             "env_id": env_id, "group_id": env_id // self.group_size, "tag": tag.name, "penalty": 0, "info": info,
             "history": [self.seen(env_id)],
@@ -43,16 +50,19 @@ class PlainLoop:
     def turn(self, given):
         env_id = given["env_id"]
         env, lookup, cache = self.envs[env_id], self.tags[env_id].config.action_lookup, self.caches[env_id]
-        actions = [(action, action) for action in given["actions"]]
+        actions, unknown = [(action, action) for action in given["actions"]], []
         if lookup is not None:
             numbers = {name.lower(): (number, name) for number, name in lookup.items()}
             actions = [numbers[a.strip().lower()] for a in given["actions"] if a.strip().lower() in numbers]
-        total, infos, executed, over = 0.0, {}, [], False
+            unknown = [a for a in given["actions"] if a.strip().lower() not in numbers]
+        total, infos, executed, refused, over = 0.0, {}, [], [], False
         for action, name in actions[: self.left[env_id]]:
             _, reward, terminated, truncated, info = env.step(action)
             total += reward
             infos.update(info)
             executed.append(name)
+            if not info.get("action_is_valid", True):
+                refused.append(name)
             if terminated or truncated:
                 over = True
                 break
@@ -67,6 +77,12 @@ class PlainLoop:
             actions=executed, reward=total, info=infos,
             llm_response=given.get("llm_response", ""), llm_raw_response=given.get("llm_raw_response", ""),
         )  # fmt: skip
+        invalid = [f"{cut(a[:100])} was not executed: it is no action of this environment." for a in unknown]
+        invalid += [f"{cut(name)} was executed, and the environment calls it invalid." for name in refused]
+        invalid += [] if given["actions"] else ["no action was given."]
+        if invalid:
+            cache["history"][-1]["invalid"] = invalid
+        self.counts[env_id].append((max(1, len(given["actions"])), len(invalid)))
         cache["history"].append(self.seen(env_id))
         if self.done[env_id]:
             cache["metrics"] = self.metrics(env_id)
@@ -75,8 +91,13 @@ class PlainLoop:
         tag, *turns = self.tags[env_id].name, *self.caches[env_id]["history"][:-1]
         keys = {key for turn in turns for key, value in turn["info"].items() if isinstance(value, bool | int | float)}
         means = {key: sum(turn["info"].get(key, 0) for turn in turns) / len(turns) for key in keys - {"success"}}
-        counts = {"success": not self.truncated[env_id], "num_actions": sum(len(turn["actions"]) for turn in turns)}
-        return {f"{tag}/{key}": value for key, value in {**counts, **means}.items()}
+        reward, penalty = sum(turn["reward"] for turn in turns), self.caches[env_id]["penalty"]
+        given, invalid = (sum(each) for each in zip(*self.counts[env_id], strict=True))
+        figures = {
+            "success": not self.truncated[env_id], "num_actions": sum(len(turn["actions"]) for turn in turns),
+            "reward": reward, "penalty": penalty, "score": reward + penalty, "invalid_rate": invalid / given,
+        }  # fmt: skip
+        return {f"{tag}/{key}": value for key, value in {**means, **figures}.items()}
 
     def seen(self, env_id):
         shown = self.envs[env_id].render()

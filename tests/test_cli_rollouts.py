@@ -211,6 +211,18 @@ def test_a_mistake_gets_one_sentence_and_leaves_nothing_behind(arguments, told, 
     assert not list(Path().iterdir())
 
 
+def test_several_tags_are_played_and_their_groups_take_turns(capsys):
+    run(["rollout", "varied", "Bandit", HERE, "--episodes", "8", "--group-size", "2", "--output", "run"])
+    found = {line["episode"]: (line["tag"], line["seed"], line["group_id"]) for line in lines()}
+    assert found == {n: (["varied", "Bandit"][n // 2 % 2], 10_000 + n // 2, n // 2) for n in range(8)}
+    told = capsys.readouterr().out
+    assert "success, varied" in told and "score, Bandit" in told
+    assert run(["rollout", "varied", "varied", HERE]) == 2
+    assert "the tags are varied, varied: give each once." in capsys.readouterr().err
+    assert run(["rollout", "varied", "Bandit", "env.lo=1", HERE]) == 2
+    assert "env.lo=1 is for one tag, but 2 are played" in capsys.readouterr().err
+
+
 def test_without_a_tag_or_a_run(capsys):
     assert run(["rollout"]) == 2 and "Missing argument 'TAG_OR_ENV': name what is played" in capsys.readouterr().err
     assert run(["rollout", "--resume", "none"]) == 2

@@ -53,7 +53,7 @@ MAY_IMPORT = {
         "files",
         "errors",
     },
-    "rollouts": {"checking", "processes", "plugins", "settings", "files", "errors"},
+    "rollouts": {"codec", "checking", "processes", "plugins", "settings", "files", "errors"},
     "integrations": {
         "training",
         "agents",

@@ -19,7 +19,10 @@ import abreast
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "ARCHITECTURE.md").read_text()
 MOST_WORDS = 1500
-MOST_CALLS = {"A row of experience": 9, "Weights": 9, "A parallel start": 15}
+MOST_CALLS = {
+    "A row of experience": 9, "Weights": 9, "A parallel start": 15, "An action string": 8, "Its result": 8,
+    "A turn in the main process": 7, "A turn of a single episode": 8,
+}  # fmt: skip
 """From the first step to the last."""
 TRAINING = """
 from abreast.games.registry import find_game
@@ -39,12 +42,14 @@ ROLLOUTS = """
 from abreast import EnvStateManager
 
 groups = {"env_groups": 1, "group_size": 1, "env_configs": {"tags": ["FrozenLake"], "n_groups": [1]}}
-config = {"es_manager": {"train": groups, "use_multiprocessing": True, "max_workers": 1}}
 
 def run():
-    with EnvStateManager(config) as manager:
-        manager.reset()
-        manager.step([{"env_id": 0, "actions": ["Up"]}])
+    for use in (True, False):
+        with EnvStateManager({"es_manager": {"train": groups, "use_multiprocessing": use, "max_workers": 1}}) as manager:
+            manager.reset()
+            manager.step([{"env_id": 0, "actions": ["Up"]}])
+            with manager.episode() as episode:
+                episode.step(["Up"])
 """
 PROGRAM = """
 import os, sys, call_recorder

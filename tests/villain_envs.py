@@ -235,6 +235,59 @@ class TellsMuch(Counting):
         return state, reward, terminated, truncated, {**info, "list": [np.float32(1), {"deep": np.ones(2)}]}
 
 
+class EarnsNothingFinite(Counting):
+    """Its reward is no number, from the fatal step on."""
+
+    def step(self, action):
+        state, reward, terminated, truncated, info = super().step(action)
+        is_struck = self.steps >= self.config.harm_at and self.seed == self.config.harm_seed
+        return state, float(self.config.flag or "nan") if is_struck else reward, terminated, truncated, info
+
+
+class ClosesDescriptors(Counting):
+    """Closes all files of its process, the socket of its worker among them."""
+
+    def strike(self):
+        os.closerange(3, 4096)
+
+
+class KillsWhenPickled(Counting):
+    """What it returns ends the process that pickles it; a deep copy does not."""
+
+    def step(self, action):
+        state, reward, terminated, truncated, info = super().step(action)
+        if self.steps >= self.config.harm_at and self.seed == self.config.harm_seed:
+            info["bomb"] = Bomb()
+        return state, reward, terminated, truncated, info
+
+
+class Bomb:
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+class RunsCodeWhenRead(Counting):
+    """What it returns would call something in the process that reads it."""
+
+    def step(self, action):
+        state, reward, terminated, truncated, info = super().step(action)
+        return state, reward, terminated, truncated, {**info, "trap": Trap(self.config.flag)}
+
+
+class Trap:
+    def __init__(self, flag):
+        self.flag = flag
+
+    def __deepcopy__(self, memo):
+        return self
+
+    def __reduce__(self):
+        return open, (self.flag, "w")
+
+
 class RaisesInClose(Counting):
     def close(self):
         raise OSError("it is stuck")
@@ -251,7 +304,7 @@ ALL = [
     RaisesInStep, RaisesOnce,
     RaisesInReset, HangsInReset, IsDebugged, TakesLongToBuild, ShowsPictures, TellsOfALock,
     ReturnsUnpicklable, AllocatesTooMuch, ForgetsItsSeed, Wavers, SharesItsInfo, TellsMuch,
-    RaisesInClose, TellsWhenClosed,
+    RaisesInClose, TellsWhenClosed, EarnsNothingFinite, ClosesDescriptors, KillsWhenPickled, RunsCodeWhenRead,
 ]  # fmt: skip
 for kind in ALL:
     register(kind.__name__, config=CountingConfig)(kind)

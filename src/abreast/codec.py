@@ -179,6 +179,24 @@ def decode(data: bytes | NDArray[np.uint8], places: Places, names: Names, curren
     return values
 
 
+def encode_message(value: Any, names: Names) -> bytes:
+    """A value as bytes, for a process that reads it with `decode_message`; a `StateError` names what it would not read."""
+    data = io.BytesIO()
+    try:
+        _PlainEncoder(data, names).dump(value)
+    except Exception as error:
+        raise StateError(_reason(error)) from None
+    return data.getvalue()
+
+
+def decode_message(data: bytes, names: Names) -> Any:
+    """The value that `encode_message` was given, whatever the bytes are; a `StateError` if they name anything else."""
+    try:
+        return _Decoder(data, {}, names).load()
+    except Exception as error:
+        raise StateError(f"it cannot be read: {_reason(error)}") from None
+
+
 def digest(value: object, places: Places, is_copied: bool = False) -> bytes | None:
     """A digest that changes when the value does; None for what cannot be compared.
 
@@ -228,16 +246,12 @@ def _without_function(value: Any) -> Any:
     return Unchanged(Unchanged.name_of(value)) if is_plain or is_builtin or isinstance(value, np.ufunc) else value
 
 
-class _Encoder(pickle.Pickler):
+class _PlainEncoder(pickle.Pickler):
     """Refuses what `names` does not find; without names, whatever can be pickled is written (for a digest)."""
 
-    def __init__(self, file: io.BytesIO, places: Places, names: Names | None) -> None:
+    def __init__(self, file: io.BytesIO, names: Names | None) -> None:
         super().__init__(file, protocol=5)
-        self._place_names = {id(value): name for name, value in places.items()}
         self._names, self._torch = names, sys.modules.get("torch")
-
-    def persistent_id(self, value: object) -> str | None:
-        return self._place_names.get(id(value))
 
     def reducer_override(self, value: Any) -> Any:
         torch = self._torch
@@ -285,6 +299,17 @@ class _Encoder(pickle.Pickler):
         bits = {2: self._torch.int16, 1: self._torch.uint8}.get(value.element_size())  # type: ignore[union-attr]
         array = (local.view(bits) if value.dtype == self._torch.bfloat16 else local).numpy()  # type: ignore[union-attr]
         return _tensor, (type(value), array, value.dtype, str(value.device), value.requires_grad, value.grad)
+
+
+class _Encoder(_PlainEncoder):
+    """With `places`. (That is a question for every object, which makes it many times slower.)"""
+
+    def __init__(self, file: io.BytesIO, places: Places, names: Names | None) -> None:
+        super().__init__(file, names)
+        self._place_names = {id(value): name for name, value in places.items()}
+
+    def persistent_id(self, value: object) -> str | None:
+        return self._place_names.get(id(value))
 
 
 class _Decoder(pickle.Unpickler):

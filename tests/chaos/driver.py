@@ -80,7 +80,7 @@ STRESS = [
     "tests/rollouts/test_equal.py",
     "tests/training/test_learning.py",
     "tests/rollouts/episodes/test_guard.py",
-    "tests/rollouts/episodes/test_leases.py",
+    "tests/rollouts/episodes/test_single.py",
 ]
 """Tests that are longer under ABREAST_CHAOS: millions of rows, 5,000 generated rollouts."""
 

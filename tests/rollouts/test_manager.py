@@ -1,6 +1,7 @@
 """The rules of the manager, and its messages to users who use it wrongly."""
 
 import enum
+import math
 import os
 import subprocess
 import sys
@@ -84,7 +85,7 @@ def test_a_turn_without_a_valid_action_costs_one_of_the_budget_so_that_an_episod
             lefts.append(manager.caches[0]["history"][-1]["actions_left"])
         assert lefts == [2, 1, 0]
         assert manager.statuses()[0] | {"seed": 1} == {
-            "env_id": 0, "seed": 1, "num_actions": 3, "reward": 0.0, "terminated": True, "truncated": True,
+            "env_id": 0, "seed": 1, "num_actions": 0, "reward": 0.0, "terminated": True, "truncated": True,
         }  # fmt: skip
 
 
@@ -152,17 +153,41 @@ def test_render_shows_every_environment():
         assert manager.render()[0] == "0 steps, 0 in all" and manager.render()[1].startswith("1 steps")
 
 
-def test_rollout_states_are_means_per_tag():
-    with here(["Lake", "Counting"], [1, 1], 2, {**LAKE, **COUNTING}) as manager:
-        manager.reset(seed=1)
-        manager.step(go([0], "Left", "fly") + go([1]) + go([2, 3], "a"))
+def test_rollout_states_are_means_over_the_episodes_that_are_over_and_the_others_are_counted():
+    custom = {**LAKE, **COUNTING, **villain("RaisesInStep", harm_at=1), **villain("RaisesInReset", harm_seed=3)}
+    with here(["Lake", "Counting", "RaisesInStep", "RaisesInReset"], [1, 1, 1, 1], 2, custom) as manager:
+        assert manager.get_rollout_states()["tags"]["Lake"]["never_begun"] == 2
+        manager.reset(seed=0)
+        manager.step(go([0], "fly") + go([1]) + go([2], *"aaaa") + go([3], "a"))
+        manager.reset(env_ids=[4], seeds=[0])
+        manager.step(go([4], "a"))
         states = manager.get_rollout_states()
-        lake = states["tags"]["Lake"]
-        assert lake["invalid_rate"] == pytest.approx(2 / 3) and lake["num_actions"] == 1.0
-        assert lake["timeouts"] == 0 and 0 < lake["latency_p50_ms"] <= lake["latency_p95_ms"]
-        assert lake["action_is_valid"] == 1.0
-        assert states["groups"].keys() == {0, 1} and states["groups"][0]["tag"] == "Lake"
-        assert states["groups"][0].keys() == {"tag", "pass@1", "pass@2"}
+        lake, counting, fails, cannot = states["tags"].values()
+        counts = ("episodes", "unfinished", "failed", "never_begun")
+        assert [[each[key] for key in counts] for each in states["tags"].values()] == [
+            [0, 2, 0, 0], [1, 1, 0, 0], [0, 1, 1, 0], [0, 0, 0, 2],
+        ]  # fmt: skip
+        assert math.isnan(lake["success"]) and lake["timeouts"] == 0 and lake["latency_p50_ms"] > 0
+        assert counting["num_actions"] == 4 and counting["success"] == 0.0 and counting["invalid_rate"] == 0.0
+        assert counting["reward"] == counting["score"] == manager.statuses()[2]["reward"]
+        assert math.isnan(fails["reward"]) and math.isnan(cannot["reward"])
+        assert states["groups"][0] == {"tag": "Lake"} and states["groups"][1] == {"tag": "Counting", "pass@1": 0.0}
+
+
+def test_states_and_metrics_have_one_definition_each():
+    with here(["Lake"], [1], 2, LAKE) as manager:
+        manager.reset(seed=1)
+        outputs = [None]
+        while outputs:
+            outputs = manager.step([{"env_id": s["env_id"], "actions": ["Left", "fly"]}
+                                    for s in manager.statuses() if not s["terminated"]])  # fmt: skip
+        states = manager.get_rollout_states()["tags"]["Lake"]
+        metrics = [cache["metrics"] for cache in manager.caches]
+        for key in ("success", "num_actions", "reward", "penalty", "score", "invalid_rate", "action_is_valid",
+                    "action_is_effective"):  # fmt: skip
+            assert states[key] == pytest.approx(sum(each[f"Lake/{key}"] for each in metrics) / 2), key
+        assert states["invalid_rate"] == 0.5 and states["penalty"] < 0
+        assert states["score"] == pytest.approx(states["reward"] + states["penalty"])
 
 
 def test_a_thousand_environments_at_once():
@@ -211,7 +236,7 @@ def test_the_same_seed_gives_the_same_under_every_start_method_and_hash_seed():
 
 def test_if_none_can_begin_that_is_an_error():
     with EnvStateManager(settings(["RaisesInReset"], [1], 2, villain("RaisesInReset"))) as manager:
-        assert manager.get_rollout_states()["tags"]["RaisesInReset"]["num_actions"] == 0
+        assert manager.get_rollout_states()["tags"]["RaisesInReset"]["never_begun"] == 2
         with pytest.raises(
             RolloutError, match=r"no environment could begin, environment 0 \(RaisesInReset\) because of"
         ):

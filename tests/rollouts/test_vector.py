@@ -219,7 +219,7 @@ def test_what_cannot_be_sent_is_told(use):
     observations, *_, truncations, infos = envs.step([1, 1])
     assert observations.shape == (2, 2)
     if use is True:
-        assert truncations.all() and "cannot be pickled" in infos["error"][0]
+        assert truncations.all() and "cannot be sent" in infos["error"][0]
     else:
         assert all(lock.acquire() for lock in infos["lock"])
     envs.close()

@@ -21,8 +21,8 @@ from abreast.rollouts.drivers.client.chat import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay
-from abreast.rollouts.drivers.lines import find_file
-from abreast.rollouts.drivers.play import Order, orders_of, play_episodes
+from abreast.rollouts.drivers.lines import Line, find_file
+from abreast.rollouts.drivers.play import Order, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
@@ -55,7 +55,7 @@ class Prepared(NamedTuple):
 
     config: RolloutConfig
     play: PlayConfig
-    tag: Tag
+    tags: list[Tag]
     policy: Policy
 
 
@@ -64,11 +64,18 @@ def prepare(asked: Asked) -> Prepared:
     asked = _with_replay(asked)
     if asked.name is None:
         raise ConfigError("Missing argument 'TAG_OR_ENV': name what is played, or give --resume RUN.")
-    changes = [*asked.overrides, *([] if asked.seed is None else [f"seed.train={asked.seed}"])]
+    typed = [text for text in asked.overrides if "=" not in text]  # further tags
+    changes = [
+        *(text for text in asked.overrides if "=" in text),
+        *([] if asked.seed is None else [f"seed.train={asked.seed}"]),
+    ]
     sampling = [override for override in changes if override.startswith("sampling.")]
     others = [override for override in changes if not override.startswith("sampling.")]
     given = apply_overrides({"sampling": {}}, sampling)["sampling"]
-    play = PlayConfig.parse({**merge(asked.play, {"server": {"sampling": given}}), "tag": asked.name})
+    names = {"tag": asked.name, "more_tags": typed}
+    play = PlayConfig.parse({**merge(asked.play, {"server": {"sampling": given}}), **names})
+    if len(set(play.tags)) < len(play.tags):
+        raise ConfigError(f"the tags are {', '.join(play.tags)}: give each once.")
     chosen = _configure(play, asked.config, others, asked.max_actions)
     return _ready(chosen, play)
 
@@ -83,20 +90,21 @@ def prepare_again(asked: Asked, run: Path) -> Prepared:
         raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
     begun = read_run(run)
     play = PlayConfig.parse(merge(begun.play.model_dump(), asked.play))
-    return _ready(_with_groups(begun.config, play), play)
+    return _ready(begun.config, play)
 
 
 def run_rollout(
     prepared: Prepared, output: Path | None, resumed: Path | None, verify: bool, retry_failed: bool
 ) -> None:
     """Play, show and keep the episodes."""
-    chosen, play, tag, policy = prepared
+    chosen, play, tags, policy = prepared
     check_descriptors(chosen.es_manager, _slots(play), connections=_slots(play) if play.policy == "openai" else 0)
-    _try_to_make(tag)
+    for tag in tags:
+        _try_to_make(tag)
     asyncio.run(_try_to_start(policy))
     play = _with_model(play, policy)
-    manager = EnvStateManager(chosen, verify=verify)
-    made = make_run_folder(play.tag, output) if resumed is None else None
+    manager = EnvStateManager(_with_room(chosen, play), verify=verify, tags=play.tags)
+    made = make_run_folder("-".join(play.tags), output) if resumed is None else None
     folder = made.path if made is not None else Path(resumed or "")
     remark = shlex.join(_command(folder, play))
     results, stopped, code = list[Result](), None, 0
@@ -113,7 +121,7 @@ def run_rollout(
                     results.append(kept.add(played))
                 display.ended(played)
 
-            orders = _orders(manager, prepared, kept.numbers)
+            orders = _orders(prepared, kept.numbers)
             stopped = play_episodes(
                 manager, policy, note, orders, slots=_slots(play), time_limit=play.time_limit, on_turn=display.turn
             )
@@ -134,7 +142,7 @@ def run_rollout(
     rows = figures(results, play.group_size, display.turns_per_s, before) if results or before else {}
     if policy.counts is not None:
         rows |= usage(policy.counts, before, play, is_resumed=resumed is not None)
-    _report(play.tag, rows)
+    _report(", ".join(play.tags), rows)
     if verify:
         out.print(_verified(manager.verified_turns))
     out.print(f"The run folder is {folder}")
@@ -162,7 +170,7 @@ def _with_replay(asked: Asked) -> Asked:
 
 
 def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
-    tag = find_tag(play.tag, chosen.custom_envs, preset=chosen.preset, context=chosen.context)
+    tags = [find_tag(name, chosen.custom_envs, preset=chosen.preset, context=chosen.context) for name in play.tags]
     settings, sampling = tag_settings(play.tag, chosen.custom_envs, chosen.preset), play.server.sampling
     is_limit = settings.max_tokens is not None and settings.preset_under(chosen.preset) != "ragen"
     if is_limit and not {"max_tokens", "max_completion_tokens"} & sampling.keys():
@@ -173,40 +181,44 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
             f"sampling.seed is {sampling['seed']} in all requests, so the {play.group_size} episodes of a group may get the"
             " same answers: leave it out."
         )
-    policy = make_policy(play, tag, chosen.seed.train)
+    policy, *_ = [make_policy(play, tag, chosen.seed.train) for tag in tags]  # a solver is needed for each
     if isinstance(policy, ReplayPolicy):  # what is played is what was recorded
         wanted = play.episodes if "episodes" in play.model_fields_set else len(policy.lines)
         play = play.model_copy(update={"episodes": min(wanted, len(policy.lines))})
         for fault in policy.faults:
             complain(fault)
-    return Prepared(_with_groups(chosen, play), play, tag, policy)
+    return Prepared(chosen, play, tags, policy)
 
 
 def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
-    """The settings of a file, then each `section.key=value`; the environments are those of the one tag."""
-    name = play.tag
+    """The settings of a file, then each `section.key=value`; those of the section env are for the one tag."""
     loaded = read_config(file) if file else {}
     try:
         parsed = RolloutConfig.parse(loaded)
     except ConfigError:
-        load_config(loaded, "train", [name])  # its error names the faults of the tag's env_config, too
+        load_config(loaded, "train", play.tags)  # its error names the faults of the tag's env_config, too
         raise
     given = parsed.model_dump(exclude_unset=True)
-    plain = tag_settings(name, parsed.custom_envs, parsed.preset).model_dump()
+    plain = {name: tag_settings(name, parsed.custom_envs, parsed.preset).model_dump() for name in play.tags}
     own = [override for override in overrides if override.startswith("env.")]
     others = [override for override in overrides if not override.startswith("env.")]
     if any(override.startswith("es_manager.train") for override in others):
         raise ConfigError("es_manager.train follows from TAG_OR_ENV, --episodes and --group-size: leave it out.")
-    tags = {**given.get("custom_envs", {}), name: plain}
+    if own and play.more_tags:
+        raise ConfigError(
+            f"{own[0]} is for one tag, but {len(play.tags)} are played: give it as custom_envs.TAG.env_config.KEY=VALUE."
+        )
+    tags = {**given.get("custom_envs", {}), **plain}
     values = apply_overrides({**given, "custom_envs": tags}, others, lambda: RolloutConfig)
-    tag = TagConfig.parse(values["custom_envs"][name]).model_dump()
-    tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
-    if max_actions is not None:
-        tag["max_actions_per_traj"] = max_actions
-    tag["env_instruction"] = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
-    values["custom_envs"][name] = tag
-    values["custom_envs"][name]["context"] = _context(name, RolloutConfig.parse(values, foreign=False))
-    return _with_groups(RolloutConfig.parse(values, foreign=False), play)
+    for name in play.tags:
+        tag = TagConfig.parse(values["custom_envs"][name]).model_dump()
+        tag["env_config"] = apply_overrides({"env": tag["env_config"]}, own)["env"]
+        if max_actions is not None:
+            tag["max_actions_per_traj"] = max_actions
+        told = tag["env_instruction"] or find_kind(tag["env_type"]).instruction or None  # for config.yaml
+        values["custom_envs"][name] = {**tag, "env_instruction": told}
+        values["custom_envs"][name]["context"] = _context(name, RolloutConfig.parse(values, foreign=False))
+    return RolloutConfig.parse(values, foreign=False)
 
 
 def _context(name: str, config: RolloutConfig) -> dict[str, Any]:
@@ -216,12 +228,10 @@ def _context(name: str, config: RolloutConfig) -> dict[str, Any]:
     return tag_context(settings, config.context, preset, f"custom_envs.{name}.context").model_dump()
 
 
-def _with_groups(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:
-    """As many environments as are played at the same time, in whole groups."""
-    groups = -(-_slots(play) // play.group_size)
-    size, tags = play.group_size, {"tags": [play.tag], "n_groups": [groups]}
-    train = type(config.es_manager.train).parse({"env_groups": groups, "group_size": size, "env_configs": tags})
-    return config.model_copy(update={"es_manager": config.es_manager.model_copy(update={"train": train})})
+def _with_room(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:
+    """With an environment for each episode that is played at the same time."""
+    episodes = config.es_manager.episodes.model_copy(update={"max": _slots(play)})
+    return config.model_copy(update={"es_manager": config.es_manager.model_copy(update={"episodes": episodes})})
 
 
 def _slots(play: PlayConfig) -> int:
@@ -230,16 +240,24 @@ def _slots(play: PlayConfig) -> int:
     return min(play.episodes, play.slots or usual)
 
 
-def _orders(manager: EnvStateManager, prepared: Prepared, done: Collection[int]) -> Iterator[Order]:
-    """The episodes that are still to be played."""
+def _orders(prepared: Prepared, done: Collection[int]) -> Iterator[Order]:
+    """The episodes that are still to be played; of several tags, groups take turns."""
+    play, first = prepared.play, prepared.config.seed.train
     if isinstance(prepared.policy, ReplayPolicy):
-        lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))[: prepared.play.episodes]
-        orders: Iterator[Order] = (
-            Order(line["episode"], prepared.tag.name, line["seed"], line["group_id"]) for line in lines
-        )
+        lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))[: play.episodes]
+        planned = (Order(line["episode"], _tag_of(line, play), line["seed"], line["group_id"]) for line in lines)
     else:
-        orders = orders_of(manager, prepared.play.episodes)
-    return (order for order in orders if order.number not in done)
+        planned = (
+            Order(number, play.tags[group % len(play.tags)], first + group, group)
+            for number in range(play.episodes)
+            for group in (number // play.group_size,)
+        )
+    return (order for order in planned if order.number not in done)
+
+
+def _tag_of(line: Line, play: PlayConfig) -> str:
+    """The tag that a recorded episode is played with: its own, or the one that was named instead."""
+    return line["tag"] if line["tag"] in play.tags else play.tag
 
 
 def _try_to_make(tag: Tag) -> None:
@@ -269,7 +287,7 @@ def _with_model(play: PlayConfig, policy: Policy) -> PlayConfig:
 
 def _command(folder: Path, play: PlayConfig) -> list[str]:
     """The command that plays the same episodes again."""
-    command = ["abreast", "rollout", play.tag, "--config", str(folder / "config.yaml"), "--policy", play.policy]
+    command = ["abreast", "rollout", *play.tags, "--config", str(folder / "config.yaml"), "--policy", play.policy]
     if play.replay is not None:
         return [*command, play.replay]
     command += ["--episodes", str(play.episodes), "--group-size", str(play.group_size)]

@@ -35,8 +35,8 @@ Name = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[SECTION.KEY=VALUE]...",
-        help="Settings, e.g. es_manager.max_workers=4. Those of the environment itself are in the section env,"
+        metavar="[TAG_OR_ENV | SECTION.KEY=VALUE]...",
+        help="Further tags, and settings, e.g. es_manager.max_workers=4. Those of the environment are in the section env,"
         " e.g. env.num_boxes=2; `abreast envs TAG_OR_ENV` lists them. What else a server is sent is in the section"
         " sampling, e.g. sampling.temperature=0.7.",
     ),

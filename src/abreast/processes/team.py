@@ -269,10 +269,6 @@ class Team:
         children = {number: worker.child for number, worker in self._workers.items()}
         return {number: child.pid for number, child in children.items() if child is not None and child.pid is not None}
 
-    def fileno(self) -> int:
-        """A file descriptor that is readable when there may be events; restarts and silence aside (see `due_s`)."""
-        return self._selector.fileno()
-
     # ---- inside
 
     def _start(self, number: int) -> None:

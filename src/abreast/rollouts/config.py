@@ -198,8 +198,10 @@ def _complete(mode: str, given: Any) -> Any:
 class EpisodesConfig(Section):
     """Single episodes, begun at any time (`EnvStateManager.episode`)."""
 
+    max: int = Field(256, ge=1, le=MOST_ENVS)
+    """Environments of a tag that they may have at the same time; each is made when it is first wanted."""
     when_full: Literal["wait", "refuse"] = "wait"
-    """What happens if every environment of the tag is in use: the caller waits for one, or gets an error."""
+    """What happens if so many are in use: the caller waits for one, or gets an error."""
     wait_timeout: float | None = Field(None, ge=0)
     """Seconds for which a caller waits at most. None: any time."""
     idle_timeout: float | None = Field(600.0, gt=0)

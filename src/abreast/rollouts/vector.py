@@ -26,7 +26,6 @@ from abreast.rollouts.adapters.observations import text_of
 from abreast.rollouts.adapters.report import REPORT, Reporting, read_report
 from abreast.rollouts.adapters.text import SILENT_MODES
 from abreast.rollouts.config import ManagerConfig
-from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, is_gymnasium_id, list_kinds
 
@@ -136,8 +135,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
     def _take_spaces(self) -> None:
         """Make one environment of each tag, and take from them what they are like."""
         self._actions: dict[str, Actions] = {}
-        for slot in {slot.tag.name: slot for slot in self.manager.envs}.values():
-            tag = slot.tag
+        for tag in self.manager.tags.values():
             env = tag.kind.env(tag.config)
             try:
                 seen, acted = getattr(env, "observation_space", None), getattr(env, "action_space", None)
@@ -206,7 +204,9 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         for env_id in env_ids:
             slot = self.manager.envs[env_id]
             if slot.terminated:
-                raise RolloutError(f"environment {env_id} ({slot.tag.name}) could not begin: {_error(slot)}.")
+                raise RolloutError(
+                    f"environment {env_id} ({slot.tag.name}) could not begin: {str(slot.error).rstrip('.')}."
+                )
             self._seen[env_id], infos[env_id] = read_report(slot.cache["info"].pop(REPORT))
             self._is_over[env_id] = False
         return infos
@@ -230,7 +230,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         slot = self.manager.envs[env_id]
         report = slot.history[-2]["info"].pop(REPORT, None)
         if report is None:
-            return self._seen[env_id], 0.0, False, True, {"error": _error(slot)}
+            return self._seen[env_id], 0.0, False, True, {"error": str(slot.error).rstrip(".")}
         observation, reward, terminated, truncated, info = read_report(report)
         is_cut = slot.terminated and not terminated
         return observation, reward, terminated, truncated or is_cut, info
@@ -275,11 +275,6 @@ def make_vec(
 class _ReportingManager(EnvStateManager):
     """A manager whose environments say what they have returned."""
 
-    def _make_slots(self, tags: Mapping[str, Tag]) -> list[Slot]:
+    def _adapt(self, tags: Mapping[str, Tag]) -> Mapping[str, Tag]:
         reporting = {name: replace(tag.kind, env=Reporting(tag.kind.env)) for name, tag in tags.items()}
-        return super()._make_slots({name: tag._replace(kind=reporting[name]) for name, tag in tags.items()})
-
-
-def _error(slot: Slot) -> str:
-    told = (entry.get("info", {}).get("error") for entry in reversed(slot.history))
-    return next((error for error in told if error is not None), "no reason is known").rstrip(".")
+        return {name: tag._replace(kind=reporting[name]) for name, tag in tags.items()}

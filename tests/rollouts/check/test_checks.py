@@ -22,7 +22,6 @@ UNFIT = [
         "instances",
         "stepped alternately give other results than each one alone, after step 2",
     ),
-    ("RewardsWithNaN", "gymnasium", "step rewards are not equivalent"),
     ("DrawsFromNumpyInStep", "global random state", "step changed the state of numpy.random"),
     ("SeedsNumpyInReset", "global random state", "reset changed the state of numpy.random"),
     (
@@ -206,3 +205,10 @@ def test_an_action_that_raises_is_named_and_the_checks_that_do_not_need_it_go_on
     assert verdicts["seed"].remark == "the same seed gives the same episode, up to the action that raised"
     verdicts = {verdict.check: verdict for verdict in check_environment("unfit_envs:RaisesInStep")}
     assert verdicts["info"].remark == "not checked: no step could be taken"
+
+
+def test_a_reward_that_is_not_finite_is_told_by_all_checks_that_play(at_home):
+    verdicts = check_environment("unfit_envs:RewardsWithNaN")
+    faults = {verdict.check: verdict.remark for verdict in verdicts if verdict.outcome == "wrong"}
+    assert faults.keys() == {"gymnasium", "texts", "replay"}
+    assert "its reward is nan" in faults["texts"]

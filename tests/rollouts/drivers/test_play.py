@@ -25,7 +25,7 @@ def play(tags, policy="random", episodes=None, slots=None, **more):
         given = PlayConfig(tag=tags[0], policy=policy) if isinstance(policy, str) else None
         chosen = policy if given is None else make_policy(given, manager.tag_of(0), seed=5)
         play_episodes(manager, chosen, ended.append, orders_of(manager, episodes), slots=slots)
-        assert manager.leased == 0
+        assert manager.episodes_under_way == 0
     return ended
 
 
@@ -153,7 +153,7 @@ def test_a_policy_that_wants_to_stop_ends_the_rollout_and_what_has_ended_is_kept
     ended = []
     with EnvStateManager(settings(["varied"], [1], use_multiprocessing=False)) as manager:
         told = play_episodes(manager, Stops(), ended.append, orders_of(manager, 100))
-        assert manager.leased == 0
+        assert manager.episodes_under_way == 0
     assert told == "the input ended" and [each.number for each in ended] == list(range(7)) and closed == [True]
 
 
@@ -167,7 +167,7 @@ def test_an_error_in_a_policy_stops_the_rollout_and_gives_every_environment_back
     with EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager:
         with pytest.raises(ZeroDivisionError):
             play_episodes(manager, Breaks(), lambda played: None, orders_of(manager, 100))
-        assert manager.leased == 0
+        assert manager.episodes_under_way == 0
 
 
 def test_a_policy_that_leaks_a_cancellation_stops_the_rollout_with_a_sentence():
@@ -180,7 +180,7 @@ def test_a_policy_that_leaks_a_cancellation_stops_the_rollout_with_a_sentence():
     with EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager:
         with pytest.raises(RolloutError, match="the policy raised CancelledError, though nothing was stopped"):
             play_episodes(manager, Leaks(), lambda played: None, orders_of(manager, 100))
-        assert manager.leased == 0
+        assert manager.episodes_under_way == 0
 
 
 def test_an_order_of_another_tag_is_refused():

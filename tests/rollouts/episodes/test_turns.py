@@ -1,5 +1,6 @@
 """Pending turns: phases, `send` and `recv`, and what becomes of turns whose worker dies, hangs or cannot go on."""
 
+import math
 import os
 import signal
 import time
@@ -7,12 +8,8 @@ import time
 import pytest
 
 from abreast.errors import RolloutError
-from abreast.rollouts import EnvStateManager, RolloutConfig
-from abreast.rollouts.episodes.pending import OVER, QUEUED, READY, SENT, TAKEN
-from abreast.rollouts.episodes.slot import Slot
-from abreast.rollouts.episodes.turns import Turns
-from abreast.rollouts.registry import find_tag
-from abreast.rollouts.workers.placement import PlacementRules
+from abreast.rollouts import EnvStateManager
+from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT
 from rollout_helpers import CALM, among_others, calm_caches, go, kill, plain, settings, villain, workers
 
 pytestmark = pytest.mark.xdist_group("rollouts")
@@ -133,6 +130,44 @@ def test_a_villain_ends_alone(name, caplog):
         assert len(manager.step(go(range(8), "a"))) == 8
 
 
+@pytest.mark.parametrize("use", [True, "auto"])
+@pytest.mark.parametrize("name", ["ClosesDescriptors", "KillsWhenPickled"])
+def test_an_environment_that_breaks_its_worker_outside_a_turn_is_blamed_and_never_run_in_the_main_process(name, use):
+    with EnvStateManager(among_others(name)) as manager:
+        manager.reset(seed=0)
+        manager.use_multiprocessing = use
+        manager.step(go(range(8), "a"))
+        assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
+        assert "its worker died" in manager.caches[1]["history"][1]["info"]["error"]
+        manager.step(go([0, *range(2, 8)], "a"))
+        assert all(slot.worker != HERE for slot in manager.envs), "nothing has moved"
+        for env_id, (cache, calm) in enumerate(zip(manager.caches, calm_caches(3), strict=True)):
+            assert env_id == 1 or cache["history"] == calm["history"], env_id
+
+
+@pytest.mark.parametrize("use", [True, False, "threads"])
+@pytest.mark.parametrize("reward", ["nan", "inf", "-inf"])
+def test_a_reward_that_is_not_finite_ends_the_episode_with_its_reason(reward, use):
+    with EnvStateManager(among_others("EarnsNothingFinite", use, flag=reward)) as manager:
+        manager.reset(seed=0)
+        manager.step(go(range(8), "a"))
+        assert len(manager.step(go(range(8), "a"))) == 7
+        entry, status = manager.caches[1]["history"][1], manager.statuses()[1]
+        assert entry["info"]["error"] == f"its reward is {reward}, expected a finite number."
+        assert entry["reward"] == 0.0 and math.isfinite(status["reward"]) and status["truncated"]
+        assert manager.get_rollout_states()["tags"]["EarnsNothingFinite"]["failed"] == 1
+
+
+def test_nothing_that_an_environment_returns_is_run_in_the_main_process(tmp_path):
+    flag = tmp_path / "was_run"
+    custom = {**CALM, **villain("RunsCodeWhenRead", flag=str(flag))}
+    with EnvStateManager(workers(["RunsCodeWhenRead", "Calm"], [1, 1], custom)) as manager:
+        manager.reset(seed=0)
+        assert [cache["env_id"] for cache in manager.step(go(range(2), "a"))] == [1]
+        error = manager.caches[0]["history"][0]["info"]["error"]
+        assert "what it returned cannot be sent" in error and "open" in error and not flag.exists()
+
+
 @pytest.mark.parametrize("use", [True, False])
 @pytest.mark.parametrize("name", ["RaisesInReset", "HangsInReset"])
 def test_an_episode_that_cannot_begin_is_over(name, use, caplog):
@@ -183,13 +218,13 @@ def test_an_environment_that_raises_is_not_tried_again(use, tmp_path):
         assert len(manager.reset(seed=0)) == 8
 
 
-def test_what_cannot_be_pickled_ends_its_episode_and_the_next_lives_here(caplog):
+def test_what_cannot_be_sent_ends_its_episode_and_the_next_lives_here(caplog):
     with EnvStateManager(among_others("ReturnsUnpicklable")) as manager:
         manager.reset(seed=0)
         manager.step(go(range(8), "a"))
         assert [cache["env_id"] for cache in manager.step(go(range(8), "a"))] == [0, *range(2, 8)]
-        assert "what it returned cannot be pickled" in manager.caches[1]["history"][1]["info"]["error"]
-        assert "cannot be pickled" in caplog.text
+        assert "what it returned cannot be sent" in manager.caches[1]["history"][1]["info"]["error"]
+        assert "cannot be sent" in caplog.text
         manager.reset(seed=0)
         assert manager.envs[1].worker == -1 and manager.envs[2].worker != -1
         for _ in range(3):
@@ -290,59 +325,38 @@ def test_the_main_process_waits_without_sleeping_only_if_a_core_is_free(free_cor
 # ---- phases
 
 
-def make_turns(use, seconds=0.0):
-    config = RolloutConfig.parse(workers(["Counting"], [2], villain("Counting", seconds=seconds), step_timeout=20))
-    tag = find_tag("Counting", config.custom_envs)
-    slots = [Slot(number, number, tag) for number in range(2)]
-    turns = Turns(slots, config.es_manager, verify=False, rules=PlacementRules())
-    turns.places.place_all(use)
-    for slot in slots:
-        slot.begin(seed=0)
-    return turns
-
-
-def phases(turns):
-    return [turn.phase for turn in turns.turns]
+def phases(manager):
+    return [slot.phase for slot in manager.envs]
 
 
 @pytest.mark.parametrize(("use", "under_way"), [(False, QUEUED), (True, SENT)])
-def test_a_turn_goes_through_its_phases_and_its_record_is_kept(use, under_way):
-    turns = make_turns(use)
-    try:
-        assert phases(turns) == [OVER, OVER]
-        starts = turns.begin({0: None, 1: None}, together=True)
-        assert phases(turns) == [under_way] * 2 and list(turns.pending) == [0, 1]
-        turns.wait_for(starts)
-        assert phases(turns) == [TAKEN, TAKEN] and len(turns.hand_out(starts)) == 2
-        assert phases(turns) == [READY, READY] and not turns.pending
-        begun = turns.begin({1: {"actions": ["a"] * 10}}, together=False)
-        assert begun == [starts[1]] and phases(turns) == [READY, under_way]
-        turns.wait_for(begun)
-        assert turns.receivable == begun and turns.hand_out(begun) == []
-        assert phases(turns) == [READY, OVER], "after ten steps it is done"
-        turns.begin({0: {"actions": ["a"]}}, together=False)
-        turns.abandon([0, 1])
-        assert phases(turns) == [READY, OVER] and not turns.pending
-    finally:
-        turns.close()
+def test_a_turn_goes_through_its_phases(use, under_way):
+    config = workers(["Counting"], [2], villain("Counting", seconds=0.05), use_multiprocessing=use)
+    with EnvStateManager(config) as manager:
+        assert phases(manager) == [OVER, OVER] and manager.pending == []
+        manager.reset(seed=1)
+        assert phases(manager) == [READY, READY] and manager.pending == []
+        manager.send(go([1], *["a"] * 10))
+        assert phases(manager) == [READY, under_way] and manager.pending == [1]
+        assert manager.recv() == [] and phases(manager) == [READY, OVER], "after ten steps it is done"
+        manager.send(go([0], "a"))
+        assert phases(manager) == [under_way, OVER]
+        manager.reset(env_ids=[1])
+        assert phases(manager) == [under_way, READY], "the other goes on"
+        assert len(manager.recv()) == 1 and phases(manager) == [READY, READY]
 
 
 def test_a_dead_worker_leaves_its_turns_sent_and_they_are_taken_by_its_successor():
-    turns = make_turns(True, seconds=0.3)
-    try:
-        turns.wait_for(turns.begin({0: None, 1: None}, together=True))
-        turns.hand_out(list(turns.pending.values()))
-        begun = turns.begin({0: {"actions": ["a"]}, 1: {"actions": ["a"]}}, together=True)
-        first = [turn.batch for turn in begun]
-        kill(*turns.places.team.pids.values())
-        while [turn.batch for turn in begun] == first:
-            turns.pump(1.0)
-        assert phases(turns) == [SENT, SENT], "they were sent again"
-        turns.wait_for(begun)
-        assert [len(turn.slot.history) for turn in begun] == [2, 2]
-        assert [turn.slot.built_in for turn in begun] == [2, 2]
-    finally:
-        turns.close()
+    with EnvStateManager(workers(["Counting"], [2], villain("Counting", seconds=0.3))) as manager:
+        manager.reset(seed=0)
+        manager.send(go(range(2), "a"))
+        keys = [slot.key for slot in manager.envs]
+        kill(*manager.worker_pids)
+        while [slot.key for slot in manager.envs] == keys:
+            assert manager.recv(timeout=0.05) == []
+        assert set(phases(manager)) == {SENT}, "they were sent again"
+        assert len(manager.recv(min_ready=2)) == 2
+        assert [slot.built_in for slot in manager.envs] == [2, 2]
 
 
 def test_a_restart_does_not_block_recv():

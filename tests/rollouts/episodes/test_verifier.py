@@ -76,4 +76,4 @@ def test_arrays_and_sets_in_an_info_are_compared_by_what_they_hold():
         for _ in range(3):
             assert len(manager.step(go(range(2), "a"))) == 2
         assert manager.verified_turns == 8
-        assert manager.get_rollout_states()["tags"]["TellsMuch"]["number"] == 2.0
+        assert manager.rollout_cache[0]["metrics"]["TellsMuch/number"] == 2.0

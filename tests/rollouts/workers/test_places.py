@@ -10,7 +10,7 @@ from abreast.errors import WorkerError
 from abreast.processes.process import ProcessChild
 from abreast.rollouts import EnvStateManager, register
 from abreast.rollouts.episodes.slot import HERE
-from abreast.rollouts.workers.placement import PlacementRules
+from abreast.rollouts.workers.timing import PlacementRules
 from rollout_helpers import CALM, LAKE, go, kill, plain, settings, villain, workers
 from villain_envs import Counting, CountingConfig
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("rollouts")
 @pytest.fixture
 def taken_for_computing(monkeypatch):
     """Environments that sleep are treated like those that compute: how fast these are depends on what else runs."""
-    monkeypatch.setattr("abreast.rollouts.workers.meter.WAIT_SHARE", 2.0)
+    monkeypatch.setattr("abreast.rollouts.workers.timing.WAIT_SHARE", 2.0)
 
 
 def test_a_change_of_use_multiprocessing_takes_effect_when_episodes_begin():
@@ -85,7 +85,7 @@ def test_auto_moves_expensive_environments_to_workers_with_the_second_reset_and_
 def test_auto_never_replays_a_live_episode(share, places, monkeypatch):
     """An environment whose answers differ from call to call finishes every episode, here, in workers and in threads."""
     config = settings(["Wavers"], [4], 1, villain("Wavers", budget=3, seconds=0.02), max_workers=2)
-    monkeypatch.setattr("abreast.rollouts.workers.meter.WAIT_SHARE", share)
+    monkeypatch.setattr("abreast.rollouts.workers.timing.WAIT_SHARE", share)
     with EnvStateManager(config) as manager:
         for _ in range(4):
             outputs = manager.reset()

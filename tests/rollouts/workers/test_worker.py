@@ -16,7 +16,8 @@ import villain_envs
 from abreast.processes.backend import NOWHERE
 from abreast.rollouts import EnvStateManager, register
 from abreast.rollouts.episodes.episode import BUILD_S, TurnResult
-from abreast.rollouts.workers.worker import RolloutWork
+from abreast.rollouts.workers.messages import AT_ANSWERS, read_answers
+from abreast.rollouts.workers.worker import rollout_process
 from rollout_helpers import (
     CALM,
     go,
@@ -205,7 +206,7 @@ class Context:
         self.beats.append((at, allow_s))
 
     def answer(self, key, value, last=True):
-        self.answers.append((key, pickle.loads(pickle.dumps(value)), last))
+        self.answers.append((key, read_answers(value), last))
 
 
 def recipe(name, **config):
@@ -215,13 +216,14 @@ def recipe(name, **config):
 
 def test_one_order_builds_starts_and_takes_turns_and_is_answered_once():
     context = Context()
-    work = RolloutWork(context)
+    work = rollout_process(context, None)
     work.obey(
         1,
         (
             [(4, None, 9), (5, ["a"], 9)],
             dict.fromkeys((4, 5), recipe("Counting")),
             dict.fromkeys((4, 5), (7, (), None)),
+            set(),
             True,
             False,
         ),
@@ -231,38 +233,56 @@ def test_one_order_builds_starts_and_takes_turns_and_is_answered_once():
     results = [TurnResult(*answer[1]) for answer in answers]
     assert [result.state[:7] for result in results] == ["0 steps", "1 steps"]
     assert [answer[2][0] for answer in answers] == [0, 1], "a rebuild comes with a digest"
-    assert {at for at, _ in context.beats} == {NOWHERE, 4, 5} and context.beats[-1] == (NOWHERE, 0.0)
+    assert {at for at, _ in context.beats} == {NOWHERE, AT_ANSWERS, 4, 5} and context.beats[-1] == (NOWHERE, 0.0)
     assert (4, BUILD_S) in context.beats, "making an environment may take long"
 
 
 def test_what_cannot_be_pickled_or_made_is_answered_with_the_reason_and_the_rest_as_usual():
     context = Context()
-    work = RolloutWork(context)
+    work = rollout_process(context, None)
     recipes = [recipe("Counting"), recipe("ReturnsUnpicklable", harm_at=1), b"no pickle"]
     starts = dict.fromkeys(range(3), (0, (), None))
-    work.obey("key", ([(number, ["a"], 9) for number in range(3)], dict(enumerate(recipes)), starts, True, False))
+    work.obey(
+        "key", ([(number, ["a"], 9) for number in range(3)], dict(enumerate(recipes)), starts, set(), True, False)
+    )
     ((_, answers, _),) = context.answers
     assert [isinstance(fields, str) for _, fields, _ in answers] == [False, True, True]
-    assert "cannot be pickled" in answers[1][1] and "cannot be unpickled" in answers[2][1]
+    assert (
+        "cannot be sent" in answers[1][1]
+        and "<lambda> is none of" in answers[1][1]
+        and "cannot be unpickled" in answers[2][1]
+    )
 
 
 def test_answers_that_are_waited_for_one_by_one_are_not_held_back_by_a_slow_turn():
     context = Context()
-    work = RolloutWork(context)
+    work = rollout_process(context, None)
     recipes = dict.fromkeys(range(3), recipe("Counting", seconds=0.01))
     starts = dict.fromkeys(range(3), (0, (), None))
-    work.obey(1, ([(n, None, 9) for n in range(3)], recipes, starts, False, False))
+    work.obey(1, ([(n, None, 9) for n in range(3)], recipes, starts, set(), False, False))
     context.answers.clear()
-    work.obey(2, ([(n, ["a"], 9) for n in range(3)], {}, {}, False, False))
+    work.obey(2, ([(n, ["a"], 9) for n in range(3)], {}, {}, set(), False, False))
     assert [(len(value), last) for _, value, last in context.answers] == [(1, False), (1, False), (1, True)]
     context.answers.clear()
-    work.obey(3, ([(n, ["a"], 9) for n in range(3)], {}, {}, True, False))
+    work.obey(3, ([(n, ["a"], 9) for n in range(3)], {}, {}, set(), True, False))
     assert [(len(value), last) for _, value, last in context.answers] == [(3, True)]
 
 
 def test_a_replay_that_fails_is_the_result_of_the_turn():
     context = Context()
-    work = RolloutWork(context)
-    work.obey(1, ([(0, ["a"], 9)], {0: recipe("Counting")}, {0: (7, (["a"],), (1, b"another digest"))}, True, False))
+    work = rollout_process(context, None)
+    work.obey(
+        1, ([(0, ["a"], 9)], {0: recipe("Counting")}, {0: (7, (["a"],), (1, b"another digest"))}, set(), True, False)
+    )
     ((_, ((_, fields, _),), _),) = context.answers
     assert "came to another state" in TurnResult(*fields).failure
+
+
+def test_turns_of_which_one_has_killed_a_worker_are_answered_while_their_environment_is_at_work():
+    context = Context()
+    work = rollout_process(context, None)
+    recipes, starts = dict.fromkeys((4, 5), recipe("Counting")), dict.fromkeys((4, 5), (7, (), None))
+    at = []
+    context.answer = lambda key, value, last=True: at.append((context.beats[-1][0], len(read_answers(value)), last))
+    work.obey(1, ([(4, ["a"], 9), (5, ["a"], 9)], recipes, starts, {5}, True, False))
+    assert at == [(4, 1, False), (5, 1, False), (AT_ANSWERS, 0, True)]

@@ -1,22 +1,24 @@
 """What an environment itself has returned, sent along in `info`: for those who need the observation, not what is shown."""
 
-import pickle
 from collections.abc import Callable
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
+from abreast.codec import Names, decode_message, encode_message
+from abreast.errors import StateError
 from abreast.rollouts.adapters.actions import Actions
 from abreast.rollouts.adapters.base import Adapter
 from abreast.rollouts.adapters.old import five_values, two_values
 from abreast.rollouts.adapters.text import SILENT_MODES, TextAdapter
 
+NAMES = Names(())
 REPORT = "abreast.report"
 """Key of `info`, which has no others but `success`; `read_report` reads it."""
 
 
 class Reporter(Adapter):
-    """Plays an environment by texts, and returns what it has returned, pickled: a copy, and cheaper than a deep copy.
+    """Plays an environment by texts, and returns what it has returned, as bytes: a copy, and cheaper than a deep copy.
 
     Nothing is added to its info. If it draws nothing, a digest of the report is shown: a text would take longer.
     """
@@ -75,12 +77,12 @@ class Reporting:
 
 def read_report(report: Any) -> Any:
     """(observation, info) of a reset, (observation, reward, terminated, truncated, info) of a step."""
-    return pickle.loads(report) if isinstance(report, bytes) else report
+    return decode_message(report, NAMES) if isinstance(report, bytes) else report
 
 
 def _packed(values: tuple[Any, ...]) -> Any:
-    """Pickled, or as it is if something in it cannot be: then its environment lives in the main process."""
+    """As bytes, or as it is if something in it cannot be sent: then its environment lives in the main process."""
     try:
-        return pickle.dumps(values, pickle.HIGHEST_PROTOCOL)
-    except Exception:
+        return encode_message(values, NAMES)
+    except StateError:
         return values

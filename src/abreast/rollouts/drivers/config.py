@@ -84,6 +84,8 @@ class PlayConfig(Section):
 
     tag: str
     """What is played: a tag or an environment type."""
+    more_tags: list[str] = Field(default_factory=list)
+    """Further ones; groups take turns."""
     policy: str = "random"
     """Who plays: random, solver, openai, human, replay, MODULE:FUNCTION or FILE.py:FUNCTION."""
     replay: str | None = None
@@ -98,6 +100,11 @@ class PlayConfig(Section):
     """Seconds after which the rollout stops, and keeps what is finished."""
     server: ServerConfig = Field(default_factory=ServerConfig)
     """The server of the policy openai."""
+
+    @property
+    def tags(self) -> list[str]:
+        """All that are played."""
+        return [self.tag, *self.more_tags]
 
     @pydantic.model_validator(mode="after")
     def _has_whole_groups(self) -> Self:

@@ -99,16 +99,14 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
     lines = []
     for env in manager.envs:
         if env.history:
-            told = (entry.get("info", {}) for entry in env.history[-2:])
-            error = next((info["error"] for info in told if "error" in info), None)
             answers = [entry.get("llm_raw_response") or entry["actions"] for entry in env.history if "actions" in entry]
             played = Played(
                 number=env.env_id, group_id=env.cache["group_id"], seed=env.seed, tag=env.tag, truncated=env.truncated,
-                error=error, is_unanswered=False, num_actions=env.num_actions, tally=env.tally, cache=env.cache,
+                error=env.error, is_unanswered=False, num_actions=env.tally.executed, tally=env.tally, cache=env.cache,
                 answers=answers, tokens=Tokens(), is_over=env.terminated,
             )  # fmt: skip
             lines.append(line_of(played, lambda image: save_picture(image, path.parent, next(names))))
-    return Source(lines, {env.tag.name: env.tag for env in manager.envs}, manager.config, version("abreast"))
+    return Source(lines, dict(manager.tags), manager.config, version("abreast"))
 
 
 # ---- rows

@@ -11,7 +11,7 @@ What an episode is depends on its number alone, never on the task that plays it,
 import asyncio
 import logging
 import traceback
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, closing, contextmanager
 from typing import NamedTuple
@@ -54,7 +54,7 @@ class Order(NamedTuple):
 def orders_of(manager: EnvStateManager, episodes: int | None = None) -> Iterator[Order]:
     """The first so many episodes of a manager's environments (default: one in each), as its resets would begin them."""
     first = manager.config.seed.train if manager.mode == "train" else manager.config.seed.val
-    envs = [(env.tag.name, env.group_id) for env in manager.envs]
+    envs = [(env.tag.name, env.group_id or 0) for env in manager.envs]
     groups = envs[-1][1] + 1
     for number in range(len(envs) if episodes is None else episodes):
         (tag, group), passes = envs[number % len(envs)], number // len(envs)
@@ -92,7 +92,7 @@ async def play_episodes_async(
     on_turn: OnTurn = lambda: None,
 ) -> str | None:
     """As `play_episodes`, awaitable."""
-    tags = list(dict.fromkeys(env.tag.name for env in manager.envs))
+    tags = list(manager.tags)
     waiting = _Waiting(orders_of(manager) if orders is None else orders, tags)
     players = _Players(manager, policy, on_ended, on_turn)
     async with _started(policy):
@@ -131,9 +131,10 @@ async def _started(policy: Policy) -> AsyncIterator[None]:
 
 def _share(manager: EnvStateManager, tag: str, *limits: int | None) -> int:
     """How many episodes of a tag are played at the same time."""
-    envs = sum(env.tag.name == tag for env in manager.envs)
-    slots = min([len(manager), *(limit for limit in limits if limit is not None)])
-    return max(1, envs * slots // len(manager))
+    room = manager.config.es_manager.episodes.max
+    envs = Counter(env.tag.name for env in manager.envs) or Counter(dict.fromkeys(manager.tags, room))
+    slots = min([envs.total(), *(limit for limit in limits if limit is not None)])
+    return max(1, envs[tag] * slots // envs.total())
 
 
 class _Waiting:
@@ -236,7 +237,7 @@ class _Players:
                 truncated=failure is not None or episode.truncated,
                 error=failure or episode.error,
                 is_unanswered=failure is not None,
-                num_actions=self._manager.envs[episode.env_id].num_actions,
+                num_actions=episode.tally.executed,
                 tally=episode.tally,
                 cache=episode.cache,
                 answers=answers,

@@ -6,6 +6,7 @@ was in has ended, or it was interrupted; an environment that raises has ended it
 
 import copy
 import logging
+import math
 import pickle
 import time
 import traceback
@@ -41,6 +42,8 @@ BUILD_S = 600.0
 """How much longer than a turn it may take to make an environment: one may have to import a lot, or to index a catalogue."""
 LONGEST_NAME = 1000
 """Texts longer than this are not the name of an action; they are dropped without being looked up."""
+SHOWN_OF_NAME = 100
+"""Characters that are kept of a text that names no action, to tell the caller."""
 
 
 class TurnResult(NamedTuple):
@@ -53,9 +56,9 @@ class TurnResult(NamedTuple):
     """The actions executed, by name."""
     executed: Sequence[Any] = ()
     """The same as the environment takes them."""
-    dropped: int = 0
+    dropped: Sequence[str] = ()
     """Actions that were not known."""
-    refused: int = 0
+    refused: Sequence[str] = ()
     """Actions executed that the environment itself called invalid."""
     done: bool = False
     failure: str | None = None
@@ -83,11 +86,6 @@ class Episode:
         self.known_digest: Digest | None = None
         self.last_s = float("inf")
         """What its last turn took; before there was one, it may take any time."""
-        self.is_lent = False
-        """Whether it is in another thread than the one that made its environment."""
-        self._so_far: tuple[float, dict[str, Any], int, int, bool, Any] | None = None
-        """Of a turn of a lent environment, what was done of it: should it turn out to belong to another thread, it goes on
-        from there."""
         self._making_s = 0.0
         self._seed = 0
         self._state: State = ""
@@ -98,14 +96,14 @@ class Episode:
     def start(self, seed: int) -> TurnResult:
         """Begin an episode. The environment is made if there is none, else only reset, or made anew if that raises."""
         self._seed, self.executed, self._must_be, self.known_digest = seed, [], None, None
-        self._so_far = None
+        self._state = ""
         clock, was_used = Clock(), self._env is not None
         self._making_s = 0.0
         try:
             try:
                 info = self._begin()
             except Exception:
-                if not was_used or not _is_replayable(self._env):
+                if not was_used or not says(self._env, "replayable", True):
                     raise
                 self.close()
                 info = self._begin()
@@ -118,7 +116,7 @@ class Episode:
 
         `must_be` is a digest from the first time: if the replay does not lead to it, this fails.
         """
-        self._seed, self.executed, self._so_far = seed, list(executed), None
+        self._seed, self.executed = seed, list(executed)
         self._must_be = self.known_digest = must_be
         try:
             if not getattr(self._make, "replayable", True):
@@ -134,23 +132,39 @@ class Episode:
         If it raises, the episode is over: what it has done until then may have had effects, so it is not tried again.
         """
         clock, started = Clock() if self.last_s > SLOW_S else None, time.perf_counter()
-        known = self._known(actions)
-        failure, trace = None, ""
+        known, dropped = self._known(actions)
+        info: dict[str, Any] = {}
+        refused: list[Any] = []
+        total, done, count, failure, trace = 0.0, False, 0, None, ""
         try:
-            outcome = self._execute(known[:budget])
+            for action in known[:budget]:
+                observation, reward, terminated, truncated, told = self._env.step(action)
+                total += float(reward)
+                info.update(told)
+                if not told.get("action_is_valid", True):
+                    refused.append(action)
+                count += 1
+                done = bool(terminated or truncated)
+                if done:
+                    break
+            if not math.isfinite(total):
+                raise RolloutError(f"its reward is {total}, expected a finite number.")
+            if count:
+                self._state = _seen(self._env, observation)
+            info = _own(info)
         except Exception as error:
-            if self.is_lent and _belongs_to_a_thread(error):
-                raise OtherThreadError(str(error)) from error
-            outcome, failure, trace = NOTHING, _words(error), _trace(error)
+            total, info, done, count, refused = 0.0, {}, False, 0, []
+            failure, trace = _words(error), _trace(error)
             self.close()  # its state is unknown: the next episode has a new one
-        reward, info, executed, refused, done = outcome
+        executed: Sequence[Any] = known[:count]
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
-        dropped = len(actions) - len(known)
+        if refused and self._names is not None:
+            refused = [self._names[number] for number in refused]
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(
-            self._state, reward, info, names, executed, dropped, refused, done, failure, seconds, waited, trace
+            self._state, total, info, names, executed, dropped, refused, done, failure, seconds, waited, trace
         )
 
     def take_digest(self) -> Digest:
@@ -169,22 +183,31 @@ class Episode:
 
     # ---- inside
 
-    def _known(self, actions: Sequence[str]) -> list[Any]:
-        """The numbers of the actions that have one; without an `action_lookup`, the texts that the environment may know."""
-        if self._names is None:
-            return list(actions) if self._knows is None else [action for action in actions if self._knows(action)]
-        found = (self._numbers.get(action.strip().casefold()) for action in actions if len(action) < LONGEST_NAME)
-        return [number for number in found if number is not None]
+    def _known(self, actions: Sequence[str]) -> tuple[list[Any], Sequence[str]]:
+        """The numbers of the actions that have one (without an `action_lookup`: the texts that the environment may know),
+        and the others."""
+        known: list[Any] = []
+        dropped: list[str] = []
+        for action in actions:
+            if self._names is None:
+                number: Any = action if self._knows is None or self._knows(action) else None
+            else:
+                number = self._numbers.get(action.strip().casefold()) if len(action) < LONGEST_NAME else None
+            if number is None:
+                dropped.append(action[:SHOWN_OF_NAME])
+            else:
+                known.append(number)
+        return known, dropped
 
     def _begin(self, is_replay: bool = False) -> dict[str, Any]:
         if self._env is None:
             self.beat(BUILD_S)
             started = time.perf_counter()
-            self._env, self.is_lent = self._make(self._config), False
+            self._env = self._make(self._config)
             self._knows = getattr(self._env, "knows_action", None)
             self._making_s += time.perf_counter() - started
             self.beat(0.0)
-        if is_replay and not _is_replayable(self._env):
+        if is_replay and not says(self._env, "replayable", True):
             raise RolloutError(NOT_REPLAYABLE)
         observation, info = self._env.reset(seed=self._seed)
         for turns in range(len(self.executed) + 1):
@@ -211,25 +234,10 @@ class Episode:
             digest.update(pickle.dumps(stream.get_state()))
         return digest.digest()
 
-    def _execute(self, actions: list[Any]) -> tuple[float, dict[str, Any], Sequence[Any], int, bool]:
-        """The sum of rewards, the merged infos (the last wins), what was executed, how many were refused, whether done."""
-        total, merged, refused, count, done, observation = self._so_far or (0.0, {}, 0, 0, False, None)
-        for action in () if done else actions[count:]:
-            observation, reward, terminated, truncated, info = self._env.step(action)
-            total += float(reward)
-            merged.update(info)
-            if not info.get("action_is_valid", True):
-                refused += 1
-            count += 1
-            done = bool(terminated or truncated)
-            if self.is_lent:
-                self._so_far = total, merged, refused, count, done, observation
-            if done:
-                break
-        if count:
-            self._state = _seen(self._env, observation)
-        self._so_far = None
-        return total, _own(merged), actions[:count], refused, done
+    @property
+    def is_thread_bound(self) -> bool:
+        """Whether the environment says that it belongs to the thread that made it."""
+        return says(self._env, "thread_bound", False)
 
 
 SLOW_S = 1e-3
@@ -241,19 +249,6 @@ DIFFERS = (
     "replayed with the same seed and actions, it came to another state: it depends on something beside its seed and its"
     " actions (`abreast check` may find out on what)"
 )
-NOTHING: tuple[float, dict[str, Any], Sequence[Any], int, bool] = (0.0, {}, (), 0, False)
-
-
-OTHER_THREAD = ("same thread", "different thread", "another thread", "main thread", "other thread", "loop in thread")
-"""SQLite, greenlets (Playwright), signals and event loops complain in these words."""
-
-
-class OtherThreadError(Exception):
-    """The environment belongs to the thread that made it: SQLite, greenlets, event loops, signals say so at first touch."""
-
-
-def _belongs_to_a_thread(error: Exception) -> bool:
-    return any(words in str(error).lower() for words in OTHER_THREAD)
 
 
 class Clock:
@@ -284,13 +279,14 @@ def _used() -> tuple[float, int]:
     return used.ru_utime + used.ru_stime, used.ru_nvcsw - used.ru_nivcsw
 
 
-def _is_replayable(env: Any) -> bool:
-    """What the environment says, or one inside it: Gymnasium's wrappers do not pass such questions on."""
+def says(env: Any, name: str, usual: bool) -> bool:
+    """What the environment says of itself (`replayable`, `thread_bound`), or one inside it: Gymnasium's wrappers do not pass
+    such questions on."""
     while env is not None:
-        if not getattr(env, "replayable", True):
-            return False
+        if bool(getattr(env, name, usual)) != usual:
+            return not usual
         env = getattr(env, "env", None) if isinstance(env, gymnasium.Wrapper) else getattr(env, "inner", None)
-    return True
+    return usual
 
 
 def _trace(error: Exception) -> str:

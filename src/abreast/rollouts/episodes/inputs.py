@@ -1,36 +1,35 @@
 """Checks of what callers give: any mistake is an error before anything is stepped."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from abreast.errors import RolloutError, short
-from abreast.rollouts.episodes.pending import READY
-from abreast.rollouts.episodes.turns import Turns
+from abreast.rollouts.episodes.slot import OVER, READY, Inputs, Slot
 
 
-def check_inputs(inputs: Sequence[Mapping[str, Any]], turns: Turns) -> dict[int, Mapping[str, Any]]:
-    """The inputs of a batch, by environment."""
+def check_inputs(inputs: Sequence[Inputs], slots: Sequence[Slot]) -> dict[Slot, Inputs | None]:
+    """The inputs of a batch, by slot."""
     if not isinstance(inputs, (list, tuple)):
         raise RolloutError(f"inputs are {short(inputs)}: expected a list of mappings with env_id and actions.")
-    checked: dict[int, Mapping[str, Any]] = {}
+    checked: dict[Slot, Inputs | None] = {}
     for asked in inputs:
         try:
             env_id, actions = asked["env_id"], asked["actions"]
         except (TypeError, KeyError, IndexError):
             raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
-        if type(env_id) is not int or not 0 <= env_id < len(turns.turns):
-            env_id = _number(env_id, len(turns.turns))
-        if env_id in checked:
+        if type(env_id) is not int or not 0 <= env_id < len(slots):
+            env_id = _number(env_id, len(slots))
+        slot = slots[env_id]
+        if slot in checked:
             raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
-        turn = turns.turns[env_id]
-        if turn.phase is not READY or turn.slot.lease:
-            raise RolloutError(_why_not(env_id, turns))
-        checked[env_id] = asked
+        if slot.phase is not READY:
+            raise RolloutError(_why_not(slot))
+        checked[slot] = asked
         for action in actions if type(actions) is list else (None,):
             if type(action) is not str:
-                checked[env_id] = {**asked, "actions": check_actions(env_id, actions)}
+                checked[slot] = {**asked, "actions": check_actions(env_id, actions)}
                 break
     return checked
 
@@ -42,11 +41,11 @@ def check_actions(env_id: int, actions: Any) -> list[str]:
     return [str.__str__(action) for action in actions]
 
 
-def check_env_ids(env_ids: Any, turns: Turns) -> list[int]:
-    """Environments that are to begin anew."""
+def check_env_ids(env_ids: Any, count: int) -> list[int]:
+    """Environments of a batch of so many that are to begin anew."""
     if not isinstance(env_ids, Collection) or isinstance(env_ids, str) or not len(env_ids):
         raise RolloutError(f"env_ids are {short(env_ids)}: expected a list of numbers of environments.")
-    checked = [_number(env_id, len(turns.turns)) for env_id in env_ids]
+    checked = [_number(env_id, count) for env_id in env_ids]
     if len(set(checked)) < len(checked):
         raise RolloutError(f"env_ids are {short(env_ids)}: give each environment once.")
     return checked
@@ -72,13 +71,10 @@ def _number(env_id: Any, count: int) -> int:
     return int(env_id)
 
 
-def _why_not(env_id: int, turns: Turns) -> str:
+def _why_not(slot: Slot) -> str:
     """Why an environment cannot be given an input."""
-    slot = turns.turns[env_id].slot
-    if slot.lease:
-        return f"environment {env_id} belongs to an episode of `manager.episode`: step that, or leave it out."
-    if env_id in turns.pending:
-        return f"the turn of environment {env_id} is already under way: recv or await it first."
+    if slot.phase is not OVER:
+        return f"the turn of environment {slot.env_id} is already under way: recv or await it first."
     if not slot.history:
-        return f"environment {env_id} has no episode yet: call reset first."
-    return f"the episode of environment {env_id} is over: leave it out, or call reset."
+        return f"environment {slot.env_id} has no episode yet: call reset first."
+    return f"the episode of environment {slot.env_id} is over: leave it out, or call reset."

@@ -1,31 +1,71 @@
-"""A slot: one environment of the manager, and everything that is known of its episode in the main process."""
+"""A slot: one environment of the manager, and everything that is known of its episode in the main process.
+
+A slot of a batch has one episode after the other. A single episode has a slot of its own, which takes over the environment
+of an earlier one (`takes_over`); so what is known of an episode stays what it is.
+
+    phase of a turn     event                               next
+    OVER or READY       begun                               QUEUED or SENT
+    QUEUED              taken in the main process           TAKEN
+    QUEUED              interrupted (Ctrl-C, timeout)       QUEUED, to be replayed; after the second timeout TAKEN, failed
+    QUEUED              its tag waits (auto)                SENT, to a thread
+    SENT                answered                            TAKEN
+    SENT                its worker died                     SENT again; TAKEN, failed, after 3 deaths or 2 silences at it
+    SENT                its worker is lost                  SENT to another, else QUEUED; TAKEN, failed, if one died at it
+    TAKEN               handed out                          READY, or OVER
+    any                 reset, closed                       OVER, or READY
+
+Only `Turns` (turns.py) changes a phase.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from PIL import Image
 
-from abreast.rollouts.episodes.episode import Digest, State, TurnResult
-from abreast.rollouts.episodes.metrics import metrics_of
-from abreast.rollouts.episodes.summary import Tally
+from abreast.errors import short
+from abreast.rollouts.episodes.episode import Digest, Episode, State, TurnResult
+from abreast.rollouts.episodes.summary import Tally, metrics_of
 from abreast.rollouts.registry import Tag
 
 Cache = dict[str, Any]
 """What users see of an episode: env_id, group_id, tag, penalty, the info of its first state, its history (one entry per
 turn), and at its end its metrics."""
+Inputs = Mapping[str, Any]
 HERE = -1
 """Stands for the main process where the number of a worker is expected."""
 
 
-@dataclass
+class Phase(Enum):
+    """Of a turn."""
+
+    OVER = "over"
+    """There is no episode, or it has ended."""
+    READY = "ready"
+    """The environment may be given an input."""
+    QUEUED = "queued"
+    """To be taken in the main process."""
+    SENT = "sent"
+    """Ordered from a worker."""
+    TAKEN = "taken"
+    """Its result is written, and not yet handed out."""
+
+
+OVER, READY, QUEUED, SENT, TAKEN = Phase  # a look-up of a global takes 13 ns, of a member of an enum 85
+
+
+@dataclass(slots=True, eq=False)
 class Slot:
     """What is needed to rebuild an environment, to continue its episode, and to report on it."""
 
     env_id: int
-    group_id: int
+    group_id: int | None
     tag: Tag
+    is_single: bool = False
+    """Whether it belongs to a single episode, not to the batch."""
 
+    # ---- its episode
     serial: int = 0
     """Number of its episode."""
     seed: int = 0
@@ -33,31 +73,41 @@ class Slot:
     """The actions of each turn."""
     digest: Digest | None = None
     """The newest one that is known."""
+    cache: Cache = field(default_factory=dict)
+    actions_left: int = 0
+    tally: Tally = field(default_factory=Tally)
+    terminated: bool = False
+    truncated: bool = False
 
+    # ---- where its environment is
     worker: int = HERE
     """Number of the worker it lives in."""
     built_in: int = 0
     """The incarnation of that worker in which it was made."""
     started: int = 0
     """The serial of the episode that its environment is in, at its newest state. 0: the environment's state is unknown."""
+    here: Episode | None = None
+    """The environment itself, if it lives in the main process …"""
+    made_by: int = 0
+    """… and the thread that made it."""
 
-    cache: Cache = field(default_factory=dict)
-    actions_left: int = 0
-    tally: Tally = field(default_factory=Tally)
-    start_s: float = 0.0
-    """What it took to start its episode."""
-    terminated: bool = False
-    truncated: bool = False
-    lease: int = 0
-    """Number of the lease (leases.py) that its episode belongs to. 0: none, it is in a batch, or free."""
+    # ---- its turn
+    phase: Phase = OVER
+    inputs: Inputs | None = None
+    """The input; None: the start of the episode."""
+    key: int = 0
+    """The key of the order it was sent with, or began with. 0: no turn is wanted any more."""
+    deaths: int = 0
+    """How often a worker died or fell silent at it, or it took too long in the main process."""
+    is_suspect: bool = False
+    """Whether its worker has died while it sent answers, this one among them."""
+    at_work: int = 0
+    """The key of the turn that a thread of the main process is taking. 0: none."""
+    job: Any = None
+    """The `Job` that waits for it."""
 
     def __post_init__(self) -> None:
         self.actions_left = self.tag.budget
-
-    @property
-    def num_actions(self) -> int:
-        """How much of the budget is used."""
-        return self.tag.budget - self.actions_left
 
     @property
     def history(self) -> list[dict[str, Any]]:
@@ -69,7 +119,13 @@ class Slot:
         """Whether it is in the middle of an episode."""
         return bool(self.history) and not self.terminated
 
-    def begin(self, seed: int, group_id: int | None = None) -> None:
+    @property
+    def error(self) -> str | None:
+        """Why its episode could not go on, or not begin, if so."""
+        told = (entry.get("info", {}) for entry in self.history[-2:])
+        return next((info["error"] for info in told if "error" in info), None)
+
+    def begin(self, seed: int) -> None:
         """Forget the last episode; the next one has no state yet."""
         self.serial += 1
         self.seed, self.executed, self.digest = seed, [], None
@@ -77,7 +133,7 @@ class Slot:
         self.actions_left = self.tag.budget
         self.cache = {
             "env_id": self.env_id,
-            "group_id": self.group_id if group_id is None else group_id,
+            "group_id": self.group_id,
             "tag": self.tag.name,
             "penalty": 0,
             "info": {},
@@ -88,39 +144,46 @@ class Slot:
         """Live in another process; the environment is rebuilt there with its next turn."""
         self.worker, self.built_in, self.started = worker, 0, 0
 
-    def write(self, result: TurnResult, inputs: Mapping[str, Any] | None, penalty: float) -> None:
+    def takes_over(self, old: "Slot") -> None:
+        """Have the environment of a slot whose episode is over."""
+        self.serial, self.worker, self.built_in = old.serial, old.worker, old.built_in
+        self.here, self.made_by, old.here = old.here, old.made_by, None
+
+    def write(self, result: TurnResult, penalty: float) -> None:
         """Write the result of a turn, or of a start (without inputs): history, budget, penalty, end of the episode."""
-        if inputs is None:
+        if self.inputs is None:
             self._write_start(result)
         else:
-            self._write_turn(result, inputs, penalty)
+            self._write_turn(result, self.inputs, penalty)
         if self.terminated:
-            self.cache["metrics"] = metrics_of(self.tag, self.history, self.tally.success)
+            self.cache["metrics"] = metrics_of(self)
 
-    def _write_turn(self, result: TurnResult, inputs: Mapping[str, Any], penalty: float) -> None:
+    def _write_turn(self, result: TurnResult, inputs: Inputs, penalty: float) -> None:
         state, reward, info, names, executed, dropped, refused, done, failure, seconds, *_ = result
         history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
-        self.tally.count(reward, given, dropped + refused, seconds)
+        self.tally.count(reward, given, used, len(dropped) + len(refused), seconds)
         self.executed.append(executed)
         # A turn without a valid action costs, too; where it does not, the tag has max_turns: every episode ends.
         self.actions_left -= used or self.tag.invalid_turn_cost
         is_cut_off = not self.actions_left or len(self.executed) == self.tag.max_turns
+        entry, has_form = history[-1], inputs.get("format_is_valid", True)
         if failure is not None:
             info = {"success": False, "error": failure}
             self.terminated = self.truncated = True
-        elif dropped or not used or not inputs.get("format_is_valid", True):
+        elif dropped or not used or not has_form:
             self.cache["penalty"] -= penalty
-            history[-1]["penalty"] = -penalty
+            entry["penalty"] = -penalty
         if (done or is_cut_off) and not self.terminated:
             self.terminated = True
             self.truncated = not (done and info.get("success", False))
             self.tally.success = not self.truncated
-        entry = history[-1]
         entry["actions"] = list(names)
         entry["reward"] = reward
         entry["info"] = info
         entry["llm_response"] = inputs.get("llm_response", "")
         entry["llm_raw_response"] = inputs.get("llm_raw_response", "")
+        if dropped or refused or not given or not has_form:
+            entry["invalid"] = _what_was_invalid(dropped, refused, given, has_form)
         if failure is None:
             self._show(state)
         else:  # what was shown last
@@ -128,7 +191,7 @@ class Slot:
             history.append({**shown, "actions_left": self.actions_left})
 
     def _write_start(self, result: TurnResult) -> None:
-        self.start_s, self.cache["info"] = result.seconds, result.info
+        self.cache["info"] = result.info
         self._show(result.state)
         if result.failure is not None:
             self.terminated = self.truncated = True
@@ -142,3 +205,14 @@ class Slot:
         else:
             text, images = "\n".join(["<images>"] * len(state)), [Image.fromarray(picture) for picture in state]
             self.cache["history"].append({"state": text, "images": images, "actions_left": self.actions_left})
+
+
+def _what_was_invalid(dropped: Sequence[str], refused: Sequence[str], given: int, has_form: bool) -> list[str]:
+    """A sentence for each thing that was wrong with a turn."""
+    told = [f"{short(action)} was not executed: it is no action of this environment." for action in dropped]
+    told += [f"{short(action)} was executed, and the environment calls it invalid." for action in refused]
+    if not given:
+        told.append("no action was given.")
+    if not has_form:
+        told.append("the answer does not have the form that is asked for.")
+    return told

@@ -1,16 +1,31 @@
-"""Summaries of episodes, per tag and per group."""
+"""Figures of episodes, each with one definition: of one episode (`metrics_of`), and their means (`summary_of`).
+
+    success          it ended, and not for lack of actions or turns, with info["success"]
+    num_actions      actions that were executed
+    reward           their sum over the turns; penalty: that of its invalid turns, 0 or less; score: reward + penalty
+    invalid_rate     share of the actions given that were unknown, or that the environment called invalid; a turn without
+                     any action counts as one
+    KEY              a number in `info`, action_is_valid and action_is_effective among them: its sum over the turns, divided
+                     by how many there are; a turn without it (none of its actions was executed) counts as 0
+
+A mean is over the episodes that are over. Those that were never begun, are not over, or could not go on (`info["error"]`)
+are counted apart.
+"""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from math import comb
+from functools import cache
+from math import comb, nan
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import Any, Protocol
 
 import numpy as np
 
+from abreast.rollouts.registry import Tag
 
-@dataclass
+
+@dataclass(slots=True)
 class Tally:
     """Counters of an episode, beside its history."""
 
@@ -18,61 +33,159 @@ class Tally:
     success: bool = False
     given: int = 0
     """Actions given; a turn without any counts as one."""
+    executed: int = 0
     invalid: int = 0
     """Those that were not known, or that the environment called invalid."""
     timeouts: int = 0
     seconds: list[float] = field(default_factory=list)
     """Of each turn."""
 
-    def count(self, reward: float, given: int, invalid: int, seconds: float) -> None:
+    def count(self, reward: float, given: int, executed: int, invalid: int, seconds: float) -> None:
         """Add a turn."""
         self.reward += reward
         self.seconds.append(seconds)
         self.given += given or 1
+        self.executed += executed
         self.invalid += invalid if given else 1
 
+    def figures(self, penalty: float) -> dict[str, float]:
+        """Those that do not depend on `info`."""
+        return {
+            "success": float(self.success),
+            "num_actions": self.executed,
+            "reward": self.reward,
+            "penalty": penalty,
+            "score": self.reward + penalty,
+            "invalid_rate": self.invalid / self.given if self.given else 0.0,
+        }
 
-class Ended(NamedTuple):
-    """An episode, ended or not."""
 
-    num_actions: int
+FIGURES = tuple(Tally().figures(0.0))
+
+
+class Played(Protocol):
+    """An episode, in whichever state it is."""
+
+    tag: Tag
+    cache: dict[str, Any]
     tally: Tally
-    history: Sequence[Mapping[str, Any]]
 
-    def mean_info(self) -> dict[str, float]:
-        """The mean over the turns of every key of `info` that is a number."""
-        values: dict[str, list[float]] = {}
-        for entry in self.history:
-            for key, number in numbers(entry.get("info", {})):
-                values.setdefault(key, []).append(number)
-        return {key: fmean(each) for key, each in values.items()}
+    @property
+    def terminated(self) -> bool: ...
+
+    @property
+    def history(self) -> Sequence[Mapping[str, Any]]: ...
+
+    @property
+    def error(self) -> str | None: ...
 
 
-def numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
+def metrics_of(episode: Played) -> dict[str, float]:
+    """The figures of an episode as TAG/FIGURE, for trainers that read them per trajectory (RAGEN's names).
+
+    If the type names the keys of `info` for which a mean over the turns is right (`EnvKind.turn_metrics`), others are
+    TAG/traj_sum/KEY, and not divided.
+    """
+    turns = [entry["info"] for entry in episode.history if "actions" in entry]
+    try:
+        sums = _plain_sums(turns)
+    except (OverflowError, TypeError):  # integers too large for a float, keys that are no texts
+        sums = {}
+        for info in turns:
+            for key, number in _numbers(info):
+                sums[key] = sums.get(key, 0.0) + number
+    by_turn, name = episode.tag.kind.turn_metrics, episode.tag.name
+    figures: dict[str, float] = {}
+    for key, total in sums.items():
+        if by_turn is None or key in by_turn:
+            figures[f"{name}/{key}"] = total / len(turns)
+        else:
+            figures[f"{name}/traj_sum/{key}"] = total
+    figures.update(zip(_keys(name), episode.tally.figures(episode.cache["penalty"]).values(), strict=True))
+    return figures
+
+
+@cache
+def _keys(tag: str) -> tuple[str, ...]:
+    return tuple(f"{tag}/{figure}" for figure in FIGURES)
+
+
+def _plain_sums(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Sums of the numbers in infos, the quick way: 1,024 episodes may end in one batch."""
+    sums: dict[str, float] = {}
+    for info in infos:
+        for key, value in info.items():
+            kind = type(value)
+            if kind is bool or kind is float or kind is int:
+                sums[key] = sums.get(key, 0.0) + value
+            elif type(key) is not str or (kind is not str and isinstance(value, int | float | np.number | np.bool_)):
+                raise TypeError
+    sums.pop("success", None)
+    return sums
+
+
+def _numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
     """What is a number in `info`."""
     for key, value in info.items():
-        if isinstance(value, bool | int | float | np.number | np.bool_):
+        if key != "success" and isinstance(value, bool | int | float | np.number | np.bool_):
             with suppress(OverflowError, TypeError):  # integers too large for a float, complex numbers
                 yield str(key), float(value)
 
 
-def summary_of_tag(episodes: Sequence[Ended]) -> dict[str, float]:
-    """Means over the episodes of a tag."""
-    tallies = [episode.tally for episode in episodes]
-    seconds = [second for tally in tallies for second in tally.seconds]
-    infos = [episode.mean_info() for episode in episodes]
-    keys = sorted({key for info in infos for key in info})
-    given = sum(tally.given for tally in tallies)
+def states_of(episodes: Iterable[Played]) -> dict[str, Any]:
+    """Means per tag (`tags`), pass@k per group (`groups`); each cache then has `metrics`, with TAG/pass@k of its group."""
+    tags: dict[str, list[Played]] = {}
+    groups: dict[Any, list[Played]] = {}
+    for episode in episodes:
+        tags.setdefault(episode.tag.name, []).append(episode)
+        if episode.cache:
+            episode.cache["metrics"] = metrics_of(episode)
+            groups.setdefault(episode.cache["group_id"], []).append(episode)
+    told = {}
+    for group, members in groups.items():
+        over = [episode for episode in members if is_over(episode)]
+        told[group] = {"tag": members[0].tag.name, **pass_at_k(episode.tally.success for episode in over)}
+        for episode in over:
+            passed = any(other.tally.success for other in over)
+            episode.cache["metrics"][f"{episode.tag.name}/pass@{len(over)}"] = float(passed)
+    return {"tags": {tag: summary_of(each) for tag, each in tags.items()}, "groups": told}
+
+
+def is_over(episode: Played) -> bool:
+    """Whether it has come to an end of its own: it was begun, is not under way, and did not fail."""
+    return episode.terminated and episode.error is None
+
+
+def summary_of(episodes: Sequence[Played]) -> dict[str, float]:
+    """Means over the episodes of a tag that are over, and how many are not; a mean of none is NaN."""
+    over = [episode for episode in episodes if is_over(episode)]
+    begun = [episode for episode in episodes if len(episode.history) > 1 or (episode.history and not episode.error)]
+    failed = sum(episode.error is not None for episode in begun)
+    prefix = f"{episodes[0].tag.name}/"
+    metrics = [metrics_of(episode) for episode in over]
+    keys = dict.fromkeys(key for each in metrics for key in each)
+    means = {key.removeprefix(prefix): fmean(each[key] for each in metrics if key in each) for key in keys}
+    half, most = latencies(episode.tally for episode in episodes)
     return {
-        **{key: fmean(info[key] for info in infos if key in info) for key in keys},
-        "success": fmean(tally.success for tally in tallies),
-        "num_actions": fmean(episode.num_actions for episode in episodes),
-        "reward": fmean(tally.reward for tally in tallies),
-        "invalid_rate": sum(tally.invalid for tally in tallies) / given if given else 0.0,
-        "latency_p50_ms": 1000 * float(np.percentile(seconds, 50)) if seconds else 0.0,
-        "latency_p95_ms": 1000 * float(np.percentile(seconds, 95)) if seconds else 0.0,
-        "timeouts": sum(tally.timeouts for tally in tallies),
+        **dict.fromkeys(FIGURES, nan),
+        **means,
+        "episodes": len(over),
+        "unfinished": len(begun) - len(over) - failed,
+        "failed": failed,
+        "never_begun": len(episodes) - len(begun),
+        "latency_p50_ms": half,
+        "latency_p95_ms": most,
+        "timeouts": sum(episode.tally.timeouts for episode in episodes),
     }
+
+
+def latencies(tallies: Iterable[Tally]) -> tuple[float, float]:
+    """Milliseconds within which half of all turns were taken, and 95 % of them; NaN if there were none."""
+    seconds = [second for tally in tallies for second in tally.seconds]
+    if not seconds:
+        return nan, nan
+    half, most = np.percentile(seconds, [50, 95])
+    return 1000 * float(half), 1000 * float(most)
 
 
 def pass_at_k(successes: Iterable[bool]) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """`verify=True`: every turn of a worker is taken in the main process too, and compared."""
 
 import pickle
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -19,10 +18,10 @@ class Verifier:
         """Turns and starts that were compared."""
         self._copies: dict[int, tuple[int, Episode]] = {}
         """By environment: the serial of its episode, and the copy."""
-        self._error: RolloutError | None = None
 
-    def compare(self, slot: Slot, inputs: Mapping[str, Any] | None, theirs: TurnResult) -> None:
-        """Do the same here; called before the worker's result is written. The first difference is kept for `check`."""
+    def compare(self, slot: Slot, theirs: TurnResult) -> RolloutError | None:
+        """Do the same here, before the worker's result is written; the error, if there is a difference."""
+        inputs = slot.inputs
         serial, copy = self._copies.get(slot.env_id) or (0, Episode(slot.tag.kind.env, slot.tag.config))
         if serial != slot.serial or inputs is None or len(copy.executed) != len(slot.executed):
             self._copies[slot.env_id] = (slot.serial, copy)
@@ -38,17 +37,12 @@ class Verifier:
         if not differs and slot.digest != copy.take_digest():
             differs = ["the state of its random stream"]
         self.turns += 1
-        if differs and self._error is None:
-            self._error = RolloutError(
-                f"environment {slot.env_id} ({slot.tag.name}), turn {len(copy.executed)}: its worker and the main process"
-                f" disagree about its {', '.join(differs)}, so it depends on something beside its seed and its actions."
-            )
-
-    def check(self) -> None:
-        """Raise the error of the first difference, once."""
-        error, self._error = self._error, None
-        if error is not None:
-            raise error
+        if not differs:
+            return None
+        return RolloutError(
+            f"environment {slot.env_id} ({slot.tag.name}), turn {len(copy.executed)}: its worker and the main process"
+            f" disagree about its {', '.join(differs)}, so it depends on something beside its seed and its actions."
+        )
 
     def close(self) -> None:
         """Close the copies."""

@@ -69,7 +69,7 @@ class Watchdog:
             self._is_watching = True
             _watchdogs.add(self)
             arguments = (weakref.ref(self), self._is_closed, self.timeout_s)
-            threading.Thread(target=_look, args=arguments, daemon=True).start()
+            threading.Thread(target=_look, args=arguments, name="abreast watchdog", daemon=True).start()
         return True
 
     def close(self) -> None:

@@ -4,12 +4,15 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from functools import partial
+from typing import Any
 
-from abreast.processes.backend import NOWHERE, ChildContext
-from abreast.rollouts.episodes.episode import BUILD_S, Episode, OtherThreadError
-from abreast.rollouts.workers.messages import Answer, Order
+from abreast.codec import encode_message
+from abreast.errors import StateError
+from abreast.processes.backend import ChildContext
+from abreast.rollouts.episodes.episode import BUILD_S, Episode
+from abreast.rollouts.workers.messages import AT_ANSWERS, NAMES, Answer, Order
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch, but for no longer than this if the caller may want them one by one."""
@@ -24,21 +27,27 @@ def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWor
         _give_way()
         if memory_mb is not None:
             _limit_memory(memory_mb)
-    return RolloutWork(context)
+    return RolloutWork(context, encode=lambda answers: encode_message(answers, NAMES))
 
 
 class RolloutWork:
     """The environments of one worker."""
 
-    def __init__(self, context: ChildContext, digest_worth_s: float = DIGEST_WORTH_S) -> None:
-        self._context, self._digest_worth_s = context, digest_worth_s
+    def __init__(
+        self,
+        context: ChildContext,
+        digest_worth_s: float = DIGEST_WORTH_S,
+        encode: Callable[[list[Answer]], Any] = lambda answers: answers,
+    ) -> None:
+        """`encode`: what is sent for a list of answers; in a thread, the list itself."""
+        self._context, self._digest_worth_s, self._encode = context, digest_worth_s, encode
         self._episodes: dict[int, Episode] = {}
         self._unfit: dict[int, str] = {}
         """Why some environments cannot live here."""
 
     def obey(self, key: Hashable, order: Order) -> None:
         """Take the turns of a batch. `beat` shows which environment is at work, so that the right one is blamed."""
-        takes, builds, starts, together, verify = order
+        takes, builds, starts, suspects, together, verify = order
         beat, episodes = self._context.beat, self._episodes
         for env_id, recipe in builds.items():
             self._build(env_id, recipe)
@@ -52,27 +61,29 @@ class RolloutWork:
                 continue
             episode = episodes[env_id]
             if not together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
-                self._answer(key, answers, last=False)  # before a turn that may take long
+                beat(AT_ANSWERS)
+                self._context.answer(key, self._encoded(answers), False)  # before a turn that may take long
+                beat(env_id)
                 answers, flushed = [], time.perf_counter()
-            try:
-                if env_id in starts:
-                    result = episode.start(starts[env_id][0]) if actions is None else episode.rebuild(*starts[env_id])
-                    if result.failure is None and actions is not None:
-                        result = episode.take(actions, budget)
-                    episode.take_digest()
-                else:
-                    assert actions is not None, "a start has a seed"
+            if env_id in starts:
+                result = episode.start(starts[env_id][0]) if actions is None else episode.rebuild(*starts[env_id])
+                if result.failure is None and actions is not None:
                     result = episode.take(actions, budget)
-                    if verify:
-                        episode.take_digest()
-                    elif result.seconds > self._digest_worth_s or len(episode.executed) % DIGEST_EVERY == 0:
-                        due.append(episode)
-            except OtherThreadError:
-                answers.append((env_id, episodes.pop(env_id), None))
-                continue
+                episode.take_digest()
+            else:
+                assert actions is not None, "a start has a seed"
+                result = episode.take(actions, budget)
+                if verify:
+                    episode.take_digest()
+                elif result.seconds > self._digest_worth_s or len(episode.executed) % DIGEST_EVERY == 0:
+                    due.append(episode)
             answers.append((env_id, (*result,), episode.known_digest))
-        beat()  # before the answer: what kills this process from now on is not the fault of an environment
-        self._answer(key, answers, last=True)
+            if suspects:  # each is answered while its environment is still the one at work
+                self._context.answer(key, self._encoded(answers), False)
+                answers = []
+        beat(AT_ANSWERS)
+        self._context.answer(key, self._encoded(answers), True)
+        beat()
         for episode in due:  # while the main process is at work; they go with the next answers
             episode.take_digest()
 
@@ -88,7 +99,7 @@ class RolloutWork:
         if env_id in self._episodes:
             self._episodes.pop(env_id).close()
         if not isinstance(recipe, Episode):
-            self._context.beat(NOWHERE, BUILD_S)
+            self._context.beat(env_id, BUILD_S)
             try:
                 recipe = Episode(*pickle.loads(recipe))
             except Exception as error:
@@ -97,20 +108,19 @@ class RolloutWork:
         recipe.beat = partial(self._context.beat, env_id)
         self._episodes[env_id] = recipe
 
-    def _answer(self, key: Hashable, answers: list[Answer], last: bool) -> None:
+    def _encoded(self, answers: list[Answer]) -> Any:
         try:
-            self._context.answer(key, answers, last)
-        except Exception:  # something in it cannot be pickled, and nothing was sent (a broken pipe raises again)
-            self._context.answer(key, [_sendable(answer) for answer in answers], last)
+            return self._encode(answers)
+        except StateError:  # something in it cannot be sent
+            return self._encode([self._sendable(answer) for answer in answers])
 
-
-def _sendable(answer: Answer) -> Answer:
-    """The answer, or why it cannot be sent."""
-    try:
-        pickle.dumps(answer, pickle.HIGHEST_PROTOCOL)
-    except Exception as error:
-        return answer[0], f"what it returned cannot be pickled ({type(error).__name__}: {error})", None
-    return answer
+    def _sendable(self, answer: Answer) -> Answer:
+        """The answer, or why it cannot be sent."""
+        try:
+            self._encode([answer])
+        except StateError as error:
+            return answer[0], f"what it returned cannot be sent: {error}", None
+        return answer
 
 
 def _give_way() -> None:

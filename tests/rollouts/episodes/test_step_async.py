@@ -1,4 +1,4 @@
-"""`step_async`."""
+"""`step_async`: calls that await turns."""
 
 import asyncio
 import os
@@ -44,25 +44,18 @@ def test_steps_can_be_awaited_episode_by_episode(use):
         assert manager.pending == []
 
 
-def test_calls_of_step_async_sleep_until_their_turn_is_taken(monkeypatch):
+def test_calls_of_step_async_sleep_until_their_turn_is_taken():
     """(Two calls that woke each other once kept a core busy.)"""
-    waits = []
-    wait = asyncio.wait
-
-    async def counted(*arguments, **more):
-        waits.append(1)
-        return await wait(*arguments, **more)
-
-    monkeypatch.setattr(asyncio, "wait", counted)
-    config = settings(["Counting"], [4], 1, villain("Counting", seconds=0.2), use_multiprocessing=True, max_workers=2)
+    config = settings(["Counting"], [4], 1, villain("Counting", seconds=0.5), use_multiprocessing=True, max_workers=2)
 
     async def drive(manager):
         return await asyncio.gather(*(manager.step_async(go([env_id], "a")) for env_id in range(4)))
 
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
+        used = time.process_time()
         assert [len(outputs) for outputs in asyncio.run(drive(manager))] == [1] * 4
-    assert len(waits) <= 12
+        assert time.process_time() - used < 0.3
 
 
 def test_a_loop_that_is_closed_with_pending_turns_leaves_the_manager_usable():
@@ -83,38 +76,6 @@ def test_a_loop_that_is_closed_with_pending_turns_leaves_the_manager_usable():
         task._log_destroy_pending = False
         again.close()
     assert not any(os.path.exists(f"/proc/{pid}") for pid in pids)  # noqa: PTH110
-
-
-def test_waiting_is_not_disturbed_by_descriptors_that_are_opened_later():
-    """The worker of a pending turn dies, `recv` notices, and a pipe of the user gets the descriptor number of its pipe."""
-    custom = {**villain("Counting", seconds=0.3), "Calm": {"env_type": "Counting", "max_actions_per_traj": 20}}
-    config = settings(["Counting", "Calm"], [2, 2], 1, custom, use_multiprocessing=True, max_workers=2)
-
-    async def drive(manager):
-        loop, heard = asyncio.get_running_loop(), []
-        before = set(loop._selector.get_map())
-        turn = asyncio.create_task(manager.step_async(go([0], "a")))
-        await asyncio.sleep(0.05)
-        kill(*manager.worker_pids)
-        manager.send(go([2, 3], "a"))
-        assert len(manager.recv(min_ready=2)) == 2
-        looked_at = set(loop._selector.get_map()) - before
-        assert len(looked_at) == 1, "one descriptor, which does not go away with a worker"
-        pipes = [os.pipe() for _ in range(8)]
-        for reader, writer in pipes:
-            loop.add_reader(reader, heard.append, reader)
-            os.write(writer, b"x")
-        outputs = await turn
-        for reader, writer in pipes:
-            assert reader in heard
-            loop.remove_reader(reader)
-            os.close(reader)
-            os.close(writer)
-        return outputs
-
-    with EnvStateManager(config) as manager:
-        manager.reset(seed=0)
-        assert len(asyncio.run(drive(manager))) == 1
 
 
 def test_an_error_reaches_every_call_that_waits():

@@ -1,0 +1,90 @@
+"""Turns in the main process: they belong to the thread that takes them."""
+
+import threading
+
+from abreast.rollouts.episodes.episode import Episode, TurnResult
+from abreast.rollouts.episodes.slot import Slot
+from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog
+
+SILENCES = 2
+"""How often a turn may take too long, here or in a worker, before its episode ends as a failure."""
+
+
+class MainProcess:
+    """Takes turns of environments that live here (`Slot.here`)."""
+
+    def __init__(self, timeout_s: float | None) -> None:
+        self.watchdog = Watchdog(timeout_s)
+        self._abandoned: dict[tuple[int, int], Episode] = {}
+        """Environments whose turn is still being taken, but not wanted any more."""
+
+    def take(self, slot: Slot) -> TurnResult:
+        """Take a turn, or start an episode. May be interrupted, and called again: the episode is replayed then.
+
+        The caller sets `slot.started` once it has written the result.
+        """
+        key, watchdog, is_watched = slot.key, self.watchdog, self.watchdog.watch()
+        slot.at_work = key
+        try:
+            while slot.deaths < SILENCES:
+                try:
+                    if is_watched:
+                        watchdog.has_raised, watchdog.allow_s = False, 0.0
+                        watchdog.at = slot
+                    result = self._in_step(slot)
+                    if result is None:
+                        slot.started = 0  # until it is written: an interrupted turn leaves an unknown state
+                        assert slot.inputs is not None and slot.here is not None, "its episode has begun here"
+                        result = slot.here.take(slot.inputs["actions"], slot.actions_left)
+                    if is_watched:
+                        watchdog.at = None  # as an assignment: within a call the signal could still be handled
+                    if not is_watched or not watchdog.has_raised:  # the environment may have caught what was raised
+                        return result
+                except TookTooLong as error:
+                    watchdog.at = None
+                    if watchdog not in error.args:
+                        raise  # it is meant for a manager whose environment uses this manager
+                finally:
+                    if is_watched:
+                        watchdog.at = None
+                if slot.key != key:  # abandoned: the slot may have another episode
+                    break
+                slot.here, slot.started = None, 0  # not closed: that might hang as well
+                slot.tally.timeouts += 1
+                slot.deaths += 1
+            return TurnResult("", failure=f"its turn took longer than {watchdog.timeout_s:g} s")
+        finally:
+            if slot.at_work == key:
+                slot.at_work = 0
+            if self._abandoned and (episode := self._abandoned.pop((slot.env_id, key), None)) is not None:
+                episode.close()
+
+    def _in_step(self, slot: Slot) -> TurnResult | None:
+        """Start its episode, or rebuild it, if the environment is not in step; the result, if it is that of the turn."""
+        if slot.started == slot.serial:
+            return None
+        episode = self._episode(slot)
+        if slot.inputs is None:
+            return episode.start(slot.seed)
+        rebuilt = episode.rebuild(slot.seed, slot.executed, slot.digest)
+        return None if rebuilt.failure is None else rebuilt
+
+    def _episode(self, slot: Slot) -> Episode:
+        """Its environment; one that belongs to another thread is made anew."""
+        me = threading.get_ident()
+        if slot.here is not None and slot.made_by != me and slot.here.is_thread_bound:
+            slot.here.close()
+            slot.here = None
+        if slot.here is None:
+            slot.here, slot.made_by = Episode(slot.tag.kind.env, slot.tag.config, self.watchdog.beat), me
+        return slot.here
+
+    def abandon(self, slot: Slot) -> None:
+        """Its turn is not wanted any more. A thread that is taking it goes on with its environment, and then closes it."""
+        if slot.at_work == slot.key and slot.here is not None:
+            self._abandoned[slot.env_id, slot.key] = slot.here
+            slot.here = None
+
+    def close(self) -> None:
+        """Watch no more."""
+        self.watchdog.close()

@@ -1,0 +1,243 @@
+"""Environments of single episodes: made when they are wanted, kept for the next, so many of a tag at most.
+
+    claim ──one is free, or may be made──▶ slot ──end of the episode, close, garbage, idle for too long──▶ free
+      └──es_manager.episodes.max are in use──▶ waits, first come first served, or is refused
+
+A claim is a future, so threads and tasks wait for it in the same way. While some wait, a thread looks after them: it takes
+back environments that nobody uses any more, and tells those who have waited long enough.
+"""
+
+import asyncio
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from concurrent.futures import Future
+from typing import NamedTuple
+
+from abreast.errors import RolloutError
+from abreast.rollouts.config import EpisodesConfig
+from abreast.rollouts.episodes.guard import Refused
+from abreast.rollouts.episodes.seeds import Seeds
+from abreast.rollouts.episodes.slot import Slot
+from abreast.rollouts.episodes.turns import Job, Turns
+from abreast.rollouts.registry import Tag
+from abreast.rollouts.workers.places import Use
+
+log = logging.getLogger("abreast")
+
+LOOK_S = 0.05
+"""How often those who wait are looked after: that an episode is garbage is not announced."""
+LONG_S = 30.0
+"""After so many seconds the log says that a caller waits, and for what."""
+OURS = ("abreast", "rollout")
+"""The names of threads of this package begin with one of these."""
+
+
+class Wanted(NamedTuple):
+    """A single episode that is to begin."""
+
+    tag: str
+    seed: int | None
+    group_id: int | None
+    use: Use
+
+
+class Claim(Future[Slot]):
+    """A caller that wants an environment of a tag."""
+
+    def __init__(self, tag: str) -> None:
+        super().__init__()
+        self.tag, self.since = tag, time.monotonic()
+        self.was_told = False
+
+
+class Pool:
+    """The environments of the single episodes of a manager."""
+
+    def __init__(
+        self, turns: Turns, config: EpisodesConfig, tags: Mapping[str, Tag], first_id: int, seeds: Seeds
+    ) -> None:
+        self.turns, self._config, self._tags, self._seeds = turns, config, tags, seeds
+        self._guard, self._slots = turns.guard, turns.places.slots
+        self._first_id = first_id
+        self._made = dict.fromkeys(tags, 0)
+        self._free: dict[str, list[Slot]] = {name: [] for name in tags}
+        self.used_at: dict[int, float] = {}
+        """By environment that is in use: when it was used last."""
+        self._claims: deque[Claim] = deque()
+        self.dropped: deque[Slot] = deque()
+        """Slots whose episodes were garbage."""
+        self._keeper: threading.Thread | None = None
+        self._is_closed = False
+
+    # ---- take and give back
+
+    def claim(self, tag: str) -> Claim:
+        """An environment, as soon as one may be had."""
+        claim = Claim(tag)
+        with self._guard:
+            if self._is_closed:
+                raise Refused("the manager is closed: make a new one.")
+            self._take_back()
+            is_first = not any(other.tag == tag for other in self._claims)
+            if not (is_first and self._serve(claim)):
+                self._check_may_wait(tag)
+                self._claims.append(claim)
+                if self._keeper is None:
+                    self._keeper = threading.Thread(target=self._look_after, name="abreast claims", daemon=True)
+                    self._keeper.start()
+        return claim
+
+    def withdraw(self, claim: Claim) -> None:
+        """Its caller has left."""
+        with self._guard:
+            if not claim.cancel() and claim.exception() is None:
+                self.give_back(claim.result())
+
+    def start(self, slot: Slot, wanted: Wanted) -> Job:
+        """Begin an episode in an environment that the caller has claimed."""
+        self.turns.places.place([slot], wanted.use, is_batch=False)
+        with self._guard:
+            self.touch(slot)
+            slot.group_id = wanted.group_id
+            slot.begin(self._seeds.of_single(wanted.seed))
+            return self.turns.begin({slot: None}, together=True)
+
+    def has(self, slot: Slot) -> bool:
+        """Whether this slot is in use."""
+        return slot.env_id in self.used_at and self._slots.get(slot.env_id) is slot
+
+    def touch(self, slot: Slot) -> None:
+        """The environment is used; raises if it was taken back."""
+        if not self.has(slot):
+            raise Refused(
+                f"the episode of environment {slot.env_id} is over: begin another one."
+                if slot.terminated
+                else "this episode has ended: it was closed, idle for longer than es_manager.episodes.idle_timeout"
+                f" ({self._config.idle_timeout} s), or its manager was reset or closed. Begin another one."
+            )
+        self.used_at[slot.env_id] = time.monotonic()
+
+    def give_back(self, slot: Slot) -> None:
+        """Free the environment, whatever state its episode is in; nothing happens if it is free already."""
+        with self._guard:
+            if self.has(slot):
+                del self.used_at[slot.env_id]
+                self.turns.abandon([slot])
+                self._free[slot.tag.name].append(slot)
+                self._serve_all()
+
+    def count(self) -> int:
+        """How many environments are in use; those that are garbage or idle for too long are taken back first."""
+        with self._guard:
+            self._take_back()
+            return len(self.used_at)
+
+    def end_all(self, error: RolloutError | None = None) -> None:
+        """A reset with an unknown state, or the end of the manager (an error): no episode goes on."""
+        self._is_closed = error is not None
+        for env_id in list(self.used_at):
+            del self.used_at[env_id]
+            slot = self._slots[env_id]
+            self._free[slot.tag.name].append(slot)
+        claims, self._claims = self._claims, deque()
+        for claim in claims:
+            if error is None:
+                self._claims.append(claim)
+            elif claim.set_running_or_notify_cancel():
+                claim.set_exception(error)
+
+    # ---- inside
+
+    def _serve(self, claim: Claim) -> bool:
+        """Give a claim an environment, if one may be had."""
+        tag, free = self._tags[claim.tag], self._free[claim.tag]
+        if not free and self._made[claim.tag] >= self._config.max:
+            return False
+        if not claim.set_running_or_notify_cancel():  # its caller has left
+            return True
+        if free:
+            old = free.pop()
+            slot = Slot(old.env_id, None, tag, is_single=True)
+            slot.takes_over(old)
+        else:
+            slot = Slot(self._first_id + sum(self._made.values()), None, tag, is_single=True)
+            self._made[claim.tag] += 1
+        self._slots[slot.env_id] = slot
+        self.used_at[slot.env_id] = time.monotonic()
+        claim.set_result(slot)
+        return True
+
+    def _serve_all(self) -> None:
+        """Give environments that have become free to those who wait for them."""
+        if self._claims:
+            none_free: set[str] = set()
+            waiting: deque[Claim] = deque()
+            for claim in self._claims:
+                if claim.tag in none_free or not self._serve(claim):
+                    none_free.add(claim.tag)
+                    waiting.append(claim)
+            self._claims = waiting
+
+    def _take_back(self) -> None:
+        """Free environments of episodes that are garbage, or idle for too long."""
+        while self.dropped:
+            self.give_back(self.dropped.popleft())
+        if self._config.idle_timeout is not None:
+            since = time.monotonic() - self._config.idle_timeout
+            for env_id in [env_id for env_id, used_at in self.used_at.items() if used_at < since]:
+                slot = self._slots[env_id]
+                if env_id not in self.turns.pending or not slot.job.is_waited:
+                    self.give_back(slot)
+
+    def _check_may_wait(self, tag: str) -> None:
+        in_use = f"all {self._config.max} environments that single episodes of the tag {tag!r} may have are in use"
+        if self._config.when_full == "refuse":
+            raise Refused(f"{in_use} (es_manager.episodes.when_full is refuse): close one, or raise episodes.max.")
+        others = [thread for thread in threading.enumerate() if not thread.name.startswith(OURS)]
+        if others == [threading.current_thread()] and not _runs_event_loop() and self._config.wait_timeout is None:
+            raise Refused(
+                f"{in_use}, and no other thread or task could close one of them: close one first, or raise"
+                " es_manager.episodes.max."
+            )
+
+    def _look_after(self) -> None:
+        """What the thread does."""
+        while True:
+            time.sleep(LOOK_S)
+            with self._guard:
+                self._take_back()
+                self._serve_all()
+                now = time.monotonic()
+                for claim in list(self._claims):
+                    self._tell(claim, now - claim.since)
+                if not self._claims:
+                    self._keeper = None
+                    return
+
+    def _tell(self, claim: Claim, waited_s: float) -> None:
+        """Tell a caller that it has waited long enough, or the log that it waits."""
+        timeout = self._config.wait_timeout
+        in_use = (
+            f"all {self._config.max} environments that single episodes of the tag {claim.tag!r} may have are in use"
+        )
+        if timeout is not None and waited_s >= timeout:
+            self._claims.remove(claim)
+            if claim.set_running_or_notify_cancel():
+                told = f"{in_use}: waited for {timeout:g} s (es_manager.episodes.wait_timeout)."
+                claim.set_exception(RolloutError(told))
+        elif claim.cancelled():
+            self._claims.remove(claim)
+        elif waited_s > LONG_S and not claim.was_told:
+            claim.was_told = True
+            log.warning("%s, and a caller has waited for one for %g s", in_use, LONG_S)
+
+
+def _runs_event_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
