@@ -277,5 +277,5 @@ class Recipe:
         model = self.kind(self.observation, self.n_actions, self.config, seed, self.lanes, *self.device)
         model.memory = memory
         if self.own is not None:
-            model.own_attributes.take_all(self.own)
+            model.own_attributes.take(self.own)
         return model

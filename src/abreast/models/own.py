@@ -157,16 +157,12 @@ class ModelAttributes:
         self.unkept |= left_out
         return data
 
-    def take_all(self, data: NDArray[np.uint8]) -> None:
-        """Become the model whose attributes were encoded; what could not be stays as `setup` has made it."""
-        self._take(data, ())
-
     def take_learned(self, state: State) -> None:
         """Take over what learning has changed elsewhere, to choose with it or to learn on."""
         if not self.values and LEARNED not in state.arrays:
             return
         before = self._seen
-        self._take(state.arrays.get(LEARNED), self.learned)
+        self.take(state.arrays.get(LEARNED), self.learned)
         self.look()
         for name in sorted(self.shared) if self.is_guarded else ():
             if before.get(name) != self._seen.get(name):
@@ -178,10 +174,11 @@ class ModelAttributes:
     def take_chosen(self, state: State) -> None:
         """Take over what choosing has changed elsewhere."""
         if CHOSEN in state.arrays:
-            self._take(state.arrays[CHOSEN], set(self._model.acting) & self.values.keys())
+            self.take(state.arrays[CHOSEN], set(self._model.acting) & self.values.keys())
         self.look()
 
-    def _take(self, data: NDArray[np.uint8] | None, owned: Collection[str]) -> None:
+    def take(self, data: NDArray[np.uint8] | None, owned: Collection[str] = ()) -> None:
+        """Have the attributes that were encoded, and no others of those `owned` there."""
         model = self._model
         found = {} if data is None else decode(data, model.places(), self._names, self.values)
         for name in found:

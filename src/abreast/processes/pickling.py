@@ -24,13 +24,10 @@ class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         self._has_script = main_module() is not None
 
     def reducer_override(self, value: Any) -> Any:
-        if self._has_script and isinstance(value, type | FunctionType) and _is_of_script(value):
+        is_named = self._has_script and isinstance(value, type | FunctionType) and value.__module__ == "__main__"
+        if is_named and getattr(sys.modules["__main__"], value.__qualname__, None) is value:
             return NotImplemented
         return super().reducer_override(value)
-
-
-def _is_of_script(value: Any) -> bool:
-    return value.__module__ == "__main__" and getattr(sys.modules["__main__"], value.__qualname__, None) is value
 
 
 class _Unpickler(pickle.Unpickler):

@@ -197,8 +197,9 @@ class Team:
 
         `spin`: at first without sleeping, since a core is free; to be woken takes 50 µs.
         """
-        wait_s = min(wait_s, self.due_s)
-        if wait_s <= 0:
+        now = time.monotonic()
+        wait_s = min([wait_s, self._check_s, *(self._workers[number].since - now for number in list(self._paused))])
+        if wait_s <= 0:  # a restart is due. (Another thread may pause a worker meanwhile.)
             return
         may_spin = spin and self._busy.isdisjoint(self._without_fds)  # threads need the interpreter themselves
         if not (may_spin and wait_s >= SPIN_S and spin_wait(partial(self._selector.select, 0.0))):
@@ -231,14 +232,6 @@ class Team:
                     self._check_silence(number, now, events)
         return events
 
-    @property
-    def due_s(self) -> float:
-        """Seconds until `events` should be called though nothing is readable: for a restart, or to look for silence."""
-        due_s = self._check_s
-        for number in list(self._paused):  # another thread may add one
-            due_s = min(due_s, self._workers[number].since - time.monotonic())
-        return max(due_s, 0.0)
-
     def incarnation(self, worker: int) -> int:
         """Which child of this worker the next order will reach, counted from 1: it grows with every death."""
         it = self._workers[worker]
@@ -258,10 +251,6 @@ class Team:
     def lost(self) -> list[int]:
         """Workers that are not replaced any more."""
         return [number for number, worker in self._workers.items() if worker.condition is LOST]
-
-    def is_lost(self, worker: int) -> bool:
-        """Whether this worker is not replaced any more."""
-        return worker in self._workers and self._workers[worker].condition is LOST
 
     @property
     def pids(self) -> dict[int, int]:

@@ -45,7 +45,7 @@ def why_not_batched(env: Environment) -> str | None:
         return f"{env.name} has no batched world"
     if env.config.multiprocessing.actors > 1:
         return f"multiprocessing.num_actors is {env.config.multiprocessing.actors}, and it takes one actor"
-    if env.has_own_factory:
+    if env._factory is not None:
         return "env.factory is a function of your own, which may build other lanes"
     reason: str | None = kind.why_not(env)
     return reason

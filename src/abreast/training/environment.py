@@ -242,11 +242,6 @@ class Environment(Experiment):
         assert self.game if self.is_batched else self.lanes
 
     @property
-    def has_own_factory(self) -> bool:
-        """Whether `factory` was set."""
-        return self._factory is not None
-
-    @property
     def factory(self) -> "Callable[[], Environment]":
         """Builds another environment like this one, wherever there are several actors; can be set to one of your own."""
         if self._factory is not None:

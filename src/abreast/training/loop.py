@@ -94,8 +94,7 @@ class Loop:
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         epsilons = [model.epsilon for model in self._models]
-        seed = settings.experiment.seed
-        order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, seed)
+        order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, settings.experiment.seed)
         started = time.perf_counter()
         camera = self._record.camera(epoch)
         played = self.actors.play(order, camera)

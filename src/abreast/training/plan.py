@@ -158,13 +158,10 @@ class Planner:
         self.cores = cores() / self._settings.compute_threads
         # More than two workers for a GPU get in each other's way. (H200, 5 agents: 2 workers 1.4 times sequential, 5: 0.9.)
         self._most = min(len(self.groups), max(1, int(self.cores)), 2 * len(gpus) or len(learning))
+        self.is_short = self._settings.epochs * self._settings.max_turns * len(self._models) < SHORT_STEPS
+        """Whether the run is over before there can be processes."""
         self._left_out: list[str] = []
         self._note_what_is_left_out(len(learning))
-
-    @property
-    def is_short(self) -> bool:
-        """Whether the run is over before there can be processes."""
-        return self._settings.epochs * self._settings.max_turns * len(self._models) < SHORT_STEPS
 
     def begin(self) -> Plan:
         """The plan by which the run begins."""

@@ -201,8 +201,20 @@ class _Players:
             episode = await self._manager.episode(tag, seed=seed, group_id=group_id).begin_async()
         except BeginError as error:
             cache = {"env_id": -1, "group_id": group_id, "tag": tag, "penalty": 0, "history": []}
-            found = next(env.tag for env in self._manager.envs if env.tag.name == tag)
-            return Played(number, group_id, seed, found, True, str(error), False, 0, Tally(), cache, answers, tokens)
+            return Played(
+                number,
+                group_id,
+                seed,
+                self._manager.tags[tag],
+                True,
+                str(error),
+                False,
+                0,
+                Tally(),
+                cache,
+                answers,
+                tokens,
+            )
         failure: str | None = None
         with closing(episode):
             while not episode.done:

@@ -123,7 +123,7 @@ class Places:
         is_wanted = use == "threads" or (use == "auto" and self.timings[slot.tag.name].waits)
         if not is_wanted or slot.tag.name in self._sequential:
             return False
-        return self.team is None or not self.team.is_lost(self._thread(slot))
+        return self.team is None or self._thread(slot) not in self.team.lost
 
     def _is_for_processes(self, slot: Slot, use: Use, is_batch: bool) -> bool:
         name = slot.tag.name

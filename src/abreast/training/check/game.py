@@ -9,11 +9,10 @@ What is compared are the rows of their memories: what each agent saw, did and go
 
 import hashlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import ModuleType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,21 +49,11 @@ DRAW = "draw from self.world.rng instead (in an agent or entity, from world.rng)
 WHY = " A run seeds these generators, so it can be repeated; but lanes that draw from them influence each other."
 
 
-class GameSource(Protocol):
-    """Where the environments of a game come from: an `abreast.games.Game`."""
-
-    @property
-    def environment(self) -> type[Environment]:
-        """Its class."""
-
-    def configure(self, file: Path | None = None, overrides: Iterable[str] = ()) -> Config[Any, Any]:
-        """Its settings, with those of a file and those given over them."""
-
-    def build(self, config: Config[Any, Any]) -> Environment:
-        """An environment with these settings."""
+Game = Any
+"""An `abreast.games.Game`. (Its module stands on this one.)"""
 
 
-def check_game(game: GameSource) -> Iterator[Verdict]:
+def check_game(game: Game) -> Iterator[Verdict]:
     """Check a game."""
     with compute_threads(1):  # as in a run
         yield from judge(CHECKS, GameTrial(game), describe_error)
@@ -104,7 +93,7 @@ class Record(NamedTuple):
 class GameTrial:
     """A game, as its checks build and play it."""
 
-    game: GameSource
+    game: Game
 
     def configure(self, *overrides: str) -> Config[Any, Any]:
         """Settings for an epoch that takes little time."""
@@ -113,7 +102,8 @@ class GameTrial:
         usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
         if getattr(own.world, "batched", False) is True:
             usual.append("world.batched=false")  # objects are looked at
-        return self.game.configure(None, [*SMALL, *usual, *overrides])
+        config: Config[Any, Any] = self.game.configure(None, [*SMALL, *usual, *overrides])
+        return config
 
     def build(self, *overrides: str) -> Environment:
         """An environment whose agents act at random."""
@@ -200,7 +190,7 @@ def _leaves_global_random_state_alone(trial: GameTrial) -> None:
             compare_states(building, "building it (create_world, setup_agents, populate_environment)", DRAW + WHY)
 
         vars(env)["populate_environment"] = populate
-        env.__init__(world, config)  # type: ignore[misc]
+        env.__init__(world, config)
         compare_states(before, "__init__", DRAW + WHY)
     del vars(env)["populate_environment"]
     playing = _states_in(np.random.SeedSequence(SEED), PLAYING, 0)

@@ -97,16 +97,16 @@ class HostedLearners:
 
     def _spec(self, worker: int) -> ChildSpec:
         agents = self._agents_of[worker]
-        jobs = [self._job(agent) for agent in agents]
+        jobs = []
+        for agent in agents:
+            memory = SharedReplayBuffer.like(self._models[agent].memory, self._slack, self.block, f"replay{agent}.")
+            published = self.published[agent].for_reader(0)
+            jobs.append(Job(agent, self._recipes[agent], memory, published, self._experiment.seed))
         name = f"learner of agent {', '.join(map(str, agents))}"
         needs_main = any(comes_from_main(job.recipe.kind) for job in jobs)
         return ChildSpec(
             name, learner_process, (jobs, self._experiment.compute_threads, self.trains_freely), needs_main
         )
-
-    def _job(self, agent: int) -> Job:
-        memory = SharedReplayBuffer.like(self._models[agent].memory, self._slack, self.block, f"replay{agent}.")
-        return Job(agent, self._recipes[agent], memory, self.published[agent].for_reader(0), self._experiment.seed)
 
     def _handle_death(self, died: Died) -> bool:
         """Give up the agent that has cost too many deaths, or all of a lost worker; returns whether any is left there."""

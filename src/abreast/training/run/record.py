@@ -69,8 +69,7 @@ class Camera:
     def __call__(self) -> None:
         if not self._game.turns:  # a pass may be played again from its beginning
             self._pictures.clear()
-        picture = self._game.picture()
-        if picture is not None:
+        if (picture := self._game.picture()) is not None:
             self._pictures.append(picture)
 
     def save(self) -> None:
