@@ -135,7 +135,7 @@ class TestEveryBackend:
         events = collect(team, 3)
         assert [type(event) for event in events] == [Died, Died, Lost]
         assert events[0].keys == ("k",) and events[1].keys == ()
-        assert team.lost == [0]
+        assert team.lost == {0}
         with pytest.raises(WorkerError, match="lost"):
             team.submit(0, "k", ("echo", 1))
 
@@ -190,4 +190,4 @@ class TestEveryBackend:
         team.retire(0)
         team.submit(1, "k", ("echo", 1))
         assert collect(team) == [Answered(1, "k", 1, True)]
-        assert team.lost == [0] and team.restarts == 0
+        assert team.lost == {0} and team.restarts == 0

@@ -81,6 +81,8 @@ class Team:
     def __init__(self, backend: Backend, spec: Callable[[int], ChildSpec], size: int, policy: RestartPolicy) -> None:
         self._backend, self._spec, self._policy = backend, spec, policy
         self._workers = {number: _Worker() for number in range(size)}
+        self.lost: set[int] = set()
+        """Workers that are not replaced any more."""
         self._busy: set[int] = set()
         """Workers with outstanding orders."""
         self._selector = selectors.DefaultSelector()  # kept, because making one for every look costs more than the look
@@ -156,6 +158,7 @@ class Team:
         self._end_child(worker)
         self._paused.discard(worker)
         self._busy.discard(worker)
+        self.lost.add(worker)
         self._workers[worker] = _Worker(LOST, incarnation=self._workers[worker].incarnation)
 
     def kill(self) -> None:
@@ -246,11 +249,6 @@ class Team:
     def busy(self) -> int:
         """How many workers have outstanding orders."""
         return len(self._busy)
-
-    @property
-    def lost(self) -> list[int]:
-        """Workers that are not replaced any more."""
-        return [number for number, worker in self._workers.items() if worker.condition is LOST]
 
     @property
     def pids(self) -> dict[int, int]:
@@ -362,6 +360,7 @@ class Team:
         text = str(died.error).rstrip(".")
         if worker.deaths > self._policy.limit:
             worker.condition = LOST
+            self.lost.add(died.worker)
             self._paused.discard(died.worker)
             log.error("%s; not restarted again after %d deaths without an answer", text, worker.deaths)
             return Lost(*died)
