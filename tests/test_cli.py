@@ -655,7 +655,6 @@ def test_more_episodes_than_slots_are_played_one_after_the_other():
     lines = trajectories("run")
     assert sorted(line["episode"] for line in lines) == list(range(27))
     assert {line["seed"] for line in lines} == set(range(10_000, 10_009))
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["es_manager"]["train"]["env_groups"] == 3
 
 
 def test_a_rollout_is_the_same_again_from_its_seed_or_its_own_config():
