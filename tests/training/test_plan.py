@@ -241,12 +241,6 @@ def test_a_model_with_choosing_of_its_own_is_asked_by_one_actor(kind, why):
     assert reason is None if why is None else why in reason
 
 
-def test_a_method_that_was_replaced_is_choosing_of_its_own():
-    env = env_with(DQN)
-    env.agents[1].model.remember = env.agents[1].model.remember
-    assert "agent 1 (DQN) has its own remember" in why_one_actor(env)
-
-
 def test_a_game_that_cannot_be_built_elsewhere_is_played_by_one_actor(monkeypatch):
     env = small_game("experiment.epochs=4000", AUTO, "multiprocessing.num_envs=16", "model.algorithm=dqn")
     env.make_lanes()
