@@ -214,8 +214,8 @@ class BaseModel(ModelState):
             else:
                 extras = {name: values[list(lanes)] for name, values in self.lane_extras.items()}
                 self.memory.add_all(states, actions, rewards, dones, lanes, **extras)
-            for index in np.flatnonzero(dones).tolist():
-                self._forget_frames(lanes[index])
+            for lane in [lane for lane, done in zip(lanes, dones, strict=True) if done]:
+                self._forget_frames(lane)
             return
         for state, action, reward, done, lane in zip(states, actions, rewards, dones, lanes, strict=True):
             known = (lane,) if lane else ()  # a model for one lane need not know of lanes

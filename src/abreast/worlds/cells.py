@@ -24,10 +24,12 @@ class CellPool:
             self._cells.append(cell)
 
     def discard(self, cell: Location) -> None:
-        if cell in self._index:
-            self._swap(self._index[cell], len(self._cells) - 1)
-            self._cells.pop()
-            del self._index[cell]
+        index = self._index.pop(cell, None)
+        if index is not None:
+            last = self._cells.pop()
+            if last != cell:
+                self._cells[index] = last
+                self._index[last] = index
 
     def draw(self, rng: np.random.Generator, count: int) -> list[Location]:
         """`count` different cells, each set of them equally likely; they stay in the pool."""
