@@ -35,13 +35,10 @@ class CellPool:
         """`count` different cells, each set of them equally likely; they stay in the pool."""
         cells = self._cells
         for end in range(len(cells), len(cells) - count, -1):
-            self._swap(int(rng.integers(end)), end - 1)
+            a, b = int(rng.integers(end)), end - 1
+            cells[a], cells[b] = cells[b], cells[a]
+            self._index[cells[a]], self._index[cells[b]] = a, b
         return cells[len(cells) - count :]
-
-    def _swap(self, a: int, b: int) -> None:
-        cells = self._cells
-        cells[a], cells[b] = cells[b], cells[a]
-        self._index[cells[a]], self._index[cells[b]] = a, b
 
     def __len__(self) -> int:
         return len(self._cells)
