@@ -9,6 +9,17 @@ from abreast.rollouts import EnvStateManager, RolloutConfig
 from abreast.rollouts.registry import find_tag
 from plain_loop import PlainLoop
 
+SHIPPED = {
+    "Sokoban": {"env_type": "sokoban", "max_actions_per_traj": 12, "env_config": {"num_boxes": 2}},
+    "Picture": {"env_type": "sokoban", "max_actions_per_traj": 5, "env_config": {"render_mode": "rgb_array"}},
+    "Lake": {"env_type": "frozen_lake", "max_actions_per_traj": 9},
+    "Bandit": {"env_type": "bandit", "max_actions_per_traj": 1},
+    "Countdown": {"env_type": "countdown", "max_actions_per_traj": 1},
+    "Maths": {"env_type": "metamathqa", "max_actions_per_traj": 4},
+    "Shop": {"env_type": "webshop", "max_actions_per_traj": 8},
+}  # fmt: skip
+"""A tag of each environment of ours."""
+
 
 def groups(tags, counts, size):
     return {"env_groups": sum(counts), "group_size": size, "env_configs": {"tags": tags, "n_groups": counts}}

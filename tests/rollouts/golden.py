@@ -22,19 +22,10 @@ if __name__ == "__main__":
 
 import villain_envs  # noqa: E402, F401 (registers its environments)
 from abreast.rollouts import EnvStateManager  # noqa: E402
-from rollout_helpers import kill, settings  # noqa: E402
+from rollout_helpers import SHIPPED, kill, settings  # noqa: E402
 
-SHIPPED = {
-    "Sokoban": {"env_type": "sokoban", "max_actions_per_traj": 12, "env_config": {"num_boxes": 2}},
-    "Picture": {"env_type": "sokoban", "max_actions_per_traj": 5, "env_config": {"render_mode": "rgb_array"}},
-    "Lake": {"env_type": "frozen_lake", "max_actions_per_traj": 9},
-    "Bandit": {"env_type": "bandit", "max_actions_per_traj": 1},
-    "Countdown": {"env_type": "countdown", "max_actions_per_traj": 1},
-    "Maths": {"env_type": "metamathqa", "max_actions_per_traj": 4},
-    "Shop": {"env_type": "webshop", "max_actions_per_traj": 8},
-    "Free": {"env_type": "frozen_lake", "max_actions_per_traj": 4, "preset": "ragen"},
-}  # fmt: skip
 STRANGERS = {
+    "Free": {"env_type": "frozen_lake", "max_actions_per_traj": 4, "preset": "ragen"},
     "Walk": {"env_type": "stranger_envs:Walk", "max_actions_per_traj": 9},
     "NamedWalk": {"env_type": "stranger_envs:NamedWalk", "max_actions_per_traj": 9},
     "Lock": {"env_type": "stranger_envs:Lock", "max_actions_per_traj": 9},

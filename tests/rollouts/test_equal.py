@@ -14,19 +14,11 @@ from hypothesis import strategies as st
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.workers.timing import PlacementRules
 from plain_loop import PlainLoop
-from rollout_helpers import kill, plain
+from rollout_helpers import SHIPPED, kill, plain
 from rollout_helpers import settings as configure
 
 CASES = 5000 if os.environ.get("ABREAST_CHAOS") else 30
-TAGS = {
-    "Sokoban": {"env_type": "sokoban", "max_actions_per_traj": 12, "env_config": {"num_boxes": 2}},
-    "Picture": {"env_type": "sokoban", "max_actions_per_traj": 5, "env_config": {"render_mode": "rgb_array"}},
-    "Lake": {"env_type": "frozen_lake", "max_actions_per_traj": 9},
-    "Bandit": {"env_type": "bandit", "max_actions_per_traj": 1},
-    "Countdown": {"env_type": "countdown", "max_actions_per_traj": 1},
-    "Maths": {"env_type": "metamathqa", "max_actions_per_traj": 4},
-    "Shop": {"env_type": "webshop", "max_actions_per_traj": 8},
-}  # fmt: skip
+TAGS = SHIPPED
 JUNK = ["", "  ", "jump", "UP ", "left", "click[nothing]", "search[]", "1+1", "𝕏", "Drop table", "\x00", "9" * 300]
 
 

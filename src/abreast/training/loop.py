@@ -146,7 +146,9 @@ class Loop:
         return means
 
     def go_on_from(self, epochs_played: int, unfinished: Sequence[Any]) -> None:
-        """Go on where a run was after so many epochs: rounds that were not finished are ordered again."""
+        """Go on where a run was after so many epochs. Rounds that were not finished are ordered again: `unfinished` has,
+        of each, what a checkpoint keeps of a `Pass` (`PassFacts`).
+        """
         self._experiment.epochs_played = epochs_played - sum(len(each.played) for each in unfinished)
         there = [model.memory.written.tolist() for model in self._models]
         for each in unfinished:

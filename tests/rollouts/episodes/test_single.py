@@ -137,7 +137,7 @@ def without_clock(states):
 def test_figures_of_single_episodes_are_by_the_groups_that_were_given():
     with EnvStateManager(config(False)) as manager:
         played = []
-        for group, turns in [(7, 10), (7, 10), (8, 10), (8, 3)]:
+        for group, turns in [(7, 10), (7, 10), (8, 10), (8, 3), (None, 3)]:
             with manager.episode(seed=1, group_id=group) as episode:
                 for _ in range(turns):
                     episode.step(["a"])
@@ -145,7 +145,7 @@ def test_figures_of_single_episodes_are_by_the_groups_that_were_given():
         states = manager.get_rollout_states(played)
         assert states["groups"] == {7: {"tag": "Calm", "pass@1": 1.0, "pass@2": 1.0}, 8: {"tag": "Calm", "pass@1": 1.0}}
         calm = states["tags"]["Calm"]
-        assert (calm["episodes"], calm["unfinished"], calm["success"], calm["num_actions"]) == (3, 1, 1.0, 10)
+        assert (calm["episodes"], calm["unfinished"], calm["success"], calm["num_actions"]) == (3, 2, 1.0, 10)
         assert manager.get_rollout_states()["tags"]["Calm"]["never_begun"] == 4, "the batch"
 
 

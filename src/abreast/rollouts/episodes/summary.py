@@ -140,7 +140,8 @@ def states_of(episodes: Iterable[Played]) -> dict[str, Any]:
         tags.setdefault(episode.tag.name, []).append(episode)
         if episode.cache:
             episode.cache["metrics"] = metrics_of(episode)
-            groups.setdefault(episode.cache["group_id"], []).append(episode)
+            if episode.cache["group_id"] is not None:  # single episodes need not have one
+                groups.setdefault(episode.cache["group_id"], []).append(episode)
     told = {}
     for group, members in groups.items():
         over = [episode for episode in members if is_over(episode)]

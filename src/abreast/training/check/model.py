@@ -161,7 +161,7 @@ def _can_be_built(trial: ModelTrial) -> None:
     kind = trial.kind
     if not (isinstance(kind.Config, type) and issubclass(kind.Config, ModelConfig)):
         raise Fault(f"its Config is {short(kind.Config)}: make it a subclass of abreast.models.ModelConfig.")
-    check_constructor(kind, "cuda")
+    check_constructor(kind, "cuda")  # which is given, where "cpu" is left out
     check_memory(trial.make())
     if names := differing(attributes(trial.make()), attributes(trial.make())):
         raise Fault(
