@@ -5,7 +5,7 @@ MINUTES ?= 30
 SEED ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick lint types bench chaos format clean
+.PHONY: help setup demo test quick lint types docs wheel bench chaos format clean
 
 help:  ## Explain each verb.
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -21,7 +21,7 @@ help:  ## Explain each verb.
 setup: .venv/.ready  ## Build .venv (once; quick when nothing changed).
 
 demo: setup  ## Train 5 agents in treasure hunt for a couple of minutes, with a live display.
-	@$(BIN)/abreast train treasurehunt --agents 5
+	@$(BIN)/abreast train treasurehunt --agents 5 --baseline
 
 test: setup lint types  ## Lint, types and all tests: what CI runs.
 	@$(BIN)/python -m pytest
@@ -33,9 +33,17 @@ lint: setup  ## Check style with ruff.
 types: setup  ## Check types with mypy (strict for src).
 	@$(BIN)/mypy
 
+docs: setup  ## Run every code block of README and docs, and follow their links.
+	@$(BIN)/python -m pytest tests/test_docs.py
+
+wheel: setup  ## Build the wheel into dist/.
+	@$(BIN)/pip wheel --quiet --disable-pip-version-check --no-deps -c constraints.txt -w dist .
+	@ls dist
+
 bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one; figures: benchmarks/README.md.
 	@$(BIN)/abreast bench --full
 	@$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[bench]'
+	@$(BIN)/python benchmarks/parts.py
 	@$(BIN)/python benchmarks/rollouts.py
 	@$(BIN)/python benchmarks/start.py
 	@$(BIN)/python benchmarks/planner.py
@@ -44,8 +52,9 @@ bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one
 	@$(BIN)/python benchmarks/adapters.py
 	@$(BIN)/python benchmarks/environments.py
 
-chaos: setup  ## Kill, stop, starve and corrupt real runs at random, after the stress tests: MINUTES=30 SEED=1.
-	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/training -k "identical or killed or wherever" || exit 1; done
+chaos: setup  ## All promises in full, and stress; then kill, stop, starve, corrupt runs at random: MINUTES=30 SEED=1.
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/promises tests/training tests/strangers tests/integrations/test_identity.py
+	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/promises tests/training -k "killed or frozen" || exit 1; done
 	@PYTHONPATH=tests $(BIN)/python tests/chaos/driver.py --stress --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 
 quick: setup lint  ## A minute of tests while you work: all but runs in workers and the text environments.

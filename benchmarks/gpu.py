@@ -18,6 +18,7 @@ from statistics import fmean
 
 import torch
 
+from abreast.bench.reference import LEARNER, TURNS
 from abreast.games import find_game
 from abreast.games.treasurehunt import TreasurehuntEnv, TreasurehuntWorld
 from abreast.models import algorithm as find_algorithm
@@ -25,11 +26,6 @@ from abreast.models.stacked import Recorded, make_stack
 from abreast.models.stacked.learning import LearnerStack
 from abreast.training.collect import collect_pass
 
-TURNS = 50
-LEARNER = {
-    "algorithm": "iqn", "gradient_steps": 1, "n_step": 3, "n_frames": 5, "n_quantiles": 12, "hidden_size": 250,
-    "batch_size": 64, "epsilon": 0.6, "epsilon_decay": 0.0001,
-}  # fmt: skip
 SIZES = {5: 10, 16: 14, 64: 24, 256: 44}
 """Cells a side of the map, by agents: as crowded as the reference."""
 BARS = {5: 300_000, 256: 1_000_000}

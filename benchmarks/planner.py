@@ -1,10 +1,9 @@
 """Is the plan of a run as good as the best that can be set? All plans measured, for several games on this machine.
 
     python benchmarks/planner.py [--agents 1 2 5 16] [--widths 64 250] [--worlds cheap 1ms] [--lanes 8] [--repeats 3]
-    python benchmarks/planner.py --planned --agents 5 16 --widths 250 --worlds cheap --lanes 32     against sequential alone
 
 Each line: what a long run decides for, and how fast runs with that plan are, relative to the best of all plans and to the
-sequential run. All of them are measured in turns, without their start and their end (`abreast.bench.reference.speed`).
+sequential run (`abreast bench training` compares these two alone), measured in turns, without their start and their end.
 The bars: at least 0.95 of the best, and never less than the sequential run.
 """
 
@@ -12,8 +11,8 @@ import argparse
 import time
 from typing import Any
 
+from abreast.bench import reference
 from abreast.bench.planned import LONG, plan_of
-from abreast.bench.reference import speed
 from abreast.games.treasurehunt import TreasurehuntEnv, TreasurehuntWorld
 from abreast.models.lane_streams import LANES_TOGETHER
 from abreast.processes.cores import cores
@@ -36,19 +35,17 @@ class SlowWorld(TreasurehuntWorld):
 
 def build(agents: int, width: int, world: str, lanes: int, epochs: int, **parallel: Any) -> TreasurehuntEnv:
     """The reference environment, of that size."""
-    config = {
-        "experiment": {"epochs": epochs, "max_turns": 50, "num_agents": agents},
-        "model": {"algorithm": "iqn", "epsilon_decay": 0.0, "epsilon": 0.1, "gradient_steps": 1, "hidden_size": width},
-        "world": {"height": 10, "width": 10, "gem_value": 10.0, "spawn_prob": 0.02},
-        "multiprocessing": {"num_envs": lanes, "schedule": "pipelined", "device": "cpu", **parallel},
-    }
     kind = SlowWorld if world == "1ms" else TreasurehuntWorld
-    return TreasurehuntEnv(kind(config), config)
+    model = {"hidden_size": width, "epsilon": 0.1}
+    return reference.build(lanes, epochs, agents, model=model, parallel=parallel, world=kind)
 
 
 def all_plans(agents: int, lanes: int) -> list[dict[str, Any]]:
     """Those that are tried, as a user would set them."""
-    counts = sorted({1 << power for power in range(8) if 1 << power <= agents} | {agents, min(agents, cores())})
+    counts = sorted(
+        {1 << power for power in range(8) if 1 << power <= agents}
+        | {agents, min(agents, cores()), min(agents, cores() + 1)}
+    )
     actors = [count for count in (1, 2, 4) if count == 1 or lanes % (count * LANES_TOGETHER) == 0]
     inline = {"workers": "inline", "num_actors": 1, "num_envs": lanes}
     return [inline] + [
@@ -58,19 +55,17 @@ def all_plans(agents: int, lanes: int) -> list[dict[str, Any]]:
     ]
 
 
-def compare(
-    agents: int, width: int, world: str, lanes: int, passes: int, repeats: int, planned_only: bool
-) -> tuple[float, float]:
+def compare(agents: int, width: int, world: str, lanes: int, passes: int, repeats: int) -> tuple[float, float]:
     """Print a line, and return the two ratios: of the planned run to the best, and to the sequential run."""
     chosen = plan_of(build(agents, width, world, lanes, LONG)).parallel
-    plans = [] if planned_only else all_plans(agents, lanes)
+    plans = all_plans(agents, lanes)
     plans += [chosen] if chosen not in plans else []
     envs = {"sequential": build(agents, width, world, lanes, lanes * passes)}
     envs |= {name_of(each): build(agents, width, world, lanes, lanes * passes, **each) for each in plans}
     speeds: dict[str, list[float]] = {name: [] for name in envs}
     for _ in range(repeats):
         for name, env in envs.items():
-            speeds[name].append(speed(env, name != "sequential"))
+            speeds[name].append(reference.speed(env, name != "sequential"))
     fastest = {name: max(values) for name, values in speeds.items()}
     best, planned = max(fastest, key=lambda name: fastest[name]), name_of(chosen)
     ratios = fastest[planned] / fastest[best], fastest[planned] / fastest["sequential"]
@@ -99,12 +94,11 @@ def main() -> None:
     parser.add_argument("--lanes", type=int, default=8)
     parser.add_argument("--passes", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--planned", action="store_true", help="measure only what is planned, and the sequential run")
     arguments = parser.parse_args()
     print(f"{cores()} cores, {arguments.lanes} lanes, pipelined, {arguments.lanes * arguments.passes} epochs a run")
     build(1, 16, "cheap", 1, 3, workers="processes").run_experiment_mp(animate=False, logging=False)  # the fork server
     found = [
-        compare(agents, width, world, arguments.lanes, arguments.passes, arguments.repeats, arguments.planned)
+        compare(agents, width, world, arguments.lanes, arguments.passes, arguments.repeats)
         for agents in arguments.agents
         for width in arguments.widths
         for world in arguments.worlds

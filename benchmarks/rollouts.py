@@ -2,7 +2,7 @@
 
     python benchmarks/rollouts.py [--envs 16] [--workers 2] [--seconds 0.1] [--repeats 30] [--only PART ...]
 
-What `abreast bench --only rollouts` measures (managers and the limit of bare processes, src/abreast/bench/rollouts.py), and
+What `abreast bench rollouts` measures (managers and the limit of bare processes, src/abreast/bench/rollouts.py), and
 other libraries. All variants take turns within one process, a fraction of a second each; a ratio is the median over the
 repeats. "bare loop" (tests/plain_loop.py): the same rules, budgets, penalties and history, but no input checks, no seeds to
 rebuild from, no counters. Gymnasium's and Stable-Baselines3's vector environments and the process pool step the same

@@ -67,7 +67,7 @@ def measure(tag: Tag, seeds: int) -> dict[str, Any]:
     started = time.process_time()
     texts = [env.reset(seed=first + number)[0] for number in range(seeds)]
     seconds = time.process_time() - started
-    lengths = [Plan(read_room(text, config.symbols)).shortest(LONGEST) for text in texts]  # type: ignore[attr-defined]
+    lengths = [Plan(read_room(config, text)).shortest(LONGEST) for text in texts]  # type: ignore[arg-type]
     known = [length for length in lengths if length is not None]
     return {
         "budget": tag.budget,

@@ -1,7 +1,7 @@
 """Records how functions of abreast are reached, in the processes of one program: the calls of each stack, in order.
 
-RECORDED_CALLS says, in JSON, what `record` is given. The program calls `start` when it has imported what it needs, and
-interpreters that it starts call it in their `sitecustomize` (test_walks.py); it goes on in what they fork.
+RECORDED_CALLS says, in JSON, what `record` is given. The program calls `start` when it has imported what it needs. The fork
+server calls `start_in_forks` in its `sitecustomize` (test_walks.py), so that its own imports are not slowed down.
 
 Passed over: frames of other packages, generators (so context managers, too), comprehensions and lambdas.
 """
@@ -48,3 +48,8 @@ def start():
     """Record, if the environment says what."""
     if "RECORDED_CALLS" in os.environ:
         record(**json.loads(os.environ["RECORDED_CALLS"]))
+
+
+def start_in_forks():
+    """Start in each process that this one forks."""
+    os.register_at_fork(after_in_child=start)

@@ -61,15 +61,20 @@ def timeless(records: Any) -> list[dict[str, Any]]:
 def outcome(env: Experiment, run: Callable[..., RunResult]) -> Any:
     """Everything that has to be identical: metrics, weights, target, moments, counters, random streams, replay."""
     epochs = timeless(run(animate=False, logging=False).epochs)
-    learned = []
+    return epochs, learned(env)
+
+
+def learned(env: Experiment) -> Any:
+    """All of that but the metrics."""
+    found = []
     for agent in env.game.players:
         facts, arrays = join(learning=agent.model.learning_state(), acting=agent.model.acting_state())
         arrays = {
             name: array for name, array in arrays.items() if not name.endswith((LEARNED, CHOSEN))
         }  # see own_values
         rows = agent.model.memory.trajectory(0, max(0, int(agent.model.memory.written[0]) - 20))
-        learned.append((facts, {name: array.tobytes() for name, array in arrays.items()}, rows.states.tobytes()))
-    return epochs, learned
+        found.append((facts, {name: array.tobytes() for name, array in arrays.items()}, rows.states.tobytes()))
+    return found
 
 
 def checkpoint_facts(epochs, **more):

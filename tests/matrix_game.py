@@ -1,5 +1,6 @@
 """A game that is no gridworld: two players choose at once, and a matrix says what each gets. The test of `Playable`."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -63,30 +64,15 @@ class PrisonersDilemma(Playable):
             self.rngs[lane].bit_generator.state = state.facts["stream"]
 
 
-def build(**settings):
+def build(experiment=None, model=None, **settings):
     """An experiment with it; `settings` are those of the section multiprocessing."""
+    usual = {"algorithm": "dqn", "hidden_size": 16, "batch_size": 8, "n_frames": 1, "gradient_steps": 2}
+    usual |= {"learning_rate": 0.01, "gamma": 0.9}
     config = parse_config(
         {
-            "experiment": {"epochs": 24, "max_turns": 8, "num_agents": 2},
-            "model": {
-                "algorithm": settings.pop("algorithm", "dqn"),
-                "hidden_size": 16,
-                "batch_size": 8,
-                "n_frames": 1,
-                "learning_rate": 0.01,
-                "gamma": settings.pop("gamma", 0.9),
-            },
+            "experiment": {"epochs": 24, "max_turns": 8, "num_agents": 2, **(experiment or {})},
+            "model": {**usual, **(model or {})},
             "multiprocessing": {"workers": "processes", **settings},
         }
     )
-    return Experiment(PrisonersDilemma(config), config, Factory({**settings, "algorithm": config.model.algorithm}))
-
-
-class Factory:
-    """Builds it again, in another process too."""
-
-    def __init__(self, settings):
-        self.settings = settings
-
-    def __call__(self):
-        return build(**self.settings)
+    return Experiment(PrisonersDilemma(config), config, partial(build, experiment, model, **settings))

@@ -46,9 +46,9 @@ def plain(config):
     parsed = RolloutConfig.parse(config)
     each = parsed.es_manager.train
     tags = [
-        find_tag(name, parsed.custom_envs)
+        tag
         for name, count in zip(each.env_configs.tags, each.env_configs.n_groups, strict=True)
-        for _ in range(count * each.group_size)
+        for tag in [find_tag(name, parsed.custom_envs)] * (count * each.group_size)  # to find one takes 7 ms
     ]
     return PlainLoop(tags, each.group_size, parsed.es_manager.format_penalty)
 

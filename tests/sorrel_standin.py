@@ -155,7 +155,7 @@ class Environment(Generic[W]):
     def __init__(self, world, config, stop_if_done=False):
         self.config = config if isinstance(config, DictConfig) else OmegaConf.create(config)
         self.world, self.turn, self.stop_if_done = world, 0, stop_if_done
-        self._epoch_turn_stats, self._active_logger = [], None
+        self._epoch_turn_stats = []
         self.world.create_world()
         self.setup_agents()
         self.populate_environment()
@@ -175,11 +175,9 @@ class Environment(Generic[W]):
                 thing.transition(self.world)
         for agent in self.agents:
             agent.transition(self.world)
-        if self._active_logger is not None:
-            self._epoch_turn_stats.append(float(self.world.total_reward))
-            self._active_logger.record_step(self._epoch_turn_stats[-1])
+        self._epoch_turn_stats.append(float(self.world.total_reward))
 
-    def aggregate_epoch_stats(self):
+    def _aggregate_epoch_stats(self):
         return {"best_turn": max(self._epoch_turn_stats)} if self._epoch_turn_stats else {}
 
     def _model_train_step(self, agent):
@@ -490,6 +488,27 @@ class ClockEnv(ForageEnv):
 
 class UnwritableEnv(ForageEnv):
     make = staticmethod(lambda seen, actions, turns: Unwritable(seen, actions, torch.random.seed()))
+
+
+class LockedEnv(ForageEnv):
+    make = staticmethod(lambda seen, actions, turns: Locked(seen, actions, torch.random.seed()))
+
+
+class EmptySquare(Thing):
+    kind = "EmptySquare"
+
+
+class Board(Grid):
+    """A world with a default entity of its own, as that of a board game."""
+
+    berry_rate = 0.1
+
+    def __init__(self, default_entity=None):
+        super().__init__(4, 4, 1, default_entity or EmptySquare())
+
+
+class BoardEnv(Environment[Board]):
+    make, setup_agents, populate_environment = ForageEnv.make, ForageEnv.setup_agents, ForageEnv.populate_environment
 
 
 class SharingEnv(ForageEnv):

@@ -1,6 +1,8 @@
 """The command line: what it prints, what it leaves behind, and one clear sentence for every mistake."""
 
+import contextlib
 import errno
+import io
 import json
 import os
 import re
@@ -8,7 +10,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from importlib.metadata import EntryPoint
 from itertools import count
 from pathlib import Path
@@ -20,9 +21,12 @@ import yaml
 import abreast
 import own_game
 from abreast import plugins
+from abreast.checking import Verdict
 from abreast.cli import rollouts as cli_rollouts
 from abreast.cli import run
-from abreast.cli.games import _at_random, _compared, _trained
+from abreast.cli.app import COMMANDS, as_typed
+from abreast.cli.play import at_random, with_players
+from abreast.cli.train import _compared
 from abreast.games import find_game, list_games
 from abreast.models import ALGORITHMS, RandomModel
 from abreast.processes.process import ProcessBackend
@@ -31,9 +35,9 @@ from abreast.rollouts.context.preview import first_prompt
 from abreast.rollouts.registry import KINDS
 from abreast.settings import explain
 from chaos.damage import BOMB
+from forked_commands import Command
 
 SMALL = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "model.batch_size=8", "--agents", "2"]
-COMMAND = [sys.executable, "-c", "from abreast.cli import main; main()"]
 
 
 @pytest.fixture(autouse=True)
@@ -76,8 +80,8 @@ MISTAKES = [
      "world.height is -4: expected greater than or equal to 3."),
     ("negative radius", ["train", "treasurehunt", "model.agent_vision_radius=-1"], "model.agent_vision_radius is -1"),
     ("chance above one", ["train", "treasurehunt", "world.spawn_prob=1.5"], "world.spawn_prob is 1.5"),
-    ("more agents than cells", ["train", "treasurehunt", "--agents", "65"],
-     "65 entities of kind TreasurehuntAgent need 65 free cells, but the 10x10 world has 64"),
+    ("more agents than cells", ["train", "treasurehunt", "--agents", "5", "world.height=4", "world.width=4"],
+     "5 entities of kind TreasurehuntAgent need 5 free cells, but the 4x4 world has 4"),
     ("batch above capacity", ["train", "treasurehunt", "model.batch_size=64", "model.buffer_capacity=32"],
      "model: batch_size is 64, more than buffer_capacity 32"),
     ("rollout above capacity", ["train", "treasurehunt", "model.algorithm=ppo", "experiment.max_turns=5000"],
@@ -105,7 +109,7 @@ MISTAKES = [
     ("run of an impossible name", ["play", "treasurehunt", "--run", "x" * 300], "is not a run folder"),
     ("a date that is none", ["train", "treasurehunt", "experiment.seed=2020-13-45"], "is not valid YAML"),
     ("a tag that is nonsense", ["train", "treasurehunt", "experiment.seed=!!int foo"], "is not valid YAML"),
-    ("brackets without end", ["train", "treasurehunt", "experiment.seed=" + "[" * 3000], "is not valid YAML"),
+    ("brackets without end", ["train", "treasurehunt", "experiment.seed=" + "[" * 500], "is not valid YAML"),
     ("a number without end", ["train", "treasurehunt", "experiment.seed=" + "9" * 5000], "is not valid YAML"),
     ("a number of thousands of hexadecimal digits", ["settings", "treasurehunt", "experiment.seed=0x" + "f" * 5000],
      "is not valid YAML"),
@@ -223,6 +227,12 @@ MISTAKES = [
      "did you mean 'es_manager.max_workers=3'?"),
     ("zero epochs by option", ["train", "treasurehunt", "--epochs", "0"], "experiment.epochs is 0"),
     ("negative seed by option", ["train", "treasurehunt", "--seed", "-1"], "experiment.seed is -1"),
+    ("zero episodes by option", ["train", "treasurehunt", "--episodes", "0"], "experiment.epochs is 0"),
+    ("a device there is not", ["train", "treasurehunt", "--device", "tpu"], "multiprocessing.device is 'tpu'"),
+    ("negative seed of a game to watch", ["play", "treasurehunt", "--seed", "-1"], "experiment.seed is -1"),
+    ("unknown setting of rollouts", ["settings", "rollout", "context.max_word=3"],
+     "unknown key context.max_word: did you mean 'context.max_words'?"),
+    ("unknown section of rollouts", ["settings", "rollout", "trainer.x=2"], "unknown key trainer"),
     ("no such game file", ["train", "nowhere.py"], "there is no file nowhere.py."),
     ("no such game in a module", ["settings", "own_game:Gardn"], "own_game has no 'Gardn': did you mean 'Garden'?"),
     ("module that is no game", ["play", "own_game:Bush"],
@@ -252,27 +262,41 @@ def test_an_override_of_a_section_that_is_not_ours_is_a_mistake(capsys):
     assert "unknown key trainer" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder with files that are wrong in many ways, and what is in it."""
+    folder = tmp_path_factory.mktemp("files")
+    texts = {
+        "broken.yaml": "experiment: {epochs: 3",
+        "list.yaml": "[1, 2]",
+        "number.yaml": "experiment: 3",
+        "bomb.yaml": BOMB,
+        "older.yaml": "multiprocessing: 3\nparallel: {use_threads: true}",
+        "older_key.yaml": "parallel: {7: true}",
+        "usual.yaml": "experiment: {episodes: 3}",
+        "tag.yaml": "custom_envs: {Mine: {env_type: sokobann}}",
+        "run/config.yaml": "",
+    }
+    (folder / "run/checkpoints").mkdir(parents=True)
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    (folder / "bytes.yaml").write_bytes(b"\xff\xfe\x00")
+    (folder / "run/checkpoints/agent_0.safetensors").write_bytes(b"damaged")
+    return folder, everything_in(folder)
+
+
 @pytest.mark.parametrize(("arguments", "says"), [row[1:] for row in MISTAKES], ids=[row[0] for row in MISTAKES])
-def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(arguments, says, capsys, tmp_path):
-    Path("broken.yaml").write_text("experiment: {epochs: 3")
-    Path("list.yaml").write_text("[1, 2]")
-    Path("number.yaml").write_text("experiment: 3")
-    Path("bomb.yaml").write_text(BOMB)
-    Path("older.yaml").write_text("multiprocessing: 3\nparallel: {use_threads: true}")
-    Path("older_key.yaml").write_text("parallel: {7: true}")
-    Path("usual.yaml").write_text("experiment: {episodes: 3}")
-    Path("tag.yaml").write_text("custom_envs: {Mine: {env_type: sokobann}}")
-    Path("bytes.yaml").write_bytes(b"\xff\xfe\x00")
-    Path("run/checkpoints").mkdir(parents=True)
-    Path("run/config.yaml").write_text("")
-    Path("run/checkpoints/agent_0.safetensors").write_bytes(b"damaged")
-    before = everything_in(tmp_path)
+def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(
+    arguments, says, files, monkeypatch, capsys
+):
+    folder, before = files
+    monkeypatch.chdir(folder)
     code = run(arguments)
     printed = capsys.readouterr()
     assert code == 2
     assert says in printed.err and printed.err.count("\n") == 1, printed.err
     assert "Traceback" not in printed.err and printed.out == ""
-    assert everything_in(tmp_path) == before
+    assert everything_in(folder) == before
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -301,18 +325,99 @@ def test_a_parallel_run_keeps_its_plan_in_two_lines(more, says):
     assert first.startswith("plan: ") and says in first + second
 
 
-def test_train_writes_a_run_folder_and_compares_with_random_agents(capsys, tmp_path):
-    assert run(["train", "treasurehunt", *SMALL, "--output", "run", "--no-animate"]) == 0
-    printed = capsys.readouterr().out
-    assert "random agents get" in printed and "The run folder is run" in printed
-    lines = [json.loads(line) for line in Path("run/metrics.jsonl").read_text().splitlines()]
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A run of treasure hunt, and what the command printed."""
+    base = tmp_path_factory.mktemp("trained")
+    folder, file = base / "run [red] [/x]", base / "mine.yaml"
+    file.write_text("experiment: {epochs: 7, max_turns: 4, num_agents: 9}\nmodel: {learning_rate: 1e-4}\nworld:\n")
+    printed = io.StringIO()
+    arguments = [*SMALL, "experiment.max_turns=3", "--config", str(file), "--no-animate", "--output", str(folder)]
+    with contextlib.redirect_stdout(printed):
+        assert run(["train", "treasurehunt", *arguments]) == 0
+    return folder, printed.getvalue()
+
+
+def test_train_writes_a_run_folder_and_plays_what_was_asked_for(trained):
+    folder, printed = trained
+    mean, where, watch = printed.splitlines()[-3:]
+    assert mean.startswith("Mean reward of the last 1 epoch: ") and "random" not in printed
+    assert where == f"The run folder is {folder}"  # a name is taken as it is
+    assert watch == f"Watch the agents:  abreast play {shlex.quote(str(folder))}"
+    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     assert [line["epoch"] for line in lines] == [0, 1] and len(lines[0]["reward_per_agent"]) == 2
 
 
-def test_an_empty_heading_in_a_file_changes_nothing():
-    Path("empty.yaml").write_text("experiment:\nmodel:\n  hidden_size: 16\n")
-    assert run(["train", "treasurehunt", *SMALL, "--config", "empty.yaml", "--output", "run"]) == 0
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["record_period"] == 100
+def test_settings_come_from_game_then_file_then_command_line(trained):
+    kept = yaml.safe_load((trained[0] / "config.yaml").read_text())
+    assert kept["experiment"]["epochs"] == 2  # the command line over the file
+    assert kept["experiment"]["max_turns"] == 3 and kept["experiment"]["num_agents"] == 2
+    assert kept["model"]["learning_rate"] == 1e-4  # the file over the game
+    assert kept["world"]["bone_value"] == -10.0  # the game's own; an empty heading changes nothing
+    assert kept["experiment"]["record_period"] == 100
+
+
+def test_a_run_can_be_repeated_from_its_own_config(trained):
+    repeated = ["train", "treasurehunt", "--config", str(trained[0] / "config.yaml"), "--no-animate"]
+    assert run([*repeated, "--output", "again"]) == 0
+    one, two = (
+        [{**json.loads(line), "time": 0} for line in (folder / "metrics.jsonl").read_text().splitlines()]
+        for folder in (trained[0], Path("again"))
+    )
+    assert one == two
+
+
+def test_trained_agents_play_without_exploring_each_with_its_own_weights(trained):
+    env = with_players(find_game("treasurehunt"), trained[0], ["experiment.max_turns=2"], {})
+    assert env.config.experiment.max_turns == 2
+    for index, agent in enumerate(env.agents):
+        other = find_game("treasurehunt").build(env.config).agents[0].model
+        other.load(trained[0] / f"checkpoints/final/agent_{index}.safetensors")
+        assert agent.model.epsilon == 0 and torch.equal(agent.model.online_block.values, other.online_block.values)
+
+
+def test_play_shows_a_random_and_a_trained_game(trained, capsys):
+    for game in ("treasurehunt", "cleanup"):
+        assert run(["play", game, "experiment.max_turns=2"]) == 0
+        assert "turn 2" in capsys.readouterr().out
+    assert run(["play", "treasurehunt", "--run", str(trained[0])]) == 0
+    printed = capsys.readouterr().out
+    assert "turn 3" in printed and "#" in printed
+    assert run(["play", str(trained[0])]) == 0
+    assert capsys.readouterr().out == printed
+    assert run(["play", str(trained[0]), "--seed", "5"]) == 0
+    assert capsys.readouterr().out != printed
+
+
+# ---- random agents, if they are asked for
+
+
+def test_random_agents_play_for_comparison_and_are_told_of(monkeypatch, capsys):
+    monkeypatch.setattr("abreast.cli.train.BASELINE_EPOCHS", 2)
+    arguments = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16", "--no-animate", "--baseline"]
+    # the game decides on its number of agents
+    assert run(["train", "strangers.games:Walkers", *arguments, "--output", "run"]) == 0
+    printed = capsys.readouterr().out
+    assert "Random agents play 2 epochs, for comparison.\n" in printed and "random agents get" in printed
+    assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["num_agents"] == 2
+    assert run(["play", "run"]) == 0
+
+
+def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):
+    assert run(["train", "odd_games:Jealous", "--output", "run", "--baseline"]) == 0
+    printed = capsys.readouterr().out
+    told = "there is no comparison, because random agents cannot play this game: ConfigError: I like no other models."
+    assert told in printed and "The run folder is run" in printed
+
+
+def test_random_agents_are_random_whatever_models_the_game_makes():
+    game = find_game("odd_games:Stubborn")
+    env = at_random(game, game.configure(None, ["multiprocessing.num_envs=3", "multiprocessing.num_actors=2"]))
+    assert [type(agent.model) for agent in env.agents] == [RandomModel, RandomModel]
+    assert env.config.multiprocessing.lanes == 1
+    env.run_experiment(animate=False, logging=False)
+    one, two = (agent.model.memory.trajectory(0, 0).actions.tolist() for agent in env.agents)
+    assert one != two and len({*one, *two}) > 1
 
 
 @pytest.mark.parametrize(
@@ -330,16 +435,10 @@ def test_an_empty_heading_in_a_file_changes_nothing():
 def test_the_fork_server_imports_while_the_command_does(given, is_early, monkeypatch, capsys):
     Path("parallel.yaml").write_text("multiprocessing: {enabled: true}")
     warm = []
-    monkeypatch.setattr("abreast.cli.games.has_free_core", lambda: True)
+    monkeypatch.setattr("abreast.cli.train.has_free_core", lambda: True)
     monkeypatch.setattr(ProcessBackend, "warm_up", lambda backend: warm.append(True))
     assert run(["train", "treasurehunt", "experiment.epochs=0", *given]) == 2  # nothing is run
     assert bool(warm) == is_early and capsys.readouterr().err.count("\n") == 1
-
-
-def test_folder_names_are_taken_as_they_are(capsys):
-    assert run(["train", "treasurehunt", *SMALL, "--output", "run [red] [/x]"]) == 0
-    printed = capsys.readouterr().out
-    assert "The run folder is run [red] [/x]\n" in printed and "abreast play 'run [red] [/x]'\n" in printed
 
 
 @pytest.mark.parametrize(
@@ -354,52 +453,8 @@ def test_the_comparison_with_random_agents(reward, chance, says):
     assert says in _compared(reward, chance, 5)
 
 
-def test_trained_agents_play_without_exploring_each_with_its_own_weights():
-    run(["train", "treasurehunt", *SMALL, "--output", "run"])
-    env = _trained(find_game("treasurehunt"), Path("run"), ["experiment.max_turns=3"])
-    assert env.config.experiment.max_turns == 3
-    for index, agent in enumerate(env.agents):
-        other = find_game("treasurehunt").build(env.config).agents[0].model
-        other.load(Path(f"run/checkpoints/final/agent_{index}.safetensors"))
-        assert agent.model.epsilon == 0 and torch.equal(agent.model.online_block.values, other.online_block.values)
-
-
-def test_settings_come_from_game_then_file_then_command_line(tmp_path):
-    Path("mine.yaml").write_text("experiment: {epochs: 7, max_turns: 4}\nmodel: {learning_rate: 1e-4}")
-    code = run(["train", "treasurehunt", *SMALL, "experiment.max_turns=3", "--config", "mine.yaml", "--output", "run"])
-    assert code == 0
-    kept = yaml.safe_load(Path("run/config.yaml").read_text())
-    assert kept["experiment"]["epochs"] == 2  # the command line over the file
-    assert kept["experiment"]["max_turns"] == 3
-    assert kept["model"]["learning_rate"] == 1e-4  # the file over the game
-    assert kept["world"]["bone_value"] == -10.0  # the game's own
-
-
-def test_a_run_can_be_repeated_from_its_own_config(tmp_path):
-    run(["train", "treasurehunt", *SMALL, "--output", "first"])
-    assert run(["train", "treasurehunt", "--config", "first/config.yaml", "--output", "second"]) == 0
-    one, two = (
-        [{**json.loads(line), "time": 0} for line in Path(name, "metrics.jsonl").read_text().splitlines()]
-        for name in ("first", "second")
-    )
-    assert one == two
-
-
-@pytest.mark.parametrize("game", ["treasurehunt", "cleanup"])
-def test_play_shows_a_random_and_a_trained_game(game, capsys):
-    assert run(["play", game, "experiment.max_turns=3"]) == 0
-    assert "turn 3" in capsys.readouterr().out
-    run(["train", game, *SMALL, "--output", "run"])
-    capsys.readouterr()
-    assert run(["play", game, "--run", "run"]) == 0
-    printed = capsys.readouterr().out
-    assert "turn 5" in printed and "#" in printed
-    assert run(["play", "run"]) == 0
-    assert capsys.readouterr().out == printed
-
-
 def test_play_tells_the_score_of_every_episode_and_shows_the_last_without_colours(capsys):
-    assert run(["play", "own_game:Garden", "--epochs", "2"]) == 0
+    assert run(["play", "own_game:Garden", "--episodes", "2"]) == 0
     printed = capsys.readouterr().out
     assert "\x1b" not in printed and printed.count("turn 6") == 1 and "B  Bush" in printed
     for number, line in enumerate(printed.splitlines()[:2], start=1):
@@ -434,7 +489,6 @@ numbers = count()
 @pytest.mark.xdist_group("system")
 def test_a_game_in_a_file_is_trained_and_played(garden, parallel, capsys):
     assert run(["train", garden, *parallel, "--seed", "7", "--epochs", "4", "--output", "out/run"]) == 0
-    assert "random agents get" in capsys.readouterr().out
     kept = yaml.safe_load(Path("out/run/config.yaml").read_text())
     assert (kept["game"], kept["experiment"]["seed"], kept["experiment"]["epochs"]) == (garden, 7, 4)
     lines = [json.loads(line) for line in Path("out/run/metrics.jsonl").read_text().splitlines()]
@@ -443,15 +497,15 @@ def test_a_game_in_a_file_is_trained_and_played(garden, parallel, capsys):
     assert run(["settings", garden]) == 0 and "world.bushes" in capsys.readouterr().out
 
 
-def test_a_run_of_a_script_is_played_again():
+@pytest.mark.xdist_group("forked commands")
+def test_a_run_of_a_script_is_played_again(tmp_path, monkeypatch, capsys):
     script = Path(own_game.__file__).read_text() + SCRIPT
     Path("berries.py").write_text(script)
-    done = subprocess.run([sys.executable, "berries.py"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    code, _, err = Command([], "berries.py").wait()
+    assert code == 0, err
     assert yaml.safe_load(Path("run/config.yaml").read_text())["game"] == "berries.py:Garden"
-    module = [sys.executable, "-m", "abreast", "play", str(Path("run").resolve())]
-    done = subprocess.run(module, capture_output=True, text=True, check=False, cwd="/")
-    assert done.returncode == 0 and "0 Gatherer" in done.stdout, done.stderr
+    monkeypatch.chdir("/")
+    assert run(["play", str(tmp_path / "run")]) == 0 and "0 Gatherer" in capsys.readouterr().out
 
 
 SCRIPT = """
@@ -523,7 +577,7 @@ PARALLEL = [
 def test_a_learner_that_is_given_up_is_named_at_once_and_at_the_end(villain, capsys):
     assert run(["train", f"{villain}:Villainous", *PARALLEL, "--output", "run"]) == 1
     printed = capsys.readouterr()
-    assert "The run folder is run" in printed.out and "random agents get" in printed.out
+    assert "The run folder is run" in printed.out
     lines = printed.err.splitlines()
     assert lines[-1].startswith(
         "abreast: agent 1 was given up, the others finished (run/log.txt has the stack): learner of"
@@ -548,32 +602,7 @@ def test_an_error_of_the_game_is_shown_with_what_became_of_the_run(villain, caps
     assert not Path("run").exists()
 
 
-# ---- random agents
-
-
-def test_random_agents_are_random_whatever_models_the_game_makes():
-    game = find_game("odd_games:Stubborn")
-    env = _at_random(game, game.configure(None, ["multiprocessing.num_envs=3", "multiprocessing.num_actors=2"]))
-    assert [type(agent.model) for agent in env.agents] == [RandomModel, RandomModel]
-    assert env.config.multiprocessing.lanes == 1
-    env.run_experiment(animate=False, logging=False)
-    one, two = (agent.model.memory.trajectory(0, 0).actions.tolist() for agent in env.agents)
-    assert one != two and len({*one, *two}) > 1
-
-
-def test_a_game_that_decides_on_its_number_of_agents_is_recorded_and_compared_with_as_many(capsys):
-    arguments = ["experiment.epochs=2", "experiment.max_turns=5", "model.hidden_size=16"]
-    assert run(["train", "strangers.games:Walkers", *arguments, "--output", "run"]) == 0
-    assert "random agents get" in capsys.readouterr().out
-    assert yaml.safe_load(Path("run/config.yaml").read_text())["experiment"]["num_agents"] == 2
-    assert run(["play", "run"]) == 0
-
-
-def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):
-    assert run(["train", "odd_games:Jealous", "--output", "run"]) == 0
-    printed = capsys.readouterr().out
-    told = "there is no comparison, because random agents cannot play this game: ConfigError: I like no other models."
-    assert told in printed and "The run folder is run" in printed
+# ---- what can be looked at
 
 
 def test_settings_are_listed_with_their_meaning(capsys):
@@ -598,28 +627,80 @@ def test_games_are_listed(capsys):
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+@pytest.mark.xdist_group("forked commands")
 def test_a_signal_ends_the_run_with_a_checkpoint_and_says_how_to_go_on(number, code):
-    arguments = ["train", "treasurehunt", *SMALL, "experiment.epochs=100000", "--output", "run"]
-    child = subprocess.Popen([*COMMAND, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     metrics = Path("run/metrics.jsonl")
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (metrics.exists() and metrics.read_text().count("\n") >= 3):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.05)
-    child.send_signal(number)
-    said, err = child.communicate(timeout=60)
-    assert child.returncode == code, err
+    command = Command(
+        ["train", "treasurehunt", *SMALL, "experiment.epochs=100000", "--output", "run"], "my bin/abreast"
+    )
+    command.wait_for_lines(metrics, 3)
+    exit_code, said, err = command.end(number)
+    assert exit_code == code, err
     assert "Traceback" not in err
-    told = r"Stopped after (\d+) epochs?; what was .* is in run\. To go on: abreast train --resume run\n"
+    told = r"Stopped after (\d+) epochs?; what was .* is in run\. To go on: 'my bin/abreast' train --resume run\n"
     stopped = re.fullmatch(told, said)
     assert stopped, said
     epochs = int(stopped[1])
     assert [path.name for path in Path("run/checkpoints").iterdir()] == [f"epoch_{epochs:06d}"]
     assert len([json.loads(line) for line in metrics.read_text().splitlines()]) == epochs
-    assert run(["train", "--resume", "run", "--epochs", str(epochs + 2)]) == 0
+    assert run(["train", "--resume", "run", "--episodes", str(epochs + 2)]) == 0
     assert [json.loads(line)["epoch"] for line in metrics.read_text().splitlines()] == list(range(epochs + 2))
 
 
+# ---- what is printed to be typed
+
+
+def test_what_is_printed_to_type_next_works_as_printed(trained, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [str(Path(abreast.__file__).parent / "__main__.py")])  # python -m abreast
+    assert run(["train", "--resume", str(trained[0])]) == 0
+    assert "Nothing is missing" in capsys.readouterr().out
+    assert run(["eval", "nowhere"]) == 2
+    printed = re.search("`(.* train)`", capsys.readouterr().err)[1]
+    done = subprocess.run(f"{printed} --help", shell=True, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "--baseline" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("called", "is_on_path", "program"),
+    [
+        (".venv/bin/abreast", False, ".venv/bin/abreast"),
+        (".venv/bin/abreast", True, "abreast"),
+        ("my bin/abreast", False, "'my bin/abreast'"),
+        ("pytest", False, "abreast"),
+        ("abreast/__main__.py", False, f"{shlex.quote(sys.executable)} -m abreast"),
+    ],
+)
+def test_commands_are_printed_as_this_one_was_called(called, is_on_path, program, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [called])
+    monkeypatch.setattr("shutil.which", lambda name: str(Path(called).absolute()) if is_on_path else None)
+    assert as_typed("Go on: abreast play run (abreast is fine)") == f"Go on: {program} play run (abreast is fine)"
+
+
+def test_the_help_is_grouped_by_task_in_the_order_in_which_a_user_meets_commands(capsys):
+    assert run(["--help"]) == 0
+    printed = capsys.readouterr().out
+    words = ["Train agents in games", *COMMANDS[:4], "Play text", *COMMANDS[4:7], "For both", *COMMANDS[7:]]
+    places = [re.search(rf"\W {word}\b", printed).start() for word in words]
+    assert places == sorted(places)
+
+
+@pytest.mark.parametrize("arguments", [["settings", "treasurehunt"], ["settings", "rollout"], ["envs", "webshop"]])
+def test_no_key_is_broken_where_the_output_is_no_terminal(arguments, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "40")
+    assert run(arguments) == 0
+    table = capsys.readouterr().out.partition("\n\n")[0].splitlines()[1:]
+    assert len(table) > 5 and all(re.match(r" [a-z_]+(\.[a-z_0-9]+)* +\S.* +\S", line) for line in table), table
+
+
+def test_settings_of_rollouts_are_listed_with_those_of_prompts(capsys):
+    Path("mine.yaml").write_text("es_manager: {max_workers: 3}\ntrainer: {theirs: 1}")
+    assert run(["settings", "rollout", "context.max_words=7", "--config", "mine.yaml"]) == 0
+    printed = {line.split()[0]: line.split()[1] for line in capsys.readouterr().out.splitlines()}
+    assert printed["context.max_words"] == "7" and printed["es_manager.max_workers"] == "3"
+    assert printed["seed.train"] == "10000" and printed["context.texts.instruction"].startswith('"{task}\\n')
+
+
+# ---- rollouts
 # ---- rollouts
 
 HERE = "es_manager.use_multiprocessing=false"
@@ -719,7 +800,7 @@ def test_episodes_that_cannot_go_on_are_told_of(capsys):
     )
     assert "The run folder is run" in printed.out and "cannot go on" in Path("run/log.txt").read_text()
     log = Path("run/log.txt").read_text()
-    assert log.count("Traceback (most recent call last)") == 1 and "villain_envs.py" in log
+    assert log.count('raise ZeroDivisionError("a villain') == 1 and "villain_envs.py" in log
     assert any("divides by zero" in str(each["history"][-2]["info"]) for each in trajectories("run"))
 
 
@@ -737,7 +818,6 @@ def test_one_that_cannot_even_be_made_leaves_nothing_behind(capsys):
 
 def test_an_environment_of_ones_own_is_named_by_its_module(capsys):
     Path("own_envs.py").write_text(OWN)
-    assert run(["check", "own_envs:Own"]) == 0
     assert run(["rollout", "own_envs:Own", "env.start=7", "--episodes", "2", "--output", "run"]) == 0
     assert [each["history"][0]["state"] for each in trajectories("run")] == ["7", "7"]
     Path("own.yaml").write_text("custom_envs: {Mine: {env_type: 'own_envs:Own', env_config: {start: 9}}}")
@@ -799,7 +879,7 @@ def test_settings_are_shown_where_there_is_no_prompt(capsys):
     Path("own.yaml").write_text("custom_envs: {Mine: {env_type: countdown, env_config: {data_path: none.jsonl}}}")
     assert run(["envs", "Mine", "--config", "own.yaml"]) == 0
     printed = capsys.readouterr().out
-    assert "env.data_path" in printed and "The first prompt cannot be shown: no environment could begin" in printed
+    assert "env.data_path" in printed and "The first prompt cannot be shown: " in printed
 
 
 def test_the_configuration_of_a_run_tells_the_instruction():
@@ -827,22 +907,14 @@ def test_verify_tells_how_many_turns_were_verified(capsys):
     assert "no turn was verified" in capsys.readouterr().out
 
 
-@pytest.mark.xdist_group("system")
+@pytest.mark.xdist_group("forked commands")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_rollout_and_keeps_what_is_finished(number, code):
     arguments = ["rollout", "FrozenLake", "es_manager.use_multiprocessing=true", "es_manager.max_workers=1"]
-    child = subprocess.Popen(
-        [*COMMAND, *arguments, "--episodes", "10000000", "--output", "run"],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
-    kept = Path("run/trajectories.jsonl")
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and not (kept.exists() and kept.read_text().count("\n") >= 3):
-        assert child.poll() is None, child.communicate()
-        time.sleep(0.05)
-    child.send_signal(number)
-    out, err = child.communicate(timeout=60)
-    assert child.returncode == code, err
+    command = Command([*arguments, "--episodes", "10000000", "--output", "run"])
+    command.wait_for_lines(Path("run/trajectories.jsonl"), 3)
+    exit_code, out, err = command.end(number)
+    assert exit_code == code, err
     assert "Traceback" not in err
     lines = trajectories("run")
     assert len({line["episode"] for line in lines}) == len(lines) >= 3
@@ -874,43 +946,58 @@ def test_every_setting_of_an_environment_says_what_it_means(name):
 
 
 def test_check_says_what_is_wrong_and_what_to_do(capsys):
-    Path("my_own_envs.py").write_text("from unfit_envs import Fit, TellsNothing\nmake = lambda config: Fit(config)\n")
-    assert run(["check", "my_own_envs:Fit"]) == 0
-    printed = capsys.readouterr().out.splitlines()
-    assert len(printed) == 13 and all(line.startswith("ok  ") for line in printed)
+    Path("my_own_envs.py").write_text("from unfit_envs import Fit\nmake = lambda config: Fit(config)\n")
     assert run(["check", "my_own_envs:make"]) == 2
-    assert "wrong    pickling: it cannot be pickled" in capsys.readouterr().out
-    assert run(["check", "my_own_envs:TellsNothing"]) == 2
-    assert "wrong    info: the info of step has no success" in capsys.readouterr().out
+    lines = capsys.readouterr().out.splitlines()
+    assert "wrong    pickling: it cannot be pickled" in "\n".join(lines)
+    assert sum(line.startswith("ok  ") for line in lines) >= 5
 
 
-def test_check_finds_out_what_it_is_given(capsys):
-    Path("my_game.py").write_text("from unfit_games import *\nclass Mine(RewardsWithNaN): pass\n")
+def test_check_says_what_is_wrong_with_a_model_or_a_file(capsys):
     Path("my_model.py").write_text("import unfit_models\nclass Mine(unfit_models.ChoosesHalves): pass\n")
     Path("my_parts.py").write_text("from unfit_models import Fit\nclass One(Fit): pass\nclass Two(Fit): pass\n")
     Path("my_nothing.py").write_text("x = 1\n")
-    for target in ("my_game.py", "my_game.py:Mine", "my_game:Mine"):
-        assert run(["check", target]) == 2
-        assert "wrong    episode: agent 0 (NaNBody), turn 1, action" in capsys.readouterr().out
-    for target in ("my_model.py", "my_model.py:Mine", "my_model:Mine"):
-        assert run(["check", target]) == 2
-        assert "wrong    actions: Mine.take_action returned 2.5" in capsys.readouterr().out
+    assert run(["check", "my_model.py"]) == 2
+    assert "wrong    actions: Mine.take_action returned 2.5" in capsys.readouterr().out
     assert run(["check", "my_parts.py"]) == 2
     assert "my_parts.py has several models (One, Two) and no game" in capsys.readouterr().err
     assert run(["check", "my_nothing.py"]) == 2
     assert "my_nothing.py has no game and no model" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["tag", "random"])
-def test_check_finds_games_and_models_by_name(name, capsys):
-    assert run(["check", name]) == 0
-    printed = capsys.readouterr().out
-    assert printed.startswith("ok  ") and "wrong" not in printed and "skipped" not in printed
+@pytest.mark.parametrize(
+    ("target", "what"),
+    [
+        ("tag", "game tag"),
+        ("other_game.py", "game mine"),
+        ("other_game.py:Mine", "game mine"),
+        ("other_game:Mine", "game mine"),
+        ("random", "model RandomModel"),
+        ("other_model.py", "model Mine"),
+        ("other_model.py:Mine", "model Mine"),
+        ("other_model:Mine", "model Mine"),
+    ],
+)
+def test_check_finds_games_and_models_by_name_and_by_file(target, what, monkeypatch, capsys):
+    def verdicts_of(kind):
+        return lambda thing: [Verdict("found", "ok", f"{kind} {getattr(thing, 'name', None) or thing.__name__}")]
+
+    for kind in ("game", "model"):
+        monkeypatch.setattr(f"abreast.training.check.check_{kind}", verdicts_of(kind))
+    Path("other_game.py").write_text("from unfit_games import *\nclass Mine(RewardsWithNaN): pass\n")
+    Path("other_model.py").write_text("import unfit_models\nclass Mine(unfit_models.ChoosesHalves): pass\n")
+    for name in ("other_game", "other_model"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    assert run(["check", target]) == 0
+    assert capsys.readouterr().out == f"ok       found: {what}\n"
 
 
-@pytest.mark.parametrize("arguments", [["envs"], ["rollout", "Bandit", HERE, "--episodes", "2"], ["check", "bandit"]])
-def test_rollouts_do_not_wait_for_torch(arguments):
-    code = f"import sys; from abreast.cli import run; assert run({arguments!r}) == 0; assert 'torch' not in sys.modules"
+def test_rollouts_and_help_do_not_wait_for_torch():
+    bandit = ["rollout", "Bandit", HERE, "--episodes", "2"]
+    commands = [["envs"], bandit, ["check", "bandit"], ["settings", "rollout"], ["bench", "--help"], ["--help"]]
+    code = f"""import sys; from abreast.cli import run
+for command in {commands!r}:
+    assert run(command) == 0 and 'torch' not in sys.modules, command"""
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
@@ -946,12 +1033,25 @@ def test_what_a_run_says_of_its_end_is_printed_with_a_full_disk_and_used_up_memo
         )
 
 
-@pytest.mark.parametrize("unbuffered", ["", "1"])
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
-def test_a_full_disk_is_one_sentence(unbuffered):
+FULL = "abreast: No space left on device: what was written until now is kept.\n"
+needs_full = pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+
+
+@needs_full
+def test_a_full_disk_is_one_sentence_if_it_is_met_at_the_end():
     command = [sys.executable, "-c", "import sys; from abreast.cli import run; sys.exit(run(['envs']))"]
-    surroundings = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    surroundings = {**os.environ, "PYTHONUNBUFFERED": ""}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False, env=surroundings)
-    assert done.returncode == 2
-    assert done.stderr == "abreast: No space left on device: what was written until now is kept.\n"
+    assert (done.returncode, done.stderr) == (2, FULL)
+
+
+@needs_full
+def test_a_full_disk_is_one_sentence_if_it_is_met_while_printing(monkeypatch, capsys):
+    with Path("/dev/full").open("w", buffering=1) as full:
+        monkeypatch.setattr(sys, "stdout", full)
+        assert run(["envs"]) == 2
+        monkeypatch.undo()
+        with contextlib.suppress(OSError):
+            full.flush()
+    assert capsys.readouterr().err == FULL

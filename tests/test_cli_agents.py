@@ -1,5 +1,6 @@
 """Single agents on the command line: `train --load-agent`, `train --freeze`, `play --agent`."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ import yaml
 
 from abreast.cli import run
 from abreast.cli.agents import parse_agents, parse_numbers
-from abreast.cli.games import _some_trained, _trained
+from abreast.cli.play import with_players
 from abreast.errors import ConfigError
 from abreast.games import find_game
 from abreast.models import IQN, PPO, RandomModel
@@ -38,7 +39,7 @@ def runs(tmp_path_factory):
     folder = tmp_path_factory.mktemp("runs")
     train = ["train", "treasurehunt", *SMALL, "model.algorithm=ppo", "--agents", "3"]
     assert run([*train, "--output", str(folder / "x")]) == 0
-    assert run([*train, "--output", str(folder / "10:30")]) == 0
+    shutil.copytree(folder / "x", folder / "10:30")
     assert run(["train", "cleanup", *SMALL, "--agents", "2", "--output", str(folder / "cleanup")]) == 0
     return folder
 
@@ -99,7 +100,7 @@ def test_play_replaces_agents_of_a_run(tmp_path, capsys):
     assert run(["train", "treasurehunt", *OTHERS, "model.per_agent.1.n_quantiles=4", "--output", str(out)]) == 0
     assert run(["play", str(out), "--agent", "1=x:0", "--agent", "2=x"]) == 0
     assert "episode 1:" in capsys.readouterr().out
-    env = _trained(find_game("treasurehunt"), out, [], {1: "x:0", 2: "x"})
+    env = with_players(find_game("treasurehunt"), out, [], {1: "x:0", 2: "x"})
     assert [type(agent.model) for agent in env.agents] == [IQN, PPO, PPO]
     for agent, source in ((1, 0), (2, 2)):
         state = env.agents[agent].model.file_state().arrays
@@ -108,9 +109,9 @@ def test_play_replaces_agents_of_a_run(tmp_path, capsys):
 
 
 def test_play_puts_agents_into_a_game_of_random_ones(capsys):
-    assert run(["play", "treasurehunt", "--agent", "2=x:1"]) == 0
+    assert run(["play", "treasurehunt", "experiment.max_turns=5", "--agent", "2=x:1"]) == 0
     assert "episode 1:" in capsys.readouterr().out
-    env = _some_trained(find_game("treasurehunt"), ["experiment.num_agents=3"], {2: "x:1"})
+    env = with_players(find_game("treasurehunt"), None, ["experiment.num_agents=3"], {2: "x:1"})
     assert [type(agent.model) for agent in env.agents] == [RandomModel, RandomModel, PPO]
 
 

@@ -1,6 +1,7 @@
 """`abreast eval`: what it prints and writes, which checkpoints it takes, and one sentence for every mistake."""
 
 import json
+import os
 import shutil
 import sys
 from pathlib import Path
@@ -85,7 +86,9 @@ def test_the_newest_agents_are_evaluated_and_written(folder, capsys):
     assert final["sum"]["mean"] == pytest.approx(np.mean(sums))
     printed = capsys.readouterr().out.splitlines()
     assert printed[0] == "run: 3 episodes, greedy, seed 0"
-    assert printed[1].split() == ["checkpoint", "agent", "mean", "interquartile", "mean", "95", "%", "interval"]
+    assert printed[1].split() == [
+        "checkpoint", "agent", "or", "metric", "mean", "interquartile", "mean", "95", "%", "interval"
+    ]  # fmt: skip
     assert [line.split()[0] for line in printed[2:5]] == ["final", "1", "sum"]
     assert printed[4].split()[1:3] == [f"{final['sum']['mean']:.2f}", f"{final['sum']['interquartile_mean']:.2f}"]
     assert printed[5] == "Every episode is in run/evaluation.json"
@@ -102,11 +105,13 @@ def test_it_is_what_the_library_says(folder):
     assert (written(folder)["greedy"], written(folder)["seed"]) == (False, 5)
 
 
-def test_the_same_again_is_the_same_file(folder):
+def test_the_same_again_is_the_same_file_wherever_it_is_written(folder, capsys):
     run(["eval", "run", "--episodes", "2"])
     first = (folder / "evaluation.json").read_bytes()
-    run(["eval", "run/checkpoints/final", "--episodes", "2"])
-    assert (folder / "evaluation.json").read_bytes() == first
+    (folder / "evaluation.json").unlink()
+    run(["eval", "run/checkpoints/final", "--episodes", "2", "--device", "cpu", "--output", "new/folder"])
+    assert Path("new/folder/evaluation.json").read_bytes() == first and not (folder / "evaluation.json").exists()
+    assert capsys.readouterr().out.endswith("Every episode is in new/folder/evaluation.json\n")
 
 
 @pytest.mark.parametrize(
@@ -126,11 +131,11 @@ def test_checkpoints_are_chosen(folder, which, expected):
 
 
 def test_each_checkpoint_has_agents_of_its_own(folder):
-    assert run(["eval", "run", "--episodes", "4", "--checkpoints", "all"]) == 0
+    assert run(["eval", "run", "--episodes", "2", "--checkpoints", "all"]) == 0
     together = {each["checkpoint"]: each for each in written(folder)["checkpoints"]}
     assert len({json.dumps(each["agents"]) for each in together.values()}) == 3
     for name, each in together.items():
-        assert run(["eval", f"run/checkpoints/{name}", "--episodes", "4"]) == 0
+        assert run(["eval", f"run/checkpoints/{name}", "--episodes", "2"]) == 0
         assert written(folder)["checkpoints"] == [each]
 
 
@@ -141,6 +146,19 @@ def test_a_checkpoint_is_found_from_within_its_folder(folder, monkeypatch):
     monkeypatch.chdir("epoch_000004")
     assert run(["eval", ".", "--episodes", "1"]) == 0
     assert names(folder) == ["epoch_000004"]
+
+
+def test_the_last_checkpoint_and_the_final_one_are_not_both_evaluated_by_all(folder):
+    last = folder / "checkpoints" / f"epoch_{LAST:06d}"
+    shutil.copytree(folder / "checkpoints" / "final", last)
+    assert run(["eval", "run", "--episodes", "1", "--checkpoints", "all"]) == 0
+    assert names(folder) == ["epoch_000004", "epoch_000008", "final"]
+    assert run(["eval", "run", "--episodes", "1", "--checkpoints", f"{last.name},final"]) == 0  # if both are named
+    assert names(folder) == [last.name, "final"]
+    file = folder / "checkpoints" / "final" / "agent_1.safetensors"
+    file.write_bytes(file.read_bytes()[:-1])
+    assert run(["eval", "run", "--episodes", "1", "--checkpoints", "all"]) == 0
+    assert names(folder) == ["epoch_000004", "epoch_000008", last.name]
 
 
 def test_a_damaged_checkpoint_is_left_out_of_all(folder, capsys):
@@ -190,6 +208,8 @@ def test_a_game_in_a_file(tmp_path, capsys, monkeypatch):
     assert run(["train", "garden.py", "--output", "run"]) == 0
     assert run(["eval", "run", "--episodes", "2"]) == 0
     assert written(tmp_path / "run")["checkpoints"][0]["metrics"]["turns"]["values"] == [6.0, 6.0]
+    (line,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[:1] == ["turns"]]
+    assert line[1:3] == ["6.00", "6.00"]  # the game's own, in the table
     (tmp_path / "run" / "evaluation.json").unlink()
     (tmp_path / "moved").mkdir()
     game.rename(tmp_path / "moved" / "garden.py")
@@ -216,6 +236,9 @@ MISTAKES = [
     ("nothing at all", ["eval", "run", "--checkpoints", ""], "run has no checkpoint ''"),
     ("one of one", ["eval", "run/checkpoints/final", "--checkpoints", "all"], "is one checkpoint, and --checkpoints all"),
     ("no such checkpoint folder", ["eval", "run/checkpoints/epoch_000099"], "there is no such folder"),
+    ("a device there is not", ["eval", "run", "--device", "tpu"], "multiprocessing.device is 'tpu'"),
+    ("output below a file", ["eval", "run", "--output", "run/config.yaml/x"],
+     "cannot write run/config.yaml/x/evaluation.json: Not a directory."),
     ("unknown game", ["eval", "run", "--game", "chess"], "there is no game 'chess'"),
     ("a game it is not", ["eval", "run", "--game", "staghunt"], "faults in this configuration"),
 ]  # fmt: skip
@@ -290,10 +313,8 @@ def test_a_folder_that_cannot_be_written(folder, capsys, monkeypatch):
     (folder / "evaluation.json").mkdir()
     refused(["eval", "run"], "cannot write run/evaluation.json: a folder is in its place", folder, capsys)
 
-    def no(path, *arguments, **keywords):
-        raise PermissionError(13, "Permission denied", str(path))
-
-    monkeypatch.setattr(Path, "touch", no)
+    (folder / "evaluation.json").rmdir()
+    monkeypatch.setattr(os, "access", lambda path, mode: mode != os.W_OK)
     monkeypatch.setattr(evaluation, "evaluate", lambda *arguments, **keywords: pytest.fail("it was played first"))
     refused(["eval", "run"], "cannot write run/evaluation.json: Permission denied", folder, capsys)
 

@@ -5,6 +5,7 @@ import io
 import json
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,22 +18,24 @@ import yaml
 
 import varied_env  # noqa: F401 (registers it)
 from abreast.cli import run
-from abreast.rollouts.drivers.client import chat
-from abreast.rollouts.drivers.client.retries import Backoff
+from abreast.rollouts.drivers.client import retries
 from llm_server import Drop, LLMServer, Status, Text
 from varied_env import length, shown
 
 HERE = "es_manager.use_multiprocessing=false"
 GO = "<think>on</think><answer>Go</answer>"
 TESTS = str(Path(__file__).parent)
-COMMAND = [sys.executable, "-c", "import varied_env; from abreast.cli import main; main()"]
+INTERRUPTIBLE = (
+    "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)"  # the shell ignores it behind &
+)
+COMMAND = [sys.executable, "-c", f"{INTERRUPTIBLE}; import varied_env; from abreast.cli import main; main()"]
 
 
 @pytest.fixture(autouse=True)
 def in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(chat, "Backoff", lambda: Backoff(first_s=0.001, longest_s=0.01))
+    monkeypatch.setattr(retries, "FIRST_S", 0.001)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")]))
 
 
@@ -226,7 +229,7 @@ def test_several_tags_are_played_and_their_groups_take_turns(capsys):
 def test_without_a_tag_or_a_run(capsys):
     assert run(["rollout"]) == 2 and "Missing argument 'TAG_OR_ENV': name what is played" in capsys.readouterr().err
     assert run(["rollout", "--resume", "none"]) == 2
-    assert "none is no run of `abreast rollout` that could be resumed" in capsys.readouterr().err
+    assert "none is no run of `abreast rollout` that could be used" in capsys.readouterr().err
     assert run(["rollout", "--resume", "none", "--output", "x"]) == 2
     assert "leave out --output." in capsys.readouterr().err
 
@@ -301,7 +304,7 @@ def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once(number,
     reached, killed = threading.Event(), threading.Event()
 
     async def behave(request):
-        if request.number >= 40 and not killed.is_set():
+        if request.number >= 30 and not killed.is_set():
             reached.set()
             await asyncio.get_running_loop().create_future()  # held until its client is dead
         return Text(GO)
@@ -309,7 +312,7 @@ def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once(number,
     with LLMServer(behave) as server:
         arguments = ["rollout", "varied", HERE, "--policy", "openai", "--base-url", server.url, "--output", "run"]
         child = subprocess.Popen(
-            [*COMMAND, *arguments, "--episodes", "60", "--group-size", "2", "--in-flight", "10"],
+            [*COMMAND, *arguments, "--episodes", "40", "--group-size", "2", "--in-flight", "10"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         assert reached.wait(100), child.communicate()
@@ -318,9 +321,9 @@ def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once(number,
         assert child.returncode == code and "Traceback" not in err, err
         killed.set()
         before = Path("run/trajectories.jsonl").read_text().count("\n")
-        assert 5 <= before < 60
+        assert 3 <= before < 40
         assert run(["rollout", "--resume", "run"]) == 0
-    check_each_once(lines(), 60, size=2)
+    check_each_once(lines(), 40, size=2)
     assert all(line["success"] and line["answers"] == [GO] * length(line["seed"]) for line in lines())
 
 
@@ -456,14 +459,23 @@ def test_the_number_of_slots_changes_no_result():
 # ---- abreast trajectories
 
 
-@pytest.fixture
-def recorded(capsys):
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory):
+    """A run of six episodes; the fourth failed, the fifth had no valid action."""
+
     def behave(request):
         seed, turn, _ = shown(request.prompt)
         return Status(400, "not this one") if seed == 10_003 and turn == 1 else Text("mumble" if seed == 10_004 else GO)
 
+    folder = tmp_path_factory.mktemp("recorded") / "run"
     with LLMServer(behave) as server:
-        assert rollout(server, "--episodes", "6") == 1
+        assert rollout(server, "--episodes", "6", output=("--output", str(folder))) == 1
+    return folder
+
+
+@pytest.fixture
+def recorded(recording, capsys):
+    shutil.copytree(recording, "run")
     capsys.readouterr()
 
 

@@ -71,10 +71,11 @@ def test_classes_beside_the_games_file_may_be_named_and_those_elsewhere_not(tmp_
     for folder in ("game", "elsewhere"):
         (tmp_path / folder).mkdir()
         monkeypatch.syspath_prepend(tmp_path / folder)
-    for place in ("game/my_game", "game/its_parts", "elsewhere/somebody"):
-        (tmp_path / f"{place}.py").write_text("class Part:\n    pass\n")
-    my_game, its_parts, somebody = map(importlib.import_module, ("my_game", "its_parts", "somebody"))
-    names = Names([my_game.Part()])
+    modules = "game_of_codec", "parts_of_codec", "somebody"  # of no other test: modules outlive them
+    for folder, name in zip(("game", "game", "elsewhere"), modules, strict=True):
+        (tmp_path / folder / f"{name}.py").write_text("class Part:\n    pass\n")
+    game, its_parts, somebody = map(importlib.import_module, modules)
+    names = Names([game.Part()])
     assert type(decode(encode({"a": its_parts.Part()}, {}, names), {}, names, {})["a"]) is its_parts.Part
     with pytest.raises(AttributeStateError, match=r"somebody\.Part is none of this game's own classes"):
         encode({"a": somebody.Part()}, {}, names)

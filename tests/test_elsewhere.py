@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import abreast
+from abreast.cli import run
 
 GAME = """
 from abreast import DQN, ActionSpec, Entity, Environment, MovingAgent, OneHotObservationSpec
@@ -45,49 +46,46 @@ class Counting(DQN):
 """
 
 
-@pytest.fixture
-def forest(tmp_path: Path) -> Path:
+ARGUMENTS = ["train", "forest.py:Forest", "model.algorithm=forest.py:Counting", "--output", "run"]
+
+
+@pytest.mark.parametrize(
+    ("found_by", "more"),
+    [("pth", []), ("PYTHONPATH", ["--parallel", "multiprocessing.workers=processes", "multiprocessing.num_workers=1"])],
+)
+def test_libraries_may_lie_elsewhere_than_the_interpreter(tmp_path: Path, found_by: str, more: list[str]) -> None:
+    """Also where classes of the game name each other, as these do."""
     (tmp_path / "forest.py").write_text(GAME)
-    return tmp_path
-
-
-def train(folder: Path, python: str, *more: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    model = "model.algorithm=forest.py:Counting"
-    command = [python, "-m", "abreast", "train", "forest.py:Forest", model, "--output", str(folder / "run"), *more]
-    return subprocess.run(
-        command, cwd=folder, env={**os.environ, **environment}, capture_output=True, text=True, timeout=100, check=False
-    )
-
-
-@pytest.mark.parametrize("more", [[], ["--parallel", "multiprocessing.num_workers=1"]])
-@pytest.mark.parametrize("found_by", ["pth", "PYTHONPATH"])
-def test_libraries_may_lie_elsewhere_than_the_interpreter(forest: Path, found_by: str, more: list[str]) -> None:
-    venv.create(forest / "other", with_pip=False, symlinks=True)
+    venv.create(tmp_path / "other", with_pip=False, symlinks=True)
     libraries = [str(Path(abreast.__file__).parents[1]), sysconfig.get_path("purelib")]
-    python, environment = str(forest / "other" / "bin" / "python"), {}
+    environment = dict(os.environ)
     if found_by == "pth":
         version = f"python{sys.version_info.major}.{sys.version_info.minor}"
-        (forest / "other" / "lib" / version / "site-packages" / "more.pth").write_text("\n".join(libraries))
+        (tmp_path / "other" / "lib" / version / "site-packages" / "more.pth").write_text("\n".join(libraries))
     else:
-        environment = {"PYTHONPATH": os.pathsep.join(libraries)}
-    done = train(forest, python, *more, **environment)
-    assert done.returncode == 0, done.stderr
-    assert (forest / "run" / "checkpoints" / "final").is_dir()
-    assert "cannot be resumed" not in done.stderr
-
-
-def test_classes_that_name_each_other(forest: Path) -> None:
-    done = train(forest, sys.executable)
-    assert done.returncode == 0, done.stderr
-    assert "cannot be resumed" not in done.stderr
-
-
-def test_code_that_a_run_folder_names_is_told_before_it_is_imported(forest: Path) -> None:
-    assert train(forest, sys.executable).returncode == 0
-    (forest / "forest.py").write_text("print('imported')\n" + GAME)
-    command = [sys.executable, "-m", "abreast", "play", "run", "experiment.max_turns=1"]
+        environment["PYTHONPATH"] = os.pathsep.join(libraries)
+    command = [tmp_path / "other" / "bin" / "python", "-m", "abreast", *ARGUMENTS, *more]
     done = subprocess.run(
-        command, cwd=forest, capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=100, check=False
     )
-    told = "config.yaml names code that is imported and run now: forest.py:Forest, forest.py:Counting"
-    assert told in done.stderr, done.stderr
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "run" / "checkpoints" / "final").is_dir()
+    assert "cannot be resumed" not in done.stderr
+
+
+def test_code_that_a_run_folder_names_is_told_before_it_is_imported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    (tmp_path / "forest.py").write_text(GAME)
+    assert run(ARGUMENTS) == 0
+    (tmp_path / "forest.py").write_text("import logging\nlogging.getLogger('abreast').warning('here it is')\n" + GAME)
+    del sys.modules["forest"]
+    caplog.clear()
+    try:
+        assert run(["play", "run", "experiment.max_turns=1"]) == 0
+    finally:
+        del sys.modules["forest"]
+    told = "run/config.yaml names code that is imported and run now: forest.py:Forest, forest.py:Counting"
+    assert [each.message for each in caplog.records if each.levelname == "WARNING"][:2] == [told, "here it is"]

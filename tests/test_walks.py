@@ -29,8 +29,8 @@ from abreast.games.registry import find_game
 
 game = find_game("treasurehunt")
 given = {
-    "experiment": {"epochs": 4, "max_turns": 20},
-    "model": {"batch_size": 16},
+    "experiment": {"epochs": 4, "max_turns": 10, "num_agents": 2},
+    "model": {"algorithm": "dqn", "batch_size": 8, "hidden_size": 8, "gradient_steps": 1},
     "multiprocessing": {"schedule": "pipelined", "workers": "processes", "num_workers": 1},
 }
 env = game.build(game.configure(given))
@@ -82,7 +82,7 @@ WALKS = walks_in(PAGE)
 
 def recorded(made, folder):
     """Places (process and thread) and stacks in which the last functions of all segments were called."""
-    (folder / "sitecustomize.py").write_text("import call_recorder; call_recorder.start()\n")
+    (folder / "sitecustomize.py").write_text("import call_recorder; call_recorder.start_in_forks()\n")
     (folder / "program.py").write_text(PROGRAM.format(made=made))
     source, output = Path(abreast.__file__).parent, folder / "calls"
     ends = sorted({segment[-1].rpartition(" ")[2].rpartition(".")[2] for walk in WALKS.values() for segment in walk})

@@ -1,11 +1,13 @@
-"""What all checks of `abreast check` share: verdicts, the loop that judges, global random states, another process.
+"""What all checks of `abreast check` share: verdicts, the loop that judges, comparing what was played, global random states,
+another process.
 
     CHECKS = (Check("episode", "can be played", _can_be_played), Check("seed", "…", _depends_on_its_seed, ["episode"]))
     for verdict in judge(CHECKS, trial, told=str):
         print(*verdict)
 
-A check is skipped if it would only find the consequence of a fault that was found already: the user is told of the first
-fault only.
+A game, a model, an environment of rollouts or of another library: each has a trial, which makes and plays it, and checks
+that say what they verified, or what they found and what to do. A check is skipped if it would only find the consequence of
+a fault that was found already: the user is told of the first fault only.
 """
 
 import os
@@ -23,8 +25,12 @@ import numpy as np
 from abreast.processes.pickling import Pickler
 from abreast.streams import seeded_globals, shared_streams
 
+SEED, OTHER_SEEDS = 1, range(2, 6)
+"""Of what is played for a check."""
 TIMEOUT_S = 120.0
 """Seconds that another process may take."""
+Trace = Sequence[tuple[str, Any]]
+"""What was played, in order: where that was, in words that follow "differs", and what was there, as bytes or text."""
 
 
 class Fault(Exception):
@@ -93,6 +99,36 @@ def _judge_one(check: Check[T], trial: T, told: Callable[[BaseException], str]) 
     return Verdict(check.name, "ok", found or check.claim)
 
 
+# ---- what was played
+
+
+def first_difference(one: Trace, two: Trace) -> str | None:
+    """Where two traces differ first, in words."""
+    for (place, mine), (_, theirs) in zip(one, two, strict=False):
+        if mine != theirs:
+            return place
+    return None if len(one) == len(two) else "in their length"
+
+
+def follows_from_seed(play: Callable[[int], Trace], fault: Callable[[str], str]) -> str | None:
+    """Refuse what is not the same again under the same seed; `fault` says what to do, given the place of the difference."""
+    first = play(SEED)
+    if (place := first_difference(first, play(SEED))) is not None:
+        raise Fault(fault(place))
+    if all(first_difference(first, play(seed)) is None for seed in OTHER_SEEDS):
+        return "the same seed gives the same episodes. Other seeds look alike: that is right if nothing in it is random"
+    return None
+
+
+def plays_alike_elsewhere(play: Callable[..., Trace], *arguments: Any) -> None:
+    """Refuse what is played differently in another process."""
+    if (place := first_difference(play(*arguments), elsewhere(play, *arguments))) is not None:
+        raise Fault(
+            f"in another process, with the same seed and actions, it plays differently {place}: do not depend on hash() of a"
+            " text, the order of a set, the time, or on what was done in this process before."
+        )
+
+
 # ---- global random states
 
 
@@ -110,8 +146,7 @@ def changed_states(before: dict[str, bytes]) -> list[str]:
 
 def compare_states(before: dict[str, bytes], call: str, repair: str) -> None:
     """Refuse a call that has changed a global random state."""
-    changed = changed_states(before)
-    if changed:
+    if changed := changed_states(before):
         raise Fault(f"{call} changed the state of {' and '.join(changed)}, which the whole process shares: {repair}")
 
 

@@ -13,13 +13,20 @@ import pkgutil
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
-from importlib.metadata import EntryPoint, entry_points
+from functools import cache, partial
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from abreast.errors import AbreastError, nearest, words
+
+
+@cache
+def entry_points(group: str) -> metadata.EntryPoints:
+    """Those of a group. Asked once: it takes 40 ms where a hundred packages are installed."""
+    return metadata.entry_points(group=group)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-_in_use = threading.RLock()
+IN_USE = threading.RLock()
+"""Held by the thread that has set these generators for its own work."""
 _spares: list[np.random.MT19937] = []
 """Generators that are not in use. (To make one takes 90 µs.)"""
 SHARED_GENERATORS = 1_000_000
@@ -30,7 +31,7 @@ def seeded_globals(seed: np.random.SeedSequence, *path: int) -> Iterator[None]:
     One thread at a time: they are shared, so another thread that comes meanwhile draws from what is there. (Takes 0.07 ms;
     another generator takes the place of NumPy's, because to copy its state back and forth takes as long again.)
     """
-    if not _in_use.acquire(blocking=False):
+    if not IN_USE.acquire(blocking=False):
         yield
         return
     torch = sys.modules.get("torch")
@@ -61,7 +62,7 @@ def seeded_globals(seed: np.random.SeedSequence, *path: int) -> Iterator[None]:
             torch.set_rng_state(torchs)
             if gpus:
                 torch.cuda.set_rng_state_all(of_gpus)
-        _in_use.release()
+        IN_USE.release()
 
 
 def shared_streams() -> dict[str, bytes]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from abreast.bench.turns import in_turns, median_seconds, rate_of, seconds_of
+from abreast.bench.turns import in_turns, rate_of, seconds_of
 
 
 class Clock:
@@ -34,11 +34,6 @@ def test_every_variant_has_its_turn_in_every_repeat_in_changing_order():
 def test_seconds_of_a_call_are_the_mean_of_some():
     clock = Clock()
     assert seconds_of(clock.task(1.0, 2.0, 3.0), 3, clock) == 2.0
-
-
-def test_the_median_leaves_out_the_first_call():
-    clock = Clock()
-    assert median_seconds(clock.task(100.0, 3.0, 1.0, 2.0), 3, clock) == 2.0
 
 
 @pytest.mark.parametrize(("each", "seconds", "expected"), [(0.25, 1.0, 4.0), (4.0, 1.0, 0.25)])

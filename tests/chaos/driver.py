@@ -78,11 +78,17 @@ CASES: dict[str, Case] = {each.__name__: each for each in (faults, kills, growth
 STRESS = [
     "tests/processes",
     "tests/rollouts/test_equal.py",
+    "tests/rollouts/test_golden.py",
+    "tests/chaos/test_rollouts.py",
+    "tests/chaos/test_growth_rollouts.py",
+    "tests/chaos/test_limits_rollouts.py",
+    "tests/chaos/test_fuzz_rollouts.py",
     "tests/training/test_learning.py",
     "tests/rollouts/episodes/test_guard.py",
     "tests/rollouts/episodes/test_single.py",
+    "tests/rollouts/workers/test_worker.py",
 ]
-"""Tests that are longer under ABREAST_CHAOS: millions of rows, 5,000 generated rollouts."""
+"""Tests that are longer under ABREAST_CHAOS: millions of rows, 5,000 generated rollouts, all recorded ones."""
 
 
 def main(arguments: list[str] | None = None) -> int:

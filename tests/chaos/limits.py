@@ -1,5 +1,7 @@
 """Training with too little of something: each case is a command in a process of its own, under a limit."""
 
+import contextlib
+import io
 import os
 import random
 import resource
@@ -9,6 +11,9 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
+
+from abreast.cli import run
+from abreast.training.checkpoints.folder import list_checkpoints
 
 SMALL = [
     "experiment.epochs=20", "experiment.max_turns=6", "model.algorithm=dqn", "model.hidden_size=16", "model.batch_size=8",
@@ -50,9 +55,21 @@ def train(
     return Ended(process.returncode, said)
 
 
+def train_here(folder: Path, *arguments: str, limit: Callable[[], None]) -> Ended:
+    """The same in this process, under a limit on the size of files."""
+    before, said = resource.getrlimit(resource.RLIMIT_FSIZE), io.StringIO()
+    with contextlib.chdir(folder), contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+        limit()
+        try:
+            code = run(["train", "treasurehunt", *SMALL, "--output", "run", *arguments])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    return Ended(code, said.getvalue())
+
+
 def at_most(kind: int, value: int) -> Callable[[], None]:
     """A limit of the process and its children."""
-    return lambda: resource.setrlimit(kind, (value, value))
+    return lambda: resource.setrlimit(kind, (value, resource.getrlimit(kind)[1]))
 
 
 def one_core() -> None:
@@ -95,13 +112,11 @@ def may_mount() -> bool:
         return False
 
 
-def full_in_a_checkpoint(folder: Path, *arguments: str) -> Ended:
+def full_in_a_checkpoint(folder: Path, *arguments: str, train: Callable[..., Ended] = train) -> Ended:
     """A disk that has room for metrics and agents, and for the first checkpoint, but not for the second.
 
     Fails unless the run goes on and says so, and the first checkpoint is whole.
     """
-    from abreast.training.checkpoints.folder import list_checkpoints
-
     ended = clear(train(folder, *GROWING, *arguments, limit=at_most(resource.RLIMIT_FSIZE, BETWEEN)))
     assert ended.code == 0, ended.said
     told = "cannot write the checkpoint run/checkpoints/epoch_000008: File too large. The run goes on without it."

@@ -16,6 +16,7 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
@@ -43,7 +44,7 @@ POINTS = [
     ("after", ".png"), ("line", "trajectories.jsonl"),
 ]  # fmt: skip
 """Where a process kills itself: when half of a file is written, before or after it is renamed, in the middle of a line."""
-NOT_BEGUN = "nothing to resume; remove the folder, and start it again"
+NOT_BEGUN = "nothing to resume: remove the folder, and start it again"
 LONGEST_S = 120.0
 
 
@@ -70,17 +71,23 @@ class Starter:
         self._process.wait(10)
         self._process.stdout.close()
 
-    def start(self, arguments, folder, point=None, times=1):
-        """Begin `abreast rollout` in a folder; returns its process id, which is that of its process group, too."""
-        print(json.dumps([arguments, str(folder), point, times]), file=self._process.stdin, flush=True)
+    def start(self, arguments, folder, point=None, times=1, prepare=""):
+        """Begin `abreast rollout` in a folder; returns its process id, which is that of its process group, too. `prepare` is
+        Python that it executes first."""
+        print(json.dumps([arguments, str(folder), point, times, prepare]), file=self._process.stdin, flush=True)
         self._running = int(self._process.stdout.readline())
         return self._running
 
     def wait(self):
         """The exit code of the run, or minus its signal; and what it printed to both outputs."""
-        status, said = json.loads(self._process.stdout.readline())
+        code, out, err = self.wait_apart()
+        return code, out + err
+
+    def wait_apart(self):
+        """The same, with what it printed to each output."""
+        status, out, err = json.loads(self._process.stdout.readline())
         self._running = None
-        return os.waitstatus_to_exitcode(status), said
+        return os.waitstatus_to_exitcode(status), out, err
 
 
 def serve():
@@ -90,17 +97,18 @@ def serve():
     from abreast.cli import main
 
     for request in sys.stdin:
-        arguments, folder, point, times = json.loads(request)
-        said = Path(folder, "said.txt")
+        arguments, folder, point, times, prepare = json.loads(request)
+        said = tempfile.TemporaryFile(), tempfile.TemporaryFile()  # noqa: SIM115
         pid = os.fork()
         if pid == 0:
             try:
                 os.setsid()
                 os.chdir(folder)
-                file = os.open(said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
                 null = os.open(os.devnull, os.O_RDONLY)
-                for at, to in ((null, 0), (file, 1), (file, 2)):
+                for at, to in ((null, 0), (said[0].fileno(), 1), (said[1].fileno(), 2)):
                     os.dup2(at, to)
+                os.closerange(3, 256)
+                exec(prepare, {})
                 if point is not None:
                     _strike(*point, times)
                 sys.argv = ["abreast", "rollout", *arguments]
@@ -116,7 +124,13 @@ def serve():
                 os._exit(99)
         print(pid, flush=True)
         _, status = os.waitpid(pid, 0)
-        print(json.dumps([status, said.read_text(errors="replace") if said.exists() else ""]), flush=True)
+        print(json.dumps([status, *map(_read_all, said)]), flush=True)
+
+
+def _read_all(file):
+    with file:
+        file.seek(0)
+        return file.read().decode(errors="replace")
 
 
 def _strike(how, name, times):
@@ -305,8 +319,7 @@ def _check_refused(starter, run):
     assert not (run / "trajectories.jsonl").exists()
     starter.start(["--resume", "run"], run.parent)
     code, said = starter.wait()
-    told = NOT_BEGUN if (run / "config.yaml").exists() else "is no run of `abreast rollout` that could be resumed"
-    assert code == 2 and told in said and len(said.splitlines()) == 1, (code, said)
+    assert code == 2 and NOT_BEGUN in said and len(said.splitlines()) == 1, (code, said)
     for path in run.iterdir():
         path.unlink()
     run.rmdir()

@@ -3,13 +3,13 @@
 import ctypes
 import json
 import os
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from chaos.rollouts import Starter
 from llm_server import LLMServer, Text
 
 TESTS = Path(__file__).parent.parent
@@ -46,8 +46,27 @@ def _obey_modes():
             libc.prctl(24, capability, 0, 0, 0)
 
 
+@pytest.fixture(scope="module")
+def starter():
+    with Starter() as one:
+        yield one
+
+
+@pytest.fixture
+def forked(starter, tmp_path):
+    """As `rollout`, in a process that has imported all before; `prepare` is Python that it executes first."""
+
+    def run(arguments, prepare=""):
+        starter.start(arguments, tmp_path, prepare=prepare)
+        code, out, err = starter.wait_apart()
+        assert "Traceback" not in err and "never awaited" not in err, err
+        return code, out, err
+
+    return run
+
+
 def limited(what, soft):
-    return lambda: resource.setrlimit(what, (soft, soft))
+    return f"import resource; resource.setrlimit(resource.{what}, ({soft}, {soft}))\n"
 
 
 def episodes(folder):
@@ -65,25 +84,25 @@ def last(err):
 
 
 @pytest.mark.parametrize(("use", "limit"), [(IN_MAIN, 8), (IN_WORKERS, 20)])
-def test_too_few_descriptors_are_told_before_anything_is_written(tmp_path, use, limit):
-    code, _, err = rollout(tmp_path, [*LAKE, *use], limited(resource.RLIMIT_NOFILE, limit))
+def test_too_few_descriptors_are_told_before_anything_is_written(forked, tmp_path, use, limit):
+    code, _, err = forked([*LAKE, *use], limited("RLIMIT_NOFILE", limit))
     told = f"abreast: this process may open {limit - 4} more files, and this rollout needs about"
     assert code == 2 and err.startswith(told) and "raise the limit (ulimit -n)" in err and err.count("\n") == 1, err
     assert not (tmp_path / "run").exists()
 
 
-def test_what_is_asked_for_of_descriptors_is_enough(tmp_path):
-    code, _, err = rollout(tmp_path, [*LAKE, *IN_WORKERS], limited(resource.RLIMIT_NOFILE, 4 + 10 + 10 + 2 * 6))
+def test_what_is_asked_for_of_descriptors_is_enough(forked, tmp_path):
+    code, _, err = forked([*LAKE, *IN_WORKERS], limited("RLIMIT_NOFILE", 4 + 10 + 10 + 2 * 6))
     assert code == 0 and episodes(tmp_path) == list(range(12)), err
 
 
-def test_connections_to_a_server_count_too(tmp_path):
+def test_connections_to_a_server_count_too(forked, tmp_path):
     with LLMServer(lambda request: Text("<answer>Go</answer>")) as server:
         arguments = ["varied", *IN_MAIN, "--policy", "openai", "--base-url", server.url, "--output", "run"]
-        limit = limited(resource.RLIMIT_NOFILE, 40)
-        code, _, err = rollout(tmp_path, [*arguments, "--in-flight", "50"], limit)
+        limit = limited("RLIMIT_NOFILE", 40)
+        code, _, err = forked([*arguments, "--in-flight", "50"], limit)
         assert code == 2 and "or lower in_flight from 50." in err, err
-        code, _, err = rollout(tmp_path, [*arguments, "--in-flight", "20"], limit)
+        code, _, err = forked([*arguments, "--in-flight", "20"], limit)
         assert code == 0 and len(episodes(tmp_path)) == 64, err
 
 
@@ -91,30 +110,32 @@ def test_connections_to_a_server_count_too(tmp_path):
 
 
 @pytest.mark.parametrize("use", [IN_MAIN, IN_WORKERS] if FULL else [IN_WORKERS])
-def test_a_disk_that_is_full_between_two_episodes_leaves_whole_lines_and_a_run_that_can_be_resumed(tmp_path, use):
-    code, out, err = rollout(tmp_path, [*LAKE, *use], limited(resource.RLIMIT_FSIZE, 9_000))
+def test_a_disk_that_is_full_between_two_episodes_leaves_whole_lines_and_a_run_that_can_be_resumed(
+    forked, tmp_path, use
+):
+    code, out, err = forked([*LAKE, *use], limited("RLIMIT_FSIZE", 9_000))
     kept = episodes(tmp_path)
     assert code == 2 and last(err) == "abreast: cannot write to the run folder run: File too large.", err
     assert 0 < len(kept) < 12 and f"Stopped after {len(kept)} episode" in out
     assert "To go on: abreast rollout --resume run" in out
-    assert rollout(tmp_path, ["--resume", "run"])[0] == 0 and episodes(tmp_path) == list(range(12))
+    assert forked(["--resume", "run"])[0] == 0 and episodes(tmp_path) == list(range(12))
 
 
-def test_a_picture_that_does_not_fit_is_not_there(tmp_path):
+def test_a_picture_that_does_not_fit_is_not_there(forked, tmp_path):
     arguments = [*LAKE, *IN_MAIN, "env.render_mode=rgb_array"]
     before = (
         "import io, PIL.Image as i; s = i.Image.save; n = [0]\ndef save(self, f, *a):\n s(self, f, *a); n[0] += 1\n"
     )
     before += " if n[0] > 30: f.write(bytes(9_000))\ni.Image.save = save"
-    code, out, err = rollout(tmp_path, arguments, limited(resource.RLIMIT_FSIZE, 30_000), before)
+    code, out, err = forked(arguments, limited("RLIMIT_FSIZE", 30_000) + before)
     assert code == 2 and last(err) == "abreast: cannot write to the run folder run: File too large.", err
     assert "To go on: abreast rollout --resume run" in out
     assert not list((tmp_path / "run/images").glob(".*"))
-    assert rollout(tmp_path, ["--resume", "run"])[0] == 0 and episodes(tmp_path) == list(range(12))
+    assert forked(["--resume", "run"])[0] == 0 and episodes(tmp_path) == list(range(12))
 
 
-def test_a_disk_that_is_full_from_the_beginning_leaves_nothing_behind(tmp_path):
-    code, _, err = rollout(tmp_path, [*LAKE, *IN_MAIN], limited(resource.RLIMIT_FSIZE, 100))
+def test_a_disk_that_is_full_from_the_beginning_leaves_nothing_behind(forked, tmp_path):
+    code, _, err = forked([*LAKE, *IN_MAIN], limited("RLIMIT_FSIZE", 100))
     assert code == 2 and err == "abreast: cannot write to the run folder run: File too large.\n"
     assert list(tmp_path.iterdir()) == []
 
@@ -160,11 +181,10 @@ def test_memory_that_is_used_up_is_told_in_one_sentence(tmp_path):
     assert code == 2 and err.startswith("abreast: the memory is used up: what was written until now is kept."), err
 
 
-def test_one_core_is_enough_and_a_clock_that_jumps_changes_nothing(tmp_path):
+def test_one_core_is_enough_and_a_clock_that_jumps_changes_nothing(forked, tmp_path):
     """By days, to and fro, at each look: a time limit would be over at once, or never."""
     jumps = "import itertools, time; days = itertools.cycle([0, 9, -9]); now = time.time\n"
     jumps += "time.time = lambda: now() + 86_400 * next(days)"
-    core = min(os.sched_getaffinity(0))
-    arguments = [*LAKE, *IN_WORKERS, "--time-limit", "50"]
-    code, out, err = rollout(tmp_path, arguments, lambda: os.sched_setaffinity(0, {core}), before=jumps)
+    jumps += f"\nimport os; os.sched_setaffinity(0, {{{min(os.sched_getaffinity(0))}}})"
+    code, out, err = forked([*LAKE, *IN_WORKERS, "--time-limit", "50"], jumps)
     assert code == 0 and "Stopped" not in out and episodes(tmp_path) == list(range(12)), err

@@ -26,6 +26,7 @@ from chaos.limits import (
     may_mount,
     one_core,
     train,
+    train_here,
 )
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
@@ -37,8 +38,9 @@ def test_some_faults_change_nothing_and_leave_nothing():
 
 
 def test_fuzzed_inputs_get_a_sentence(tmp_path):
-    ends = fuzz_training(tmp_path / "fuzz", seed=int(os.environ.get("ABREAST_FUZZ_SEED", "1")), count=120)
-    assert sum(ends.values()) == 120 and sum(count for end, count in ends.items() if end.endswith(" 0")) > 10
+    count = 600 if os.environ.get("ABREAST_CHAOS") else 60
+    ends = fuzz_training(tmp_path / "fuzz", seed=int(os.environ.get("ABREAST_FUZZ_SEED", "1")), count=count)
+    assert sum(ends.values()) == count and sum(many for end, many in ends.items() if end.endswith(" 0")) > count // 12
 
 
 def test_the_fuzzer_notices_a_traceback_and_a_write_outside(tmp_path, monkeypatch):
@@ -62,8 +64,8 @@ def test_the_fuzzer_notices_a_traceback_and_a_write_outside(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("parallel", [False, True], ids=["sequential", "pipelined"])
 def test_no_epoch_leaves_objects_behind(parallel, tmp_path):
-    grown = objects_grown(tmp_path, 60, 160, parallel)
-    assert sum(grown.values()) < 50, grown
+    grown = objects_grown(tmp_path, 60, 160, parallel, "model.gradient_steps=1")
+    assert sum(grown.values()) < 90, grown  # of 100 epochs; other tests of this process leave up to 50 behind
 
 
 def test_a_process_that_grows_is_noticed():
@@ -80,23 +82,19 @@ def test_a_process_that_grows_is_noticed():
 # ---- limits
 
 
-@pytest.mark.parametrize(
-    ("arguments", "given", "code", "says"),
-    [
-        ((), {"limit": at_most(resource.RLIMIT_FSIZE, 4000)}, 2, "its metrics are in run."),
-        (PARALLEL, {"limit": at_most(resource.RLIMIT_NOFILE, 24)}, 1, "Too many open files"),
-    ],
-    ids=["a full disk", "too few descriptors"],
-)
 @pytest.mark.xdist_group("system")
-def test_too_little_of_something_is_a_sentence(arguments, given, code, says, tmp_path):
-    ended = clear(train(tmp_path, *arguments, **given))
-    assert ended.code == code and says in ended.said, ended.said
+def test_too_few_descriptors_are_a_sentence(tmp_path):
+    ended = clear(train(tmp_path, *PARALLEL, limit=at_most(resource.RLIMIT_NOFILE, 24)))
+    assert ended.code == 1 and "Too many open files" in ended.said, ended.said
 
 
-@pytest.mark.xdist_group("system")
+def test_a_full_disk_is_a_sentence(tmp_path):
+    ended = clear(train_here(tmp_path, limit=at_most(resource.RLIMIT_FSIZE, 4000)))
+    assert ended.code == 2 and "its metrics are in run." in ended.said, ended.said
+
+
 def test_a_disk_that_is_full_in_a_checkpoint_leaves_the_one_before_and_the_run_goes_on(tmp_path):
-    full_in_a_checkpoint(tmp_path)
+    full_in_a_checkpoint(tmp_path, train=train_here)
 
 
 @pytest.mark.xdist_group("system")

@@ -23,11 +23,11 @@ def test_pettingzoos_own_tests(game):
     module = importlib.import_module(f"abreast.games.{game}.{game}_v0")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        parallel_api_test(module.parallel_env(max_turns=20), num_cycles=50)
-        api_test(module.env(max_turns=4), num_cycles=30)
-        api_test(module.raw_env(num_agents=3), num_cycles=30)
-        seed_test(module.env, num_cycles=15)
-        parallel_seed_test(module.parallel_env, num_cycles=15)
+        parallel_api_test(module.parallel_env(max_turns=10), num_cycles=25)
+        api_test(module.env(max_turns=4), num_cycles=15)
+        api_test(module.raw_env(num_agents=3), num_cycles=15)
+        seed_test(module.env, num_cycles=8)
+        parallel_seed_test(module.parallel_env, num_cycles=8)
         render_test(module.env)
     assert module.parallel_env().metadata["name"] == f"{game}_v0"
 

@@ -30,14 +30,16 @@ def walk_the_corridor(model, episodes):
         model.end_epoch_action(epoch=episode)
 
 
-SETTINGS = {"n_frames": 1, "gamma": 0.9, "epsilon": 1.0, "buffer_capacity": 2000, "batch_size": 32, "hidden_size": 64}
+SETTINGS = {"n_frames": 1, "gamma": 0.9, "epsilon": 1.0, "buffer_capacity": 2000, "batch_size": 32}
+RULES = {
+    "dqn": {"hidden_size": 64, "learning_rate": 0.01, "target_interval": 20, "gradient_steps": 500},
+    "iqn": {"hidden_size": 32, "learning_rate": 0.005, "target_interval": 15, "gradient_steps": 450},
+}
 
 
-@pytest.mark.parametrize("name", ["dqn", "iqn"])
+@pytest.mark.parametrize("name", RULES)
 def test_value_models_find_the_discounted_values_of_a_corridor(name):
-    model = make_model(
-        name, (LENGTH,), 2, **SETTINGS, seed=1, learning_rate=0.002, n_step=1, target_interval=25, gradient_steps=1200
-    )
+    model = make_model(name, (LENGTH,), 2, **SETTINGS, **RULES[name], seed=1, n_step=1)
     walk_the_corridor(model, 60)
     model.train_step()
     states = torch.eye(LENGTH)
@@ -50,7 +52,7 @@ def test_value_models_find_the_discounted_values_of_a_corridor(name):
 
 
 def test_ppo_learns_to_walk_right():
-    model = make_model("ppo", (LENGTH,), 2, **SETTINGS, learning_rate=0.01)
+    model = make_model("ppo", (LENGTH,), 2, **SETTINGS, hidden_size=64, learning_rate=0.01)
     for _ in range(15):
         walk_the_corridor(model, 8)
         model.train_step()

@@ -51,6 +51,9 @@ class Obedient:
             time.sleep(argument)
             self.context.beat()
             self.context.answer(key, "awake")
+        elif verb == "wait for":
+            wait_for(argument)
+            self.context.answer(key, "awake")
         elif verb == "beat on":
             end = time.monotonic() + argument
             while time.monotonic() < end:
@@ -73,11 +76,16 @@ class Obedient:
 
 
 class Slow(Obedient):
-    """Takes a while to start."""
+    """Has started when this file is there."""
 
-    def __init__(self, context):
-        time.sleep(0.5)
+    def __init__(self, context, gate):
+        wait_for(gate)
         super().__init__(context)
+
+
+def wait_for(gate):
+    while not gate.exists():
+        time.sleep(0.005)
 
 
 class Restless(Obedient):

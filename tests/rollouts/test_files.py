@@ -11,6 +11,7 @@ from abreast import EnvStateManager
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.files import read_config
+from abreast.rollouts.loading import load_config
 from rollout_helpers import settings
 
 RAGEN = Path(__file__).parent / "ragen"
@@ -40,7 +41,13 @@ def composed():
 @pytest.mark.parametrize(
     "name", [RAGEN / "base.yaml", str(RAGEN / "base.yaml"), composed()], ids=["path", "name", "object"]
 )
-def test_their_base_file_plays_as_it_is(name):
+def test_their_base_file_is_read_as_it_is(name):
+    loaded = load_config(name, "val")
+    assert loaded.config == load_config(RAGEN / "base.yaml", "val").config and list(loaded.tags) == ["CoordSokoban"]
+
+
+def test_their_base_file_plays_as_it_is():
+    name = RAGEN / "base.yaml"
     with EnvStateManager(name) as manager:
         assert len(manager) == 128 and manager.tag_of(0).name == "CoordSokoban" and manager.tag_of(0).budget == 10
         assert manager.reset()[0]["history"][0]["actions_left"] == 10

@@ -191,12 +191,12 @@ def test_states_and_metrics_have_one_definition_each():
 
 
 def test_a_thousand_environments_at_once():
-    config = settings(["Lake"], [512], 2, LAKE, use_multiprocessing=True, max_workers=2)
+    config = settings(["Calm"], [512], 2, CALM, use_multiprocessing=True, max_workers=2)
     loop = plain(config)
     with EnvStateManager(config) as manager:
         assert len(manager) == 1024
         assert manager.reset(seed=1) == loop.reset(1)
-        inputs = go(range(1024), "down", "right")
+        inputs = go(range(1024), "a", "b")
         assert manager.step(inputs) == loop.step(inputs)
 
 
@@ -207,7 +207,7 @@ from abreast.rollouts import EnvStateManager
 from rollout_helpers import settings
 tags = ["LargerSokoban", "FrozenLake", "Bandit", "Countdown", "MetaMathQA", "WebShop"]
 if __name__ == "__main__":
-    with EnvStateManager(settings(tags, [2] * 6, 2, use_multiprocessing={use}, max_workers=2, start_method={method!r})) as m:
+    with EnvStateManager(settings(tags, [1] * 6, 2, use_multiprocessing={use}, max_workers=2, start_method={method!r})) as m:
         caches = m.reset(seed=5)
         actions = ["Up", "Left", "Dragon", "search[red shoes]"]
         outputs = m.step([{{"env_id": c["env_id"], "actions": actions}} for c in caches])
@@ -250,7 +250,7 @@ def test_if_none_can_begin_that_is_an_error():
     [
         ({"n_groups": [3]}, r"n_groups \[3\] add up to 3, but env_groups is 2"),
         ({"n_groups": [1, 1]}, "1 tags but 2 n_groups"),
-        ({"n_groups": [0, 2], "tags": ["Lake", "Lake"]}, "each tag needs at least one group"),
+        ({"n_groups": [0, 2], "tags": ["Lake", "Lake"]}, "n_groups.* expected greater than or equal to 1"),
         (
             {"tags": ["SimpleSokobann"], "n_groups": [2]},
             "no tag or .* 'SimpleSokobann': did you mean 'SimpleSokoban'",

@@ -252,3 +252,50 @@ class JointPrisoners(Prisoners):
 
     def after_turn(self):
         return PAYOFF[self.agents[0].last, self.agents[1].last]
+
+
+# ---- what outlives a reset
+
+
+class SlottedBody(MovingAgent):
+    kind, __slots__ = "MovingAgent", ("mood",)
+
+
+class Slotted(Walkers):
+    """Its agents keep what outlives an epoch in a slot."""
+
+    body = SlottedBody
+
+    def after_turn(self):
+        for agent in self.agents:
+            agent.mood = getattr(agent, "mood", 0.0) + 0.5
+
+    def metrics(self):
+        return {"mood": self.agents[0].mood}
+
+
+class Leaves(Walkers):
+    """Its reset leaves the scores, the places and the directions of the agents as they were, and the world grows."""
+
+    def reset(self):
+        self.turn = 0
+        if self.epochs_played == 4:
+            self.world.height += 1
+            for agent in self.agents:
+                agent.action_spec = ActionSpec(["down", "up", "right", "left"])
+        total = self.world.total_reward
+        self.world.create_world()
+        self.world.total_reward = total
+        self.populate_environment()
+
+    def populate_environment(self):
+        if not hasattr(self.agents[0], "location"):
+            super().populate_environment()
+            return
+        for agent in self.agents:
+            self.world.add(agent.location, agent)
+        self.world.scatter([Apple() for _ in range(8)], onto="EmptyEntity")
+
+    def metrics(self):
+        looks = [["up", "down", "left", "right"].index(agent.facing) for agent in self.agents]
+        return {"total": self.world.total_reward, "looks": sum(looks)}

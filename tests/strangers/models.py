@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from abreast import DQN, BaseModel
+from abreast import DQN, BaseModel, RandomModel
 
 
 class Bandit(BaseModel):
@@ -165,6 +165,121 @@ class SyncsAtEpochs(BaseModel):
         return float((error**2).mean())
 
 
+class Rhythmic(BaseModel):
+    """Chooses by how often it has chosen, and by what it has learned."""
+
+    acting = ("steps",)
+
+    def setup(self, learning, more):
+        self.steps, self.offset = 0, 0
+
+    def take_action(self, state, lane=0):
+        self.steps += 1
+        return (self.steps * self.steps // 7 + self.offset) % self.n_actions
+
+    def train_step(self):
+        self.offset += 1
+        return float(self.offset)
+
+
+class Plain(BaseModel):
+    """A network, an optimiser, choices by chance."""
+
+    def setup(self, learning, more):
+        self.net = nn.Linear(self.input_size, self.n_actions)
+        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.05)
+
+    def take_action(self, state, lane=0):
+        with torch.no_grad():
+            chances = self.net(self.with_history(state, lane)).softmax(0).double().numpy()
+        return int(self.choosing_rng.choice(self.n_actions, p=chances / chances.sum()))
+
+    def train_step(self):
+        batch = self.memory.sample(8)
+        loss = (self.net(self.as_input(batch.states)).mean(1) - torch.from_numpy(batch.rewards)).pow(2).mean()
+        self.opt.zero_grad()
+        loss.backward()
+        self.opt.step()
+        return loss.item()
+
+
+class LowersEpsilonByStep(Plain):
+    def take_action(self, state, lane=0):
+        self.epsilon *= 0.98
+        return super().take_action(state, lane) if self.choosing_rng.random() > self.epsilon else 0
+
+
+class SwitchesModes(Plain):
+    def take_action(self, state, lane=0):
+        self.net.eval()
+        return super().take_action(state, lane)
+
+    def train_step(self):
+        self.net.train()
+        return super().train_step()
+
+
+class ChangesLate(Plain):
+    acting = ("late",)
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.late = False
+
+    def end_epoch_action(self, *, epoch):
+        super().end_epoch_action(epoch=epoch)
+        if epoch >= 8:
+            self.late = True
+
+    def train_step(self):
+        return super().train_step() + (100 if self.late else 0)
+
+
+class Forgets(Plain):
+    def train_step(self):
+        if hasattr(self, "cache"):
+            del self.cache
+        else:
+            self.cache = [1]
+        return super().train_step()
+
+
+class LowersItsLearningRate(DQN):
+    def train_step(self):
+        self.optimiser.learning_rate *= 0.8
+        return super().train_step()
+
+
+class Heuristic(RandomModel):
+    def take_action(self, state, lane=0):
+        return int(state.sum()) % self.n_actions
+
+
+class OwnOptimiser(DQN):
+    """Plain SGD over our network, as an attribute of its own beside ours."""
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.sgd = torch.optim.SGD(self.online.parameters(), lr=0.01, momentum=0.9)
+
+    def descend(self, loss):
+        self.sgd.zero_grad(set_to_none=False)
+        loss.backward()
+        self.sgd.step()
+        self.optimiser.steps += 1
+
+
+class OptimisesLate(Reinforce):
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        del self.optimiser
+
+    def train_step(self):
+        if "optimiser" not in vars(self):
+            self.optimiser = torch.optim.SGD(self.network.parameters(), lr=0.01)
+        return super().train_step()
+
+
 # ---- refused, with the reason
 
 
@@ -229,20 +344,3 @@ class LowersItsEpsilon(DQN):
         loss = super().train_step()
         self.epsilon *= 0.99
         return loss
-
-
-class Rhythmic(BaseModel):
-    """Chooses by how often it has chosen, and by what it has learned."""
-
-    acting = ("steps",)
-
-    def setup(self, learning, more):
-        self.steps, self.offset = 0, 0
-
-    def take_action(self, state, lane=0):
-        self.steps += 1
-        return (self.steps * self.steps // 7 + self.offset) % self.n_actions
-
-    def train_step(self):
-        self.offset += 1
-        return float(self.offset)

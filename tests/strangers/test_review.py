@@ -8,102 +8,12 @@ import pytest
 import torch
 from torch import nn
 
-from abreast import DQN, BaseModel, RandomModel
+from abreast import DQN, RandomModel
 from abreast.errors import ConfigError, ModelError, ReplayError, RewardError, WorkerError
 from fakes import TinyObservation, timeless
 from strangers import games
-from strangers.test_strangers import config, plain, result, with_model
-
-
-class Plain(BaseModel):
-    """A network, an optimiser, choices by chance."""
-
-    def setup(self, learning, more):
-        self.net = nn.Linear(self.input_size, self.n_actions)
-        self.opt = torch.optim.SGD(self.net.parameters(), lr=0.05)
-
-    def take_action(self, state, lane=0):
-        with torch.no_grad():
-            chances = self.net(self.with_history(state, lane)).softmax(0).double().numpy()
-        return int(self.choosing_rng.choice(self.n_actions, p=chances / chances.sum()))
-
-    def train_step(self):
-        batch = self.memory.sample(8)
-        loss = (self.net(self.as_input(batch.states)).mean(1) - torch.from_numpy(batch.rewards)).pow(2).mean()
-        self.opt.zero_grad()
-        loss.backward()
-        self.opt.step()
-        return loss.item()
-
-
-# ---- identical
-
-
-class LowersEpsilonByStep(Plain):
-    def take_action(self, state, lane=0):
-        self.epsilon *= 0.98
-        return super().take_action(state, lane) if self.choosing_rng.random() > self.epsilon else 0
-
-
-class SwitchesModes(Plain):
-    def take_action(self, state, lane=0):
-        self.net.eval()
-        return super().take_action(state, lane)
-
-    def train_step(self):
-        self.net.train()
-        return super().train_step()
-
-
-class ChangesLate(Plain):
-    acting = ("late",)
-
-    def setup(self, learning, more):
-        super().setup(learning, more)
-        self.late = False
-
-    def end_epoch_action(self, *, epoch):
-        super().end_epoch_action(epoch=epoch)
-        if epoch >= 8:
-            self.late = True
-
-    def train_step(self):
-        return super().train_step() + (100 if self.late else 0)
-
-
-class Forgets(Plain):
-    def train_step(self):
-        if hasattr(self, "cache"):
-            del self.cache
-        else:
-            self.cache = [1]
-        return super().train_step()
-
-
-class LowersItsLearningRate(DQN):
-    def train_step(self):
-        self.optimiser.learning_rate *= 0.8
-        return super().train_step()
-
-
-class Heuristic(RandomModel):
-    def take_action(self, state, lane=0):
-        return int(state.sum()) % self.n_actions
-
-
-@pytest.mark.parametrize("kind", [LowersEpsilonByStep, SwitchesModes, LowersItsLearningRate, Heuristic, Forgets])
-@pytest.mark.xdist_group("strangers")
-def test_identical_in_lockstep(kind):
-    make, two = with_model(kind), {"num_envs": 2, "num_actors": 2}
-    assert result(make, "run_experiment_mp", **two) == result(make, "run_experiment", **two)
-
-
-@pytest.mark.parametrize("kind", [ChangesLate, Forgets])
-@pytest.mark.xdist_group("strangers")
-def test_identical_when_pipelined_wherever_learners_live(kind):
-    make, settings = with_model(kind), {"num_envs": 2, "schedule": "pipelined", "epochs": 12}
-    there = result(make, "run_experiment_mp", **settings)
-    assert there == result(make, "run_experiment_mp", workers="inline", **settings)
+from strangers.cases import config, plain, with_model
+from strangers.models import Heuristic, Plain
 
 
 class NetworkHeuristic(DQN):

@@ -1,14 +1,16 @@
 """What users bring gives identical results wherever it is run, or is refused by name; never anything else."""
 
+import contextlib
 import os
-import random
 import re
 import signal
 import subprocess
 import sys
 import textwrap
 import threading
+from itertools import cycle, product
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -20,118 +22,73 @@ from abreast.training.actors.process import ProcessActors
 from abreast.training.learners.hosted import HostedLearners
 from fakes import outcome
 from strangers import games, models
-from villains import harm
+from strangers.cases import (
+    EPOCHS,
+    GAMES,
+    MODELS,
+    SMALL,
+    STRANGERS,
+    config,
+    kept,
+    plain,
+    play,
+    result,
+    with_model,
+    with_models,
+)
 
-SMALL = {"hidden_size": 16, "batch_size": 16, "n_frames": 2, "buffer_capacity": 512, "algorithm": "dqn"}
-
-
-def config(num_envs=1, num_actors=1, schedule="lockstep", epochs=8, max_turns=12, **parallel):
-    return {
-        "experiment": {"epochs": epochs, "max_turns": max_turns},
-        "model": SMALL,
-        "multiprocessing": {
-            "workers": "processes",
-            "num_envs": num_envs,
-            "num_actors": num_actors,
-            "schedule": schedule,
-            **parallel,
-        },
-    }
-
-
-def plain():
-    return Gridworld(6, 6, 1, EmptyEntity())
-
-
-GAMES = {
-    "mutable attributes": lambda **more: games.Dirty(games.DirtyWorld(), config(**more)),
-    "shared generators": lambda **more: games.Dice(plain(), config(**more)),
-    "own generators": lambda **more: games.Moody(plain(), config(**more)),
-    "dataclass entities": lambda **more: games.Pots(Gridworld(5, 5, 1, games.Pot()), config(**more)),
-    "a Gymnasium environment": lambda **more: games.Poles(games.Pole(), config(**more)),
-    "a joint payoff": lambda **more: games.JointPrisoners(plain(), config(**more)),
-    "rewards given late": lambda **more: games.Prisoners(plain(), config(**more)),
+FULL = bool(os.environ.get("ABREAST_CHAOS"))
+HERE = {
+    "lockstep": {"run": "run_experiment"},
+    "pipelined": {"run": "run_experiment_mp", "schedule": "pipelined", "workers": "inline"},
 }
+"""One copy of everything, by schedule: what all other ways have to be equal to."""
+SHAPES = {"4 lanes": {"num_envs": 4, "num_workers": 1}, "2 actors": {"num_envs": 2, "num_actors": 2}}
+SHARE_GENERATORS = ("shared generators", "SharedDice")
+"""Threads share them, too: there nothing is promised."""
 
 
-def with_model(kind):
-    class WithModel(games.Walkers):
-        def make_model(self, view, n_actions, agent):
-            if self._lends_models is not None:
-                return super().make_model(view, n_actions, agent)
-            lanes = self.config.multiprocessing.lanes
-            return kind(view, n_actions, self.config.model, self.agent_seed(agent), lanes)
-
-    return lambda **more: WithModel(plain(), config(**more))
-
-
-MODELS = {
-    kind.__name__: with_model(kind)
-    for kind in (
-        models.Bandit, models.Reinforce, models.Convolutional, models.Noisy, models.SharedDice, models.RemembersItself,
-        models.SyncsAtEpochs, models.Rhythmic,
-    )
-}  # fmt: skip
+def cases():
+    """Each stranger in both schedules and shapes, in processes and in threads, begun here and there, but not each with each:
+    that with ABREAST_CHAOS.
+    """
+    for number, name in enumerate(STRANGERS):
+        for case in product(HERE, SHAPES, ("processes", "threads"), ("begun here", "begun there")):
+            second = case[0] == "pipelined"
+            shape, workers, begun = ((number // step + second) % 2 for step in (1, 2, 4))
+            workers = "processes" if workers or name in SHARE_GENERATORS else "threads"
+            chosen = list(SHAPES)[shape], workers, ("begun here", "begun there")[begun]
+            if case[1:] == chosen or (FULL and (case[2] == "processes" or name not in SHARE_GENERATORS)):
+                yield name, *case
 
 
-def own_values(env):
-    """What users' classes have added, as far as it can be compared."""
-    names = ("dirt", "visits", "log", "days")
-    found = [str(vars(env.world).get(name)) for name in names] + [str(vars(env).get("days"))]
-    for agent in env.agents:
-        model = agent.model
-        found += [str(getattr(agent, "mood", None)), str(getattr(model, "losses", None)), model.updates]
-        for name in ("values", "weights", "online", "target", "rows", "value", "baseline", "smoothed", "steps"):
-            value = vars(model).get(name)
-            found.append(str(value) if not isinstance(value, torch.nn.Module) else None)
-        for name in ("dice", "noise"):
-            generator = vars(model).get(name)
-            if isinstance(generator, np.random.Generator):
-                found.append(str(generator.bit_generator.state))
-            elif generator is not None:
-                found.append(generator.get_state().tolist())
-        network = vars(model).get("network")
-        found += [] if network is None else [value.tolist() for value in network.state_dict().values()]
-    return found
-
-
-def result(make, run, **settings):
-    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # noqa: NPY002 (as left behind by whatever ran before)
-    if run == "run_experiment_mp":
-        random.seed(2), np.random.seed(2), torch.manual_seed(2)  # noqa: NPY002
-    env = make(**settings)
-    told = outcome(env, getattr(env, run))
-    return told, own_values(env)
-
-
-SHAPES = [{"num_envs": 4}, {"num_envs": 2, "num_actors": 2}]
-
-
-LOCKSTEP = [(name, SHAPES[1]) for name in (*GAMES, *MODELS)] + [(name, SHAPES[0]) for name in [*GAMES, *MODELS][::5]]
-
-
-@pytest.mark.parametrize(("name", "shape"), LOCKSTEP)
+@pytest.mark.parametrize(("name", "schedule", "shape", "workers", "begun"), list(cases()))
 @pytest.mark.xdist_group("strangers")
-def test_identical_in_lockstep(name, shape):
-    make = {**GAMES, **MODELS}[name]
-    assert result(make, "run_experiment_mp", **shape) == result(make, "run_experiment", **shape)
+def test_the_same_wherever_it_runs_and_whenever_it_is_stopped(name, schedule, shape, workers, begun, tmp_path, caplog):
+    """Half of a run is played with one copy of everything, the other half with learners and actors elsewhere."""
+    make, folder = STRANGERS[name], tmp_path / "run"
+    here = {**HERE[schedule], **SHAPES[shape]}
+    there = {**here, "run": "run_experiment_mp", "workers": workers}
+    whole = result(make, epochs=EPOCHS, **here)
+    assert whole[0][0][-1]["updates"] > 0 or name == "Heuristic"
+    if name == "a Gymnasium environment":
+        assert result(make, epochs=EPOCHS, **there) == whole  # and cannot be resumed
+        return
+    with pytest.raises(InterruptedError):
+        play(make, stop_at=7, output_dir=folder, **(here if begun == "begun here" else there))
+    assert "cannot be resumed" not in caplog.text
+    assert kept(folder, play(make, resume=folder, **(there if begun == "begun here" else here))) == whole
 
 
-@pytest.mark.parametrize("name", ["own generators", *MODELS])
-@pytest.mark.xdist_group("strangers")
-def test_identical_when_pipelined_wherever_learners_live(name):
-    make = {**GAMES, **MODELS}[name]
-    settings = {"num_envs": 2, "schedule": "pipelined", "epochs": 12}
-    told = result(make, "run_experiment_mp", **settings)
-    assert told == result(make, "run_experiment_mp", workers="inline", **settings)
-    assert told[0][0][-1]["updates"] > 0
+def spread(kinds, ways):
+    """Each kind in one of the ways, in turn; with ABREAST_CHAOS, in all of them."""
+    return list(product(kinds, ways)) if FULL else list(zip(kinds, cycle(ways), strict=False))
 
 
 DECLARED = (models.Bandit, models.Noisy, models.RemembersItself, models.SyncsAtEpochs, models.Rhythmic)
 
 
-@pytest.mark.parametrize("kind", DECLARED)
-@pytest.mark.parametrize("workers", ["processes", "inline"])
+@pytest.mark.parametrize(("kind", "workers"), spread(DECLARED, ("processes", "inline")))
 @pytest.mark.xdist_group("strangers")
 def test_what_choosing_changes_is_refused_with_the_line_to_add(kind, workers):
     undeclared = type("Undeclared", (kind,), {"acting": ()})
@@ -142,28 +99,48 @@ def test_what_choosing_changes_is_refused_with_the_line_to_add(kind, workers):
     with_model(undeclared)().run_experiment(animate=False, logging=False)  # one copy of everything refuses nothing
 
 
-@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
-@pytest.mark.xdist_group("strangers")
-def test_what_choosing_changes_is_each_actors_own_from_the_first_pass_on(schedule):
-    settings = {"num_actors": 2, "schedule": schedule, "epochs": 12}
-    inline, elsewhere = (
-        result(MODELS["Rhythmic"], "run_experiment_mp", workers=workers, **settings)
-        for workers in ("inline", "threads")
-    )
-    assert inline == elsewhere
+class KillsAt:
+    """A logger that kills a process of some kind when an epoch is recorded."""
+
+    def __init__(self, **epochs):
+        self.epochs, self.hosts = epochs, {}
+
+    @contextlib.contextmanager
+    def watching(self):
+        with contextlib.ExitStack() as stack:
+            for name, kind in {"learner": HostedLearners, "actor": ProcessActors}.items():
+                stack.enter_context(mock.patch.object(kind, "__init__", self._noticed(name, kind.__init__)))
+            yield
+
+    def _noticed(self, name, original):
+        def noticed(host, *arguments, **keywords):
+            original(host, *arguments, **keywords)
+            self.hosts[name] = host
+
+        return noticed
+
+    def record_epoch(self, epoch, loss, reward, epsilon, **more):
+        for name in [name for name, at in self.epochs.items() if at == epoch]:
+            os.kill(self.hosts[name].pids[0], signal.SIGKILL)
 
 
-@pytest.mark.parametrize("name", ["own generators", "Reinforce", "Noisy"])
+@pytest.mark.parametrize(
+    ("make", "epochs"),
+    [
+        (with_models(models.OwnOptimiser, models.LowersItsLearningRate, game=games.Moody), {"learner": 3, "actor": 7}),
+        (with_models(models.Noisy, models.Reinforce), {"learner": 3}),  # whose choosing is their own: one actor plays
+    ],
+    ids=["values of learning and of the world", "values of choosing"],
+)
 @pytest.mark.xdist_group("strangers")
-def test_killed_learners_and_actors_change_nothing(name):
-    make = {**GAMES, **MODELS}[name]
-    settings = {"num_envs": 2, "num_actors": 2, "epochs": 60, "max_restarts": 50}
-    undisturbed = result(make, "run_experiment", **settings)
-    with (
-        harm(HostedLearners, lambda pid: os.kill(pid, signal.SIGKILL), 0.4, 2),
-        harm(ProcessActors, lambda pid: os.kill(pid, signal.SIGKILL), 0.5, 2),
-    ):
-        assert result(make, "run_experiment_mp", **settings) == undisturbed
+def test_killed_learners_and_actors_change_nothing(make, epochs, tmp_path):
+    shape, logger = SHAPES["2 actors"], KillsAt(**epochs)
+    undisturbed = result(make, "run_experiment", epochs=EPOCHS, **shape)
+    with logger.watching():
+        env = play(make, "run_experiment_mp", logger=logger, output_dir=tmp_path / "run", **shape)
+    assert kept(tmp_path / "run", env) == undisturbed
+    health = {key: value for host in logger.hosts.values() for key, value in host.health().items()}
+    assert health["restarts"] == 1 and health.get("actor_restarts", 0) == ("actor" in epochs)
 
 
 def test_lanes_do_not_influence_each_other():
@@ -252,19 +229,28 @@ def test_numbers_of_any_kind_are_rewards(value):
 # ---- refused, with the reason
 
 
-@pytest.mark.parametrize(
-    ("kind", "said"),
-    [
-        (models.ClearsItsRows, "ClearsItsRows changes rows in choosing and in learning"),
-        (models.OneGenerator, "OneGenerator changes dice in choosing and in learning"),
-        (models.LowersItsEpsilon, "LowersItsEpsilon changes epsilon in choosing and in learning"),
-    ],
-)
-@pytest.mark.parametrize("shape", SHAPES, ids=["4 lanes", "2 actors"])
+class BothSides(models.Rhythmic):
+    """Both sides count their steps, and it is declared."""
+
+    def train_step(self):
+        self.steps += 1
+        return super().train_step()
+
+
+ON_BOTH_SIDES = {
+    models.ClearsItsRows: "rows",
+    models.OneGenerator: "dice",
+    models.LowersItsEpsilon: "epsilon",
+    BothSides: "steps",
+}
+
+
+@pytest.mark.parametrize(("kind", "shape"), spread(ON_BOTH_SIDES, SHAPES))
 @pytest.mark.xdist_group("strangers")
-def test_a_model_that_changes_an_attribute_on_both_sides_is_refused(kind, said, shape, tmp_path):
+def test_a_model_that_changes_an_attribute_on_both_sides_is_refused_though_it_is_declared(kind, shape, tmp_path):
+    said = f"{kind.__name__} changes {ON_BOTH_SIDES[kind]} in choosing and in learning"
     with pytest.raises(ModelError, match=said):
-        with_model(kind)(**shape).run_experiment_mp(animate=False, output_dir=tmp_path / "run")
+        with_model(kind)(**SHAPES[shape]).run_experiment_mp(animate=False, output_dir=tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -351,7 +337,7 @@ def test_an_observation_outside_its_spec_is_refused():
 NOTEBOOK = """
     from abreast import BaseModel, EmptyEntity, Gridworld
     from strangers import games
-    from strangers.test_strangers import config, plain
+    from strangers.cases import config, plain
     import numpy as np
 
     RATE = 0.1
@@ -380,54 +366,36 @@ NOTEBOOK = """
             told.append([[epoch["reward"] for epoch in epochs], [agent.model.values.tolist() for agent in env.agents]])
         assert told[0] == told[1] and epochs[-1]["updates"] > 0
         print("the same")
+        if "__file__" in globals():  # once more, as a notebook has it: in the same place, and in no file
+            from pathlib import Path
+
+            code = Path(__file__).read_text()
+            del __file__
+            exec(compile(code, "<stdin>", "exec"))
 """
 
 
-@pytest.mark.parametrize("how", ["a notebook", "a script"])
 @pytest.mark.xdist_group("strangers")
-def test_models_and_games_of_a_notebook_or_script_learn_in_processes(how, tmp_path):
-    code, tests = textwrap.dedent(NOTEBOOK), Path(__file__).parent.parent
-    (tmp_path / "script.py").write_text(code)
-    arguments = ["-"] if how == "a notebook" else ["script.py"]
+def test_models_and_games_of_a_script_or_notebook_learn_in_processes(tmp_path):
+    (tmp_path / "script.py").write_text(textwrap.dedent(NOTEBOOK))
+    path = os.pathsep.join([str(Path(__file__).parent.parent), *sys.path])
     done = subprocess.run(
-        [sys.executable, *arguments], input=code, capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tests), *sys.path])},
+        [sys.executable, "script.py"], capture_output=True, text=True, timeout=120, check=False, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
-    assert done.stdout == "the same\n", done.stderr
+    assert done.stdout == "the same\nthe same\n", done.stderr
 
 
 # ---- new faces
 
 
 class ChangesAtPass50(models.Reinforce):
-    """Keeps to learning's attributes until its hundredth epoch."""
+    """Keeps to learning's attributes until its fiftieth epoch."""
 
     def end_epoch_action(self, *, epoch):
         super().end_epoch_action(epoch=epoch)
         if epoch == 50:
             self.baseline = 1.0
-
-
-class BothSides(models.Rhythmic):
-    """Both sides count their steps, and it is declared."""
-
-    def train_step(self):
-        self.steps += 1
-        return super().train_step()
-
-
-class OwnOptimiser(models.DQN):
-    """Plain SGD over our network, as an attribute of its own beside ours."""
-
-    def setup(self, learning, more):
-        super().setup(learning, more)
-        self.sgd = torch.optim.SGD(self.online.parameters(), lr=0.01, momentum=0.9)
-
-    def descend(self, loss):
-        self.sgd.zero_grad(set_to_none=False)
-        loss.backward()
-        self.sgd.step()
-        self.optimiser.steps += 1
 
 
 class OverlappingViews(models.Bandit):
@@ -437,30 +405,14 @@ class OverlappingViews(models.Bandit):
         self.front, self.back = self.table[:5], self.table[3:]
 
 
-@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
+@pytest.mark.parametrize(("schedule", "workers"), spread(HERE, ("processes", "inline")))
 @pytest.mark.xdist_group("strangers")
-def test_a_change_at_pass_50_is_found_like_an_early_one(schedule):
-    settings = {"epochs": 60, "max_turns": 3, "schedule": schedule}
+def test_a_change_at_pass_50_is_found_like_an_early_one(schedule, workers):
+    settings = {"epochs": 60, "max_turns": 3, "schedule": schedule, "workers": workers}
     with pytest.raises(
         ModelError, match=r"ChangesAtPass50 changes baseline in choosing .* `acting = \(\"baseline\",\)`"
     ):
         with_model(ChangesAtPass50)(**settings).run_experiment_mp(animate=False, logging=False)
-
-
-@pytest.mark.xdist_group("strangers")
-def test_a_change_on_both_sides_is_refused_though_it_is_declared():
-    with pytest.raises(ModelError, match=r"BothSides changes steps in choosing and in learning"):
-        with_model(BothSides)().run_experiment_mp(animate=False, logging=False)
-
-
-@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
-@pytest.mark.xdist_group("strangers")
-def test_an_own_optimiser_over_our_network_learns_elsewhere(schedule):
-    make, other = with_model(OwnOptimiser), "run_experiment" if schedule == "lockstep" else "run_experiment_mp"
-    settings = {"num_envs": 2, "schedule": schedule, "epochs": 12}
-    there = result(make, "run_experiment_mp", **settings)
-    assert there == result(make, other, **settings, workers="inline")
-    assert there[0][0][-1]["updates"] > 0
 
 
 @pytest.mark.xdist_group("strangers")

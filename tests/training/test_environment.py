@@ -2,9 +2,6 @@
 
 import json
 import logging
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -265,34 +262,6 @@ def test_the_configuration_of_a_run_says_what_each_agent_really_was(tmp_path):
     again = Team(Gridworld(3, 4, 1, EmptyEntity()), values)
     assert [type(agent.model) for agent in again.agents] == [PPO, Quick, Quick, RandomModel]
     assert [agent.model.config for agent in again.agents[:3]] == [agent.model.config for agent in env.agents[:3]]
-
-
-SCRIPT = """
-import sys
-sys.path.insert(0, {tests!r})
-import yaml
-from abreast import DQN
-from abreast.training import parse_config
-from fakes import small_game
-
-class Mine(DQN):
-    pass
-
-env = small_game()
-agent = env.agents[1]
-agent.model = Mine(agent.observation_spec, 4, parse_config({{"model": {{"algorithm": "dqn"}}}}).model, env.agent_seed(1))
-env.run_experiment(animate=False, output_dir="run")
-said = yaml.safe_load(open("run/config.yaml"))
-print(said["model"]["per_agent"][1]["algorithm"])
-print(type(small_game("model.per_agent.1.algorithm=script.py:Mine").agents[1].model) is Mine)
-"""
-
-
-def test_a_model_class_of_a_script_is_found_by_the_name_of_the_script(tmp_path):
-    (tmp_path / "script.py").write_text(SCRIPT.format(tests=str(Path(__file__).parent.parent)))
-    command = [sys.executable, "script.py"]
-    done = subprocess.run(command, check=False, cwd=tmp_path, capture_output=True, text=True, timeout=60)
-    assert done.stdout.splitlines()[-2:] == ["script.py:Mine", "True"], done.stderr
 
 
 def test_epsilon_is_at_its_floor_after_half_of_the_epochs():

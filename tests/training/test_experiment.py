@@ -1,4 +1,4 @@
-"""Anything that keeps the protocol Playable trains, in every schedule and wherever learners and actors live."""
+"""Anything that keeps the protocol Playable trains. (In every schedule and wherever it lives: promises/.)"""
 
 import json
 
@@ -19,20 +19,6 @@ def result(run_name, **settings):
     return epochs, weights, rows
 
 
-@pytest.mark.parametrize("algorithm", ["dqn", "iqn", "ppo"])
-@pytest.mark.xdist_group("system")
-def test_a_game_that_is_no_gridworld_trains_in_all_schedules(algorithm):
-    shape = {"algorithm": algorithm, "num_envs": 2, "num_actors": 2}
-    sequential = result("run_experiment", **shape)
-    assert sequential[0][-1]["updates"] > 0
-    pipelined = result("run_experiment_mp", **shape, schedule="pipelined", workers="inline")
-    assert algorithm == "iqn" or pipelined != sequential  # (what iqn learns here changes no choice)
-    for workers in ("threads", "processes"):
-        assert result("run_experiment_mp", **shape, schedule="lockstep", workers=workers) == sequential
-        assert result("run_experiment_mp", **shape, schedule="pipelined", workers=workers) == pipelined
-        assert len(result("run_experiment_mp", **shape, schedule="free", workers=workers)[0]) == 24
-
-
 def test_a_reward_that_comes_late_is_in_the_last_row_and_the_score():
     epochs, _, (rewards, _) = result("run_experiment")
     assert rewards[7] % 1 == 0.5 and all(reward % 1 == 0 for reward in rewards[:7])
@@ -40,14 +26,11 @@ def test_a_reward_that_comes_late_is_in_the_last_row_and_the_score():
 
 
 def test_it_learns_to_defect():
-    experiment = matrix_game.build(algorithm="dqn", num_envs=4, gamma=0.0)
-    experiment.config = experiment.config.model_copy(
-        update={"experiment": experiment.config.experiment.model_copy(update={"epochs": 400})}
-    )
+    experiment = matrix_game.build({"epochs": 120}, {"gamma": 0.0}, num_envs=4)
     for player in experiment.game.players:
-        player.model.epsilon_decay = lambda rate, model=player.model: setattr(model, "epsilon", model.epsilon * 0.99)
+        player.model.epsilon_decay = lambda rate, model=player.model: setattr(model, "epsilon", model.epsilon * 0.96)
     epochs = experiment.run_experiment(animate=False, logging=False).epochs
-    early, late = (np.mean([epoch["reward"] for epoch in part]) for part in (epochs[:40], epochs[-40:]))
+    early, late = (np.mean([epoch["reward"] for epoch in part]) for part in (epochs[:20], epochs[-20:]))
     assert late < early, "two learners of their own interest do not end with mutual defection"
 
 

@@ -1,13 +1,13 @@
 """The agents learn: a shorter version of benchmarks/learning.py, on smaller networks."""
 
-import os
 from statistics import fmean
 
 import pytest
 
 from abreast.games import find_game
+from promises.cover import IS_FULL
 
-SLOW = pytest.mark.skipif(not os.environ.get("ABREAST_CHAOS"), reason="15 s: make chaos")
+SLOW = pytest.mark.skipif(not IS_FULL, reason="15 s: make chaos")
 SMALL = ["model.n_frames=1", "model.hidden_size=64", "model.epsilon_decay=0.1"]
 
 
@@ -18,14 +18,17 @@ def rewards(algorithm, *overrides):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "settings"),
+    ("algorithm", "agents", "epochs", "steps"),
     [
-        ("dqn", ["experiment.epochs=40", "model.gradient_steps=8"]),
-        pytest.param("iqn", ["experiment.epochs=45", "model.gradient_steps=8"], marks=SLOW),
-        pytest.param("ppo", ["experiment.epochs=160", "model.gradient_steps=6"], marks=SLOW),
+        ("dqn", 2, 30, 8),
+        pytest.param("dqn", 5, 40, 8, marks=SLOW),
+        pytest.param("iqn", 5, 45, 8, marks=SLOW),
+        pytest.param("ppo", 5, 160, 6, marks=SLOW),
     ],
 )
-def test_agents_come_to_at_least_three_times_the_reward_of_random_ones(algorithm, settings):
-    chance = fmean(rewards("random", "experiment.epochs=150"))
+def test_agents_come_to_at_least_three_times_the_reward_of_random_ones(algorithm, agents, epochs, steps):
+    number = f"experiment.num_agents={agents}"
+    chance = fmean(rewards("random", number, "experiment.epochs=60"))
     assert chance > 0
-    assert fmean(rewards(algorithm, *settings)[-10:]) > 3 * chance
+    learned = rewards(algorithm, number, f"experiment.epochs={epochs}", f"model.gradient_steps={steps}")
+    assert fmean(learned[-10:]) > 3 * chance

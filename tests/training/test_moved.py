@@ -21,6 +21,7 @@ from abreast.training.checkpoints.folder import write_checkpoint
 from abreast.training.learners.hosted import HostedLearners
 from abreast.training.moved import AgentOf, agent_settings, load_agent, load_agents
 from fakes import checkpoint_facts, live, make_model, outcome, small_game
+from promises.cover import each_nth, rows
 from strangers import models as strangers
 
 MIXED = (
@@ -54,7 +55,8 @@ def learned(model):
 
 def frozen_game(freeze, *overrides, schedule="lockstep", workers="threads", actors=1):
     return small_game(
-        *MIXED, f"experiment.freeze={freeze}", f"multiprocessing.schedule={schedule}", f"multiprocessing.workers={workers}",
+        *MIXED, f"experiment.freeze={list(freeze)}", f"multiprocessing.schedule={schedule}",
+        f"multiprocessing.workers={workers}",
         f"multiprocessing.num_actors={actors}", *overrides,
     )  # fmt: skip
 
@@ -99,7 +101,10 @@ def test_what_was_learned_moves_and_what_the_run_decides_stays(source, run):
 
 
 def _with_settings(values):
-    small = {"experiment": {"num_agents": 2, "epochs": 3, "max_turns": 10}, "model": {"n_frames": 1, "hidden_size": 8}}
+    small = {
+        "experiment": {"num_agents": 2, "epochs": 3, "max_turns": 10},
+        "model": {"n_frames": 1, "hidden_size": 8, "gradient_steps": 1},
+    }
     game = find_game("treasurehunt")
     return game.build(game.configure(merge(small, values)))
 
@@ -116,7 +121,7 @@ def test_a_moved_agent_goes_on_learning_in_a_new_run_wherever_learners_live(run)
     assert made[0] == made[1]
 
 
-@pytest.mark.parametrize(("workers", "actors"), [("inline", 2), ("threads", 2)])
+@pytest.mark.parametrize(("workers", "actors"), each_nth([("threads", 2), ("inline", 2)], 2))
 def test_other_actors_choose_with_the_moved_agent_too(workers, actors, run):
     made = []
     for how, where in (("run_experiment", "inline"), ("run_experiment_mp", workers)):
@@ -277,8 +282,9 @@ def test_a_frozen_agent_chooses_and_learns_nothing(algorithm):
     assert any(record["reward_per_agent"][0] for record in epochs)
 
 
-@pytest.mark.parametrize("freeze", [[1], [0, 2], [0, 1, 2, 3]], ids=str)
-@pytest.mark.parametrize("actors", [1, 2])
+@pytest.mark.parametrize(
+    ("freeze", "actors"), rows({"freeze": [(1,), (0, 2), (0, 1, 2, 3)], "actors": [1, 2]}, together=1), ids=str
+)
 def test_lockstep_is_the_sequential_run_with_frozen_agents_too(freeze, actors):
     one, two = (frozen_game(freeze, actors=actors) for _ in range(2))
     assert outcome(one, one.run_experiment) == outcome(two, two.run_experiment_mp)
@@ -286,14 +292,12 @@ def test_lockstep_is_the_sequential_run_with_frozen_agents_too(freeze, actors):
         assert one.agents[agent].model.updates == 0
 
 
-@pytest.mark.parametrize("freeze", [[1], [0, 2]], ids=str)
-@pytest.mark.parametrize("actors", [1, 2])
+@pytest.mark.parametrize(("freeze", "actors"), rows({"freeze": [(1,), (0, 2)], "actors": [1, 2]}, together=1), ids=str)
 def test_pipelined_is_the_same_wherever_learners_live_with_frozen_agents_too(freeze, actors):
     made = [frozen_game(freeze, schedule="pipelined", workers=where, actors=actors) for where in ("inline", "threads")]
     assert outcome(made[0], made[0].run_experiment_mp) == outcome(made[1], made[1].run_experiment_mp)
 
 
-@pytest.mark.xdist_group("system")
 def test_processes_give_the_same_with_frozen_and_moved_agents(run):
     made = []
     for workers in ("inline", "processes"):
@@ -303,7 +307,6 @@ def test_processes_give_the_same_with_frozen_and_moved_agents(run):
     assert made[0] == made[1]
 
 
-@pytest.mark.xdist_group("system")
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
 def test_frozen_agents_have_no_learner(schedule, monkeypatch):
     seen = []
@@ -317,7 +320,8 @@ def test_frozen_agents_have_no_learner(schedule, monkeypatch):
 
     monkeypatch.setattr(HostedLearners, "__init__", spying)
     for freeze, expected in (([0, 2], [[1], [3]]), ([0, 1, 2, 3], [])):
-        env = frozen_game(freeze, "multiprocessing.num_workers=3", schedule=schedule, workers="processes")
+        few = ("multiprocessing.num_workers=3", "experiment.epochs=4")
+        env = frozen_game(freeze, *few, schedule=schedule, workers="processes")
         result = env.run_experiment_mp(animate=False, logging=False)
         assert seen.pop() == (len(expected), expected) and not result.given_up
         assert [env.agents[agent].model.updates for agent in freeze] == [0] * len(freeze)

@@ -1,29 +1,38 @@
 """The decision, on made-up figures; and that a run which begins inline and moves is the run it would have been."""
 
 import json
-import os
 import random
 import shutil
-import signal
 import time
 from functools import partial
 from threading import Lock
 
 import pytest
 
-import villains
 from abreast.games.treasurehunt import TreasurehuntEnv, TreasurehuntWorld
 from abreast.models import DQN
 from abreast.training import plan as plan_module
 from abreast.training.actors.base import Play
 from abreast.training.actors.inline import InlineActors
-from abreast.training.actors.process import ProcessActors, why_one_actor
+from abreast.training.actors.process import why_one_actor
 from abreast.training.config import MPConfig
 from abreast.training.learners.hosted import HostedLearners
 from abreast.training.learners.inline import InlineLearners
-from abreast.training.plan import Planner, Split, Timing, choose, format_seconds, seconds_left, seconds_of_pass
+from abreast.training.learners.process import Train
+from abreast.training.plan import (
+    Planner,
+    Split,
+    Timing,
+    choose,
+    format_seconds,
+    seconds_beside,
+    seconds_left,
+    seconds_of_pass,
+)
 from abreast.training.system import MARLMultiprocessingSystem
 from fakes import outcome, small_game
+from promises.cover import each_nth, rows
+from promises.strikes import strike
 from strangers.test_strangers import GAMES
 
 AUTO = "multiprocessing.workers=auto"
@@ -55,7 +64,7 @@ def test_what_takes_no_time_stays_inline(is_lockstep):
 
 
 def test_a_gain_that_is_small_is_not_worth_it():
-    found = timing(agents=1, learn=1.0e-3)
+    found = timing(agents=1, learn=0.8e-3)
     assert 0.95 < seconds_of_pass(found, Split(1)) / found.inline_s < 1.0
     assert choose(found, splits(1)) == Split(0)
 
@@ -77,6 +86,17 @@ def test_cores_that_are_not_there_gain_nothing():
     one, many = timing(cores=1.0), timing(cores=4.0)
     assert seconds_of_pass(one, Split(2)) >= one.inline_s
     assert seconds_of_pass(many, Split(2)) < 0.6 * many.inline_s
+
+
+def test_processes_share_the_cores_there_are_until_one_has_finished():
+    assert seconds_beside([1.0, 1.0], 2.0) == pytest.approx(1.03), "two busy cores slow each other down a little"
+    assert seconds_beside([1.0, 0.5, 0.5], 2.0) == pytest.approx(1.25 * (1 + 0.03 * 0.6))
+    assert seconds_beside([1.0, 0.5, 0.5], 4.0) < 1.04
+    assert seconds_beside([0.1], 2.0, waiting=0.9) == pytest.approx(1.0)
+
+
+def test_agents_that_cannot_be_shared_out_evenly_get_more_workers_than_cores():
+    assert choose(timing(agents=5, play=0.12, learn=0.08), splits(4)) == Split(3), "2 + 2 + 1 beside a pass, not 3 + 2"
 
 
 def test_long_passes_are_spread_over_actors():
@@ -261,7 +281,7 @@ def test_lanes_are_shared_out_in_whole_groups(monkeypatch):
 def test_a_plan_is_json_and_its_reasons_are_two_lines(monkeypatch):
     plan = planner("multiprocessing.num_envs=8", monkeypatch=monkeypatch).decide(timing())
     assert all("\n" not in line and line.endswith(".") for line in plan.reasons) and len(plan.reasons) == 2
-    assert "1.9 times as fast as 30 ms inline" in plan.reasons[0] and "its round 20 ms" in plan.reasons[1]
+    assert "1.8 times as fast as 30 ms inline" in plan.reasons[0] and "its round 20 ms" in plan.reasons[1]
     kept = json.loads(json.dumps(plan.as_json()))
     assert kept["workers"] == "processes" and kept["timing"]["cores"] == 2 and kept["pass_s"] < 0.03
     applied = plan.applied(MPConfig(num_envs=8, mode="double_buffer"))
@@ -279,7 +299,9 @@ def decides(monkeypatch, workers, actors=1):
     monkeypatch.setattr(plan_module, "cores", lambda: 4)
 
 
-RUN = ("model.algorithm=iqn", "experiment.epochs=96", "experiment.max_turns=8", "multiprocessing.num_envs=16", AUTO)
+RUN = ("model.algorithm=dqn", "experiment.epochs=80", "experiment.max_turns=4", "multiprocessing.num_envs=16", AUTO)
+RUN += ("model.hidden_size=8", "model.batch_size=8", "model.gradient_steps=1", "model.epsilon_decay=0.1")
+"""Five passes; a run that moves does so before the third, if pipelined before the fourth."""
 SCHEDULES = ["lockstep", "pipelined"]
 
 
@@ -299,8 +321,9 @@ def expected():
 
 
 @pytest.mark.xdist_group("planned")
-@pytest.mark.parametrize("schedule", SCHEDULES)
-@pytest.mark.parametrize("split", [(0, 1), (2, 1), (1, 2)])
+@pytest.mark.parametrize(
+    ("schedule", "split"), rows({"schedule": SCHEDULES, "split": [(0, 1), (2, 1), (1, 2)]}, together=1)
+)
 def test_a_run_that_moves_is_the_run_that_stays(schedule, split, expected, monkeypatch):
     decides(monkeypatch, *split)
     moved = []
@@ -319,26 +342,19 @@ def noting(rounds, start):
 
 
 @pytest.mark.xdist_group("planned")
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", each_nth(SCHEDULES, 2, first=1))
 def test_learners_and_actors_that_are_killed_after_the_move_change_nothing(schedule, expected, monkeypatch, caplog):
     decides(monkeypatch, 2, 2)
     env = small_game(*RUN, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")
-
-    def kill(pid):
-        os.kill(pid, signal.SIGKILL)
-
-    with (
-        villains.harm(HostedLearners, kill, every_s=0.05, times=2, when_up=True),
-        villains.harm(ProcessActors, kill, every_s=0.05, times=2, when_up=True),
-    ):
+    with strike(Train, at={1}) as learners, strike(Play, at={0}) as actors:
         assert outcome(env, env.run_experiment_mp) == expected(schedule)
-    assert "SIGKILL" in caplog.text
+    assert learners and actors and "SIGKILL" in caplog.text
 
 
 @pytest.mark.xdist_group("planned")
 def test_runs_of_one_environment_go_on_whatever_they_decide(monkeypatch):
     """Lanes that other actors played are where one actor would have left them."""
-    short = (*RUN, "experiment.epochs=64", "multiprocessing.schedule=lockstep")
+    short = (*RUN, "experiment.epochs=48", "multiprocessing.schedule=lockstep")
     calm = small_game(*short)
     expected = [outcome(calm, calm.run_experiment) for _ in range(2)]
     env, found = small_game(*short), []
@@ -350,36 +366,31 @@ def test_runs_of_one_environment_go_on_whatever_they_decide(monkeypatch):
 
 @pytest.mark.xdist_group("planned")
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_run_that_was_stopped_before_or_after_its_move_goes_on(schedule, tmp_path, monkeypatch):
+def test_a_run_that_was_stopped_before_or_after_its_move_goes_on(schedule, expected, tmp_path, monkeypatch):
     """Checkpoints have one actor with all lanes, so a run may go on with any split."""
-    settings = (*RUN, f"multiprocessing.schedule={schedule}", "model.epsilon_decay=0.1")
+    settings = (*RUN, f"multiprocessing.schedule={schedule}")
     settings += ("experiment.checkpoint_interval=16", "experiment.keep_checkpoints=10")
-    whole = small_game(*settings, "multiprocessing.workers=inline")
-    whole.run_experiment_mp(animate=False, logging=False)
     decides(monkeypatch, 2, 2)
-    small_game(*settings, "experiment.epochs=80").run_experiment_mp(animate=False, output_dir=tmp_path / "run")
+    small_game(*settings, "experiment.epochs=64").run_experiment_mp(animate=False, output_dir=tmp_path / "run")
     assert json.loads((tmp_path / "run" / "plan.json").read_text())["num_actors"] == 2
     assert "num_actors: null" in (tmp_path / "run" / "config.yaml").read_text()
     checkpoints = sorted(each.name for each in (tmp_path / "run" / "checkpoints").glob("epoch_*"))
-    assert len(checkpoints) == 5 and [each.name for each in (tmp_path / "run").glob("checkpoints/*/actor_1*")] == []
-    for last, split in ((1, (1, 1)), (3, (0, 1)), (5, (1, 2))):
+    assert len(checkpoints) == 4 and [each.name for each in (tmp_path / "run").glob("checkpoints/*/actor_1*")] == []
+    for last, split in ((1, (1, 2)), (4, (0, 1))):  # before the move, and after it
         copy = tmp_path / str(last)
         shutil.copytree(tmp_path / "run", copy)
         for name in ("final", *checkpoints[last:]):
             shutil.rmtree(copy / "checkpoints" / name)
         decides(monkeypatch, *split)
         env = small_game(*settings)
-        env.run_experiment_mp(animate=False, resume=copy)
-        for agent, other in zip(env.agents, whole.agents, strict=True):
-            assert agent.model.learning_state().arrays["online"].tobytes() == (
-                other.model.learning_state().arrays["online"].tobytes()
-            )
+        end = outcome(env, lambda env=env, copy=copy, **_: env.run_experiment_mp(animate=False, resume=copy))
+        assert end == expected(schedule)
 
 
 class DrawsLater(TreasurehuntWorld):
     """After some epochs of its own it draws from the generator that all code shares, and it matters."""
 
-    late = 30
+    late = 12
 
     def __init__(self, config):
         super().__init__(config)
@@ -403,24 +414,28 @@ class OpensLater(TreasurehuntWorld):
 
     def transition(self):
         self.turns += 1
-        if self.turns > 30 and not hasattr(self, "lock"):
+        if self.turns > 12 and not hasattr(self, "lock"):
             self.lock = Lock()
         super().transition()
 
 
 @pytest.mark.xdist_group("planned")
-@pytest.mark.parametrize("schedule", [*SCHEDULES, "free"])
 @pytest.mark.parametrize(
-    ("world", "given", "why"),
-    [
-        (DrawsLater, (), "draws from generators that a process shares"),
-        (DrawsLater, ("multiprocessing.num_envs=8", "multiprocessing.num_actors=2"), "draws from generators"),
-        (OpensLater, (), "OpensLater.lock (lock) cannot be kept in a file"),
-    ],
+    ("schedule", "late"),
+    rows(
+        {
+            "schedule": [*SCHEDULES, "free"],
+            "late": [
+                (DrawsLater, (), "draws from generators that a process shares"),
+                (DrawsLater, ("multiprocessing.num_envs=8", "multiprocessing.num_actors=2"), "draws from generators"),
+                (OpensLater, (), "OpensLater.lock (lock) cannot be kept in a file"),
+            ],
+        },
+        together=1,
+    ),
 )
-def test_what_is_only_later_seen_to_need_one_actor_is_played_by_one_then(
-    schedule, world, given, why, monkeypatch, caplog
-):
+def test_what_is_only_later_seen_to_need_one_actor_is_played_by_one_then(schedule, late, monkeypatch, caplog):
+    world, given, why = late
     decides(monkeypatch, 1, 2)
     settings = (*RUN, f"multiprocessing.schedule={schedule}", *given)
 
@@ -433,7 +448,7 @@ def test_what_is_only_later_seen_to_need_one_actor_is_played_by_one_then(
     assert why in caplog.text and "pass 3 is played again, by one actor" in caplog.text
     calm = build("multiprocessing.workers=inline")
     whole = outcome(calm, calm.run_experiment if schedule == "lockstep" else calm.run_experiment_mp)
-    assert found == whole if schedule != "free" else len(found[0]) == 96
+    assert found == whole if schedule != "free" else len(found[0]) == 80
     assert [lane.world.turns for lane in env.lanes] == [lane.world.turns for lane in calm.lanes]
 
 
@@ -458,7 +473,7 @@ def test_a_mask_that_changes_after_the_decision_changes_nothing_but_speed(monkey
         assert isinstance(system.learners, InlineLearners)
         system.run()
         assert len(system.learners.pids) == 2
-    assert [agent.model.updates for agent in env.agents] == [96, 96]
+    assert [agent.model.updates for agent in env.agents] == [80, 80]
 
 
 def test_the_run_says_its_plan_in_two_lines_and_keeps_it(tmp_path, capsys, monkeypatch):

@@ -284,3 +284,11 @@ def test_layouts_are_counted():
     world = Gridworld(2, 2, 1, EmptyEntity())
     world.create_world()
     assert world.times_laid_out == 2
+
+
+def test_all_layers_of_a_cell_are_seen_from_any_of_them_the_lowest_first():
+    world = Gridworld(3, 4, 2, EmptyEntity())
+    below, above = Entity(), Entity()
+    world.add((1, 2, 0), below)
+    world.add((1, 2, 1), above)
+    assert world.observe_all_layers((1, 2, 1)) == [below, above] == world.observe_all_layers((1, 2, 0))

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 from abreast.bench.turns import rate_of
@@ -38,7 +39,7 @@ class Computing:
         pass
 
 
-class BareProcesses:
+class BareProcesses(AbstractContextManager["BareProcesses"]):
     """So many of them; `arguments` are those of each.
 
     `preload`: modules for the process that all others are forked from, if this is the first to start one in the program.
@@ -77,9 +78,6 @@ class BareProcesses:
     def close(self) -> None:
         """End them."""
         self._team.stop()
-
-    def __enter__(self) -> "BareProcesses":
-        return self
 
     def __exit__(self, *error: object) -> None:
         self.close()

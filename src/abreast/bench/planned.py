@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 from abreast.training import Experiment
 from abreast.training.checkpoints.keeper import Checkpoints
-from abreast.training.plan import Plan
+from abreast.training.plan import Plan, Split, describe
 from abreast.training.run.record import RunOptions, RunRecord
 from abreast.training.run.session import Session
 from abreast.training.system import MARLMultiprocessingSystem
@@ -24,11 +24,7 @@ class Planned(NamedTuple):
 
 
 class _Decided(Exception):
-    """The run has a plan."""
-
-    def __init__(self, plan: Plan) -> None:
-        super().__init__()
-        self.plan = plan
+    """The run has this plan."""
 
 
 class _UntilDecided(RunRecord):
@@ -49,13 +45,9 @@ def plan_of(env: Experiment) -> Planned:
         system.run(Session(env, record, Checkpoints(env, record)))
         raise AssertionError("a run that has ended has a plan")
     except _Decided as decided:
-        plan = decided.plan
+        plan: Plan = decided.args[0]
     finally:
         system.stop()
     applied = plan.applied(env.config.multiprocessing).model_dump()
     parallel = {key: applied[key] for key in SETTINGS if applied[key] is not None}
-    if plan.workers == "inline":
-        return Planned(parallel, "inline")
-    kind = {"processes": ("process", "processes"), "threads": ("thread", "threads")}[plan.workers]
-    workers = f"{plan.num_workers} {kind[plan.num_workers != 1]}"
-    return Planned(parallel, f"{workers}, {plan.num_actors} actor{'' if plan.num_actors == 1 else 's'}")
+    return Planned(parallel, describe(plan.workers, Split(plan.num_workers, plan.num_actors), plan.lanes))

@@ -6,12 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
 from abreast.games.treasurehunt import TreasurehuntEnv, TreasurehuntWorld
-from abreast.models.iqn import IQN
 
-AGENTS, TURNS, LANES = 5, 50, 8
+AGENTS, TURNS = 5, 50
 DEFAULT: Mapping[str, Any] = MappingProxyType({})
 """The settings of the reference as they are."""
 LEARNER = {
@@ -36,6 +33,7 @@ def build(
     size: int = 10,
     model: Mapping[str, Any] = DEFAULT,
     parallel: Mapping[str, Any] = DEFAULT,
+    world: type[TreasurehuntWorld] = TreasurehuntWorld,
 ) -> TreasurehuntEnv:
     """The reference environment, on a map of `size` x `size` cells."""
     config = {
@@ -44,19 +42,7 @@ def build(
         "world": {"height": size, "width": size, "gem_value": 10.0, "spawn_prob": 0.02},
         "multiprocessing": {"num_envs": lanes, "device": "cpu", **parallel},
     }
-    return TreasurehuntEnv(TreasurehuntWorld(config), config)
-
-
-def learner(model: Mapping[str, Any] = DEFAULT) -> IQN:
-    """A model of the reference with a full memory."""
-    found = build(LANES, LANES, agents=1, model=model).agents[0].model
-    assert isinstance(found, IQN)
-    rng, memory = np.random.default_rng(0), found.memory
-    for row in range(memory.rows_per_lane):
-        for lane in range(memory.lanes):
-            state = rng.integers(0, 2, memory.obs_shape).astype(memory.dtype)
-            memory.add(state, int(rng.integers(4)), float(rng.random()), row % TURNS == TURNS - 1, lane)
-    return found
+    return TreasurehuntEnv(world(config), config)
 
 
 def speed(env: TreasurehuntEnv, is_parallel: bool) -> float:

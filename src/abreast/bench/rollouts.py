@@ -20,7 +20,6 @@ from abreast.rollouts import EnvStateManager
 
 TURNS = 50
 """Turns of an episode. (Episodes without end would measure how Python's garbage collector copes with endless histories.)"""
-NEVER_SLOWER = 0.95
 MOST_WORKERS = 8
 MANAGERS: dict[str, bool | Literal["auto"]] = {"sequential": False, "auto": "auto", "workers": True}
 
@@ -93,11 +92,10 @@ def rows(rates: dict[str, list[float]], microseconds: float, envs: int, workers:
     """The rows of batches per second."""
     base = rates["sequential"]
     limits = quotients(rates["limit"], base)
-    for name in MANAGERS:
-        bar = NEVER_SLOWER if name == "auto" else None
+    named = {name: f"{envs} environments of {microseconds:g} µs, {name}" for name in MANAGERS}
+    yield Row(named["sequential"], "steps/s", [each * envs for each in base])
+    for name in ("auto", "workers"):
         steps = [each * envs for each in rates[name]]
-        of = "itself" if name == "sequential" else "sequential"
-        what = f"{envs} environments of {microseconds:g} µs, {name}"
-        yield Row(what, "steps/s", steps, quotients(rates[name], base), of, limits, "more", bar)
+        yield Row(named[name], "steps/s", steps, quotients(rates[name], base), "sequential", limits)
     what = f"{envs} environments of {microseconds:g} µs, {workers} bare process{'' if workers == 1 else 'es'}"
     yield Row(what, "steps/s", [each * envs for each in rates["limit"]], limits, "sequential")

@@ -7,15 +7,9 @@ from abreast.bench.rows import Row
 from abreast.errors import ConfigError, nearest
 
 SUBJECTS = {
-    "floors": "what this machine can do: matrix products and copies of one core and of all, a message, a worker's start",
-    "update": "an update of the reference learner against its matrix products",
-    "action": "an agent-step of play, with world and memory, against the matrix products of choosing",
-    "parts": "where the time of the sequential run goes: world, choosing, update",
-    "training": "parallel runs as a multiple of the sequential one, and as a share of what the products alone allow",
-    "agents": "the time of an agent-step with 200 small agents, against 5",
-    "map": "a turn on a 200x200 map against one on a 20x20 map",
-    "checkpoint": "what a checkpoint costs the actor, against a plain write of as many bytes",
-    "rollouts": "text environments under `auto` against one after the other, and what bare processes reach",
+    "floors": "what this machine can do: matrix products of one core and of all, a message, a worker's start",
+    "training": "training in parallel, as a multiple of the sequential run",
+    "rollouts": "text environments under `auto` and in workers, as a multiple of one after the other",
 }
 """Name and question of each, in the order in which they are measured. Each is the module of its name."""
 

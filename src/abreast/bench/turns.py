@@ -3,7 +3,6 @@
 import random
 import time
 from collections.abc import Callable, Mapping
-from statistics import median
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -29,12 +28,6 @@ def seconds_of(function: Callable[[], object], times: int = 1, clock: Clock = ti
     for _ in range(times):
         function()
     return (clock() - started) / times
-
-
-def median_seconds(function: Callable[[], object], calls: int, clock: Clock = time.perf_counter) -> float:
-    """Seconds of one call, the median of so many; one more, before, finds its caches."""
-    function()
-    return median(seconds_of(function, 1, clock) for _ in range(calls))
 
 
 def rate_of(function: Callable[[], object], seconds: float, clock: Clock = time.perf_counter) -> float:

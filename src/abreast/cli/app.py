@@ -5,11 +5,15 @@ and episodes that failed with exit code 1; Ctrl-C keeps what is there and exits 
 """
 
 import os
+import re
+import shlex
+import shutil
 import signal
 import sys
 import threading
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import import_module
 from pathlib import Path
 from types import FrameType
 from typing import Annotated, Any
@@ -18,11 +22,30 @@ import typer
 import yaml
 from rich.console import Console
 from rich.table import Column, Table
+from typer.core import TyperGroup
 
 from abreast import __version__
 from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError
 
+TRAINING, ROLLOUTS, BOTH = "Train agents in games", "Play text environments", "For both"
+"""What the commands are for."""
+WHERE = "Where it is kept"
+"""What some of their options are for."""
+COMMANDS = ("games", "train", "play", "eval", "envs", "rollout", "trajectories", "settings", "check", "bench")
+"""In the order in which a user meets them."""
+UNBROKEN = 100_000
+"""Characters of a line where the output is no terminal."""
+
+
+class InOrder(TyperGroup):
+    """Lists the commands in their order."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+
 app = typer.Typer(
+    cls=InOrder,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -30,7 +53,10 @@ app = typer.Typer(
 out = Console(highlight=False, soft_wrap=True, markup=False)
 
 ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", help="A YAML file of settings.")]
-Output = Annotated[Path | None, typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.", rich_help_panel=WHERE),
+]
 
 
 @contextmanager
@@ -79,22 +105,50 @@ def look_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
-def complain(text: str) -> None:
-    """Print a sentence to stderr, on one line."""
-    _print_error(f"abreast: {' '.join(text.split())}")
+def waiting(text: str) -> AbstractContextManager[object]:
+    """Say meanwhile what is waited for, in a terminal."""
+    return out.status(text) if out.is_terminal else nullcontext()
 
 
-def _print_error(line: str) -> None:
-    Console(stderr=True, highlight=False, soft_wrap=True, markup=False).print(line)
+def load_training() -> None:
+    """Import what needs torch, which takes seconds."""
+    with waiting("Loading torch"):
+        import_module("abreast.games")
 
 
-def settings_table(settings: Iterable[tuple[str, Any, str]]) -> Table:
-    """Key, value and meaning of settings. Keys are there to be typed: they are never cut."""
-    table = Table(Column("setting", overflow="fold"), Column("value", overflow="fold"), "meaning", box=None)
+def as_typed(text: str) -> str:
+    """A text whose commands can be typed as they are printed: with `abreast` as it was called, if it is not on the path."""
+    called, found = Path(sys.argv[0]), shutil.which("abreast")
+    is_found = found is not None and Path(found).resolve() == called.resolve()
+    if called.parts[-2:] == ("abreast", "__main__.py"):  # python -m abreast
+        program = shlex.join([sys.executable, "-m", "abreast"])
+    else:
+        program = "abreast" if is_found or called.name != "abreast" else shlex.quote(str(called))
+    return re.sub(rf"\babreast (?=({'|'.join(COMMANDS)})\b)", lambda _: f"{program} ", text)
+
+
+def complain(text: str, *more: str) -> None:
+    """Print a sentence to stderr, on one line, and more lines below it."""
+    console = Console(stderr=True, highlight=False, soft_wrap=True, markup=False)
+    for line in (f"abreast: {' '.join(text.split())}", *(f"  {' '.join(each.split())}" for each in more)):
+        console.print(as_typed(line))
+
+
+def show(table: Table) -> None:
+    """Print a table. Where the output is no terminal, say a pipe or a file, no line is broken."""
+    console = out if out.is_terminal else Console(highlight=False, soft_wrap=True, markup=False, width=UNBROKEN)
+    console.print(table)
+
+
+def show_settings(settings: Iterable[tuple[str, Any, str]]) -> None:
+    """Print key, value and meaning of settings. Keys are there to be typed: they are never broken."""
+    table = Table(Column("setting", no_wrap=True), Column("value", overflow="fold"), "meaning", box=None)
     for key, value, meaning in settings:
-        plain = str(value) if isinstance(value, Path) else value
-        table.add_row(key, yaml.safe_dump(plain, default_flow_style=True, width=1000).splitlines()[0], meaning)
-    return table
+        plain = value if isinstance(value, bool | int | float | str | list | dict | None) else str(value)
+        quotes = '"' if isinstance(plain, str) and "\n" in plain else None  # which keep a text on one line
+        text = yaml.safe_dump(plain, default_flow_style=True, default_style=quotes, width=UNBROKEN)
+        table.add_row(key, text.splitlines()[0], meaning)
+    show(table)
 
 
 def main() -> None:
@@ -144,13 +198,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _complain_of(error: AbreastError) -> None:
+    notes = getattr(error, "__notes__", ())
     if isinstance(error, ConfigError) and len(error.faults) > 1:
-        heading, *faults = str(error).splitlines()
-        complain(heading)
-        for fault in [*faults, *getattr(error, "__notes__", ())]:
-            _print_error(f"  {' '.join(fault.split())}")
-        return
-    complain(" ".join([str(error), *getattr(error, "__notes__", ())]))
+        complain(*str(error).splitlines(), *notes)
+    else:
+        complain(" ".join([str(error), *notes]))
 
 
 def _stack_in_worker(error: BaseException) -> str:

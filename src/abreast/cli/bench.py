@@ -1,56 +1,54 @@
-"""`abreast bench`: what this machine can do, and how much of it a run reaches.
+"""`abreast bench`: how fast this machine is, and whether a parallel run is worth it on it.
 
 Whatever needs torch is imported by the command: `--help` need not wait for it.
 """
 
-from contextlib import nullcontext, suppress
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from abreast.bench.subjects import SUBJECTS, chosen, measure
-from abreast.cli.app import app, complain, out
+from abreast.cli.app import BOTH, Output, app, load_training, out, show, waiting
+from abreast.errors import RunFolderError
+from abreast.files import make_run_folder
 
 
-@app.command()
+@app.command(rich_help_panel=BOTH)
 def bench(
-    more: Annotated[list[str] | None, typer.Argument(metavar="[SUBJECT]", help="More subjects, as for --only.")] = None,
-    only: Annotated[
+    subjects: Annotated[
         list[str] | None,
-        typer.Option(metavar="SUBJECT...", help=f"Measure only these: {', '.join(SUBJECTS)}.", show_default=False),
+        typer.Argument(metavar="[SUBJECT]...", help=f"Measure only these: {', '.join(SUBJECTS)}.", show_default=False),
     ] = None,
+    only: Annotated[list[str] | None, typer.Option(metavar="SUBJECT", help="The same as an option.")] = None,
     full: Annotated[
         bool,
         typer.Option("--full", help="More repeats, more agents, longer runs: several minutes instead of about one."),
     ] = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(metavar="FOLDER", help="A new folder for bench.json and bench.png; default: bench-<date> here."),
-    ] = None,
+    output: Output = None,
 ) -> None:
-    """Measure this machine and abreast on it: ratios with their floors, limits and bars, as a table, JSON and a picture."""
-    names = chosen([*(only or []), *(more or [])])
+    """Measure this machine, and what parallel runs are worth on it: ratios and limits, as a table and as bench.json."""
+    names = chosen([*(only or []), *(subjects or [])])
+    load_training()
     from abreast.bench.machine import machine_facts, told
-    from abreast.bench.picture import FILE, NoMatplotlib, draw
-    from abreast.bench.report import Report, make_folder, table
+    from abreast.bench.report import FILE, Report, table
 
-    folder = make_folder(output)
+    folder = make_run_folder("bench", output)
+    if (folder.path / FILE).exists():
+        raise RunFolderError(
+            f"{folder.path / FILE} is there already, and nothing is written over: give another folder."
+        )
     report = Report(machine_facts(), "full" if full else "small")
     try:
         out.print(told(dict(report.machine)))
         for number, name in enumerate(names):
             status = f"{name} ({number + 1} of {len(names)}): {SUBJECTS[name]}"
-            with out.status(status) if out.is_terminal else nullcontext():
-                report.add(name, measure(name, full))
-            report.write(folder)  # what is measured is kept, whatever becomes of the rest
-            out.print()
-            out.print(table(name, report.subjects[name], may_fold=out.is_terminal))
-        try:
-            draw(report, folder / FILE)
-        except NoMatplotlib as error:
-            complain(str(error))
+            if not out.is_terminal:
+                out.print(f"Measuring {status}")
+            with waiting(status):
+                report.subjects[name] = list(measure(name, full))
+            report.write(folder.path)  # what is measured is kept, whatever becomes of the rest
+            show(table(name, report.subjects[name]))
     finally:
-        with suppress(OSError):  # it has something in it
-            folder.rmdir()
-    out.print(f"\nAll figures are in {folder} ({sum(report.seconds.values()):.0f} s)")
+        if not report.subjects:
+            folder.take_back()
+    out.print(f"All figures are in {folder.path / FILE}")

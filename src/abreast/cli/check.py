@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any, TypeGuard
+from typing import Annotated
 
 import typer
 from rich.table import Table
 
 from abreast.checking import Verdict
-from abreast.cli.app import app, look_here, out
+from abreast.cli.app import BOTH, app, look_here, out, waiting
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.integrations import SOURCES
 from abreast.plugins import import_target, is_target
@@ -21,13 +21,10 @@ from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
 from abreast.rollouts.registry import list_kinds
 
-if TYPE_CHECKING:
-    from abreast.models import BaseModel
-
 STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
 
 
-@app.command()
+@app.command(rich_help_panel=BOTH)
 def check(
     target: Annotated[
         str,
@@ -43,12 +40,13 @@ def check(
     """Check whether a game, a model or an environment of rollouts keeps its contract; say how to repair what is wrong."""
     look_here()
     wrong = 0
-    for verdict in _verdicts(target):
-        wrong += verdict.outcome == "wrong"
-        line = Table.grid(padding=(0, 2))
-        line.add_column(width=7, style=STYLES[verdict.outcome])
-        line.add_row(verdict.outcome, f"{verdict.check}: {verdict.remark}")
-        out.print(line)
+    with waiting(f"Checking {target}"):
+        for verdict in _of_target(target) if is_target(target) else _of_name(target):
+            wrong += verdict.outcome == "wrong"
+            line = Table.grid(padding=(0, 2))
+            line.add_column(width=7, style=STYLES[verdict.outcome])
+            line.add_row(verdict.outcome, f"{verdict.check}: {verdict.remark}")
+            out.print(line)
     if wrong:
         raise typer.Exit(2)
 
@@ -56,24 +54,35 @@ def check(
 # ---- inside
 
 
-def _verdicts(target: str) -> Iterator[Verdict]:
-    """The verdicts of the checks for what the target is."""
+def _of_target(target: str) -> Iterator[Verdict]:
+    """What a target names; of a file alone, its game or its only model."""
     if target.partition(":")[0] in SOURCES:
         return _of_game(target)
-    return _of_target(target) if is_target(target) else _of_name(target)
-
-
-def _of_target(target: str) -> Iterator[Verdict]:
     found = import_target(target, "environment, game or model", RolloutError)
-    if isinstance(found, ModuleType):
-        found = _part_of(found, target)
-    if _is_model(found):
-        from abreast.training.check import check_model
+    is_file = isinstance(found, ModuleType)
+    if not is_file and "abreast.models" not in sys.modules:  # what is no part of a game need not wait for torch
+        return check_environment(target)
+    from abreast.games import Game
+    from abreast.models import BaseModel
+    from abreast.training import Environment
+    from abreast.training.check import check_model
 
-        return check_model(found)
-    if _is_game(found):
-        return _of_game(target)
-    return check_environment(target)
+    parts = [found]
+    if is_file:
+        own = (value for value in vars(found).values() if getattr(value, "__module__", "") == found.__name__)
+        parts = [*own, getattr(found, "GAME", None)]
+    classes = [part for part in parts if isinstance(part, type)]
+    models = {part.__name__: part for part in classes if issubclass(part, BaseModel)}
+    if any(isinstance(part, Game) for part in parts) or any(issubclass(part, Environment) for part in classes):
+        return _of_game(target)  # which says so, if there are several
+    if len(models) == 1:
+        return check_model(next(iter(models.values())))
+    if not is_file:
+        return check_environment(target)
+    what = f"several models ({', '.join(models)}) and no game" if models else "no game and no model"
+    raise ConfigError(
+        f"{target} has {what}: say which part of it to check, as in {target}:{next(iter(models), 'NAME')}."
+    )
 
 
 def _of_name(name: str) -> Iterator[Verdict]:
@@ -102,30 +111,3 @@ def _of_game(target: str) -> Iterator[Verdict]:
     from abreast.games import find_game
 
     return find_game(target).check()
-
-
-def _part_of(module: ModuleType, file: str) -> Any:
-    """The game of a file, or its only model."""
-    own = {name: value for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
-    games = [module.GAME] if hasattr(module, "GAME") else [each for each in own.values() if _is_game(each)]
-    models = {name: value for name, value in own.items() if _is_model(value)}
-    if games:
-        return games[0]  # that there are several, `find_game` says
-    if len(models) == 1:
-        return next(iter(models.values()))
-    what = f"several models ({', '.join(models)}) and no game" if models else "no game and no model"
-    raise ConfigError(f"{file} has {what}: say which part of it to check, as in {file}:{next(iter(models), 'NAME')}.")
-
-
-def _is_game(thing: object) -> bool:
-    is_wrapped = type(thing).__module__ == "abreast.games.registry"
-    return is_wrapped or _is_subclass(thing, "abreast.training.environment", "Environment")
-
-
-def _is_model(thing: object) -> TypeGuard["type[BaseModel]"]:
-    return _is_subclass(thing, "abreast.models.base", "BaseModel")
-
-
-def _is_subclass(thing: object, module: str, name: str) -> bool:
-    """Whether it is a subclass of one of our classes; if their module was not imported, it is not."""
-    return module in sys.modules and isinstance(thing, type) and issubclass(thing, getattr(sys.modules[module], name))

@@ -4,9 +4,9 @@ Whatever needs torch is imported by the command: `--help` need not wait for it.
 """
 
 import json
+import os
 import shlex
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,7 +14,7 @@ import typer
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.cli.app import app, complain, counted, look_here, out
+from abreast.cli.app import TRAINING, app, complain, counted, load_training, look_here, out, show, waiting
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.files import write_whole
 from abreast.plugins import is_target
@@ -25,14 +25,13 @@ if TYPE_CHECKING:
     from abreast.training import Config, Experiment
     from abreast.training.checkpoints.folder import Checkpoint
     from abreast.training.evaluate import Evaluation
-    from abreast.training.statistics import Summary
 
 FILE = "evaluation.json"
-ONE_ACTOR = ["multiprocessing.num_actors=1", "multiprocessing.device=cpu"]
-"""Settings that may differ from the run's: choosing is done on the CPU, and lanes of one actor are enough."""
+FINAL = "final"
+"""The checkpoint that a run ends with."""
 
 
-@app.command("eval")
+@app.command("eval", rich_help_panel=TRAINING)
 def evaluate_run(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="A run folder, or one of the checkpoints in it.", show_default=False)
@@ -50,31 +49,41 @@ def evaluate_run(
     sample: Annotated[
         bool, typer.Option("--sample", help="Explore as in training, instead of always doing what seems best.")
     ] = False,
-    seed: Annotated[int, typer.Option(min=0, help="Where the episodes come from; never those of training.")] = 0,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Random seed of the episodes; they are never those of training.")
+    ] = 0,
+    device: Annotated[
+        str | None,
+        typer.Option(
+            help="Where agents choose; default: cpu, and auto for worlds that are batched.", show_default=False
+        ),
+    ] = None,
     game: Annotated[
         str | None, typer.Option(metavar="GAME", help="The game, if it is not where it was when the run was made.")
     ] = None,
+    output: Annotated[
+        Path | None, typer.Option(metavar="DIR", help=f"The folder for {FILE}; default: that of the run.")
+    ] = None,
 ) -> None:
     """Evaluate the agents of a run: mean, interquartile mean and 95 % interval of each, and of all together."""
+    folder, checkpoint = _located(run)
+    load_training()
     from abreast.training.evaluate import play_episodes
 
-    folder, checkpoint = _located(run)
     chosen = _chosen(folder, checkpoint, checkpoints)
     source = _game_of(folder, game)
-    config = source.configure(folder / "config.yaml", ONE_ACTOR)
-    if getattr(config.world, "batched", False):  # which is played on a GPU, if there is one and it was
-        config = source.configure(folder / "config.yaml", [*ONE_ACTOR, "multiprocessing.device=auto"])
-    _check_writable(folder)
-    found: list[tuple[Checkpoint, Evaluation]] = []
-    for number, (each, agents) in enumerate(chosen):
-        env = _trained(source, config, each, agents)
-        told = f"{each.path.name} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"
-        names = list(env.game.agent_names or map(str, range(len(env.game.players))))
-        with out.status(told) if out.is_terminal else nullcontext():
-            found.append((each, play_episodes(env, episodes, seed, greedy=not sample)))
+    config = _configured(source, folder / "config.yaml", device)
+    target = output or folder
+    _check_writable(target)
     how = "exploring as in training" if sample else "greedy"
     out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
-    out.print(_table(found, names))
+    found: list[tuple[Checkpoint, Evaluation]] = []
+    for number, (each, agents) in enumerate(chosen):
+        with waiting(f"{each.path.name} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"):
+            env = _trained(source, config, each, agents)
+            names = list(env.game.agent_names or map(str, range(len(env.game.players))))
+            found.append((each, play_episodes(env, episodes, seed, greedy=not sample)))
+    show(_table(found, names))
     about = {
         "abreast": __version__,
         "run": folder.resolve().name,
@@ -86,8 +95,8 @@ def evaluate_run(
     }
     played = [{"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found]
     text = json.dumps({**about, "checkpoints": played}, allow_nan=False, indent=1)
-    write_whole(folder / FILE, f"{text}\n".encode())
-    out.print(f"Every episode is in {folder / FILE}")
+    write_whole(target / FILE, f"{text}\n".encode())
+    out.print(f"Every episode is in {target / FILE}")
 
 
 # ---- inside
@@ -110,61 +119,59 @@ def _located(path: Path) -> tuple[Path, Path | None]:
 
 def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[tuple[Checkpoint, dict[str, State]]]":
     """The checkpoints to evaluate, and their agents: a run that is still training may remove some meanwhile."""
-    from abreast.training.checkpoints.folder import newest_agents
+    from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, newest_agents
 
     if checkpoint is not None and which is not None:
         raise ConfigError(
             f"{checkpoint} is one checkpoint, and --checkpoints {which} chooses among those of a run: give one of the two."
         )
     if checkpoint is not None or which in (None, "last"):
-        newest = newest_agents(run if checkpoint is None else checkpoint)
+        newest = newest_agents(checkpoint or run)
         return [(newest, {agent: newest.part(agent) for agent in newest.agents})]
-    chosen, faults = [], []
-    for each in _among(run, str(which)):  # before the first is played, which takes time
-        try:
-            chosen.append((each, {agent: each.part(agent) for agent in each.agents}))
-        except CheckpointError as error:
-            faults.append(error)
-    if faults and (which != "all" or not chosen):
-        raise faults[0]
-    for fault in faults:
-        complain(f"left out: {fault}")
-    return chosen
-
-
-def _among(run: Path, which: str) -> "list[Checkpoint]":
-    from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, newest_agents
-
     listed = list_checkpoints(run)
+    faults = [each for each in listed if isinstance(each, CheckpointError)]
     usable = [each for each in listed if isinstance(each, Checkpoint) and each.agents]
-    if not usable:  # says why
-        usable = [newest_agents(run)]
+    chosen = {}
+    for each in _among(run, str(which), usable or [newest_agents(run)], faults):  # that says why there is none
+        try:
+            chosen[each.path.name] = each, {agent: each.part(agent) for agent in each.agents}
+        except CheckpointError as error:  # told before the first is played, which takes time
+            faults.append(error)
+            if which != "all":
+                raise
+    if not chosen:
+        raise faults[-1]
     if which == "all":
-        for fault in listed:
-            if isinstance(fault, CheckpointError):
-                complain(f"left out: {fault}")
-        return usable
+        for fault in faults:
+            complain(f"left out: {fault}")
+        if FINAL in chosen:  # the last of the others may have the same agents
+            epochs = chosen[FINAL][0].epochs
+            return [pair for name, pair in chosen.items() if name == FINAL or pair[0].epochs != epochs]
+    return list(chosen.values())
+
+
+def _among(run: Path, which: str, usable: "list[Checkpoint]", faults: list[CheckpointError]) -> "Iterator[Checkpoint]":
+    """Those that `--checkpoints` names."""
+    if which == "all":
+        yield from usable
+        return
     if which == "best":
-        rewards = [each.facts.reward for each in usable]
-        known = [reward for reward in rewards if reward is not None]
-        if not known:
+        rewards = {each.facts.reward: each for each in usable if each.facts.reward is not None}
+        if not rewards:
             raise CheckpointError(
                 f"no checkpoint of {run} says what reward it had in training: give --checkpoints all."
             )
-        return [each for each, reward in zip(usable, rewards, strict=True) if reward == max(known)][-1:]
-    chosen = []
-    for text in which.split(","):
-        named = [each for each in usable if text.strip() in (each.path.name, str(each.epochs))]
-        damaged = [fault for fault in listed if isinstance(fault, CheckpointError)]
+        yield rewards[max(rewards)]
+        return
+    for text in map(str.strip, which.split(",")):
+        named = [each for each in usable if text in (each.path.name, str(each.epochs))]
         if not named:
             there = ", ".join(each.path.name for each in usable)
-            more = f" {damaged[0]}" if damaged else ""
+            more = f" {faults[0]}" if faults else ""
             raise CheckpointError(
-                f"{run} has no checkpoint {text.strip()!r}: expected all, best, last, or some of {there}, by name or"
-                f" epochs.{more}"
+                f"{run} has no checkpoint {text!r}: expected all, best, last, or some of {there}, by name or epochs.{more}"
             )
-        chosen.append(named[0])
-    return list({each.path: each for each in chosen}.values())
+        yield named[0]
 
 
 def _game_of(run: Path, game: str | None) -> "AnyGame":
@@ -177,17 +184,24 @@ def _game_of(run: Path, game: str | None) -> "AnyGame":
     return find_game_of_run(run, f"give it, as in `abreast eval {shlex.quote(str(run))} --game GAME`.")
 
 
-def _check_writable(run: Path) -> None:
+def _configured(game: "AnyGame", file: Path, device: str | None) -> "Config[Any, Any]":
+    """The settings of a run, but that lanes of one actor are enough, and that choosing is done on the CPU."""
+    one = "multiprocessing.num_actors=1"
+    config = game.configure(file, [one, f"multiprocessing.device={device or 'cpu'}"])
+    if device is None and getattr(config.world, "batched", False):  # played on a GPU, if there is one
+        return game.configure(file, [one, "multiprocessing.device=auto"])
+    return config
+
+
+def _check_writable(folder: Path) -> None:
     """Refuse now what could not be written after all the playing."""
-    probe = run / f".{FILE}.probe"
     try:
-        probe.unlink(missing_ok=True)
-        probe.touch(exist_ok=False)  # not through a link
-        probe.unlink()
+        folder.mkdir(parents=True, exist_ok=True)
+        reason = "" if os.access(folder, os.W_OK) else "Permission denied"
     except OSError as error:
-        raise RunFolderError(f"cannot write {run / FILE}: {error.strerror or error}.") from None
-    if (run / FILE).is_dir():
-        raise RunFolderError(f"cannot write {run / FILE}: a folder is in its place.")
+        reason = error.strerror or str(error)
+    if reason or (folder / FILE).is_dir():
+        raise RunFolderError(f"cannot write {folder / FILE}: {reason or 'a folder is in its place'}.")
 
 
 def _trained(
@@ -212,16 +226,13 @@ def _trained(
 
 
 def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Table:
-    """A block for each checkpoint, with a line for each agent and the sum last."""
+    """A block for each checkpoint: the reward of each agent, their sum, and the game's own metrics."""
     right = [Column(title, justify="right") for title in ("mean", "interquartile mean", "95 % interval")]
-    table = Table("checkpoint", "agent", *right, box=None)
+    table = Table("checkpoint", "agent or metric", *right, box=None)
     for checkpoint, result in found:
-        named = [*zip(names, result.agents, strict=True), ("sum", result.sum)]
-        for line, (agent, summary) in enumerate(named):
-            table.add_row("" if line else checkpoint.path.name, agent, *_cells(summary))
+        named = [*zip(names, result.agents, strict=True), ("sum", result.sum), *result.metrics.items()]
+        for line, (name, summary) in enumerate(named):
+            interval = "-" if summary.interval is None else "{:.2f} to {:.2f}".format(*summary.interval)
+            figures = f"{summary.mean:.2f}", f"{summary.interquartile_mean:.2f}", interval
+            table.add_row("" if line else checkpoint.path.name, name, *figures)
     return table
-
-
-def _cells(summary: "Summary") -> tuple[str, str, str]:
-    low_high = "-" if summary.interval is None else "{:.2f} to {:.2f}".format(*summary.interval)
-    return f"{summary.mean:.2f}", f"{summary.interquartile_mean:.2f}", low_high

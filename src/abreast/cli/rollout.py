@@ -4,7 +4,7 @@ import asyncio
 import json
 import shlex
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +12,7 @@ import typer
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.cli.app import complain, counted, held_back, out
+from abreast.cli.app import as_typed, complain, counted, held_back, out, show, waiting
 from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, RolloutError, words
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
@@ -21,7 +21,7 @@ from abreast.rollouts.drivers.client.chat import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay
-from abreast.rollouts.drivers.lines import Line, find_file
+from abreast.rollouts.drivers.lines import find_file
 from abreast.rollouts.drivers.play import Order, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
@@ -99,9 +99,10 @@ def run_rollout(
     """Play, show and keep the episodes."""
     chosen, play, tags, policy = prepared
     check_descriptors(chosen.es_manager, _slots(play), connections=_slots(play) if play.policy == "openai" else 0)
-    for tag in tags:
-        _try_to_make(tag)
-    asyncio.run(_try_to_start(policy))
+    with waiting(f"Trying {', '.join(play.tags)}"):
+        for tag in tags:
+            _try_to_make(tag)
+        asyncio.run(_try_to_start(policy))
     play = _with_model(play, policy)
     manager = EnvStateManager(_with_room(chosen, play), verify=verify, tags=play.tags)
     made = make_run_folder("-".join(play.tags), output) if resumed is None else None
@@ -119,7 +120,7 @@ def run_rollout(
             def note(played: Played) -> None:
                 with held_back(signal.SIGINT, signal.SIGTERM):
                     results.append(kept.add(played))
-                display.ended(played)
+                display.ended(results[-1])
 
             orders = _orders(prepared, kept.numbers)
             stopped = play_episodes(
@@ -128,7 +129,7 @@ def run_rollout(
     except KeyboardInterrupt:
         stopped, code = "interrupted", 130
     except SystemExit as end:  # SIGTERM: see `main`
-        stopped, code = "terminated", end.code if isinstance(end.code, int) else 1
+        stopped, code = "terminated", int(end.code or 0)
     except (AbreastError, OSError, MemoryError):
         if made is not None and not results:
             made.take_back()
@@ -142,9 +143,18 @@ def run_rollout(
     rows = figures(results, play.group_size, display.turns_per_s, before) if results or before else {}
     if policy.counts is not None:
         rows |= usage(policy.counts, before, play, is_resumed=resumed is not None)
-    _report(", ".join(play.tags), rows)
+    table = Table("", Column(", ".join(play.tags), justify="right"), box=None)
+    for row in rows.items():
+        table.add_row(*row)
+    if rows:
+        show(table)
     if verify:
-        out.print(_verified(manager.verified_turns))
+        told = "No environment ran in a worker, so no turn was verified: use es_manager.use_multiprocessing=true."
+        if turns := manager.verified_turns:
+            told = (
+                f"{turns:,} turns of workers, starts included, were taken in the main process too, with equal results."
+            )
+        out.print(told)
     out.print(f"The run folder is {folder}")
     if code:
         raise typer.Exit(code)
@@ -245,7 +255,12 @@ def _orders(prepared: Prepared, done: Collection[int]) -> Iterator[Order]:
     play, first = prepared.play, prepared.config.seed.train
     if isinstance(prepared.policy, ReplayPolicy):
         lines = sorted(prepared.policy.lines.values(), key=lambda line: int(line["episode"]))[: play.episodes]
-        planned = (Order(line["episode"], _tag_of(line, play), line["seed"], line["group_id"]) for line in lines)
+        planned = (  # each with its own tag, or the one that was named instead
+            Order(
+                line["episode"], line["tag"] if line["tag"] in play.tags else play.tag, line["seed"], line["group_id"]
+            )
+            for line in lines
+        )
     else:
         planned = (
             Order(number, play.tags[group % len(play.tags)], first + group, group)
@@ -253,11 +268,6 @@ def _orders(prepared: Prepared, done: Collection[int]) -> Iterator[Order]:
             for group in (number // play.group_size,)
         )
     return (order for order in planned if order.number not in done)
-
-
-def _tag_of(line: Line, play: PlayConfig) -> str:
-    """The tag that a recorded episode is played with: its own, or the one that was named instead."""
-    return line["tag"] if line["tag"] in play.tags else play.tag
 
 
 def _try_to_make(tag: Tag) -> None:
@@ -306,16 +316,7 @@ def _say_stopped(episodes: int, before: int, reason: str, folder: Path) -> None:
     again = shlex.join(["abreast", "rollout", "--resume", str(folder)])
     kept = f"all {before + episodes:,} of the run are kept" if before else "these are kept"
     count = counted(episodes, "more episode" if before else "episode")
-    out.print(f"Stopped after {count} ({reason}); {kept}. To go on: {again}")
-
-
-def _report(tag: str, rows: Mapping[str, str]) -> None:
-    """The results, one line per figure."""
-    table = Table("", Column(tag, justify="right"), box=None)
-    for row in rows.items():
-        table.add_row(*row)
-    if rows:
-        out.print(table)
+    out.print(as_typed(f"Stopped after {count} ({reason}); {kept}. To go on: {again}"))
 
 
 def _check(policy: Policy, results: Sequence[Result], folder: Path) -> None:
@@ -334,9 +335,3 @@ def _check(policy: Policy, results: Sequence[Result], folder: Path) -> None:
             f"{len(failures)} of {counted(len(results), 'episode')} could not go on; the first:"
             f" {failures[0].rstrip('.')} (see {folder}/log.txt)."
         )
-
-
-def _verified(turns: int) -> str:
-    if turns:
-        return f"{turns:,} turns of workers, starts included, were taken in the main process too, with equal results."
-    return "No environment ran in a worker, so no turn was verified: use es_manager.use_multiprocessing=true."

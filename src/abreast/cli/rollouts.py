@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from abreast.cli.app import ConfigFile, Output, app, look_here, out, settings_table
+from abreast.cli.app import ROLLOUTS, WHERE, ConfigFile, Output, app, look_here, out, show, show_settings
 from abreast.cli.rollout import Asked, prepare, prepare_again, run_rollout
 from abreast.errors import AbreastError, ConfigError, RolloutError
 from abreast.rollouts import RolloutConfig, find_kind, find_tag, list_kinds
@@ -22,6 +22,10 @@ def _meaning(section: type[Section], key: str) -> str:
     field = section.model_fields[key]
     told = "" if field.default in (None, False) else f" Default: {field.default:g}."
     return f"{field.description}{told}"
+
+
+def _server_option(key: str, *names: str) -> Any:
+    return typer.Option(*names, help=_meaning(ServerConfig, key), rich_help_panel="With --policy openai")
 
 
 Name = Annotated[
@@ -43,7 +47,7 @@ Overrides = Annotated[
 ]
 
 
-@app.command()
+@app.command(rich_help_panel=ROLLOUTS)
 def rollout(
     name: Name = None,
     overrides: Overrides = None,
@@ -65,23 +69,28 @@ def rollout(
     ] = None,
     slots: Annotated[int | None, typer.Option(help=_meaning(PlayConfig, "slots"))] = None,
     time_limit: Annotated[float | None, typer.Option(help=_meaning(PlayConfig, "time_limit"))] = None,
-    base_url: Annotated[str | None, typer.Option(help=_meaning(ServerConfig, "base_url"))] = None,
-    model: Annotated[str | None, typer.Option(help=_meaning(ServerConfig, "model"))] = None,
-    api_key_env: Annotated[str | None, typer.Option(help=_meaning(ServerConfig, "api_key_env"))] = None,
-    in_flight: Annotated[int | None, typer.Option(help=_meaning(ServerConfig, "in_flight"))] = None,
-    stream: Annotated[bool | None, typer.Option("--stream", help=_meaning(ServerConfig, "stream"))] = None,
-    retries: Annotated[int | None, typer.Option(help=_meaning(ServerConfig, "retries"))] = None,
-    request_timeout: Annotated[float | None, typer.Option(help=_meaning(ServerConfig, "request_timeout"))] = None,
-    price_in: Annotated[float | None, typer.Option(help=_meaning(ServerConfig, "price_in"))] = None,
-    price_out: Annotated[float | None, typer.Option(help=_meaning(ServerConfig, "price_out"))] = None,
+    base_url: Annotated[str | None, _server_option("base_url")] = None,
+    model: Annotated[str | None, _server_option("model")] = None,
+    api_key_env: Annotated[str | None, _server_option("api_key_env")] = None,
+    in_flight: Annotated[int | None, _server_option("in_flight")] = None,
+    stream: Annotated[bool | None, _server_option("stream", "--stream")] = None,
+    retries: Annotated[int | None, _server_option("retries")] = None,
+    request_timeout: Annotated[float | None, _server_option("request_timeout")] = None,
+    price_in: Annotated[float | None, _server_option("price_in")] = None,
+    price_out: Annotated[float | None, _server_option("price_out")] = None,
     config: ConfigFile = None,
     output: Output = None,
     resume: Annotated[
         Path | None,
-        typer.Option(metavar="RUN", help="Go on with a run: episodes that it has are not played again."),
+        typer.Option(
+            metavar="RUN", help="Go on with a run: episodes that it has are not played again.", rich_help_panel=WHERE
+        ),
     ] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="With --resume: play episodes that got no answer once more.")
+        bool,
+        typer.Option(
+            "--retry-failed", help="With --resume: play episodes that got no answer once more.", rich_help_panel=WHERE
+        ),
     ] = False,
     verify: Annotated[
         bool, typer.Option("--verify", help="Take every turn of a worker in the main process too, and compare.")
@@ -119,7 +128,7 @@ def _given(values: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if value is not None}
 
 
-@app.command()
+@app.command(rich_help_panel=ROLLOUTS)
 def envs(
     name: Annotated[
         str | None, typer.Argument(metavar="[TAG_OR_ENV]", help="List its settings, and show its first prompt.")
@@ -134,11 +143,11 @@ def envs(
         budget = ("max_actions_per_traj", tag.budget, "Actions an episode may take (--max-actions).")
         given = {key for key, _, _ in explain(tag.config, "env.")}
         keywords = [
-            (f"env.{key}", _plain(value), "An argument of its constructor.")
+            (f"env.{key}", value, "An argument of its constructor.")
             for key, value in constructor_settings(tag.kind)
             if f"env.{key}" not in given
         ]
-        out.print(settings_table([budget, *explain(tag.config, "env."), *keywords]))
+        show_settings([budget, *explain(tag.config, "env."), *keywords])
         out.print(f"\n{_first_prompt(name, chosen)}")
         if not tag.instruction.strip():
             out.print(f"\n{NO_TASK}")
@@ -153,7 +162,7 @@ def envs(
             table.add_row(kind_name, names, "", str(error), style="red")
         else:
             table.add_row(kind_name, names, "yes" if kind.solver else "no", kind.summary)
-    out.print(table)
+    show(table)
 
 
 # ---- inside
@@ -162,11 +171,6 @@ NO_TASK = (
     "The prompt says no task: give one as env_instruction of a tag under custom_envs, or register the type with"
     " register(..., instruction=...)."
 )
-
-
-def _plain(value: Any) -> Any:
-    """A default as YAML can show it."""
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 def _first_prompt(name: str, config: RolloutConfig) -> str:

@@ -6,9 +6,9 @@ from statistics import fmean
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 
-from abreast.cli.app import app, complain, counted, look_here, out
+from abreast.cli.app import ROLLOUTS, app, complain, counted, look_here, out
+from abreast.cli.app import show as show_table
 from abreast.errors import ConfigError, RolloutError
 from abreast.plugins import import_target, is_target
 from abreast.rollouts.drivers.browse import Filter, sort_lines, table_of, text_of
@@ -19,7 +19,7 @@ MANY = 50
 """Episodes that are listed, unless more are asked for."""
 
 
-@app.command()
+@app.command(rich_help_panel=ROLLOUTS)
 def trajectories(
     run: Annotated[
         Path, typer.Argument(metavar="RUN", help="A run folder of `abreast rollout`, or its trajectories.jsonl.")
@@ -83,8 +83,7 @@ def trajectories(
         return
     if lines:
         # In a terminal, reasons that are too long are cut; elsewhere, say in a file, nothing is.
-        console = out if out.is_terminal else Console(highlight=False, soft_wrap=True, markup=False, width=100_000)
-        console.print(table_of(lines[: limit or None], out.width if out.is_terminal else None))
+        show_table(table_of(lines[: limit or None], out.width if out.is_terminal else None))
     more = f" ({len(lines) - limit:,} more are not listed: --limit 0)" if 0 < limit < len(lines) else ""
     means = (
         f", success {fmean(line['success'] for line in lines):.1%}, reward {fmean(line['reward'] for line in lines):.3f},"

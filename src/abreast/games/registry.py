@@ -13,7 +13,6 @@ environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v
 import logging
 import shlex
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
@@ -37,10 +36,12 @@ class AnyGame(Protocol):
     """Where experiments with a game come from: a `Game` of ours, or an environment of another library."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """What it is called."""
 
     @property
-    def summary(self) -> str: ...
+    def summary(self) -> str:
+        """One sentence for `abreast games`."""
 
     @property
     def target(self) -> str | None:
@@ -149,17 +150,9 @@ def check_batched(game: AnyGame) -> None:
     if isinstance(game, Game) and game.has_batched_world:
         return
     raise ConfigError(
-        f"{game.name} has no batched world, so world.batched cannot be true: leave it out. Games that have one:"
-        f" {', '.join(_with_batched_world())}."
+        f"{game.name} has no batched world, so world.batched cannot be true: leave it out. (`abreast settings GAME` lists"
+        " world.batched if there is one.)"
     )
-
-
-def _with_batched_world() -> Iterator[str]:
-    for name in list_games():
-        with suppress(GameError):  # an installed game may not load
-            game = find_game(name)
-            if isinstance(game, Game) and game.has_batched_world:
-                yield name
 
 
 def find_game(text: str) -> AnyGame:
@@ -170,7 +163,7 @@ def find_game(text: str) -> AnyGame:
     if source:
         return import_target(SOURCES[source[:-1]], "game", GameError)(rest)  # type: ignore[no-any-return]
     if not is_target(text):
-        if text not in GAMES.names() and (file := Path(f"{text}.py")).is_file():
+        if (file := Path(f"{text}.py")).is_file() and text not in GAMES.names():
             raise GameError(f"there is no game {text!r}, but a file {file}: for the game in it, give {file}.")
         return _as_game(text, GAMES.find(text), name=text)
     found = import_target(text, "game", GameError)

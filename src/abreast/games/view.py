@@ -3,7 +3,7 @@
 from functools import lru_cache
 from itertools import zip_longest
 from string import ascii_letters, digits
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from rich.console import Group, RenderableType
@@ -21,14 +21,7 @@ BETWEEN = "   "
 """Between two entries of the legend."""
 
 
-class View(Protocol):
-    """Shows a game in the terminal."""
-
-    def draw(self) -> RenderableType:
-        """The game as it is now."""
-
-
-def view_of(env: Experiment) -> View:
+def view_of(env: Experiment) -> "TerminalView | PictureView":
     """What shows the game of an experiment: its map, if it is a gridworld, or else its picture."""
     return TerminalView(env) if isinstance(env, Environment) else PictureView(env.game)
 

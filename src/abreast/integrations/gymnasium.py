@@ -8,16 +8,14 @@ import importlib
 import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import gymnasium
 
 from abreast.errors import GameError, nearest, short
-from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.experiment import AdaptedGame
+from abreast.integrations.adapted.experiment import AdaptedGame, Maker
 from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.single import SingleCopy
 from abreast.plugins import import_target, split_target
@@ -32,22 +30,13 @@ def find(what: str | Callable[..., Any]) -> AdaptedGame:
     """The game with that name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function
     makes.
     """
-    text = what if isinstance(what, str) else target_of(what) or str(getattr(what, "__name__", type(what).__name__))
-    maker = GymnasiumMaker(text, None if isinstance(what, str) else what)
-    assert maker.function is not None  # found now, so that what is not there is told at once
-    return AdaptedGame(maker)
+    return GymnasiumMaker.find(what)
 
 
-@dataclass(frozen=True)
-class GymnasiumMaker:
-    """Makes Gymnasium environments. It is sent to other processes by its text."""
+class GymnasiumMaker(Maker):
+    """Makes Gymnasium environments."""
 
-    text: str
-    own: Callable[..., Any] | None = None
-    """What makes one, if it is there already."""
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
+    library = "gymnasium"
 
     @cached_property
     def _spec(self) -> Any:
@@ -97,13 +86,6 @@ class GymnasiumMaker:
     def _make_registered(self, **arguments: Any) -> Any:
         # What its checker would complain of at every step, `abreast check` says once.
         return gymnasium.make(self._spec, **{"disable_env_checker": True, **arguments})
-
-    @property
-    def target(self) -> str | None:
-        if self.own is not None and target_of(self.own) is None:
-            return None
-        place, colon, name = split_target(self.text)
-        return f"gymnasium:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
 
     @property
     def name(self) -> str:

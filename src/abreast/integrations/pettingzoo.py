@@ -8,15 +8,13 @@ registered environment, as `classic/connect_four-v3`, where the PettingZoo that 
 import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, partial
 from types import ModuleType
 from typing import Any
 
 from abreast.errors import GameError, nearest, short
-from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.experiment import AdaptedGame
+from abreast.integrations.adapted.experiment import AdaptedGame, Maker
 from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.parallel import ParallelCopy
 from abreast.integrations.adapted.turns import TurnCopy
@@ -30,26 +28,17 @@ CYCLES = 40
 
 def find(what: str | Callable[..., Any]) -> AdaptedGame:
     """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to, or whose environments a function makes."""
-    text = what if isinstance(what, str) else target_of(what) or str(getattr(what, "__name__", type(what).__name__))
     if importlib.util.find_spec("pettingzoo") is None:
         raise GameError(
-            f"pettingzoo:{text} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
+            f"pettingzoo:{what} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
         )
-    maker = PettingZooMaker(text, None if isinstance(what, str) else what)
-    assert maker.function is not None  # found now, so that what is not there is told at once
-    return AdaptedGame(maker)
+    return PettingZooMaker.find(what)
 
 
-@dataclass(frozen=True)
-class PettingZooMaker:
-    """Makes PettingZoo environments. It is sent to other processes by its text."""
+class PettingZooMaker(Maker):
+    """Makes PettingZoo environments."""
 
-    text: str
-    own: Callable[..., Any] | None = None
-    """What makes one, if it is there already."""
-
-    def __reduce__(self) -> Any:
-        return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
+    library = "pettingzoo"
 
     @cached_property
     def function(self) -> Callable[..., Any]:
@@ -88,13 +77,6 @@ class PettingZooMaker:
         return partial(_make_registered, kind, self.text)
 
     @property
-    def target(self) -> str | None:
-        if self.own is not None and target_of(self.own) is None:
-            return None
-        place, colon, name = split_target(self.text)
-        return f"pettingzoo:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
-
-    @cached_property
     def name(self) -> str:
         place, _, name = split_target(self.text)
         module = place.removesuffix(".py").rpartition("/")[2].rpartition(".")[2]

@@ -4,7 +4,7 @@ import operator
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
-from itertools import pairwise
+from itertools import compress, pairwise
 from typing import Any, ClassVar, TypeVar
 
 import numpy as np
@@ -214,7 +214,7 @@ class BaseModel(ModelState):
             else:
                 extras = {name: values[list(lanes)] for name, values in self.lane_extras.items()}
                 self.memory.add_all(states, actions, rewards, dones, lanes, **extras)
-            for lane in [lane for lane, done in zip(lanes, dones, strict=True) if done]:
+            for lane in compress(lanes, dones):
                 self._forget_frames(lane)
             return
         for state, action, reward, done, lane in zip(states, actions, rewards, dones, lanes, strict=True):

@@ -109,8 +109,9 @@ def _start_interpreter(call: str, theirs: socket.socket) -> "subprocess.Popen[by
     options += ["-O"] * sys.flags.optimize + [f"-W{each}" for each in sys.warnoptions]
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # inherited, until `ignore_interrupts`
     try:
-        command = [sys.executable, *options, "-c", program]
-        return subprocess.Popen(command, stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()])
+        return subprocess.Popen(
+            [sys.executable, *options, "-c", program], stdin=subprocess.DEVNULL, pass_fds=[theirs.fileno()]
+        )
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
@@ -119,7 +120,10 @@ def _start_interpreter(call: str, theirs: socket.socket) -> "subprocess.Popen[by
 
 
 def ignore_interrupts() -> None:
-    """Ctrl-C goes to every process of the terminal; the program decides what becomes of this one."""
+    """Ctrl-C goes to every process of the terminal; the program decides what becomes of this one. SIGTERM ends it, also if
+    the program that it was forked from has a handler for it.
+    """
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 

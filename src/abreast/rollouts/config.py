@@ -1,9 +1,10 @@
 """Settings of environments and of the manager that steps them."""
 
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 import numpy as np
 import pydantic
@@ -14,7 +15,7 @@ from abreast.processes.fork_server import StartMethod
 from abreast.rollouts import ragen
 from abreast.rollouts.context.config import ContextConfig
 from abreast.rollouts.files import own_sections
-from abreast.settings import Section, SeveralFaults, read_yaml, setting_names
+from abreast.settings import Section, read_yaml, setting_names
 
 MOST_ENVS = 1_000_000
 """Environments in one manager."""
@@ -26,6 +27,16 @@ PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": ragen.RULE
 """Settings of a tag under a preset; those of its environment are in `EnvKind.presets`."""
 SPARE_TURNS = 5
 """Where a turn without a valid action is free, an episode has as many more turns than actions, unless max_turns is given."""
+
+
+class Lenient(Section):
+    """A section in which a key without a value counts as not given, as in files of RAGEN."""
+
+    @pydantic.model_validator(mode="before")
+    @classmethod
+    def _without_empty_keys(cls, given: Any) -> Any:
+        is_mapping = isinstance(given, Mapping)
+        return {key: value for key, value in given.items() if value is not None} if is_mapping else given
 
 
 class EnvConfig(Section):
@@ -70,7 +81,7 @@ class OpenEnvConfig(EnvConfig):
     model_config = pydantic.ConfigDict(extra="allow")
 
 
-class TagConfig(Section):
+class TagConfig(Lenient):
     """A tag: an environment type with settings, under a name."""
 
     env_type: str
@@ -103,40 +114,30 @@ class TagConfig(Section):
         """The preset of this tag in a configuration that has one, or none."""
         return {None: preset, "off": None}.get(self.preset, self.preset)
 
-    @pydantic.field_validator("env_config", "context", mode="before")
-    @classmethod
-    def _empty_is_default(cls, given: Any) -> Any:
-        return {} if given is None else given
-
 
 def tag_context(settings: TagConfig, given: ContextConfig | None, preset: str | None, where: str) -> ContextConfig:
     """Prompts and answers of a tag: its own keys, over those of the configuration, over those of the preset."""
     below = CONTEXTS.get(preset or "", {})
     if below and settings.max_tokens is not None:  # RAGEN tells the model this number, and cuts nothing off
         below = {**below, "max_words": settings.max_tokens}
-    return (given or ContextConfig()).over(below).with_overrides(settings.context, where)
+    return (given or ContextConfig()).between(below, settings.context, where)
 
 
-class TagGroups(Section):
+class TagGroups(Lenient):
     """How many groups of each tag."""
 
     tags: list[str] = Field(default_factory=lambda: ["SimpleSokoban"], min_length=1)
     """Names under custom_envs, or of tags that ship."""
-    n_groups: list[int] = Field(default_factory=list)
+    n_groups: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
     """Groups of each of them; none: env_groups spread evenly over the tags."""
 
-    @pydantic.field_validator("n_groups", mode="before")
-    @classmethod
-    def _none_is_left_out(cls, given: Any) -> Any:
-        return [] if given is None else given
 
-
-class GroupsConfig(Section):
+class GroupsConfig(Lenient):
     """Which environments there are."""
 
-    env_groups: int = Field(ge=1)
+    env_groups: int = Field(8, ge=1)
     """Groups in all; left out: the sum of n_groups, or else 8 for training and 256 for validation."""
-    group_size: int = Field(ge=1)
+    group_size: int = Field(16, ge=1)
     """Environments in a group; they have the same seed. Left out: 16 for training, 1 for validation."""
     env_configs: TagGroups = Field(default_factory=TagGroups)
     """Groups by tag."""
@@ -144,55 +145,37 @@ class GroupsConfig(Section):
     @pydantic.model_validator(mode="after")
     def _adds_up(self) -> Self:
         tags, counts = self.env_configs.tags, self.env_configs.n_groups
-        if not counts and self.env_groups % len(tags) == 0:
-            counts = [self.env_groups // len(tags)] * len(tags)
-            object.__setattr__(self, "env_configs", self.env_configs.with_derived(n_groups=counts))
-        faults = []
-        if not counts:
-            faults.append(
-                f"env_groups is {self.env_groups}, which cannot be spread evenly over {len(tags)} tags: give"
-                f" env_configs.n_groups, or make env_groups a multiple of {len(tags)}."
+        groups = self.env_groups if not counts or "env_groups" in self.model_fields_set else sum(counts)
+        if groups * self.group_size > MOST_ENVS:
+            raise ValueError(
+                f"env_groups is {groups} and group_size is {self.group_size}: expected {MOST_ENVS:,} environments at most."
             )
-        elif len(tags) != len(counts):
-            faults.append(
+        if not counts:
+            counts, rest = [groups // len(tags)] * len(tags), groups % len(tags)
+            if rest:
+                raise ValueError(
+                    f"env_groups is {groups}, which cannot be spread evenly over {len(tags)} tags: give"
+                    f" env_configs.n_groups, or make env_groups a multiple of {len(tags)}."
+                )
+        if len(tags) != len(counts):
+            raise ValueError(
                 f"env_configs has {len(tags)} tags but {len(counts)} n_groups: give one number of groups for each tag."
             )
-        if any(count < 1 for count in counts):
-            faults.append(f"env_configs.n_groups is {counts}: each tag needs at least one group.")
-        if self.env_groups * self.group_size > MOST_ENVS:
-            faults.append(
-                f"env_groups is {self.env_groups} and group_size is {self.group_size}: expected {MOST_ENVS:,} environments"
-                " at most."
+        if sum(counts) != groups:
+            raise ValueError(
+                f"env_configs.n_groups {counts} add up to {sum(counts)}, but env_groups is {groups}: make them equal."
             )
-        if not faults and sum(counts) != self.env_groups:
-            faults.append(
-                f"env_configs.n_groups {counts} add up to {sum(counts)}, but env_groups is {self.env_groups}:"
-                " make them equal."
-            )
-        if faults:
-            raise SeveralFaults(faults)
+        vars(self).update(env_groups=groups, env_configs=self.env_configs.with_derived(n_groups=counts))
         return self
 
 
-DEFAULT_GROUPS: Mapping[str, Mapping[str, int]] = MappingProxyType(
-    {"train": {"env_groups": 8, "group_size": 16}, "val": {"env_groups": 256, "group_size": 1}}
-)
+class ValidationGroups(GroupsConfig):
+    """As for training, with other defaults."""
 
-
-def _groups(mode: str) -> GroupsConfig:
-    return GroupsConfig.parse(DEFAULT_GROUPS[mode])
-
-
-def _complete(mode: str, given: Any) -> Any:
-    """The groups as given, with defaults of their mode for what is left out."""
-    if not isinstance(given, Mapping):
-        return _groups(mode) if given is None else given
-    said = {key: value for key, value in given.items() if value is not None}
-    tags = said.get("env_configs")
-    counts: Any = tags.get("n_groups") if isinstance(tags, Mapping) else None
-    summed = isinstance(counts, list) and counts and all(type(count) is int for count in counts)
-    default = {**DEFAULT_GROUPS[mode], **({"env_groups": sum(counts)} if summed else {})}
-    return {**default, **said}
+    env_groups: int = Field(256, ge=1)
+    """Groups in all; left out: the sum of n_groups, or else 256."""
+    group_size: int = Field(1, ge=1)
+    """Environments in a group; they have the same seed."""
 
 
 class EpisodesConfig(Section):
@@ -228,9 +211,9 @@ class ManagerConfig(Section):
     """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
     episodes: EpisodesConfig = Field(default_factory=EpisodesConfig)
     """Single episodes."""
-    train: GroupsConfig = Field(default_factory=lambda: _groups("train"))
+    train: GroupsConfig = Field(default_factory=GroupsConfig)
     """Environments to train with."""
-    val: GroupsConfig = Field(default_factory=lambda: _groups("val"))
+    val: ValidationGroups = Field(default_factory=ValidationGroups)
     """Environments to validate with."""
 
     render_multi_actions: bool = False
@@ -240,15 +223,15 @@ class ManagerConfig(Section):
 
     @pydantic.model_validator(mode="before")
     @classmethod
-    def _fills_in(cls, given: Any) -> Any:
-        """Defaults for the groups that are given in part; keys of RAGEN that are switched off are no settings."""
+    def _without_what_is_off(cls, given: Any) -> Any:
+        """Keys of RAGEN that are switched off are no settings, and groups without a value are the default ones."""
         if not isinstance(given, Mapping):
             return given
-        said = {key: value for key, value in given.items() if key not in cls.UNSUPPORTED or value}
-        return {key: _complete(key, value) if key in DEFAULT_GROUPS else value for key, value in said.items()}
+        said = {key: value for key, value in given.items() if value or key not in cls.UNSUPPORTED}
+        return {key: value for key, value in said.items() if value is not None or key not in ("train", "val")}
 
 
-class SeedConfig(Section):
+class SeedConfig(Lenient):
     """First seeds."""
 
     train: int = Field(10_000, ge=0)
@@ -256,15 +239,8 @@ class SeedConfig(Section):
     val: int = Field(123, ge=0)
     """Seed of the first group in validation, at every reset."""
 
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _none_is_default(cls, given: Any) -> Any:
-        return (
-            {key: value for key, value in given.items() if value is not None} if isinstance(given, Mapping) else given
-        )
 
-
-class RolloutConfig(Section):
+class RolloutConfig(Lenient):
     """A whole configuration."""
 
     seed: SeedConfig = Field(default_factory=SeedConfig)
@@ -294,14 +270,10 @@ class RolloutConfig(Section):
             raise ConfigError.of(faults)
         return parsed
 
-    @pydantic.model_validator(mode="before")
-    @classmethod
-    def _skips_empty_headings(cls, given: Any) -> Any:
-        return {key: value for key, value in given.items() if value is not None} if isinstance(given, dict) else given
 
-
-def shipped_tags(preset: str | None = None) -> dict[str, TagConfig]:
+@cache  # reading YAML takes longer than all else that finding a tag does
+def shipped_tags(preset: str | None = None) -> Mapping[str, TagConfig]:
     """The tags that come with abreast, by name; those of a preset hide others of the same name."""
     files = ["tags.yaml", *([f"tags_{preset}.yaml"] if preset else [])]
     tags = {name: tag for file in files for name, tag in read_yaml(Path(__file__).parent / file).items()}
-    return {name: TagConfig.parse(values) for name, values in tags.items()}
+    return MappingProxyType({name: TagConfig.parse(values) for name, values in tags.items()})

@@ -1,14 +1,16 @@
 """From what a user gives as a configuration to settings and tags; everything that is wrong with it is one error."""
 
+import copy
 import logging
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from abreast.errors import ConfigError, RolloutError
+from pydantic import ValidationError
+
+from abreast.errors import MOST_FAULTS, ConfigError, RolloutError
 from abreast.rollouts import ragen
-from abreast.rollouts.config import Preset, RolloutConfig, TagConfig
+from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.files import own_sections, read_config
 from abreast.rollouts.registry import Tag, find_tag, tag_settings
 from abreast.settings import setting_names
@@ -31,19 +33,17 @@ def load_config(given: object, mode: str, played: Sequence[str] = ()) -> Loaded:
     Tags that are not used may be of types that are not there. A single fault is raised as it is, several as one list.
     """
     values = read_config(Path(given)) if isinstance(given, str | Path) else {} if given is None else given
-    config, errors = None, list[ConfigError | RolloutError]()
+    config, errors, faulty = None, list[ConfigError | RolloutError](), set[str]()
     try:
-        config = RolloutConfig.parse(values)
-        names, custom, preset = getattr(config.es_manager, mode).env_configs.tags, config.custom_envs, config.preset
+        config = usable = RolloutConfig.parse(values)
     except ConfigError as error:
         errors.append(error)
-        names, custom, preset = _usable(values, mode)
-        if played:
-            names, played = [name for name in played if custom.get(name) is not _FAULTY], ()
+        usable, faulty = _usable(values)
+    names = played or getattr(usable.es_manager, mode).env_configs.tags
     tags: dict[str, Tag] = {}
-    for name in dict.fromkeys(played or names):
+    for name in dict.fromkeys(name for name in names if name not in faulty):
         try:
-            tags[name] = find_tag(name, custom, mode, preset, config.context if config else None)
+            tags[name] = find_tag(name, usable.custom_envs, mode, usable.preset, usable.context)
         except ConfigError as error:
             errors.append(error)
         except RolloutError as error:
@@ -71,41 +71,31 @@ def _warn(config: RolloutConfig, tags: Mapping[str, Tag]) -> None:
             )
 
 
-def _usable(values: Any, mode: str) -> tuple[list[str], dict[str, TagConfig], Preset | None]:
-    """Of a configuration with faults: the used tags whose type is known, the settings of all its tags, its preset."""
+def _usable(values: Any) -> tuple[RolloutConfig, set[str]]:
+    """What is right in a configuration with faults, and the names of tags that are wrong: of others, all faults are told."""
     if not isinstance(values, Mapping):
-        return [], {}, None
+        return RolloutConfig(), set()
     own = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig)).values
-    given: Any = own.get("custom_envs")
-    custom, faulty = dict[str, TagConfig](), set[str]()
-    for name, settings in given.items() if isinstance(given, Mapping) else ():
-        custom[name] = _without_faults(settings) or _FAULTY
-        if custom[name] is _FAULTY:
-            faulty.add(name)
-    names: Any = []
-    with suppress(KeyError, TypeError):
-        names = own["es_manager"][mode]["env_configs"]["tags"]
-    used = names if isinstance(names, list) else []
-    preset = own.get("preset")
-    usable = [name for name in used if isinstance(name, str) and name not in faulty]
-    return usable, custom, preset if preset in get_args(Preset) else None
+    right, config = copy.deepcopy(own), RolloutConfig()
+    for _ in range(MOST_FAULTS):
+        try:
+            config = RolloutConfig.model_validate(right)
+            break
+        except ValidationError as error:
+            _remove(right, error.errors()[0]["loc"])
+    given = own.get("custom_envs")
+    return config, set(given) - set(config.custom_envs) if isinstance(given, Mapping) else set()
 
 
-_FAULTY = TagConfig(env_type="?")
-"""Stands for a tag whose type is not known: its name is suggested for misspelt ones."""
-
-
-def _without_faults(settings: Any) -> TagConfig | None:
-    """The settings of a tag without those that are wrong, so that faults in its env_config are found, too."""
-    try:
-        return TagConfig.parse(settings)
-    except ConfigError:
-        if not isinstance(settings, Mapping):
-            return None
-    for kept in (("env_type", "env_config", "context"), ("env_type", "env_config"), ("env_type", "context")):
-        with suppress(ConfigError):
-            return TagConfig.parse({key: settings[key] for key in kept if key in settings})
-    return None
+def _remove(values: dict[Any, Any], place: Sequence[int | str]) -> None:
+    """Remove what is at a place, or the section that lacks something."""
+    holder, inside = values, values
+    key: int | str = place[0] if place else ""
+    for part in place:
+        if not isinstance(inside, dict) or part not in inside:
+            break
+        holder, key, inside = inside, part, inside[part]
+    holder.pop(key, None)
 
 
 def _not_found(values: Any) -> str:

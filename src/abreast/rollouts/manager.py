@@ -61,8 +61,12 @@ class EnvStateManager:
         self.mode: Mode = mode
         self.tags: Mapping[str, Tag] = self._adapt(found)
         """By name: type, configuration, budget and instruction."""
-        if verify:
-            _check_replayable(self.tags)
+        live = [name for name, tag in self.tags.items() if not getattr(tag.kind.env, "replayable", True)]
+        if verify and live:
+            raise RolloutError(
+                f"verify takes every turn twice, but environments of the tag {live[0]} say that they cannot be replayed"
+                " (replayable = False): leave verify out."
+            )
         manager = self.config.es_manager
         self.use_multiprocessing: Use = manager.use_multiprocessing
         self.envs = [] if tags else self._make_slots()
@@ -75,7 +79,7 @@ class EnvStateManager:
         self._turns = Turns(manager, self._places, verify)
         self._seeds = Seeds(self.config.seed, mode)
         self._pool = Pool(self._turns, manager.episodes, self.tags, len(self.envs), self._seeds)
-        self._contexts: dict[str, Context] = {}
+        self._contexts = {name: Context(tag) for name, tag in self.tags.items()}
         self._was_sent = False
         self._is_closed = False
 
@@ -117,8 +121,9 @@ class EnvStateManager:
         self._was_sent &= env_ids is not None
         try:
             self._begin_all(slots, each_seed)
-        except RolloutError:  # `verify` has found a difference
-            self._forget(slots)
+            turns.wait(turns.begin(dict.fromkeys(slots), together=True))
+        except RolloutError:  # `verify` has found a difference: there is no episode
+            self._begin_all(slots, each_seed)
             raise
         finally:
             turns.abandon(slots)  # if this was interrupted, environments without a first state have no episode
@@ -135,24 +140,14 @@ class EnvStateManager:
         with self._turns.guard:
             for slot, seed in zip(slots, seeds, strict=True):
                 slot.begin(seed)
-        started = time.perf_counter()
-        self._turns.wait(self._turns.begin(dict.fromkeys(slots), together=True))
-        self._places.trials.add(time.perf_counter() - started, 0)
-
-    def _forget(self, slots: Sequence[Slot]) -> None:
-        with self._turns.guard:
-            for slot in slots:
-                slot.begin(slot.seed)  # so that there is no episode
 
     def step(self, all_env_inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
         """Take a turn in some environments; returns the caches of those not yet done, in the order of the inputs."""
         turns = self._turns
         if turns.pending and (under_way := turns.receivable):
             raise RolloutError(f"step called while {len(under_way)} turns are under way: recv or await them first.")
-        started = time.perf_counter()
         job = turns.begin(self._checked(all_env_inputs), together=True)
         turns.wait(job)
-        self._places.trials.add(time.perf_counter() - started, len(job.slots))
         return turns.hand_out(job.slots)
 
     def send(self, inputs: Sequence[Mapping[str, Any]]) -> None:
@@ -176,9 +171,7 @@ class EnvStateManager:
             raise RolloutError(
                 f"timeout is {short(timeout)}: expected seconds, 0 or more, or None to wait for any time."
             )
-        started = time.monotonic()
-        received = self._turns.receive(min_ready, None if timeout is None else started + timeout)
-        self._places.trials.add(time.monotonic() - started, len(received))
+        received = self._turns.receive(min_ready, None if timeout is None else time.monotonic() + timeout)
         return self._turns.hand_out(received)
 
     async def step_async(self, inputs: Sequence[Mapping[str, Any]]) -> list[Cache]:
@@ -216,7 +209,7 @@ class EnvStateManager:
             raise RolloutError(f"group_id is {short(group_id)}: expected a whole number.")
         seed = None if seed is None else check_seed(seed)
         wanted = Wanted(tag or names[0], seed, group_id, self.use_multiprocessing)
-        return NewEpisode(self._pool, self._context(wanted.tag), wanted)
+        return NewEpisode(self._pool, self._contexts[wanted.tag], wanted)
 
     @property
     def episodes_under_way(self) -> int:
@@ -225,16 +218,11 @@ class EnvStateManager:
 
     def messages_of(self, cache: Cache) -> list[dict[str, Any]]:
         """The chat messages that ask for the next turn of an episode."""
-        return self._context(cache["tag"]).messages(cache)
+        return self._contexts[cache["tag"]].messages(cache)
 
     def context(self, env_id: int) -> Context:
         """Prompts and answers of an environment's tag: from its cache to chat messages, from an answer to an input."""
-        return self._context(self.tag_of(env_id).name)
-
-    def _context(self, tag: str) -> Context:
-        if tag not in self._contexts:
-            self._contexts[tag] = Context(self.tags[tag])
-        return self._contexts[tag]
+        return self._contexts[self.tag_of(env_id).name]
 
     @property
     def pending(self) -> list[int]:
@@ -347,12 +335,3 @@ class EnvStateManager:
             raise RolloutError(
                 f"use_multiprocessing is {self.use_multiprocessing!r}: expected True, False, 'threads' or 'auto'."
             )
-
-
-def _check_replayable(tags: Mapping[str, Tag]) -> None:
-    live = next((name for name, tag in tags.items() if not getattr(tag.kind.env, "replayable", True)), None)
-    if live is not None:
-        raise RolloutError(
-            f"verify takes every turn twice, but environments of the tag {live} say that they cannot be replayed"
-            " (replayable = False): leave verify out."
-        )

@@ -171,7 +171,7 @@ def own_keys(values: Any, known: Keys) -> Any:
         if isinstance(own, Refused) and own.file_key and Path(str(value)).suffix in _FILES:
             own = own.file_key
         if isinstance(own, Refused):
-            if not any(_same(value, harmless) for harmless in own.unless):
+            if repr(value) not in map(repr, own.unless):  # of an array, == would be no truth value
                 faults.append(f"{key} is {value!r:.80}: {own.why}")
         elif own == key or value is not None:
             if own != key and own in values:
@@ -180,12 +180,6 @@ def own_keys(values: Any, known: Keys) -> Any:
     if faults:
         raise SeveralFaults(faults)
     return kept
-
-
-def _same(one: object, other: object) -> bool:
-    """Equality of plain values; anything else (arrays, functions) equals nothing."""
-    plain = (bool, int, float, str, dict, list, tuple, type(None))
-    return isinstance(one, plain) and one == other
 
 
 def context_of(proxy: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from abreast.rollouts.config import (
     tag_context,
 )
 from abreast.rollouts.context.config import ContextConfig
+from abreast.rollouts.signatures import parameters_of
 
 KINDS = Plugins("environment type", "abreast.rollouts.envs", "KIND", "abreast.envs", RolloutError)
 _ID = re.compile(r"-v\d+$")
@@ -256,18 +257,12 @@ def constructor_settings(kind: EnvKind) -> list[tuple[str, Any]]:
     make = kind.env.make if isinstance(kind.env, Adapted) else kind.env
     if not isinstance(make, partial) or make.func is not _make_by_keywords:
         return []
-    try:
-        parameters = inspect.signature(make.args[0]).parameters.values()
-    except (ValueError, TypeError):
-        return []
-    return [(each.name, each.default) for each in parameters if each.default is not each.empty]
+    parameters = parameters_of(make.args[0]) or {}
+    return [(each.name, each.default) for each in parameters.values() if each.default is not each.empty]
 
 
 def _takes_config(factory: Callable[..., Any]) -> bool:
     """Whether to call it with a configuration: if its first argument has no default, or is named config. Else: keywords."""
-    try:
-        parameters = list(inspect.signature(factory).parameters.values())
-    except (ValueError, TypeError):
-        return False
-    by_place = [each for each in parameters if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    parameters = parameters_of(factory) or {}
+    by_place = [each for each in parameters.values() if each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
     return bool(by_place) and (by_place[0].default is inspect.Parameter.empty or by_place[0].name == "config")

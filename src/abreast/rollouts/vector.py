@@ -22,8 +22,9 @@ from numpy.typing import NDArray
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import Actions
+from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.adapters.observations import text_of
-from abreast.rollouts.adapters.report import REPORT, Reporting, read_report
+from abreast.rollouts.adapters.report import REPORT, read_report
 from abreast.rollouts.adapters.text import SILENT_MODES
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.manager import EnvStateManager
@@ -276,5 +277,5 @@ class _ReportingManager(EnvStateManager):
     """A manager whose environments say what they have returned."""
 
     def _adapt(self, tags: Mapping[str, Tag]) -> Mapping[str, Tag]:
-        reporting = {name: replace(tag.kind, env=Reporting(tag.kind.env)) for name, tag in tags.items()}
+        reporting = {name: replace(tag.kind, env=Adapted(tag.kind.env, reports=True)) for name, tag in tags.items()}
         return {name: tag._replace(kind=reporting[name]) for name, tag in tags.items()}

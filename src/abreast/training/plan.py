@@ -74,32 +74,41 @@ class Timing:
 def seconds_of_pass(timing: Timing, split: Split) -> float:
     """What a pass and its round take, split up in this way.
 
-    lockstep: all actors play, then all workers train. Else both happen at once, and the longer one counts. Nothing takes
-    less than all its computing takes on the cores there are.
+    lockstep: all actors play, then all workers train. Else all of them work at once.
     """
     if not split.workers:
         return timing.inline_s
-    play = timing.pass_s / split.actors
     assigned = assign_agents([[group] for group in range(len(timing.round_s))], split.workers, lambda group: 1.0)
     work = [learn + publish for learn, publish in zip(timing.round_s, timing.publish_s, strict=True)]
-    train = max(sum(work[group] for group in groups) for groups in assigned)
+    learning = [sum(work[group] for group in groups) for groups in assigned]
+    playing = [timing.computing_s / split.actors] * split.actors
     orders = ORDER_S * (split.workers + split.actors - 1)
-
-    def beside(longest: float, together: float, processes: int) -> float:
-        busy = min(processes, timing.cores)
-        return max(longest, together / timing.cores) * (1 + CROWDING * max(0.0, busy - 1))
-
+    waiting = (timing.pass_s - timing.computing_s) / split.actors
+    """For something that needs no core: a world in another program, say."""
     if timing.is_lockstep:
-        return beside(play, timing.computing_s, split.actors) + beside(train, sum(work), split.workers) + orders
-    return beside(max(play + orders, train), timing.computing_s + orders + sum(work), split.workers + split.actors)
+        return seconds_beside(playing, timing.cores, waiting) + seconds_beside(learning, timing.cores) + orders
+    return seconds_beside([playing[0] + orders, *playing[1:], *learning], timing.cores, waiting)
+
+
+def seconds_beside(work: Sequence[float], cores: float, waiting: float = 0.0) -> float:
+    """Until all processes have done their work, the first of which waits for so long, too.
+
+    Where there are fewer cores, all processes get the same share of them until the first has finished. (Two cores, one actor
+    and as much to learn: one learner takes 1, two learners 1.25, because the actor has two thirds of a core at first.)
+    """
+    seconds = done = 0.0
+    for left, each in zip(range(len(work), 0, -1), sorted(work), strict=True):
+        seconds += (each - done) * max(1.0, left / cores)
+        done = each
+    busy = sum(work) / seconds if seconds else 1.0
+    return max(seconds, work[0] + waiting) * (1 + CROWDING * max(0.0, busy - 1))
 
 
 def seconds_left(timing: Timing, split: Split) -> float:
     """What the rest of the run takes, with the start of processes; the last round of a run has no pass beside it."""
-    seconds, passes = seconds_of_pass(timing, split), timing.passes_left
+    seconds, passes, others = seconds_of_pass(timing, split), timing.passes_left, split.actors - 1
     if not split.workers:
         return passes * seconds
-    others = split.actors - 1
     start = START_S + START_PROCESS_S * (split.workers + others) + START_ACTOR_S * others + timing.fork_server_s
     return start + (passes + (not timing.is_lockstep)) * seconds
 
@@ -109,8 +118,7 @@ def choose(timing: Timing, splits: Sequence[Split]) -> Split:
     left = {split: seconds_left(timing, split) for split in splits}
     fast = [split for split in splits if left[split] <= AS_FAST * min(left.values())]
     best = min(fast, key=lambda split: (sum(split), left[split]))
-    inline = Split(0)
-    return best if left[best] <= WORTH_IT * seconds_left(timing, inline) else inline
+    return best if left[best] <= WORTH_IT * seconds_left(timing, Split(0)) else Split(0)
 
 
 @dataclass(frozen=True)
@@ -157,7 +165,9 @@ class Planner:
         gpus = {self._models[agent].device for agent in learning} - {"cpu"}
         self.cores = cores() / self._settings.compute_threads
         # More than two workers for a GPU get in each other's way. (H200, 5 agents: 2 workers 1.4 times sequential, 5: 0.9.)
-        self._most = min(len(self.groups), max(1, int(self.cores)), 2 * len(gpus) or len(learning))
+        self._most_tried = min(len(self.groups), 2 * len(gpus) or len(learning), 2 * max(1, int(self.cores)))
+        """Workers that `decide` tries at most. More than cores: five agents are 3 + 2 in two workers, 2 + 2 + 1 in three."""
+        self._most = min(self._most_tried, max(1, int(self.cores)))
         self.is_short = self._settings.epochs * self._settings.max_turns * len(self._models) < SHORT_STEPS
         """Whether the run is over before there can be processes."""
         self._left_out: list[str] = []
@@ -200,7 +210,7 @@ class Planner:
         if self._given.num_actors is not None or (counts and self._allowed(counts[-1], in_processes=True) == 1):
             counts = []
         split = choose(
-            timing, [Split(workers, count) for workers in range(1, self._most + 1) for count in (1, *counts)]
+            timing, [Split(workers, count) for workers in range(1, self._most_tried + 1) for count in (1, *counts)]
         )
         seconds, inline = seconds_of_pass(timing, split), timing.inline_s
         if split.workers:
@@ -260,8 +270,8 @@ class Planner:
 
 def describe(place: Place, split: Split, lanes: int) -> str:
     """A plan in a few words; `lanes` are those of each actor."""
-    several = f"{split.actors} actors with" if split.actors > 1 else "1 actor with"
-    playing = f"{several} {lanes} lane{'s' if lanes > 1 else ''}{' each' if split.actors > 1 else ''}"
+    each, actors = (" each", "actors") if split.actors > 1 else ("", "actor")
+    playing = f"{split.actors} {actors} with {lanes} lane{'s' if lanes > 1 else ''}{each}"
     if place == "inline":
         return f"inline, learners in the thread of {playing}"
     kinds = {"processes": ("process", "processes"), "threads": ("thread", "threads")}[place]

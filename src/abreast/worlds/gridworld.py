@@ -132,6 +132,10 @@ class Gridworld:
         """The entity at a location."""
         return self._cells[location]  # type: ignore[no-any-return]
 
+    def observe_all_layers(self, location: Location) -> list[Entity]:
+        """The entities of all layers at a location's row and column, bottom first."""
+        return list(self._cells[location[0], location[1]])
+
     def valid_location(self, location: Location) -> bool:
         """Whether a location lies on the map."""
         row, column, layer = location
@@ -248,7 +252,7 @@ class Gridworld:
         self._cells[location] = entity
         number = self.kind_number(entity.kind)
         if self._pools:
-            left = self._pools.get((int(self.kinds[location]), location[2]))
+            left = self._pools.get((self.kinds.item(location), location[2]))
             if left is not None:
                 left.discard(location)
             entered = self._pools.get((number, location[2]))

@@ -93,9 +93,9 @@ class OneHotObservationSpec(ObservationSpec):
     def observe(self, world: Gridworld, location: Location) -> NDArray[np.uint8]:
         kinds = self._kinds(world, location)
         bottom, above = self.planes(world.kind_names)
-        seen = bottom[kinds[:, :, 0]]
+        seen: NDArray[np.uint8] = bottom.take(kinds[:, :, 0], axis=0)  # a third of the time of bottom[kinds[:, :, 0]]
         for layer in range(1, world.layers):
-            seen += above[kinds[:, :, layer]]
+            seen += above.take(kinds[:, :, layer], axis=0)
         return seen
 
     def planes(self, kind_names: Sequence[str]) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:

@@ -8,7 +8,7 @@ import torch
 import sorrel_standin
 from abreast.codec import digest
 from abreast.integrations.sorrel import SorrelExperiment, find
-from abreast.integrations.sorrel.building import build
+from abreast.integrations.sorrel.source import build
 
 SETTINGS = {
     "experiment": {"epochs": 5, "max_turns": 12, "record_period": 4, "output_dir": "data"},

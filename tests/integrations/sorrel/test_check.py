@@ -9,14 +9,10 @@ def verdicts(name):
     return {each.check: each for each in find(f"sorrel_standin:{name}").check()}
 
 
-def faults(name):
-    return {check: each.remark for check, each in verdicts(name).items() if each.outcome == "wrong"}
-
-
 @pytest.mark.parametrize("name", ["ForageEnv", "PolicyEnv"])
 def test_sound_environments_pass(name):
     found = verdicts(name)
-    assert [each.outcome for each in found.values()] == ["ok"] * 6, found
+    assert [each.outcome for each in found.values()] == ["ok"] * 3, found
 
 
 def test_a_loop_of_its_own_is_not_compared():
@@ -26,14 +22,13 @@ def test_a_loop_of_its_own_is_not_compared():
 @pytest.mark.parametrize(
     ("name", "check", "words"),
     [
-        ("ClockEnv", "building", "built again under the same seed, model0._modules, model0.local"),
-        ("SharingEnv", "models", "agents 0 and 1 have one and the same model"),
-        ("HiddenEnv", "seed", "was played twice from the same state of the generators; afterwards, model0.memory"),
+        ("SharingEnv", "seed", "agents 0 and 1 have one and the same model"),
+        ("ClockEnv", "seed", "built and played twice under the same seed, it differs in "),
+        ("HiddenEnv", "seed", "keep what changes in attributes of self, not of a class or a module"),
         ("UnwritableEnv", "state", "Unwritable.stream"),
         ("LoopEnv", "training", "in a run of abreast's and in its own loop (run_experiment), "),
     ],
 )
 def test_faults_are_named(name, check, words):
-    found = faults(name)
-    assert words in found[check]
-    assert next(iter(found)) == check
+    wrong = next(each for each in find(f"sorrel_standin:{name}").check() if each.outcome == "wrong")
+    assert wrong.check == check and words in wrong.remark

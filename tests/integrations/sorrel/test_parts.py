@@ -11,9 +11,8 @@ import sorrel_standin
 from abreast.codec import Names, encode
 from abreast.errors import GameError, StateError
 from abreast.integrations.sorrel import find
-from abreast.integrations.sorrel.building import build, own_settings
-from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.kept import set_attributes
+from abreast.integrations.sorrel.game import Generators, set_attributes
+from abreast.integrations.sorrel.source import build, own_settings
 from abreast.training.actors.base import actor_state, set_actor_state
 from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, make, outcome, seed_everything
 
@@ -50,28 +49,30 @@ def test_any_seed_will_do(seed):
 @pytest.mark.parametrize("place", [None, (1, 2, 3)])
 def test_a_state_without_a_place_of_the_generators_is_refused(place):
     one, other = (SorrelExperiment(make()).game for _ in range(2))
-    one.generators._place = place
+    one.lane(0).generators._place = place
     with pytest.raises(StateError, match="the state of an actor does not fit this game"):
         set_actor_state(other, actor_state(one))
 
 
 def test_a_state_has_all_attributes_there_were_and_no_others():
     game = SorrelExperiment(make()).game
-    state, model = game.state(), game.env.agents[0].model
-    model.noted, model.sync_freq, game.env.noted = 1, 99, 2
+    env = game.lane(0).env
+    state, model = game.state(), env.agents[0].model
+    model.noted, model.sync_freq, env.noted = 1, 99, 2
     del model.batch
     game.set_state(state)
     assert (model.batch, model.sync_freq) == (16, 2)
-    assert not hasattr(model, "noted") and not hasattr(game.env, "noted")
+    assert not hasattr(model, "noted") and not hasattr(env, "noted")
 
 
 def test_a_state_of_more_agents_is_refused_and_changes_nothing():
     game, other = (SorrelExperiment(make()).game for _ in range(2))
-    other.env.agents.append(other.env.agents[0])
-    before = outcome(game.env)
+    agents = other.lane(0).env.agents
+    agents.append(agents[0])
+    before = outcome(game.lane(0).env)
     with pytest.raises(StateError, match="KeyError: 'agent2'"):
         game.set_state(other.state())
-    assert outcome(game.env) == before
+    assert outcome(game.lane(0).env) == before
 
 
 def test_attributes_of_what_is_not_there_are_refused_and_change_nothing():
@@ -84,12 +85,13 @@ def test_attributes_of_what_is_not_there_are_refused_and_change_nothing():
 
 def test_an_evaluation_seeds_generators_of_the_environments_own():
     game = SorrelExperiment(make("values", sorrel_standin.OwnStream)).game
-    game.env.world.rng, outer = random.Random(3), torch.get_rng_state().tolist()
+    lane = game.lane(0)
+    lane.env.world.rng, outer = random.Random(3), torch.get_rng_state().tolist()
 
     def drawn(seed):
         game.draw_from([np.random.SeedSequence(seed)])
-        with game.generators:
-            return draws(), game.env.world.rng.random(), *(agent.model.rng.random() for agent in game.env.agents)
+        with lane.generators:
+            return draws(), lane.env.world.rng.random(), *(agent.model.rng.random() for agent in lane.env.agents)
 
     first = drawn(1)
     assert drawn(1) == first
@@ -106,7 +108,7 @@ def package(tmp_path, monkeypatch):
     (folder / "__init__.py").touch()
     (folder / "entities.py").write_text("from sorrel_standin import EmptyEntity\n")
     (folder / "env.py").write_text(
-        "from sorrel_standin import Environment, ForageEnv, Grid\n"
+        "import little_example.entities\nfrom sorrel_standin import Environment, ForageEnv, Grid\n"
         "class Plain(Grid):\n    berry_rate = 0.1\n"
         "class LittleEnv(Environment[Plain]):\n"
         "    setup_agents, populate_environment = ForageEnv.setup_agents, ForageEnv.populate_environment\n"
@@ -145,10 +147,9 @@ def test_a_yaml_file_comes_first(package):
 def test_what_a_world_wants_and_nobody_gives_is_named(package):
     with pytest.raises(GameError, match="Plain wants layers"):
         build(find("little_example.env:LittleEnv").make, SETTINGS, 0)
-    (package / "entities.py").write_text("")
     settings = {**SETTINGS, "world": {"height": 2, "width": 2, "layers": 1}}
-    sys.modules.pop("little_example.entities", None)
     with pytest.MonkeyPatch.context() as patched:
+        patched.delattr(sys.modules["little_example.entities"], "EmptyEntity")
         patched.delattr(sorrel_standin, "EmptyEntity")
         with pytest.raises(GameError, match=r"no EmptyEntity in little_example\.env"):
             build(find("little_example.env:LittleEnv").make, settings, 0)

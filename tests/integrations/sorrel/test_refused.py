@@ -12,7 +12,9 @@ from abreast.cli.app import app
 from abreast.errors import AbreastError, ConfigError, GameError
 from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, find, make
 
-SEQUENTIALLY = "learn where they play .*: run it sequentially, .* without --parallel; .* once the game is ported"
+SEQUENTIALLY = (
+    "learn where they play .*: run it sequentially, .* without --parallel; or train models of abreast's in it"
+)
 
 
 def test_learners_elsewhere_are_refused_with_the_reason_and_the_way_out():
@@ -47,7 +49,9 @@ def test_other_models_after_a_reset_are_refused():
 def test_one_model_of_two_agents():
     env = make()
     env.agents[1].model = env.agents[0].model
-    with pytest.raises(ConfigError, match="agents 0 and 1 have one and the same model"):
+    with pytest.raises(
+        ConfigError, match=r"agents 0 and 1 have one and the same model.*, or train models of abreast's"
+    ):
         SorrelExperiment(env)
 
 

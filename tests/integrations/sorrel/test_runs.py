@@ -58,7 +58,7 @@ def test_a_run_from_the_command_line_has_a_whole_folder_and_can_go_on(tmp_path):
 @pytest.mark.parametrize(
     ("kind", "model"),
     [(kind, None) for kind in ("values", "policy", "table", "tag")]
-    + [("values", model) for model in (sorrel_standin.Locked, sorrel_standin.OwnStream, sorrel_standin.Wordy)],
+    + [("values", model) for model in (sorrel_standin.OwnStream, sorrel_standin.Wordy)],
 )
 def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, model, tmp_path):
     def run(env, **options):
@@ -72,24 +72,40 @@ def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, model, tmp_path)
     assert outcome(second) == outcome(never) != outcome(first)
 
 
-@pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGTERM])
-def test_a_run_that_is_stopped_or_killed_goes_on(sent, tmp_path):
-    """Agents refer to parts of their models, and reset leaves the map: both are as they were."""
+def kill_a_run(folder):
     script = (
-        "import os, sys; sys.path[:0] = sys.argv[1:3]\n"
+        "import os, signal, sys; sys.path[:0] = sys.argv[1:3]\n"
         "import sorrel_standin\n"
         "from integrations.sorrel.helpers import SorrelExperiment, make\n"
-        "sorrel_standin.LastingEnv.dies_at, sorrel_standin.LastingEnv.dies_by = 5, int(sys.argv[3])\n"
+        "sorrel_standin.LastingEnv.dies_at, sorrel_standin.LastingEnv.dies_by = 5, signal.SIGKILL\n"
         "env = make(sorrel_standin.LastingEnv, epochs=8)\n"
         "settings = {'experiment': {'checkpoint_interval': 2}}\n"
-        "SorrelExperiment(env, settings).run_experiment(animate=False, output_dir=sys.argv[4])\n"
+        "SorrelExperiment(env, settings).run_experiment(animate=False, output_dir=sys.argv[3])\n"
     )
     tests = Path(__file__).parents[2]
-    arguments = [str(tests), str(tests.parent / "src"), str(int(sent)), str(tmp_path / "run")]
-    killed = subprocess.run(
-        [sys.executable, "-c", script, *arguments], check=False, stderr=subprocess.PIPE, timeout=120
-    )
-    assert killed.returncode, killed.stderr
+    arguments = [str(tests), str(tests.parent / "src"), str(folder)]
+    done = subprocess.run([sys.executable, "-c", script, *arguments], check=False, stderr=subprocess.PIPE, timeout=120)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+def stop_a_run(folder):
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(sorrel_standin.LastingEnv, "dies_at", 5)
+        patched.setattr(sorrel_standin.LastingEnv, "dies_by", signal.SIGINT)
+        env = make(sorrel_standin.LastingEnv, epochs=8)
+        settings = {"experiment": {"checkpoint_interval": 2}}
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell may have told to ignore it
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                SorrelExperiment(env, settings).run_experiment(animate=False, output_dir=folder)
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.parametrize("end", [kill_a_run, stop_a_run])
+def test_a_run_that_is_stopped_or_killed_goes_on(end, tmp_path):
+    """Agents refer to parts of their models, and reset leaves the map: both are as they were."""
+    end(tmp_path / "run")
     assert 0 < len(lines(tmp_path / "run")) < 9
 
     def run(env, **options):
@@ -140,10 +156,10 @@ def test_a_file_that_is_no_model_of_this_game_changes_nothing(damage, tmp_path):
     state.facts["acting"]["epsilon"], state.facts["learning"]["updates"] = 0.9, 7
     bad = {"garbage": b"garbage", "os.system": pickle.dumps({"model.epsilon": System(), "left_out": []})}.get(damage)
     kept = {} if bad is None else {"model": np.frombuffer(bad, np.uint8)}
-    before = outcome(model.env)
+    before = outcome(model.lane.env)
     with pytest.raises(ModelFileError, match="is damaged or does not fit this model"):
         model.take_file_state(State(state.facts, kept), tmp_path / "agent_0.safetensors")
-    assert outcome(model.env) == before and model.updates == 0
+    assert outcome(model.lane.env) == before and model.updates == 0
 
 
 class System:

@@ -70,7 +70,7 @@ def test_gradients_reach_its_first_layer_and_files_hold_it(name, tmp_path):
 
 def test_it_learns_where_something_is():
     """A bright spot in one of four corners of a picture, anywhere in it: the action is the corner."""
-    config = {"hidden_size": 32, "n_frames": 1, "epsilon": 0.3, "learning_rate": 0.003, "batch_size": 32}
+    config = {"hidden_size": 32, "n_frames": 1, "epsilon": 0.3, "learning_rate": 0.005, "batch_size": 32}
     kind = algorithm("dqn")
     model = kind(
         PlainObservation((16, 16, 3), np.uint8, 1 / 255),
@@ -81,9 +81,9 @@ def test_it_learns_where_something_is():
     )
     assert model.network_name == "cnn"
     rng, right = np.random.default_rng(0), []
-    for epoch in range(30):
+    for epoch in range(20):
         model.start_epoch_action(epoch=epoch)
-        if epoch == 29:
+        if epoch == 19:
             model.epsilon = 0.0
         for _ in range(8):
             corners, within = rng.integers(0, 4, 8), rng.integers(0, 6, (8, 2))
@@ -94,7 +94,7 @@ def test_it_learns_where_something_is():
             actions = model.take_actions(list(seen), list(range(8)))
             hits = np.array(actions) == corners
             model.remember_all(list(seen), actions, hits.astype(float).tolist(), [True] * 8, list(range(8)))
-            right += hits.tolist() if epoch == 29 else []
+            right += hits.tolist() if epoch == 19 else []
         model.end_epoch_action(epoch=epoch)
         model.train_step()
     assert np.mean(right) > 0.8

@@ -148,7 +148,7 @@ PIECES = st.sampled_from([*TAGS, *TOKENS, *OTHERS])
 TEXTS = st.one_of(st.text(max_size=60), st.lists(PIECES, max_size=25).map("".join))
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(TEXTS, st.sampled_from(["strict", "lenient"]), st.booleans(), st.booleans(), st.integers(1, 4), st.booleans())
 def test_any_text_is_read(text, form, enable_think, prefilled, most, are_free):
     config = {"answer_format": form, "enable_think": enable_think, "think_is_prefilled": prefilled}
@@ -163,7 +163,7 @@ def test_any_text_is_read(text, form, enable_think, prefilled, most, are_free):
         assert again == (parsed.actions, parsed.think if enable_think else "", parsed.response, True)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(TEXTS)
 def test_what_is_strict_is_read_the_same_by_the_lenient(text):
     strict = read(text, answer_format="strict")
@@ -174,7 +174,7 @@ def test_what_is_strict_is_read_the_same_by_the_lenient(text):
 @pytest.mark.timeout(60)  # a fraction of a second, if the time grows with the length; hours, if with its square
 @pytest.mark.parametrize("piece", [*TAGS, *TOKENS, *OTHERS, "< ", "<|", "<answer></answer>", "</think><answer>"])
 def test_a_hostile_answer_does_not_take_long(piece):
-    text = piece * (300_000 // len(piece))
+    text = piece * (100_000 // len(piece))
     for form in ("strict", "lenient"):
-        parsed = read(text, are_free=True, answer_format=form, max_response_chars=300_000)
+        parsed = read(text, are_free=True, answer_format=form, max_response_chars=100_000)
         assert len(parsed.response) <= len(text) + 100

@@ -290,7 +290,7 @@ PIECES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(PIECES.map("".join), min_size=1, max_size=4), st.sets(st.sampled_from(["\n\n", "\na", "a\n", " a", "t\n"]))
 )

@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 import varied_env  # noqa: F401 (registers it)
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, RunFolderError
 from abreast.rollouts import Context, EnvStateManager, RolloutConfig
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
 from abreast.rollouts.drivers.config import PlayConfig
@@ -171,7 +171,9 @@ def test_mistakes(run, tmp_path, monkeypatch):
     ):
         export(run, tmp_path / "a.csv")
     (run / "config.yaml").rename(run / "other.yaml")
-    with pytest.raises(RolloutError, match=r"has no config\.yaml, which says what the tags are"):
+    with pytest.raises(
+        RunFolderError, match=r"is no run of `abreast rollout` that could be used: it has no config\.yaml"
+    ):
         export(run, tmp_path / "a.jsonl")
     (run / "other.yaml").rename(run / "config.yaml")
     monkeypatch.setitem(sys.modules, "pyarrow", None)

@@ -150,18 +150,6 @@ def test_a_folder_without_trajectories(tmp_path, file):
         find_file(tmp_path.parent)
 
 
-def test_rewards_that_are_not_finite_do_not_make_a_line_unreadable(tmp_path):
-    line = lines_of(roll()[0])[3]
-    line["reward"] = line["rewards"][1] = line["history"][1]["reward"] = math.nan
-    path = tmp_path / "trajectories.jsonl"
-    path.write_bytes(encode(line))
-    assert b"NaN" not in path.read_bytes()
-    before, ((again,), faults) = path.read_bytes(), repaired(path)
-    assert path.read_bytes() == before and not faults
-    assert all(math.isnan(each) for each in (again["reward"], again["rewards"][1], again["history"][1]["reward"]))
-    assert again["rewards"][0] == 1.0 and encode(again) == before
-
-
 def test_values_that_json_cannot_hold():
     itself, deep = {"a": 1}, []
     itself["b"] = [itself, 10**5000, {3}, math.inf]
@@ -183,7 +171,7 @@ def test_a_line_of_another_shape_is_refused_or_can_be_shown_listed_and_searched(
     line = json.loads(encode(lines_of(roll()[0])[3]))
     path, refused = tmp_path / "trajectories.jsonl", 0
     for place in _places(line):
-        for value in (None, 3, "x", [], {}, [1], [None], {"a": 1}, True, -1.5, "\ud800"):
+        for value in (None, 3, "\ud800", [None], {"a": 1}, True):
             damaged = copy.deepcopy(line)
             inner = damaged
             for key in place[:-1]:

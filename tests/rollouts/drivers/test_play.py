@@ -42,7 +42,7 @@ def test_every_environment_plays_one_episode():
     assert sorted(each.number for each in ended) == list(range(10))
     assert [line["tag"] for line in lines(ended)] == ["Bandit"] * 4 + ["FrozenLake"] * 6
     assert all(each.cache["history"][-1]["actions_left"] >= 0 and each.error is None for each in ended)
-    assert all(each.num_actions == len(each.answers) for each in ended)  # the random policy takes one action a turn
+    assert all(each.tally.executed == len(each.answers) for each in ended)  # the random policy takes one action a turn
 
 
 def test_more_episodes_than_environments_count_on_with_their_seeds():
@@ -126,7 +126,7 @@ def test_an_environment_that_cannot_start_ends_and_the_others_go_on():
     ended = play(["RaisesInReset"], counts=[3], custom=custom)
     bad = next(each for each in ended if each.number == 1)
     assert "could not begin: ValueError: no room for this seed (villain_envs.py, line" in bad.error
-    assert bad.num_actions == 0 and bad.truncated and not bad.is_unanswered
+    assert bad.tally.executed == 0 and bad.truncated and not bad.is_unanswered
     assert line_of(bad, str)["history"] == [] == line_of(bad, str)["messages"]
     assert [each.error for each in ended if each is not bad] == [None, None]
 
@@ -186,7 +186,7 @@ def test_a_policy_that_leaks_a_cancellation_stops_the_rollout_with_a_sentence():
 def test_an_order_of_another_tag_is_refused():
     with EnvStateManager(settings(["varied"], use_multiprocessing=False)) as manager:
         orders = [Order(0, "varied", 1, 0), Order(1, "varid", 1, 0)]
-        with pytest.raises(RolloutError, match="episode 1 is of the tag 'varid': did you mean 'varied'"):
+        with pytest.raises(RolloutError, match="there is no tag 'varid' in this manager: did you mean 'varied'"):
             play_episodes(manager, make_policy(PlayConfig(tag="varied"), manager.tag_of(0)), str, orders)
 
 

@@ -11,21 +11,26 @@ import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.drivers import play
+from abreast.rollouts.drivers.client import retries
 from abreast.rollouts.drivers.client.chat import OpenAIPolicy
-from abreast.rollouts.drivers.client.retries import Backoff
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.play import orders_of, play_episodes
 from llm_server import Cut, Drop, LLMServer, Status, Text
 from rollout_helpers import settings
 from varied_env import length, shown
 
-QUICK = Backoff(first_s=0.001, longest_s=0.01)
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_S", 0.001)
+
+
 GO = "<think>on</think><answer>Go</answer>"
 
 
 def roll(server, episodes, envs=8, size=1, **config):
     """All episodes that ended, and the policy that played them."""
-    policy = OpenAIPolicy(ServerConfig(base_url=server.url, **config), QUICK)
+    policy = OpenAIPolicy(ServerConfig(base_url=server.url, **config))
     ended = []
     with EnvStateManager(settings(["varied"], [envs // size], size, use_multiprocessing=False)) as manager:
         play_episodes(manager, policy, ended.append, orders_of(manager, episodes))
@@ -99,7 +104,7 @@ def test_at_least_95_percent_of_the_slots_are_in_flight_until_the_work_runs_out(
 
     A loop with a barrier of any kind would never send enough requests again, and this test would not end.
     """
-    episodes, waiting, progress = 200, deque(), {"left": 200, "least": 1.0}
+    episodes, waiting, progress = 100, deque(), {"left": 100, "least": 1.0}
 
     def release():
         in_use = min(in_flight, progress["left"])
@@ -165,7 +170,7 @@ def test_a_server_that_is_gone_for_good_stops_the_rollout_with_what_has_ended_ke
     monkeypatch.setattr(play, "STOP_AFTER", 3)
     ended = []
     with LLMServer(lambda request: Text(GO) if request.number < 30 else Drop()) as server:
-        policy = OpenAIPolicy(ServerConfig(base_url=server.url, retries=1), QUICK)
+        policy = OpenAIPolicy(ServerConfig(base_url=server.url, retries=1))
         with (
             EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager,
             pytest.raises(RolloutError, match=r"\d episodes in a row got no answer, the last because of: http"),
@@ -181,7 +186,7 @@ def test_a_time_limit_stops_the_rollout():
         return Text(GO) if request.number < 5 else await asyncio.get_running_loop().create_future()
 
     with LLMServer(behave) as server:
-        policy = OpenAIPolicy(ServerConfig(base_url=server.url), QUICK)
+        policy = OpenAIPolicy(ServerConfig(base_url=server.url))
         with EnvStateManager(settings(["varied"], [4], use_multiprocessing=False)) as manager:
             assert (
                 play_episodes(manager, policy, lambda played: None, time_limit=0.5) == "the time limit of 0.5 s is over"

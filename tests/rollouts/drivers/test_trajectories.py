@@ -27,7 +27,7 @@ def played(number, history, **more):
     cache = {"env_id": 0, "group_id": 3, "tag": "Bandit", "penalty": -0.1, "info": {}, "history": history}
     given = {
         "number": number, "group_id": 3, "seed": 11, "tag": find_tag("Bandit", {}), "truncated": True, "error": None,
-        "is_unanswered": False, "num_actions": 2, "tally": Tally(reward=1.5), "cache": cache,
+        "is_unanswered": False, "tally": Tally(reward=1.5, executed=2), "cache": cache,
         "answers": ["<answer>x</answer>"], "tokens": Tokens(4, 2),
     }  # fmt: skip
     return Played(**{**given, **more})
@@ -100,7 +100,7 @@ def test_a_folder_that_is_being_written_to_is_refused(tmp_path):
 
 def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path):
     with pytest.raises(
-        RunFolderError, match=r"is no run of `abreast rollout` that could be resumed: it has no rollout\.yaml"
+        RunFolderError, match=r"is no run of `abreast rollout` that could be used: it has no config\.yaml"
     ):
         read_run(tmp_path)
     with keep(tmp_path):
@@ -112,17 +112,17 @@ def test_a_folder_that_is_no_run_cannot_be_resumed(tmp_path):
 
 
 def test_a_large_run_is_gone_on_with_one_line_in_memory_at_a_time(tmp_path):
-    shown = {"state": "x" * 20_000, "actions_left": 1}
     with keep(tmp_path) as kept:
-        for number in range(500):
-            kept.add(played(number, [shown]))
+        kept.add(played(0, [{"state": "x" * 50_000, "actions_left": 1}]))
     path = tmp_path / "trajectories.jsonl"
-    with path.open("ab") as file:
-        file.write(b'{"half')
+    line = path.read_bytes()
+    assert line.startswith(b'{"episode": 0')
+    more = [line.replace(b'"episode": 0', b'"episode": %d' % number, 1) for number in range(1, 200)]
+    path.write_bytes(b"".join([line, *more, b'{"half']))
     tracemalloc.start()
     try:
         with keep(tmp_path) as kept:
-            assert len(kept.before) == len(kept.numbers) == 500 and len(kept.faults) == 1
+            assert len(kept.before) == len(kept.numbers) == 200 and len(kept.faults) == 1
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

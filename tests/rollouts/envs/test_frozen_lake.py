@@ -1,11 +1,7 @@
 """The frozen lake, rule by rule."""
 
-import hashlib
-import os
 import pickle
 import random
-import subprocess
-import sys
 import warnings
 from collections import Counter
 from pathlib import Path
@@ -44,12 +40,6 @@ def play(env, seed, turns=30):
         if seen[-1][2] or seen[-1][3]:
             break
     return seen
-
-
-def digest():
-    """Of many episodes; the same in every process."""
-    env = FrozenLakeEnv({"size": 6})
-    return hashlib.sha256(repr([play(env, seed) for seed in range(50)]).encode()).hexdigest()
 
 
 @pytest.mark.parametrize(
@@ -175,9 +165,9 @@ def test_steps_slip_with_these_chances(action, rate, chances):
 
 def test_start_and_goal_are_any_two_cells():
     env = FrozenLakeEnv({"size": 2, "p": 1.0})
-    pairs = Counter(env.reset(seed=seed)[0] for seed in range(2400))
+    pairs = Counter(env.reset(seed=seed)[0] for seed in range(600))
     assert len(pairs) == 12
-    assert min(pairs.values()) > 130 and max(pairs.values()) < 270  # 200 each; five deviations
+    assert min(pairs.values()) > 17 and max(pairs.values()) < 83  # 50 each; five deviations
 
 
 def test_cells_are_frozen_with_chance_p():
@@ -228,15 +218,6 @@ def test_an_episode_without_a_seed_goes_on_in_the_stream():
     texts = [one.reset()[0] for _ in range(5)]
     assert texts == [other.reset()[0] for _ in range(5)]
     assert len(set(texts)) > 1
-
-
-def test_the_same_seed_gives_the_same_episode_in_another_process():
-    code = (
-        f"import sys; sys.path.insert(0, {str(Path(__file__).parents[2])!r}); import {__name__} as t; print(t.digest())"
-    )
-    environment = {**os.environ, "PYTHONHASHSEED": "4321"}
-    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == digest()
 
 
 def test_the_lake_of_the_readme_is_that_of_its_seed():
@@ -356,7 +337,7 @@ def test_the_solver_succeeds_from_what_it_sees(config, at_least):
     env = FrozenLakeEnv(config)
     numbers = {name: number for number, name in env.config.action_lookup.items()}
     successes = 0
-    for seed in range(60):
+    for seed in range(20):
         text, info = env.reset(seed=seed)
         done, left = False, 50
         while not done and left:
@@ -364,7 +345,7 @@ def test_the_solver_succeeds_from_what_it_sees(config, at_least):
             text, _, terminated, truncated, info = env.step(numbers[name])
             done, left = terminated or truncated, left - 1
         successes += info["success"]
-    assert successes / 60 >= at_least
+    assert successes / 20 >= at_least
 
 
 def test_the_solver_says_what_it_cannot_read():

@@ -34,9 +34,10 @@ def play(turns, use=False, **config):
         return manager.caches, manager.statuses()
 
 
-@pytest.mark.parametrize("use", [True, False])
 @pytest.mark.xdist_group("rollouts")
-@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize(
+    ("name", "use"), [*((name, False) for name in IDS), ("FrozenLake-v1", True), ("StrangersWalk-v0", True)]
+)
 def test_it_plays_as_gymnasium_plays_it(name, use):
     caches, _ = play([["1"], ["0", "1"]], use, id=name)
     for seed, cache in enumerate(caches, 5):
@@ -200,9 +201,9 @@ def test_an_id_that_a_script_registers_is_known_in_workers(tmp_path):
     assert done.stdout.strip() == "[['1'], ['0']] False", done.stderr
 
 
-@pytest.mark.parametrize("name", ["FrozenLake-v1", TAXI, "Blackjack-v1", "CartPole-v1", "StrangersWalk-v0"])
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "Blackjack-v1", "CartPole-v1", "StrangersWalk-v0"])
 def test_an_id_can_be_checked(name, monkeypatch):
-    monkeypatch.setattr(Trial, "digests_elsewhere", lambda self, actions: self.digests(actions)[0])
+    monkeypatch.setattr(Trial, "digests_elsewhere", lambda self, actions: self.digests(actions))
     assert {verdict.outcome for verdict in check_environment(name)} == {"ok"}
 
 

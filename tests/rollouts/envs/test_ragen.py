@@ -461,7 +461,7 @@ def test_scores_of_countdown_are_settings():
 
 def test_metamathqa_under_the_preset():
     env = find_kind("metamathqa").env(config_of("metamathqa", preset="ragen"))
-    questions = load_questions(SHIPPED).questions
+    questions = load_questions(SHIPPED)
     for seed in range(30):
         query, label = questions[random.Random(seed).randint(0, len(questions) - 1)]
         assert env.reset(seed=seed)[0] == f"Question: {query}"

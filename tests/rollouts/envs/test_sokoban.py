@@ -1,24 +1,21 @@
 """Sokoban, rule by rule."""
 
-import hashlib
-import os
 import pickle
 import random
-import subprocess
-import sys
 import warnings
 from itertools import count
-from pathlib import Path
 
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
 from abreast.errors import ConfigError, RolloutError
+from abreast.rollouts.envs.grids import show
 from abreast.rollouts.envs.sokoban import KIND, SokobanConfig, SokobanEnv, plan, rooms, solver
-from abreast.rollouts.envs.sokoban.board import SYMBOLS, Board, read_room
+from abreast.rollouts.envs.sokoban.board import Board, read_room
 from abreast.rollouts.envs.sokoban.grid import cells_of, reachable, set_of
 from abreast.rollouts.envs.sokoban.picture import draw
+from abreast.rollouts.envs.sokoban.world import SYMBOLS
 from abreast.rollouts.registry import KINDS
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 3, 4
@@ -29,9 +26,12 @@ JUNK = [0, 5, -1, 10**400, 1.0, True, None, "Up", "1", "x" * 1_000_000, b"1", [1
 def place(*rows, **config):
     """An environment in mid-episode, in the room that these rows show."""
     env = SokobanEnv(config)
-    env.reset(seed=0)
-    env.board = Board(read_room("\n".join(rows)))
+    env.put(room_in("\n".join(rows)))
     return env
+
+
+def room_in(text, **config):
+    return read_room(SokobanConfig.parse(config), text)
 
 
 def rows_of(text):
@@ -46,12 +46,6 @@ def play(env, seed, turns=40):
         if seen[-1][2] or seen[-1][3]:
             break
     return seen
-
-
-def digest():
-    """Of many episodes; the same in every process."""
-    envs = [SokobanEnv({"num_boxes": boxes}) for boxes in (1, 2, 3)] + [SokobanEnv({"dim_room": (8, 7)})]
-    return hashlib.sha256(repr([play(env, seed) for env in envs for seed in range(12)]).encode()).hexdigest()
 
 
 def solve(env, text, actions_left=1000):
@@ -196,14 +190,14 @@ def test_junk_is_no_step_at_all(junk):
 @pytest.mark.parametrize(
     ("config", "seeds"),
     [
-        ({"num_boxes": 1}, 60),
-        ({"num_boxes": 2}, 60),
-        ({}, 80),
-        ({"dim_room": (5, 5), "num_boxes": 2}, 30),
-        ({"dim_room": (4, 9), "num_boxes": 2}, 20),
-        ({"dim_room": (3, 8), "num_boxes": 2}, 20),
-        ({"dim_room": (8, 8), "search_depth": 20}, 10),
-        ({"dim_room": (10, 10), "num_boxes": 4}, 4),
+        ({"num_boxes": 1}, 25),
+        ({"num_boxes": 2}, 25),
+        ({}, 25),
+        ({"dim_room": (5, 5), "num_boxes": 2}, 15),
+        ({"dim_room": (4, 9), "num_boxes": 2}, 10),
+        ({"dim_room": (3, 8), "num_boxes": 2}, 10),
+        ({"dim_room": (8, 8), "search_depth": 20}, 5),
+        ({"dim_room": (10, 10), "num_boxes": 4}, 1),
     ],
     ids=str,
 )
@@ -218,7 +212,7 @@ def test_every_room_is_sound_and_can_be_solved(config, seeds):
         assert {*grid[0], *grid[-1], *(row[0] for row in grid), *(row[-1] for row in grid)} == {"#"}
         assert text.count("X") == text.count("O") + text.count("S") == env.config.num_boxes
         assert text.count("P") + text.count("S") == 1 and "√" not in text
-        room = read_room(text)
+        room = room_in(text)
         assert reachable(1 << room.player, room.floor, columns) == room.floor
         seen = follow(env, solve(env, text))
         assert seen[-1][2] and seen[-1][4]["success"], f"seed {seed} was not solved"
@@ -238,7 +232,7 @@ def test_the_carved_floor_hangs_together_and_leaves_the_border():
 
 def test_the_start_is_the_arrangement_with_the_highest_score():
     # A corridor: the box can only go right, and the player has to keep a cell beyond it.
-    room = read_room("########\n#XP____#\n########")
+    room = room_in("########\n#XP____#\n########")
     best = next(rooms.BackwardSearch(room.floor, [9], 8).best_first(room.player, 300), None)
     assert (best.boxes, best.player, best.swaps, best.displacement, best.score) == ((13,), 14, 1, 4, 4)
     assert next(rooms.BackwardSearch(room.floor, [9], 8).best_first(room.player, 2), None).boxes == (11,)
@@ -246,7 +240,7 @@ def test_the_start_is_the_arrangement_with_the_highest_score():
 
 def test_swaps_and_displacement_are_those_of_the_pulls():
     # Two boxes at the ends of a corridor, the player between them: pulled toward each other, and nothing else.
-    room = read_room("#########\n#XP____X#\n#########")
+    room = room_in("#########\n#XP____X#\n#########")
     best = next(rooms.BackwardSearch(room.floor, [10, 16], 9).best_first(room.player, 300), None)
     assert best.displacement == sum(abs(box - target) for box, target in zip(best.boxes, (10, 16), strict=True))
     assert best.score == best.swaps * best.displacement == 16  # two cells each, in turns
@@ -279,13 +273,6 @@ def test_resets_without_a_seed_go_on_from_the_last_one():
     assert texts[0] == texts[1] and len(set(texts[0])) == 3
 
 
-def test_the_same_seed_gives_the_same_episodes_in_another_process():
-    env = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *sys.path])}
-    code = "import test_sokoban; print(test_sokoban.digest())"
-    run = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
-    assert run.stdout.strip() == digest()
-
-
 def test_the_global_random_state_is_left_alone():
     random.seed(1)
     np.random.seed(1)  # noqa: NPY002
@@ -313,7 +300,10 @@ def test_a_pickled_environment_goes_on_where_it_was(observation_format):
 
 def test_the_three_formats_show_the_same_room():
     room = "#####\n#SX_#\n##_√#\n#___#\n#####"
-    board = Board(read_room(room))
+    board = Board(room_in(room))
+    grid, coord, both = (
+        show(SokobanConfig(dim_room=(5, 5), num_boxes=2, observation_format=name), board.plain()) for name in FORMATS
+    )
     lists = [
         "Cells are (row, column), counted from (0, 0) at the top left.",
         "Player: (1, 1)",
@@ -321,24 +311,22 @@ def test_the_three_formats_show_the_same_room():
         "Targets: (1, 1), (2, 3)",
     ]
     floor = "Floor: (1, 1), (1, 2), (1, 3), (2, 2), (2, 3), (3, 1), (3, 2), (3, 3)"
-    assert board.grid() == room
-    assert board.coord().split("\n") == [*lists, floor, "All other cells are wall."]
-    assert board.grid_coord().split("\n") == [*room.split("\n"), *lists]
+    assert grid == room
+    assert coord.split("\n") == [*lists, floor, "All other cells are wall."]
+    assert both.split("\n") == [*room.split("\n"), *lists]
     assert board.boxes_on_target == 1
 
 
 def test_all_formats_read_back_as_the_same_room():
     for seed in range(5):
         texts = [SokobanEnv({"observation_format": name, "dim_room": (6, 8)}).reset(seed=seed)[0] for name in FORMATS]
-        grid, coord, both = (read_room(text) for text in texts)
-        assert Board(grid).grid() == Board(both).grid() == texts[0]
-        assert Board(coord).coord() == Board(grid).coord() == texts[1]
+        assert {Board(room_in(text, dim_room=(6, 8))).plain() for text in texts} == {texts[0]}
 
 
 @pytest.mark.parametrize("text", ["", "<images>", "##\n#P#", "#PP#", "Player: (1, 1)"])
 def test_a_text_without_a_room_is_refused(text):
     with pytest.raises(RolloutError, match="shows no room in text"):
-        read_room(text)
+        room_in(text)
 
 
 @pytest.mark.parametrize("observation_format", FORMATS)
@@ -357,7 +345,12 @@ def test_gymnasium_finds_no_fault(render_mode, observation_format):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", message=".*not having a spec.*")
-        config = {"render_mode": render_mode, "observation_format": observation_format, "dim_room": (12, 11)}
+        config = {
+            "render_mode": render_mode,
+            "observation_format": observation_format,
+            "dim_room": (7, 11),
+            "num_boxes": 1,
+        }
         check_env(SokobanEnv(config), skip_render_check=False)
 
 
@@ -409,25 +402,25 @@ def fewest_moves(text):
         found = []
         for before in layer:
             for direction in range(4):
-                board = Board(read_room(before))
+                board = Board(room_in(before))
                 board.move(direction)
-                if board.solved:
+                if board.boxes_on_target == board.boxes:
                     return moves
-                if board.grid() not in seen:
-                    seen.add(board.grid())
-                    found.append(board.grid())
+                if board.plain() not in seen:
+                    seen.add(board.plain())
+                    found.append(board.plain())
         layer = found
     raise AssertionError("unreachable")
 
 
 def test_no_way_is_shorter():
     env = SokobanEnv({"num_boxes": 2})
-    texts = [env.reset(seed=seed)[0] for seed in range(10)]
+    texts = [env.reset(seed=seed)[0] for seed in range(2)]
     assert [len(solve(env, text)) for text in texts] == [fewest_moves(text) for text in texts]
 
 
 def test_boxes_in_corners_and_along_walls_without_targets_are_lost():
-    room = read_room("#######\n#_____#\n#__P__#\n#___XO#\n#_____#\n#######")
+    room = room_in("#######\n#_____#\n#__P__#\n#___XO#\n#_____#\n#######")
     needed = solver.Plan(room).pushes_needed
     lost = set(cells_of(room.floor)) - needed.keys()
     assert lost == {7 + column for column in range(1, 6)} | {28 + column for column in range(1, 6)} | {15, 22}
@@ -460,7 +453,7 @@ def test_a_lost_room_still_gets_a_legal_move(rows):
 def test_a_search_at_its_limit_still_moves(monkeypatch):
     monkeypatch.setattr(plan, "SEARCHES", ((1, 1), (5, 3)))
     env = SokobanEnv({"dim_room": (10, 10), "num_boxes": 4})
-    for seed in range(5):
+    for seed in range(1):
         text, _ = env.reset(seed=seed)
         seen = follow(env, solve(env, text))
         assert seen and all(info["action_is_effective"] for *_, info in seen)
@@ -496,7 +489,7 @@ def test_dim_x_and_dim_y_override_dim_room():
         ({"render_mode": "human"}, "render_mode is 'human'"),
         ({"observation_format": "list"}, "observation_format is 'list'"),
         ({"action_lookup": None}, "action_lookup is None"),
-        ({"action_lookup": {1: "Up"}}, "expected names for 1, 2, 3 and 4"),
+        ({"action_lookup": {1: "Up"}}, "expected four names, for 1 (up), 2 (down), 3 (left), 4 (right)"),
         ({"action_lookup": {1: "Up", 2: "up", 3: "Left", 4: "Right"}}, "differ in more than upper and lower case"),
         ({"boxes": 3}, "unknown key boxes"),
     ],

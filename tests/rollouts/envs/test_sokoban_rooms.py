@@ -9,12 +9,13 @@ import pytest
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import find_tag
 from abreast.rollouts.config import TagConfig, shipped_tags
-from abreast.rollouts.envs.sokoban import SokobanConfig, SokobanEnv
-from abreast.rollouts.envs.sokoban.board import SYMBOLS, Board, read_room
+from abreast.rollouts.envs.sokoban import SokobanConfig, SokobanEnv, depth_first
+from abreast.rollouts.envs.sokoban.board import read_room
 from abreast.rollouts.envs.sokoban.grid import cells_of, offsets
 from abreast.rollouts.envs.sokoban.plan import Plan
 from abreast.rollouts.envs.sokoban.rooms import Lengths
 from abreast.rollouts.envs.sokoban.solver import solve
+from abreast.rollouts.envs.sokoban.world import SYMBOLS
 
 SHIPPED = [name for name, tag in shipped_tags().items() if tag.env_type == "sokoban"]
 RAGEN_ROOMS = {  # 6 by 6, one box, search_depth 300: what its code makes of these seeds
@@ -52,7 +53,7 @@ def shortest_by_breadth(room):
 
 def rooms_of(config, seeds):
     env = SokobanEnv(config)
-    return [read_room(env.reset(seed=seed)[0], env.config.symbols) for seed in seeds]
+    return [read_room(env.config, env.reset(seed=seed)[0]) for seed in seeds]
 
 
 # ---- lengths
@@ -62,7 +63,7 @@ def rooms_of(config, seeds):
     "config", [{"num_boxes": 1}, {"num_boxes": 2}, {"num_boxes": 1, "room_search": "moves"}], ids=str
 )
 def test_the_shortest_solution_is_proven(config):
-    for room in rooms_of(config, range(40)):
+    for room in rooms_of(config, range(15)):
         length = shortest_by_breadth(room)
         assert Plan(room).shortest() == length
         assert Plan(room).shortest(length) == length and Plan(room).shortest(length - 1) is None
@@ -73,7 +74,7 @@ def test_rooms_of_shipped_tags_take_more_than_one_move_and_no_more_than_the_budg
     """The short version of benchmarks/sokoban_rooms.py."""
     tag = find_tag(name, {})
     config = tag.config.model_copy(update={"render_mode": "text", "observation_format": "grid"})
-    lengths = [Plan(room).shortest(tag.budget) for room in rooms_of(config, range(10_000, 10_150))]
+    lengths = [Plan(room).shortest(tag.budget) for room in rooms_of(config, range(10_000, 10_040))]
     assert None not in lengths and min(lengths) >= 2 and max(lengths) <= tag.budget
     assert len(set(lengths)) > 5  # they are not all alike
 
@@ -82,7 +83,7 @@ def test_rooms_of_shipped_tags_take_more_than_one_move_and_no_more_than_the_budg
 @pytest.mark.parametrize("search", ["pulls", "moves"])
 def test_solutions_lie_between_min_moves_and_max_moves(least, most, search):
     config = {"num_boxes": 1, "min_moves": least, "max_moves": most, "room_search": search}
-    lengths = [Plan(room).shortest() for room in rooms_of(config, range(25))]
+    lengths = [Plan(room).shortest() for room in rooms_of(config, range(10))]
     assert all(least <= length <= (most or 100) for length in lengths)
 
 
@@ -110,15 +111,15 @@ def test_rooms_without_limits_are_made_to_fit_the_budget_of_their_tag():
     settings = {"dim_x": 8, "dim_y": 8, "num_boxes": 2, "search_depth": 10}
     tag = find_tag("Mine", {"Mine": TagConfig(env_type="sokoban", max_actions_per_traj=10, env_config=settings)})
     assert tag.config.solvable_within == 10
-    fitting = [Plan(room).shortest(10) is not None for room in rooms_of(tag.config, range(40))]
-    without = [Plan(room).shortest(10) is not None for room in rooms_of(settings, range(40))]
-    assert sum(fitting) >= 39 > 25 > sum(without)
+    fitting = [Plan(room).shortest(10) is not None for room in rooms_of(tag.config, range(20))]
+    without = [Plan(room).shortest(10) is not None for room in rooms_of(settings, range(20))]
+    assert sum(fitting) >= 19 > 12 > sum(without)
 
 
 def test_a_budget_that_no_room_fits_is_no_error():
     env = SokobanEnv({"num_boxes": 3, "solvable_within": 1})
-    assert env.reset(seed=0)[0].count("X") == 3
-    assert env.reset(seed=0) == env.reset(seed=0)
+    first = env.reset(seed=0)
+    assert first[0].count("X") == 3 and env.reset(seed=0) == first
 
 
 def test_limits_given_make_rooms_independent_of_the_budget():
@@ -138,16 +139,16 @@ def test_a_seed_gives_the_room_it_gives_in_ragen(seed):
 
 def test_one_room_in_ten_takes_one_move_under_the_preset():
     lengths = [
-        Plan(room).shortest() for room in rooms_of(find_tag("SimpleSokoban", {}, preset="ragen").config, range(600))
+        Plan(room).shortest() for room in rooms_of(find_tag("SimpleSokoban", {}, preset="ragen").config, range(200))
     ]
-    assert 0.05 < lengths.count(1) / 600 < 0.14
+    assert 0.04 < lengths.count(1) / 200 < 0.16
 
 
 @pytest.mark.parametrize(
     "config", [{"num_boxes": 3, "search_depth": 40}, {"dim_room": (8, 8), "num_boxes": 2, "search_depth": 10}], ids=str
 )
 def test_rooms_by_moves_can_be_solved_and_have_no_box_on_a_target(config):
-    for room in rooms_of({**config, "room_search": "moves"}, range(30)):
+    for room in rooms_of({**config, "room_search": "moves"}, range(12)):
         assert (
             room.boxes & room.targets == 0 and room.boxes.bit_count() == room.targets.bit_count() == config["num_boxes"]
         )
@@ -170,7 +171,8 @@ def test_resets_without_a_seed_go_on_in_the_stream():
     assert env.reset()[0] != env.reset()[0]
 
 
-def test_a_room_that_is_too_small_for_boxes_is_one_clear_error():
+def test_a_room_that_is_too_small_for_boxes_is_one_clear_error(monkeypatch):
+    monkeypatch.setattr(depth_first, "MOST_SEEDS", 20)
     with pytest.raises(RolloutError, match=r"no room of 3 by 6 with 1 boxes .* search_depth 1 was found"):
         SokobanEnv({"dim_room": (3, 6), "num_boxes": 1, "search_depth": 1, "room_search": "moves"}).reset(seed=0)
 
@@ -189,7 +191,7 @@ def test_own_symbols_are_shown_read_and_solved(lookup, observation_format):
     for row, its in zip(plain.split("\n")[:6], text.split("\n")[:6], strict=True):
         assert its == "".join(shown[symbol] for symbol in row)
     assert text.split("\n")[6:] == plain.split("\n")[6:]
-    assert read_room(text, env.config.symbols) == read_room(plain)
+    assert read_room(env.config, text) == read_room(usual.config, plain)
     assert env.observation_space.contains(text)
     numbers = {name: number for number, name in env.config.action_lookup.items()}
     for name in solve(env.config, [{"state": text, "actions_left": 100}]):
@@ -227,11 +229,6 @@ def test_the_meanings_of_symbols_are_there_for_a_legend():
 def test_symbols_that_could_not_be_read_back_are_refused(config, message):
     with pytest.raises(ConfigError, match=message):
         SokobanConfig.parse(config)
-
-
-def test_a_board_without_symbols_of_its_own_shows_the_usual_ones():
-    board = Board(read_room("#####\n#PXO#\n#####"))
-    assert board.grid() == board.plain_grid() == "#####\n#PXO#\n#####"
 
 
 # ---- rewards

@@ -3,6 +3,7 @@
 import asyncio
 import copy
 import gc
+import itertools
 import os
 import random
 import sqlite3
@@ -22,7 +23,8 @@ from villain_envs import Counting, CountingConfig
 
 pytestmark = pytest.mark.xdist_group("rollouts")
 PLACES = [False, True, "threads", "auto"]
-ABRUPT = 10_000
+CHAOS = os.environ.get("ABREAST_CHAOS") == "1"
+ABRUPT = 10_000 if CHAOS else 1_600
 CUSTOM = {**CALM, **LAKE}
 
 
@@ -316,7 +318,7 @@ with EnvStateManager.for_tag("Bandit", concurrency=1, use_multiprocessing=False)
 
 def test_a_thread_that_would_wait_for_itself_is_told_at_once():
     done = subprocess.run([sys.executable, "-c", ALONE], capture_output=True, text=True, timeout=60, check=False)
-    assert "are in use, and no other thread or task could close one of them: close one first" in done.stderr
+    assert "are in use, all by this thread, which would wait for itself: close one first" in done.stderr
 
 
 @pytest.mark.parametrize("episodes", [{"when_full": "refuse"}, {"wait_timeout": 0.05}])
@@ -618,10 +620,10 @@ def test_threads_that_begin_the_first_episodes_at_once_start_the_workers_once():
 @pytest.fixture
 def beside_a_slow_thread():
     """A manager, whose environments live in threads, while one thread waits for a slow turn of its episode."""
-    custom = {**villain("Counting", seconds=0.8), **CALM}
+    custom = {**villain("Counting", seconds=2.0), **CALM}
     with EnvStateManager(settings(["Counting", "Calm"], [2, 12], 1, custom, use_multiprocessing="threads")) as manager:
         episode = manager.episode("Counting").begin()
-        thread = threading.Thread(target=lambda: [episode.step(["a"]) for _ in range(3)])
+        thread = threading.Thread(target=lambda: episode.step(["a"]))
         thread.start()
         while not manager._turns.pending:
             time.sleep(0.001)
@@ -629,22 +631,17 @@ def beside_a_slow_thread():
         thread.join()
 
 
-def test_an_episode_begins_at_once_while_another_thread_waits_for_a_slow_turn(beside_a_slow_thread):
-    started = time.monotonic()
+def test_episodes_and_recv_go_on_while_another_thread_waits_for_a_slow_turn(beside_a_slow_thread):
+    """Each that waited for it, or for a look of its own, would take half a second."""
+    manager, started = beside_a_slow_thread, time.monotonic()
     for _ in range(5):
-        with beside_a_slow_thread.episode("Calm") as episode:
+        with manager.episode("Calm") as episode:
             episode.step(["a"])
-    assert time.monotonic() - started < 0.4
-
-
-def test_recv_returns_at_once_while_another_thread_waits_for_a_slow_turn(beside_a_slow_thread):
-    manager = beside_a_slow_thread
     manager.reset(env_ids=range(5, 13))
-    started = time.monotonic()
-    for turn in range(64):
+    for turn in range(32):
         manager.send(go([5 + turn % 8], "a"))
         assert manager.recv()
-    assert time.monotonic() - started < 0.4
+    assert time.monotonic() - started < 2.0
 
 
 def test_recv_does_not_wait_for_turns_that_another_thread_has_ended():
@@ -780,8 +777,12 @@ class Live(Counting):
 register("Live", config=CountingConfig)(Live)
 
 
-@pytest.mark.parametrize("waits", [0.0, 0.004])
-@pytest.mark.parametrize("use", PLACES)
+@pytest.mark.parametrize(
+    ("use", "waits"),
+    itertools.product(PLACES, [0.0, 0.004])
+    if CHAOS
+    else [(False, 0.004), (True, 0.0), ("threads", 0.0), ("auto", 0.004)],
+)
 def test_effects_happen_once_wherever_environments_live_and_whenever_they_move(use, waits, tmp_path):
     effects = tmp_path / "effects"
     custom = {
@@ -899,8 +900,7 @@ register("SaysSoItself", config=CountingConfig)(SaysSoItself)
 register("Inside", config=CountingConfig)(Inside)
 
 
-@pytest.mark.parametrize("name", ["SaysSoItself", "Inside"])
-@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize(("name", "before"), [("SaysSoItself", 2), ("Inside", 0)])
 def test_an_instance_that_cannot_be_replayed_is_not_even_in_its_first_turn(name, before, tmp_path):
     effects = tmp_path / "effects"
     custom = {"Live": {"env_type": name, "max_actions_per_traj": 9, "env_config": {"flag": str(effects)}}}

@@ -130,8 +130,7 @@ def test_a_villain_ends_alone(name, caplog):
         assert len(manager.step(go(range(8), "a"))) == 8
 
 
-@pytest.mark.parametrize("use", [True, "auto"])
-@pytest.mark.parametrize("name", ["ClosesDescriptors", "KillsWhenPickled"])
+@pytest.mark.parametrize(("name", "use"), [("ClosesDescriptors", True), ("KillsWhenPickled", "auto")])
 def test_an_environment_that_breaks_its_worker_outside_a_turn_is_blamed_and_never_run_in_the_main_process(name, use):
     with EnvStateManager(among_others(name)) as manager:
         manager.reset(seed=0)
@@ -145,8 +144,7 @@ def test_an_environment_that_breaks_its_worker_outside_a_turn_is_blamed_and_neve
             assert env_id == 1 or cache["history"] == calm["history"], env_id
 
 
-@pytest.mark.parametrize("use", [True, False, "threads"])
-@pytest.mark.parametrize("reward", ["nan", "inf", "-inf"])
+@pytest.mark.parametrize(("use", "reward"), [(True, "nan"), (False, "inf"), ("threads", "-inf")])
 def test_a_reward_that_is_not_finite_ends_the_episode_with_its_reason(reward, use):
     with EnvStateManager(among_others("EarnsNothingFinite", use, flag=reward)) as manager:
         manager.reset(seed=0)
@@ -287,16 +285,15 @@ def test_no_timeout_means_none():
 
 
 def test_playing_a_long_episode_again_is_no_silence():
-    custom = villain("Counting", seconds=0.2)
-    config = workers(["Counting"], [2], custom, step_timeout=1.2)
-    loop = plain(config)
-    loop.reset(0)
+    custom = villain("Counting", seconds=0.25)
+    config = workers(["Counting"], [1], custom, step_timeout=1.0, max_workers=1)
     with EnvStateManager(config) as manager:
         manager.reset(seed=0)
-        for _ in range(8):
-            assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        for _ in range(5):
+            manager.step(go([0], "a"))
         kill(*manager.worker_pids)
-        assert manager.step(go(range(2), "a")) == loop.step(go(range(2), "a"))
+        assert manager.step(go([0], "a"))[0]["history"][-1]["state"].startswith("6 steps")
+        assert manager.get_rollout_states()["tags"]["Counting"]["timeouts"] == 0
 
 
 @pytest.mark.parametrize("number", [signal.SIGRTMIN + 6, signal.SIGABRT])

@@ -2,6 +2,8 @@
 
 import multiprocessing
 import os
+import threading
+import time
 
 import pytest
 
@@ -271,3 +273,23 @@ def test_an_environment_of_a_batch_that_begins_anew_stays_in_its_worker_under_au
         manager.use_multiprocessing = "auto"
         manager.reset(env_ids=[1, 2])
         assert [env.worker for env in manager.envs] == places != [HERE] * 4
+
+
+def test_turns_that_threads_take_at_once_are_not_taken_for_waiting():
+    """They may wait for each other, for the interpreter: threads would gain nothing."""
+    quick = {"Quick": {"env_type": "Counting", "max_actions_per_traj": 20, "env_config": {"seconds": 0.03}}}
+    config = settings(["Quick", "Counting"], [1, 1], 1, {**quick, **villain("Counting", seconds=1.0)})
+    with EnvStateManager(config) as manager, manager.episode("Counting") as slow, manager.episode("Quick") as episode:
+        thread = threading.Thread(target=slow.step, args=(["a"],))
+        thread.start()
+        while not manager._turns.pending:
+            time.sleep(0.001)
+        time.sleep(0.05)
+        for _ in range(3):
+            episode.step(["a"])
+        timing = manager._places.timings["Quick"]
+        assert thread.is_alive() and not timing.waits
+        thread.join()
+        for _ in range(3):
+            episode.step(["a"])
+        assert timing.waits

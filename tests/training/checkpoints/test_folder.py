@@ -28,6 +28,7 @@ from abreast.training.checkpoints.folder import (
 )
 from abreast.training.checkpoints.manifest import Facts, seal
 from fakes import checkpoint_facts
+from promises.cover import IS_FULL
 from training.checkpoints.writers import kill_writers, read_too_much, write_much, write_too_much
 
 
@@ -258,7 +259,7 @@ def test_a_disk_that_cannot_be_read_is_a_checkpoint_error(tmp_path, monkeypatch)
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="looks into /proc")
-@pytest.mark.parametrize("room", [0.5, 1.5], ids=["the file", "its arrays"])
+@pytest.mark.parametrize("room", [0.5, 1.2], ids=["the file", "its arrays"])
 def test_what_does_not_fit_into_memory_is_a_checkpoint_error(tmp_path, room):
     folder = tmp_path / "checkpoints" / "epoch_000001"
     write_checkpoint(folder, "run", checkpoint_facts(1), {"run": State({}, {"a": np.ones(10**8, np.uint8)})})
@@ -476,7 +477,7 @@ def test_every_moment_of_removing_one_leaves_it_whole_or_not_there(tmp_path, mon
 
 def told_by(work, *args):
     """What a process that does this work sends, and its exit code."""
-    context = multiprocessing.get_context("forkserver")
+    context = multiprocessing.get_context("fork")  # it has nothing to import
     mine, its = context.Pipe(duplex=False)
     process = context.Process(target=work, args=(args[0], its, *args[1:]))
     process.start()
@@ -489,14 +490,14 @@ def told_by(work, *args):
     return told, process.exitcode
 
 
-KILLS = int(os.environ.get("ABREAST_KILLS", "30"))
+KILLS = int(os.environ.get("ABREAST_KILLS", "30" if IS_FULL else "12"))
 
 
 @pytest.mark.timeout(60 + KILLS)
 def test_a_process_killed_at_any_moment_leaves_whole_checkpoints(tmp_path):
     epochs, code = told_by(kill_writers, tmp_path, KILLS)
     assert code == 0 and len(epochs) == KILLS
-    assert epochs == sorted(epochs) and epochs[-1] > KILLS / 10  # nothing was lost, and something was written
+    assert epochs == sorted(epochs) and epochs[-1] >= KILLS  # nothing was lost, and something was written
     assert newest_agents(tmp_path).epochs == epochs[-1]
 
 

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from abreast.errors import AbreastError, CheckpointError, ConfigError, RunFolderError, StateError
+from abreast.processes.fork_server import FORK_SERVER
 from abreast.state_file import loads
 from abreast.training.checkpoints.folder import open_checkpoint, write_checkpoint
 from abreast.training.run.record import RunRecord
 from chaos.damage import MAP_BOMB
 from chaos.hostile_runs import replace_facts, replace_part
+from chaos.leftovers import descendants
 from fakes import small_game, timeless
+from promises.cover import each_nth, rows
 
 SMALL = ("experiment.epochs=12", "experiment.max_turns=6", "model.hidden_size=8", "model.buffer_capacity=64")
 SMALL += ("model.batch_size=8", "model.gradient_steps=1", "model.n_frames=1", "experiment.checkpoint_interval=3")
@@ -81,13 +84,12 @@ WAYS = {
     ),
     "pipelined, threads": (True, ("multiprocessing.workers=threads", "multiprocessing.num_actors=2")),
 }
-CASES = [(way, "iqn") for way in WAYS] + [
-    (way, name) for way in ("sequential", "pipelined, 2 actors") for name in ("dqn", "ppo")
-]
+CASES = each_nth(rows({"way": WAYS, "algorithm": ["iqn", "dqn", "ppo"]}, together=1), 2)
 
 
 @pytest.mark.parametrize(("way", "algorithm"), CASES)
 def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(way, algorithm, tmp_path):
+    """Its folder, too. (All ways and all that can be run: promises/.)"""
     parallel, settings = WAYS[way]
     settings = (f"model.algorithm={algorithm}", *settings)
     run(tmp_path / "whole", *settings, parallel=parallel)
@@ -119,20 +121,27 @@ def stopped(tmp_path_factory):
     return folder
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """What the same run leaves behind if it is not stopped."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    run(folder)
+    return left_behind(folder)
+
+
 @pytest.fixture
 def folder(stopped, tmp_path):
     """A copy of it."""
     return Path(shutil.copytree(stopped, tmp_path / "run"))
 
 
-def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(tmp_path):
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(whole, tmp_path):
     with pytest.raises(Stop):
         run(tmp_path / "run", "experiment.checkpoint_interval=1000", stop_at=4)
     for path in (tmp_path / "run" / "checkpoints").iterdir():  # SIGKILL writes no agents
         shutil.rmtree(path)
-    run(tmp_path / "whole")
     run(None, resume=tmp_path / "run")
-    assert left_behind(tmp_path / "run") == left_behind(tmp_path / "whole")
+    assert left_behind(tmp_path / "run") == whole
 
 
 @pytest.mark.parametrize("way", ["sequential", "pipelined"])
@@ -145,11 +154,10 @@ def test_more_epochs_are_as_if_they_had_been_asked_for_at_once(way, tmp_path):
     assert list(explain(left_behind(tmp_path / "run"), left_behind(tmp_path / "whole"))) == []
 
 
-def test_a_run_may_go_on_in_workers_where_that_changes_nothing(stopped, tmp_path):
-    run(tmp_path / "whole")
+def test_a_run_may_go_on_in_workers_where_that_changes_nothing(stopped, whole, tmp_path):
     shutil.copytree(stopped, tmp_path / "run")
     run(None, "multiprocessing.schedule=lockstep", parallel=True, resume=tmp_path / "run")
-    assert list(explain(left_behind(tmp_path / "run"), left_behind(tmp_path / "whole"))) == []
+    assert list(explain(left_behind(tmp_path / "run"), whole)) == []
 
 
 def test_animations_go_on(tmp_path):
@@ -164,8 +172,9 @@ def test_animations_go_on(tmp_path):
     assert films[0] == films[1] and len(films[0]) == 6
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("way", ["sequential", "pipelined"])
+@pytest.mark.parametrize(
+    ("number", "way"), rows({"number": [signal.SIGINT, signal.SIGTERM], "way": ["sequential", "pipelined"]}, together=1)
+)
 def test_the_first_signal_ends_a_run_with_a_checkpoint_of_all_that_was_played(number, way, tmp_path):
     parallel, settings = WAYS[way]
     env = small_game(*SMALL, "experiment.checkpoint_interval=1000", *settings)
@@ -185,6 +194,7 @@ def test_the_first_signal_ends_a_run_with_a_checkpoint_of_all_that_was_played(nu
                 animate=False, logger=Asks(), output_dir=tmp_path / "run"
             )
         assert signal.getsignal(signal.SIGTERM) is terminated
+        assert FORK_SERVER.pid is None or descendants(FORK_SERVER.pid) == []
     finally:
         signal.signal(signal.SIGTERM, before)
     (kept,) = (tmp_path / "run" / "checkpoints").iterdir()
@@ -275,7 +285,7 @@ def damage(path):
     path.write_bytes(data)
 
 
-def test_a_damaged_checkpoint_is_named_with_the_one_before_which_goes_on(folder, tmp_path):
+def test_a_damaged_checkpoint_is_named_with_the_one_before_which_goes_on(folder, whole):
     newest, older = folder / "checkpoints" / "epoch_000006", folder / "checkpoints" / "epoch_000003"
     damage(newest / "replay_1.safetensors")
     before = contents(folder)
@@ -285,8 +295,7 @@ def test_a_damaged_checkpoint_is_named_with_the_one_before_which_goes_on(folder,
     assert contents(folder) == before
     shutil.copytree(newest, newest.with_name("epoch_000006.damaged"))  # it was damaged once before
     run(None, resume=older)
-    run(tmp_path / "whole")
-    assert left_behind(folder) == left_behind(tmp_path / "whole")
+    assert left_behind(folder) == whole
     aside = [newest.with_name(f"epoch_000006.{name}") for name in ("damaged", "damaged1")]
     assert list(contents(aside[0]).values()) == list(contents(aside[1]).values()) != []
 

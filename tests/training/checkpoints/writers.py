@@ -1,5 +1,6 @@
 """What other processes do in the tests of checkpoints. What they print, they send."""
 
+import gc
 import os
 import random
 import resource
@@ -30,6 +31,7 @@ def write_too_much(run, pipe):
 
 def read_too_much(run, pipe, room):
     """Read 100 MB, with memory for only a part (or a multiple) of that."""
+    gc.collect()  # what the process that it was forked from has left would be room
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     limit = pages * resource.getpagesize() + int(room * 10**8)
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
@@ -47,8 +49,8 @@ def write_much(run, pipe):
     pipe.send(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 
 
-def write_until_killed(run):
-    """Write new checkpoints, replace them by their equals, and remove old ones."""
+def write_until_killed(run, begun):
+    """Write new checkpoints, replace them by their equals, and remove old ones; `begun` is told of each."""
     newest = max(found.epochs for found in list_checkpoints(run))
     for epochs in range(newest + 1, newest + 10_000):
         for _ in range(2):
@@ -56,6 +58,7 @@ def write_until_killed(run):
             write_checkpoint(run / "checkpoints" / f"epoch_{epochs:06d}", "run", checkpoint_facts(epochs), parts)
             write_checkpoint(run / "checkpoints" / "final", "agents", checkpoint_facts(epochs), parts)
         remove_old(run, 2)
+        os.write(begun, b"x")
 
 
 def kill_writers(run, pipe, kills):
@@ -63,14 +66,18 @@ def kill_writers(run, pipe, kills):
     chance = random.Random(kills)
     write_checkpoint(run / "checkpoints" / "epoch_000000", "run", checkpoint_facts(0), {"agent_0": state(10)})
     for _ in range(kills):
+        wrote, begun = os.pipe()
         writer = os.fork()
         if not writer:
             try:
-                write_until_killed(run)
+                write_until_killed(run, begun)
             finally:
                 os._exit(1)
+        os.close(begun)
+        os.read(wrote, 1)  # however slow it is, it has written one
         time.sleep(chance.random() * 0.1)
         os.kill(writer, signal.SIGKILL)
+        os.close(wrote)
         assert os.waitstatus_to_exitcode(os.waitpid(writer, 0)[1]) == -signal.SIGKILL
         found = list_checkpoints(run)
         for each in found:

@@ -3,6 +3,7 @@
 import os
 import re
 import threading
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -18,8 +19,10 @@ from abreast.training import plan as plan_module
 from abreast.training.learners import hosted
 from abreast.training.learners.hosted import recipe_of
 from abreast.training.plan import Split
+from abreast.training.system import MARLMultiprocessingSystem
 from chaos.leftovers import descendants
 from fakes import small_game, timeless
+from promises.cover import rows
 
 
 def with_villain(kind, *overrides, number=1):
@@ -29,26 +32,45 @@ def with_villain(kind, *overrides, number=1):
     return env
 
 
-@pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
-@pytest.mark.parametrize("kind", [villains.RaisesInTraining, villains.KillsItself], ids=lambda kind: kind.__name__)
-@pytest.mark.xdist_group("system")
-def test_a_villain_is_given_up_and_the_others_finish(kind, schedule, caplog):
+class Enough(Exception):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("schedule", "kind"),
+    rows(
+        {"schedule": ["lockstep", "pipelined", "free"], "kind": [villains.RaisesInTraining, villains.KillsItself]},
+        together=1,
+    ),
+)
+def test_a_villain_is_given_up_and_the_others_finish(kind, schedule):
     env = with_villain(
         kind, "multiprocessing.max_restarts=2", "multiprocessing.num_workers=3", f"multiprocessing.schedule={schedule}",
-        "experiment.epochs=200" if schedule == "free" else "experiment.epochs=8", "multiprocessing.publish_interval=1",
+        f"experiment.epochs={100_000 if schedule == 'free' else 8}", "multiprocessing.publish_interval=1",
     )  # fmt: skip
-    result = env.run_experiment_mp(animate=False, logging=False)
-    assert list(result.given_up) == [1]
-    assert "was restarted 2 times already: given up" in str(result.given_up[1])
+
+    def end_when_given_up():
+        if (
+            schedule == "free"
+            and system.given_up
+            and min(system.learners.published[agent].version for agent in (0, 2)) > 2
+        ):
+            raise Enough
+
+    env.world.transition = end_when_given_up
+    with MARLMultiprocessingSystem(env, env.agents, env.config) as system, suppress(Enough):
+        system.run()
+    assert list(system.given_up) == [1]
+    assert "was restarted 2 times already: given up" in str(system.given_up[1])
     assert env.agents[0].model.updates > 2 and env.agents[2].model.updates > 2
     assert env.agents[1].model.updates <= 2
     if kind is villains.RaisesInTraining:
-        assert "a villain divides by zero" in str(result.given_up[1].__cause__)
+        assert "a villain divides by zero" in str(system.given_up[1].__cause__)
 
 
-@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
-@pytest.mark.parametrize("number", [1, 2], ids=["in the middle", "the last"])
-@pytest.mark.xdist_group("system")
+@pytest.mark.parametrize(
+    ("schedule", "number"), rows({"schedule": ["lockstep", "pipelined"], "number": [1, 2]}, together=1)
+)
 def test_a_villain_among_others_in_one_process_is_given_up_alone(number, schedule):
     env = with_villain(
         villains.RaisesInTraining, "multiprocessing.num_workers=1", f"multiprocessing.schedule={schedule}",
@@ -59,7 +81,6 @@ def test_a_villain_among_others_in_one_process_is_given_up_alone(number, schedul
     assert [agent.model.updates for agent in env.agents] == [2 if index == number else 7 for index in range(3)]
 
 
-@pytest.mark.xdist_group("system")
 def test_a_worker_whose_only_agent_is_given_up_is_not_restarted(caplog):
     env = with_villain(
         villains.RaisesInTraining, "multiprocessing.num_workers=3", "multiprocessing.schedule=lockstep",
@@ -70,7 +91,6 @@ def test_a_worker_whose_only_agent_is_given_up_is_not_restarted(caplog):
 
 
 @pytest.mark.parametrize("workers", ["threads", "processes"])
-@pytest.mark.xdist_group("system")
 def test_other_actors_play_on_with_the_last_weights_of_an_agent_that_was_given_up(workers):
     settings = [f"multiprocessing.workers={workers}", "multiprocessing.num_actors=2", "multiprocessing.max_restarts=0"]
     env = with_villain(villains.RaisesInTraining, *settings, "multiprocessing.num_workers=3", "experiment.epochs=16")
@@ -89,7 +109,6 @@ class FactoryOfVillains:
         return with_villain(villains.RaisesInTraining, *self.settings)
 
 
-@pytest.mark.xdist_group("system")
 def test_a_hanging_villain_shows_where_it_hangs(caplog):
     env = with_villain(
         villains.HangsInTraining, "multiprocessing.learner_timeout=0.7", "multiprocessing.max_restarts=0",
@@ -99,7 +118,6 @@ def test_a_hanging_villain_shows_where_it_hangs(caplog):
     assert "villains.py" in str(result.given_up[1]) and "train_step" in str(result.given_up[1])
 
 
-@pytest.mark.xdist_group("system")
 def test_when_every_learner_is_given_up_the_run_says_so():
     env = with_villain(villains.RaisesInTraining, "experiment.num_agents=2", "multiprocessing.max_restarts=0")
     env.agents[0].model = villains.RaisesInTraining(
@@ -119,7 +137,6 @@ class CannotMove(villains.DQN):
 
 
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
-@pytest.mark.xdist_group("system")
 def test_a_learner_that_cannot_start_ends_the_run_with_its_error_before_anything_is_recorded(schedule, tmp_path):
     env = with_villain(CannotMove, f"multiprocessing.schedule={schedule}", "experiment.checkpoint_interval=1")
     says = r"learner of agent .*1.* could not start: FileNotFoundError: the weights are not here\."
@@ -134,7 +151,6 @@ def test_a_learner_that_cannot_start_ends_the_run_with_its_error_before_anything
 # ---- what cannot be pickled
 
 
-@pytest.mark.xdist_group("system")
 def test_worlds_and_agents_with_lambdas_and_open_files_work():
     env = with_villain(villains.Unpicklable, "multiprocessing.schedule=lockstep")
     env.world.secret = lambda: None
@@ -171,7 +187,6 @@ def with_foreign(kind, *overrides):
 
 
 @pytest.mark.parametrize("workers", ["inline", "threads", "processes"])
-@pytest.mark.xdist_group("system")
 def test_a_foreign_model_learns_elsewhere_with_the_same_result(workers):
     def result(run_name):
         env = with_foreign(Tabular, "multiprocessing.schedule=lockstep", f"multiprocessing.workers={workers}")
@@ -204,7 +219,6 @@ class RefusesConnections(Tabular):
 
 
 @pytest.mark.parametrize("workers", ["threads", "processes"])
-@pytest.mark.xdist_group("system")
 def test_errors_of_a_model_that_look_like_those_of_a_pipe_are_told_with_their_stack(workers):
     env = with_foreign(RefusesConnections, f"multiprocessing.workers={workers}", "multiprocessing.max_restarts=0")
     with pytest.raises(WorkerError) as caught:

@@ -3,6 +3,8 @@
 import json
 import logging
 import math
+import threading
+import time
 from fractions import Fraction
 from typing import ClassVar
 
@@ -12,10 +14,11 @@ import yaml
 
 import own_game
 import villains
-from abreast.errors import GameError, ModelError
+from abreast.errors import GameError, ModelError, WorkerError
 from abreast.games import Game
 from abreast.models import DQN
 from fakes import small_game, timeless
+from promises.cover import rows
 
 
 def garden(*overrides, kind=own_game.Garden):
@@ -33,9 +36,7 @@ RUNS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("actors", [1, 2])
-@pytest.mark.parametrize("how", RUNS)
-@pytest.mark.xdist_group("system")
+@pytest.mark.parametrize(("how", "actors"), rows({"how": RUNS, "actors": [1, 2]}, together=1))
 def test_a_games_own_figures_are_kept_in_every_schedule_and_by_every_actor(how, actors, tmp_path):
     settings = [f"multiprocessing.num_actors={actors}", "multiprocessing.num_envs=2", "experiment.epochs=8"]
     if " " in how:
@@ -131,7 +132,6 @@ OF_DQN = ["loss", "mean_value", "gradient_norm"]
 
 
 @pytest.mark.parametrize("how", RUNS)
-@pytest.mark.xdist_group("system")
 def test_figures_of_learning_are_kept_in_every_schedule_without_being_named_anywhere(how, tmp_path):
     settings = [*COUNTING, "experiment.epochs=8", "multiprocessing.publish_interval=1"]
     if " " in how:
@@ -258,15 +258,54 @@ def test_a_run_that_fails_later_keeps_what_it_has_with_the_stack_in_its_log(tmp_
     assert len(metrics_in(tmp_path / "run")) == 2 and (tmp_path / "run" / "checkpoints" / "final").is_dir()
 
 
+class Hopeless(own_game.Garden):
+    """No agent of it can learn for long."""
+
+    defaults: ClassVar = {
+        **own_game.Garden.defaults,
+        "model": {**own_game.Garden.defaults["model"], "algorithm": "villains:RaisesInTraining"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "run", "error"),
+    [(Fails, "run_experiment", ZeroDivisionError), (Hopeless, "run_experiment_mp", WorkerError)],
+)
+def test_the_caller_gets_an_error_and_no_stack_is_logged_for_a_screen_before(kind, run, error, caplog):
+    overrides = ["experiment.epochs=8", "multiprocessing.workers=threads", "multiprocessing.max_restarts=0"]
+    with pytest.raises(error):
+        getattr(garden(*overrides, kind=kind), run)(animate=False, logging=False)
+    shown = [record for record in caplog.records if record.levelno >= logging.WARNING]  # without handlers, on stderr
+    assert not any(record.exc_info for record in shown)
+
+
+class Falls(villains.RaisesInTraining):
+    """Tells when it raises."""
+
+    fallen = threading.Event()
+
+    def train_step(self):
+        if self.updates == 2:
+            self.fallen.set()
+        return super().train_step()
+
+
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
-@pytest.mark.xdist_group("system")
 def test_an_agent_that_is_given_up_has_no_loss_any_more_and_is_named_at_once(schedule, tmp_path, capsys):
     env = garden(
         f"multiprocessing.schedule={schedule}", "multiprocessing.workers=threads", "multiprocessing.max_restarts=0",
-        "multiprocessing.publish_interval=1", f"experiment.epochs={400 if schedule == 'free' else 12}",
+        "multiprocessing.publish_interval=1", f"experiment.epochs={40 if schedule == 'free' else 12}",
     )  # fmt: skip
     agent = env.agents[1]
-    agent.model = villains.RaisesInTraining(agent.observation_spec, 4, env.config.model, env.agent_seed(1))
+    agent.model = Falls(agent.observation_spec, 4, env.config.model, env.agent_seed(1))
+    Falls.fallen.clear()
+
+    def wait():
+        if schedule == "free" and env.epochs_played > 10:
+            assert Falls.fallen.wait(60)
+            time.sleep(0.005)  # until this is heard of
+
+    env.world.transition = wait
     result = env.run_experiment_mp(animate=False, output_dir="run")
     assert list(result.given_up) == [1]
     losses = [record["loss_per_agent"] for record in result.epochs]

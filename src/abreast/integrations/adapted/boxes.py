@@ -13,10 +13,6 @@ from abreast.models.observation import PlainObservation
 
 MOST_NUMBERS = 2**24
 """Numbers in an observation."""
-SMALL_GRID = 16
-"""Cells a side up to which bytes are codes of things, not brightness; codes are small, whatever their bounds are."""
-CODE = 0.1
-"""What such codes are multiplied with."""
 SCALED = (10.0, 10_000.0)
 """Bounds from here to there are brought to 1. Larger ones usually stand for none."""
 BYTES = (np.uint8, np.int8, np.bool_)
@@ -53,7 +49,8 @@ def box_view(space: spaces.Box) -> View:
     elif order is not None:
         seen = (shape[1], shape[2], math.prod(shape) // (shape[1] * shape[2]))
     factor = None if of_bytes else _factor(space)
-    scale = _scale_of_bytes(space, seen) if of_bytes else 1.0
+    largest = max(abs(float(space.low.min())), abs(float(space.high.max())))
+    scale = 1.0 / largest if of_bytes and largest > 1 else 1.0
 
     def arranged(array: NDArray[Any]) -> NDArray[Any]:
         if factor is not None:
@@ -94,13 +91,6 @@ def _channels_last(shape: tuple[int, ...]) -> tuple[int, ...] | None:
         return None
     is_first = shape[0] in CHANNELS and min(shape[1:]) > max(CHANNELS)
     return (1, 2, 0) if is_first or (shape[0] <= LONGEST_STACK and min(shape[1:]) > SMALLEST_STACKED) else None
-
-
-def _scale_of_bytes(space: spaces.Box, seen: tuple[int, ...]) -> float:
-    largest = float(max(abs(float(space.low.min())), abs(float(space.high.max()))))
-    if largest > SMALL_GRID and len(seen) == 3 and max(seen[:2]) <= SMALL_GRID:
-        return CODE
-    return 1.0 if largest <= 1 else 1.0 / largest
 
 
 def _factor(space: spaces.Box) -> NDArray[np.float32] | None:

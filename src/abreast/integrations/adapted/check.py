@@ -2,16 +2,27 @@
 
 import contextlib
 import io
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abreast.checking import Check, Fault, Skipped, Verdict, elsewhere, judge
+from abreast.checking import (
+    SEED,
+    Check,
+    Fault,
+    Skipped,
+    Trace,
+    Verdict,
+    first_difference,
+    follows_from_seed,
+    judge,
+    plays_alike_elsewhere,
+)
 from abreast.errors import short
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.seeding import Episode, drawn, episode, kept_between_episodes
-from abreast.training.check.telling import SEED, describe_error, differing, learned, quiet, run_quietly
+from abreast.integrations.adapted.seeding import drawn, episode, kept_between_episodes
+from abreast.training.check.telling import SMALL, describe_error, quiet, trains_alike
 from abreast.training.devices import compute_threads
 
 if TYPE_CHECKING:
@@ -19,20 +30,6 @@ if TYPE_CHECKING:
 
 TURNS = 60
 """Steps of an episode that is played for a check, at most."""
-EPOCHS = 4
-SMALL = (
-    "model.hidden_size=16",
-    "model.batch_size=8",
-    f"experiment.epochs={EPOCHS}",
-    "experiment.max_turns=12",
-    "experiment.train_interval=1",
-    f"experiment.seed={SEED}",
-    "multiprocessing.num_envs=2",
-    "multiprocessing.device=cpu",
-    "multiprocessing.schedule=lockstep",
-    "multiprocessing.workers=processes",
-    "multiprocessing.max_restarts=0",
-)
 
 
 def check_adapted(game: "AdaptedGame") -> Iterator[Verdict]:
@@ -53,7 +50,8 @@ class AdaptedTrial:
         return self._made[-1]
 
     def build(self, *overrides: str) -> "AdaptedExperiment":
-        return self.game.build(self.game.configure(None, [*SMALL, *overrides]))
+        usual = ["experiment.max_turns=12", "multiprocessing.num_envs=2"]
+        return self.game.build(self.game.configure(None, [*SMALL, *usual, *overrides]))
 
     def close(self) -> None:
         while self._made:
@@ -73,7 +71,7 @@ def _can_be_played(trial: AdaptedTrial) -> str | None:
 
 def _keeps_its_own_contract(trial: AdaptedTrial) -> str:
     try:
-        with quiet(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        with quiet(), contextlib.redirect_stderr(io.StringIO()):
             return f"{trial.maker.own_check({})} finds nothing"
     except ImportError as error:
         raise Skipped(f"the library's own test needs {error.name or error}") from None
@@ -108,24 +106,19 @@ def _fits_its_spaces(trial: AdaptedTrial) -> None:
 
 
 def _follows_from_its_seed(trial: AdaptedTrial) -> str | None:
-    first = _episodes(trial.make(), SEED)
-    place = _difference(first, _episodes(trial.make(), SEED))
-    if place is not None:
-        raise Fault(
+    remark = follows_from_seed(
+        lambda seed: _episodes(trial.make(), seed),
+        lambda place: (
             f"two copies, reset with the same seed and given the same actions, differ {place}: draw from a generator that"
             " reset(seed=...) makes (`self.np_random` in Gymnasium), and keep nothing from one episode to the next. (It can"
             " be trained, but runs cannot be repeated or resumed.)"
-        )
+        ),
+    )
     kept = kept_between_episodes(trial.make(), np.random.SeedSequence(SEED))
-    if kept is not None:
-        return f"the same seed gives the same episodes, but {kept.removesuffix('.')}"
-    if all(_difference(first, _episodes(trial.make(), SEED + other)) is None for other in range(1, 4)):
-        return "the same seed gives the same episodes. Other seeds look alike: that is right if nothing in it is random"
-    return None
+    return remark if kept is None else f"the same seed gives the same episodes, but {kept.removesuffix('.')}"
 
 
 def _has_true_copies(trial: AdaptedTrial) -> None:
-    alone = _episodes(trial.make(), SEED)
     one, two = trial.make(), trial.make()
     choices = np.random.default_rng(SEED)
 
@@ -134,7 +127,7 @@ def _has_true_copies(trial: AdaptedTrial) -> None:
             two.reset(SEED)
         two.step(drawn(two, [(agent, *two.see(agent)) for agent in two.acting], choices))
 
-    place = _difference(alone, _episodes(one, SEED, play_the_other))
+    place = first_difference(_episodes(trial.make(), SEED), _episodes(one, SEED, play_the_other))
     if place is not None:
         raise Fault(
             f"a copy that is played beside another gives other episodes, {place}: copies share something that"
@@ -143,28 +136,17 @@ def _has_true_copies(trial: AdaptedTrial) -> None:
 
 
 def _is_the_same_in_another_process(trial: AdaptedTrial) -> None:
-    place = _difference(_made_and_played(trial.maker), elsewhere(_made_and_played, trial.maker))
-    if place is not None:
-        raise Fault(
-            f"a copy in another process, with the same seed and actions, differs {place}: do not depend on hash() of a text,"
-            " the order of a set, the time, or on what was done in this process before."
-        )
+    plays_alike_elsewhere(_made_and_played, trial.maker)
 
 
-def _made_and_played(maker: "Maker") -> list[Episode]:
+def _made_and_played(maker: "Maker") -> Trace:
     return _episodes(maker.make({}), SEED)
 
 
-def _episodes(copy: Adapted, seed: int, between: Callable[[], object] | None = None) -> list[Episode]:
-    return [episode(copy, np.random.SeedSequence(seed, spawn_key=(each,)), TURNS, between) for each in range(2)]
-
-
-def _difference(one: Sequence[Episode], two: Sequence[Episode]) -> str | None:
-    for number, (mine, theirs) in enumerate(zip(one, two, strict=True)):
-        place = mine.first_difference(theirs)
-        if place is not None:
-            return f"in episode {number + 1}, {place}"
-    return None
+def _episodes(copy: Adapted, seed: int, between: Callable[[], object] | None = None) -> Trace:
+    """Two of them, one after the other."""
+    seeds = [np.random.SeedSequence(seed, spawn_key=(number,)) for number in range(2)]
+    return [each for own in seeds for each in episode(copy, own, TURNS, between)]
 
 
 def _can_be_filmed(trial: AdaptedTrial) -> str:
@@ -183,20 +165,7 @@ def _can_be_filmed(trial: AdaptedTrial) -> str:
 
 
 def _trains_alike(trial: AdaptedTrial) -> str | None:
-    runs = []
-    for in_processes in (False, True):
-        env = trial.build()
-        runs.append((run_quietly(env, in_processes), [learned(player.model) for player in env.game.players]))
-    (rewards, models), (other_rewards, others) = runs
-    for player, mine, theirs in zip(env.game.players, models, others, strict=True):
-        if names := differing(mine, theirs):
-            raise Fault(
-                f"after {EPOCHS} epochs with learners in processes, {', '.join(names[:3])} of the model of agent"
-                f" {player.name!r} is not what it is in the sequential run."
-            )
-    if repr(rewards) != repr(other_rewards):
-        raise Fault(f"with learners in processes, rewards and losses are {other_rewards}, sequentially {rewards}.")
-    return None
+    return trains_alike(trial.build, "let it depend on the seed of its reset and on its actions alone.")
 
 
 PLAY, OWN, FIT, SEEDED, COPIES = "episode", "own test", "spaces", "seed", "copies"

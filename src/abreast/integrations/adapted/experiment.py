@@ -2,20 +2,24 @@
 
 import logging
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any, ClassVar
 
 import numpy as np
 
 from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, short
+from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
 from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
 from abreast.models.observation import PlainObservation
+from abreast.plugins import split_target
 from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
@@ -56,27 +60,55 @@ PROBING = 6
 """The part of a seed's spawn key that stands for trying out whether an environment follows from its seed."""
 
 
-class Maker(Protocol):
-    """Makes copies of one environment. It is sent to other processes, so it is made of names, not of objects."""
+@dataclass(frozen=True)
+class Maker(ABC):
+    """Makes copies of one environment. It is sent to other processes by its text, not by what was found."""
+
+    text: str
+    own: Callable[..., Any] | None = None
+    """A function of the user's that makes one, if it was given as an object, not by its name."""
+    library: ClassVar[str]
+    """What comes before the first colon of a target."""
+
+    @classmethod
+    def find(cls, what: str | Callable[..., Any]) -> "AdaptedGame":
+        """The game that a text names, or whose environments a function makes."""
+        is_text = isinstance(what, str)
+        text = what if is_text else target_of(what) or str(getattr(what, "__name__", type(what).__name__))
+        maker = cls(str(text), None if isinstance(what, str) else what)
+        assert maker.function is not None  # found now, so that what is not there is told at once
+        return AdaptedGame(maker)
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
 
     @property
     def target(self) -> str | None:
         """What `find_game` finds it by, if anything."""
+        if self.own is not None and target_of(self.own) is None:
+            return None
+        place, colon, name = split_target(self.text)
+        return f"{self.library}:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
+
+    @cached_property
+    @abstractmethod
+    def function(self) -> Callable[..., Any]:
+        """What makes one."""
 
     @property
-    def own(self) -> Callable[..., Any] | None:
-        """A function of the user's that was given as an object, not by its name."""
-
-    @property
+    @abstractmethod
     def name(self) -> str:
         """What the environment is called."""
 
     @property
+    @abstractmethod
     def summary(self) -> str: ...
 
+    @abstractmethod
     def make(self, arguments: Mapping[str, Any]) -> Adapted:
         """A new copy, with arguments for the function that makes it."""
 
+    @abstractmethod
     def own_check(self, arguments: Mapping[str, Any]) -> str:
         """Let the checks of its own library look at a new copy; returns what they are called, raises what they found."""
 

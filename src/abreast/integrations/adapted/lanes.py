@@ -5,7 +5,7 @@ epochs were begun there: so these counters are all that outlives an epoch.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -243,14 +243,6 @@ class AdaptedLanes(Playable):
                 " them in possible_agents in the same order in every process (not in that of a set)."
             )
         return epochs
-
-    def keep(self) -> Callable[[], None]:
-        """A function that puts everything back that outlives an epoch: epochs from seeds that were given do not count."""
-
-        def put_back() -> None:
-            self._next_seeds = None
-
-        return put_back
 
 
 def as_seed(seed: np.random.SeedSequence) -> int:

@@ -99,19 +99,10 @@ def _parts(space: spaces.Space[Any], path: str, steps: tuple[Any, ...] = ()) -> 
     elif isinstance(space, spaces.Tuple):
         for index, inner in enumerate(space.spaces):
             yield from _parts(inner, f"{path}[{index}]", (*steps, index))
-    elif isinstance(space, spaces.Discrete):
-        start, count = int(space.start), int(space.n)
-        _check_size(count)
-        yield _Part(path, steps, count, _one_hot([start], [count], ()), is_one_hot=True)
-    elif isinstance(space, spaces.MultiDiscrete):
-        counts = [int(count) for count in space.nvec.flat]
-        _check_size(sum(counts))
-        starts = [int(start) for start in space.start.flat]
-        yield _Part(path, steps, sum(counts), _one_hot(starts, counts, space.shape), is_one_hot=True)
-    elif isinstance(space, spaces.MultiBinary):
-        size = math.prod(space.shape)
+    elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete | spaces.MultiBinary):
+        size = spaces.utils.flatdim(space)
         _check_size(size)
-        yield _Part(path, steps, size, _copied(space.shape), is_one_hot=True)
+        yield _Part(path, steps, size, _flattened(space), is_one_hot=True)
     elif isinstance(space, spaces.Box):
         view = box_view(space)
         size = math.prod(view.observation.input_size)
@@ -139,31 +130,16 @@ def _nothing(given: Any, out: NDArray[Any]) -> None:
     """Of text, nothing is seen."""
 
 
-def _one_hot(
-    starts: Sequence[int], counts: Sequence[int], shape: tuple[int, ...]
-) -> Callable[[Any, NDArray[Any]], None]:
-    offsets = [0, *itertools.accumulate(counts)]
+def _flattened(space: spaces.Space[Any]) -> Callable[[Any, NDArray[Any]], None]:
+    """Writes whole numbers as Gymnasium flattens them: those of a Discrete one-hot."""
 
     def write(given: Any, out: NDArray[Any]) -> None:
-        array = np.asarray(given)
-        if array.size != len(counts) or (shape and array.shape != shape):
-            raise GameError(f"{short(given)}: expected {len(counts)} whole numbers, as its space says.")
-        for value, start, count, offset in zip(array.ravel().tolist(), starts, counts, offsets, strict=False):
-            if not 0 <= value - start < count or value != int(value):
-                raise GameError(f"{value}: its space says {start} to {start + count - 1}, in whole numbers.")
-            out[offset + int(value) - start] = 1
-
-    return write
-
-
-def _copied(shape: tuple[int, ...]) -> Callable[[Any, NDArray[Any]], None]:
-    def write(given: Any, out: NDArray[Any]) -> None:
-        array = np.asarray(given)
-        if array.shape != shape:
-            raise GameError(f"an array of shape {array.shape}, but its space says {shape}.")
-        if not ((array == 0) | (array == 1)).all():
-            raise GameError(f"{short(given)}: its space says zeros and ones.")
-        out[:] = array.ravel()
+        numbers = np.asarray(given)
+        numbers = numbers.reshape(()) if numbers.size == 1 and space.shape == () else numbers
+        whole = numbers.astype(space.dtype)
+        if numbers.shape != space.shape or (whole != numbers).any() or not space.contains(whole):
+            raise GameError(f"{short(given)}: its space says {space}, in whole numbers.")
+        out[:] = spaces.utils.flatten(space, whole)
 
     return write
 

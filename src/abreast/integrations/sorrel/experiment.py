@@ -1,21 +1,28 @@
-"""An environment of sorrel's as an experiment of ours: its own objects play and learn, our loop keeps the record."""
+"""Environments of sorrel's as experiments of ours: with their own models, or with ours."""
 
 import logging
 from collections.abc import Collection, Mapping
-from typing import Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
 
 from abreast.errors import ConfigError, GameError, short
-from abreast.integrations.sorrel.game import SorrelGame
-from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.kept import copy_environment
-from abreast.integrations.sorrel.model import SorrelModel, SorrelModelConfig
+from abreast.integrations.adapted.lanes import WORLD, AdaptedPlayer, as_seed
+from abreast.integrations.sorrel.game import Generators, Lane, SorrelGame, copy_environment, models_in
+from abreast.integrations.sorrel.model import OWN_MODELS, OurSeat, SorrelModel, actions_of
+from abreast.models.observation import PlainObservation
 from abreast.replay import Buffer
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
 from abreast.training.experiment import Experiment, check_independence
 
+if TYPE_CHECKING:
+    from abreast.integrations.sorrel.source import SorrelSource
+
 log = logging.getLogger("abreast")
 
 NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
+WITH_OURS = "train models of abreast's in it, one for each agent (model.algorithm=dqn)"
 
 
 class SorrelExperiment(Experiment):
@@ -35,19 +42,21 @@ class SorrelExperiment(Experiment):
         self, env: Any, settings: Mapping[str, Any] | Config[Any, Any] | None = None, seeded: bool = True
     ) -> None:
         check_environment(env)
+        check_models(env)
         self.env = env
-        config = settings if isinstance(settings, Config) else settings_for(env.config, settings or {}, self.name)
+        config = settings if isinstance(settings, Config) else settings_for(env, settings or {})
         if config.multiprocessing.lanes > 1:
             raise ConfigError(
                 f"multiprocessing.num_envs or num_actors is more than 1, but {self.name} can only be played in one lane, by"
-                " one actor: agents of sorrel's choose by what is in their memory. Leave it out."
+                f" one actor: agents of sorrel's choose by what is in their memory. Leave it out, or {WITH_OURS}."
             )
         turns = int(section_of(env.config, "experiment").get("max_turns", config.experiment.max_turns))
         counted = config.experiment.with_derived(num_agents=len(env.agents), max_turns=turns)
-        generators = Generators(counted.seed if seeded else None)
         decay = section_of(env.config, "model").get("epsilon_decay")
-        models = [SorrelModel(env, agent, generators, decay, config.model) for agent in range(len(env.agents))]
-        super().__init__(SorrelGame(env, models, generators), config.with_derived(experiment=counted))
+        lane = Lane(env, Generators(counted.seed if seeded else None))
+        lane.seats = [SorrelModel(lane, agent, decay, config.model) for agent in range(len(env.agents))]
+        players = [AdaptedPlayer(f"agent {number}", model) for number, model in enumerate(lane.seats)]
+        super().__init__(SorrelGame(lambda _: lane, players, 1), config.with_derived(experiment=counted))
 
     @property
     def name(self) -> str:
@@ -60,17 +69,10 @@ class SorrelExperiment(Experiment):
     @property
     def has_own_loop(self) -> bool:
         """Whether its environment has another `run_experiment` than the framework's."""
-        own = [kind for kind in type(self.env).__mro__ if "run_experiment" in vars(kind)]
-        return len(own) > 1
+        return len([kind for kind in type(self.env).__mro__ if "run_experiment" in vars(kind)]) > 1
 
     def make_lanes(self) -> None:
         """There is one. What a user has to know is said here."""
-        parameters = [each for agent in self.env.agents for each in getattr(agent.model, "parameters", tuple)()]
-        devices = {str(each.device) for each in parameters} - {"cpu"}
-        if devices:
-            log.warning(
-                "models on %s draw from its own generator: the same results are not promised.", ", ".join(devices)
-            )
         if self.has_own_loop:
             log.warning(
                 "%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name
@@ -86,8 +88,8 @@ class SorrelExperiment(Experiment):
     def check_parallel(self, parallel: MPConfig) -> None:
         raise ConfigError(
             f"{self.name} has models of sorrel's, which learn where they play (in other processes they were slower): run it"
-            " sequentially, with SorrelExperiment(env).run_experiment or `abreast train` without --parallel; models of"
-            " abreast's learn in parallel, once the game is ported (docs/sorrel.md)."
+            " sequentially, with SorrelExperiment(env).run_experiment or `abreast train` without --parallel; or"
+            f" {WITH_OURS}, which learn in parallel (docs/coming-from-sorrel.md)."
         )
 
     def act_at_random(self, but: Collection[int] = ()) -> None:
@@ -103,13 +105,60 @@ class SorrelExperiment(Experiment):
         )
 
 
+class SorrelLanes(Experiment):
+    """Trains models of ours in environments that were written for sorrel, one in each lane: worlds, entities and agents stay
+    as they are, and each agent finds one of ours in the place of its model. Each lane has generators of its own.
+    """
+
+    game: SorrelGame
+
+    def __init__(self, source: "SorrelSource", config: Config[Any, Any]) -> None:
+        self.source, self.factory = source, partial(source.build, config)
+        env = source.make_environment(config)  # which is only looked at
+        check_environment(env)
+        self.config = config.with_derived(experiment=config.experiment.with_derived(num_agents=len(env.agents)))
+        self.config.check_agents(len(env.agents))
+        with Generators(0):
+            sizes = [np.asarray(agent.pov(env.world)).size for agent in env.agents]
+        seen = [PlainObservation((size,), np.float32, 1.0) for size in sizes]
+        models = [self.make_model(seen[number], actions_of(each), number) for number, each in enumerate(env.agents)]
+        players = [AdaptedPlayer(f"agent {number}", model) for number, model in enumerate(models)]
+        self.game = SorrelGame(self._make_lane, players, config.multiprocessing.lanes)
+
+    def _make_lane(self, number: int) -> Lane:
+        env = self.source.make_environment(self.config)
+        for agent, player in zip(env.agents, self.game.players, strict=True):
+            agent.model = OurSeat(player, number)
+        generators = Generators(as_seed(self.seed_of(WORLD, number)))
+        return Lane(env, generators, number, keeps_models=False, seats=[agent.model for agent in env.agents])
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def target(self) -> str | None:
+        return self.source.target
+
+    def make_lanes(self) -> None:
+        for number in range(self.config.multiprocessing.num_envs):
+            self.game.lane(number)
+
+
 def check_environment(env: Any) -> None:
     """Refuse what is no environment of sorrel's."""
     missing = [name for name in NEEDED if not hasattr(env, name)]
     if missing or not len(env.agents):
         what = f"it has no {', '.join(missing)}" if missing else "it has no agents"
         raise GameError(f"{short(env)} is no environment of sorrel's: {what}.")
-    check_independence([agent.model for agent in env.agents])
+
+
+def check_models(env: Any) -> None:
+    """Refuse models of sorrel's that cannot be trained one by one."""
+    try:
+        check_independence([*models_in(env).values()])
+    except ConfigError as error:
+        raise ConfigError(f"{str(error).rstrip('.')}, or {WITH_OURS}.") from None
     for index, agent in enumerate(env.agents):
         if not hasattr(agent.model, "memory"):
             raise GameError(f"the model of agent {index} has no memory: expected one of sorrel's models.")
@@ -121,35 +170,22 @@ def section_of(config: Any, name: str) -> Mapping[str, Any]:
     return cast(Mapping[str, Any], found) if hasattr(found, "keys") else {}
 
 
-def settings_for(own: Any, given: Mapping[str, Any], name: str) -> Config[Any, Any]:
-    """Our settings for an environment with these of its own: those given, over what we know of its own.
+def settings_for(env: Any, given: Mapping[str, Any]) -> Config[Any, Any]:
+    """Our settings for an environment that a script has built: those given, over what we know of its own.
 
     Its loop plays one epoch more than `experiment.epochs` says.
     """
-    counted = section_of(own, "experiment")
-    if "epochs" not in counted or "max_turns" not in counted:
+    own = section_of(env.config, "experiment")
+    if "epochs" not in own or "max_turns" not in own:
         raise ConfigError(
-            f"the configuration of {name} has no experiment.epochs or no experiment.max_turns: give both."
+            f"the configuration of {type(env).__name__} has no experiment.epochs or no experiment.max_turns: give both."
         )
-    known = {key: counted[key] for key in ExperimentConfig.model_fields if key in counted and counted[key] is not None}
-    known["epochs"] = int(known["epochs"]) + 1
-    wanted = dict(given.get("experiment") or {})
-    if wanted.get("max_turns", counted["max_turns"]) != counted["max_turns"]:
+    known = {key: own[key] for key in ExperimentConfig.model_fields if own.get(key) is not None}
+    wanted = {**known, "epochs": int(own["epochs"]) + 1, **section_of(given, "experiment")}
+    if wanted["max_turns"] != own["max_turns"]:
         raise ConfigError(
-            f"experiment.max_turns is {wanted['max_turns']}, but {name} was built with {counted['max_turns']}:"
+            f"experiment.max_turns is {wanted['max_turns']}, but {type(env).__name__} was built with {own['max_turns']}:"
             " leave it out."
         )
-    return parse_config(
-        {
-            "game": given.get("game"),
-            "experiment": {**known, **wanted, "max_turns": int(counted["max_turns"])},
-            "model": {"algorithm": SorrelModelConfig().algorithm},
-            "world": dict(given.get("world") or {}),
-            "multiprocessing": given.get("multiprocessing") or {},
-        }
-    )
-
-
-def experiment_of(env: Any, config: object) -> SorrelExperiment | None:
-    """An environment of sorrel's as an experiment (`MARLMultiprocessingSystem`, which then refuses it); None: it is none."""
-    return SorrelExperiment(env) if all(hasattr(env, name) for name in NEEDED) else None
+    parallel = section_of(given, "multiprocessing")
+    return parse_config({"experiment": wanted, "model": OWN_MODELS, "multiprocessing": parallel})

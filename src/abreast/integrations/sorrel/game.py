@@ -1,154 +1,297 @@
-"""An environment of sorrel's as a game that can be trained on (`worlds/playable.py`), in one lane."""
+"""Environments of sorrel's in lanes, as a game that can be trained on (`worlds/playable.py`).
 
-from collections.abc import Sequence
+`take_turn` of an environment does all of a turn: its agents see, choose, act and remember in it, with the models they have.
+What a lane keeps are all attributes of the environment, its world, its agents and, where they are sorrel's, their models,
+as one pickle (`codec.py`), so that what they share stays shared. When it is read, the objects themselves stay: an
+environment that a script has built is the one that goes on.
+"""
+
+import copy
+import inspect
+import random
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from numbers import Real
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 from PIL import Image
 
-from abreast.codec import Names
-from abreast.errors import ConfigError
-from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.kept import encode_attributes, owners_of, set_attributes, shared_places
-from abreast.integrations.sorrel.model import SorrelModel
+from abreast.attributes import IMMUTABLE, reachable
+from abreast.codec import Names, Places, decode, encode_possible
+from abreast.errors import ConfigError, StateError, WorldError
+from abreast.integrations.adapted.lanes import AdaptedPlayer, as_seed
 from abreast.models.own import reseed_generators
-from abreast.state import State
+from abreast.state import State, join, part_of
+from abreast.streams import IN_USE
+from abreast.training.lanes import picture_of
 from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
-LARGEST_TILE, LARGEST_PICTURE = 24, 480
-"""Pixels a side, of a cell and of a picture."""
-KEPT = "kept"
+WAY_OUT = "make it where it is used, or train models of abreast's (model.algorithm=dqn)."
+LEFT_OUT = "left_out"
+"""Where a pickle names attributes that are not in it. (All others have a dot in their names.)"""
+LARGEST_SEED = 2**32
+"""NumPy takes no other."""
 
 
-@dataclass(frozen=True)
-class SorrelPlayer:
-    """An agent of sorrel's: its model as training sees it."""
+class Generators:
+    """A place of its own in the three streams that a process shares (NumPy's, Python's, torch's), from which a loop of
+    sorrel's draws everything. Inside `with generators:` code draws from there; nothing outside changes it.
 
-    model: SorrelModel
+    With Generators(seed) it is where `random.seed(seed)`, `numpy.random.seed(seed)` and `torch.manual_seed(seed)` lead to;
+    without a seed, where the generators of the process are now.
+    """
+
+    def __init__(self, seed: int | None = None) -> None:
+        self._place = self._outer = _place()
+        if seed is not None:
+            self.seed(seed)
+
+    def seed(self, seed: int) -> None:
+        """Begin anew."""
+        with self:
+            random.seed(seed)
+            np.random.seed(seed % LARGEST_SEED)  # noqa: NPY002 (the global one is what this is about)
+            torch.default_generator.manual_seed(seed % LARGEST_SEED)
+
+    def __enter__(self) -> "Generators":
+        IN_USE.acquire()  # of lanes in several threads, one is played at a time
+        self._outer = _place()
+        _go_to(self._place)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._place = _place()
+        _go_to(self._outer)
+        IN_USE.release()
+
+
+def _place() -> tuple[Any, ...]:
+    return random.getstate(), np.random.get_state(legacy=False), torch.get_rng_state()  # noqa: NPY002
+
+
+def _go_to(place: tuple[Any, ...]) -> None:
+    random.setstate(place[0])
+    np.random.set_state(place[1])  # noqa: NPY002
+    torch.set_rng_state(place[2])
+
+
+@dataclass
+class Lane:
+    """One environment, with a place of its own in the generators that a process shares."""
+
+    env: Any
+    generators: Generators
+    number: int = 0
+    keeps_models: bool = True
+    """Whether its agents' models are sorrel's, and part of its state."""
+    seats: Sequence[Any] = ()
+    """What chooses for each agent: a `SorrelModel`, or an `OurSeat`, with the `reward` of this epoch."""
+    epochs: int = 0
+    """Begun here."""
+
+    def reset(self) -> None:
+        env, models = self.env, models_in(self.env)
+        for seat in self.seats:
+            seat.settle()
+            seat.reward = 0.0
+        with self.generators:
+            env.reset()
+        self.epochs += 1
+        if [id(model) for model in models_in(env).values()] != [id(model) for model in models.values()]:
+            raise ConfigError(
+                f"{type(env).__name__}.reset makes other models, which have learned nothing: keep those of setup_agents."
+            )
+
+    @property
+    def is_done(self) -> bool:
+        """Whether the episode has ended for good."""
+        return bool(self.env.turn and self.env.world.is_done and getattr(self.env, "stop_if_done", False))
+
+    @property
+    def is_over(self) -> bool:
+        return self.is_done or self.env.turn >= self.env.config.experiment.max_turns
+
+    def take_turn(self) -> None:
+        with self.generators:
+            self.env.take_turn(*[self.epochs - 1][: len(inspect.signature(self.env.take_turn).parameters)])
+
+    def finish(self) -> Played:
+        env = self.env
+        env.world.is_done = True
+        summed_up: Mapping[str, Any] = getattr(env, "_aggregate_epoch_stats", dict)()
+        figures = {str(name): float(value) for name, value in summed_up.items() if isinstance(value, Real)}
+        rewards = [seat.reward for seat in self.seats]
+        return Played(int(env.turn), rewards, {"total_reward": float(env.world.total_reward), **figures})
+
+    def state(self) -> tuple[State, str | None]:
+        """All that the run has changed, the generators with it; and why it is not all, if something cannot be kept."""
+        for seat in self.seats:
+            seat.settle()
+        data, left_out = encode_attributes(*self.kept())
+        reasons = [f"{reason.rstrip('.')}; {WAY_OUT}" for reason in left_out.values()]
+        return State({"epochs": self.epochs}, {"kept": data}), next(iter(reasons), None)
+
+    def set_state(self, state: State) -> None:
+        set_attributes(self.kept()[0], state.arrays["kept"], *self.kept()[1:])
+        self.epochs = int(state.facts["epochs"])
+        with self.generators:  # which refuse a place that is none
+            pass
+
+    def kept(self) -> tuple[dict[str, Any], dict[str, Any], Names]:
+        """Whose attributes its state has; what else these may refer to; which classes a file may name."""
+        owners, models = {**owners_of(self.env), "generators": self.generators}, models_in(self.env)
+        owners |= models if self.keeps_models else {}
+        names = Names([*owners.values(), *(model.memory for model in models.values())])
+        return owners, {**owners, **models, **shared_places(self.env.config)}, names
+
+    def draw_from(self, seed: np.random.SeedSequence) -> None:
+        """Let the next epoch follow from a seed, also where it draws from generators of the environment's own."""
+        self.generators.seed(as_seed(seed))
+        reseed_generators(self.env, {} if self.keeps_models else models_in(self.env), seed)
 
 
 class SorrelGame(Playable):
-    """Plays epochs as `run_experiment` of sorrel's does: `take_turn` does all of a turn, and agents choose in it."""
+    """An environment and others like it, each played as `run_experiment` of sorrel's plays it."""
 
-    players: Sequence[SorrelPlayer] = ()
-    turns: int = 0
+    plays_by_lane = True
 
-    def __init__(self, env: Any, models: Sequence[SorrelModel], generators: Generators) -> None:
-        self.env, self.generators = env, generators
-        self.players = [SorrelPlayer(model) for model in models]
+    def __init__(self, make_lane: Callable[[int], Lane], players: Sequence[AdaptedPlayer], lanes: int) -> None:
+        self.players: Sequence[AdaptedPlayer] = players
+        self._make_lane, self._count, self._first = make_lane, lanes, 0
+        self._made: dict[int, Lane] = {}
+        self._playing: list[Lane] = []
+
+    def lane(self, number: int) -> Lane:
+        """The lane with a number, wherever it was played before."""
+        if number not in self._made:
+            self._made[number] = self._make_lane(number)
+        return self._made[number]
+
+    def become_actor(self, first_lane: int) -> None:
+        self._first = first_lane
 
     def reset(self, lanes: int) -> None:
-        assert lanes == 1, "refused before the run"
-        for player in self.players:
-            player.model.settle()
-        self.generators.__enter__()  # until `finish`; if the epoch is interrupted, `seeded_globals` ends it
-        if hasattr(self.env, "_active_logger"):
-            self.env._active_logger = _Unread()
-        self.env.reset()
-        self.turns = int(self.env.turn)
-        if [id(agent.model) for agent in self.env.agents] != [id(player.model.inner) for player in self.players]:
-            raise ConfigError(
-                f"{type(self.env).__name__}.reset makes other models, which have learned nothing: keep those of"
-                " setup_agents."
-            )
+        self._playing = [self.lane(self._first + index) for index in range(lanes)]
+        for lane in self._playing:
+            lane.reset()
+        self.turns = int(self._playing[0].env.turn)
 
     def decisions(self) -> Sequence[Decision] | None:
-        env = self.env
-        is_stopped = env.turn and env.world.is_done and getattr(env, "stop_if_done", False)
-        if is_stopped or env.turn >= env.config.experiment.max_turns:
-            return None
-        env.take_turn(*[self.players[0].model.epoch][: _takes_epoch(env)])
-        self.turns = int(env.turn)
-        return ()
+        playing = [lane for lane in self._playing if not lane.is_over]
+        for lane in playing:
+            lane.take_turn()
+        self.turns = int(self._playing[0].env.turn)
+        return () if playing else None
 
     def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
         return (), ()
 
     def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        self.env.world.is_done = True
-        if hasattr(self.env, "_active_logger"):
-            self.env._active_logger = None
-        self.generators.__exit__(None, None, None)
-        total = float(self.env.world.total_reward)
-        counted = [player.model.reward for player in self.players]
-        rest = total / len(counted) if not any(each is not None for each in counted) else 0.0  # they remember nothing
-        rewards = [rest if each is None else each for each in counted]
-        return [Played(self.turns, rewards, {"total_reward": total, **self._own_figures()})], ()
-
-    def _own_figures(self) -> dict[str, float]:
-        """What the environment makes of its statistics, if it keeps any."""
-        found = self.env.aggregate_epoch_stats() if hasattr(self.env, "aggregate_epoch_stats") else {}
-        return {str(name): float(value) for name, value in dict(found).items() if isinstance(value, Real)}
+        ended = [lane.number for lane in self._playing if lane.is_done]
+        late = [Late(agent, lane, terminated=True) for lane in ended for agent in range(len(self.players))]
+        return [lane.finish() for lane in self._playing], late
 
     def picture(self) -> Image.Image | None:
-        return paint(self.env.world)
-
-    # ---- state
-
-    def state(self) -> State:
-        """All that the run has changed, the models and the generators with it. What cannot be kept is left out, and named
-        in `why_not_resumable`.
-        """
-        for player in self.players:
-            player.model.settle()
-        data, left_out = encode_attributes(*self._kept())
-        self.why_not_resumable = next(iter(left_out.values()), None)
-        return State({}, {KEPT: data})
-
-    def set_state(self, state: State) -> None:
-        owners, places, names = self._kept()
-        set_attributes(owners, state.arrays[KEPT], places, names)
-        with self.generators:  # which refuse a place that is none
-            pass
-
-    def _kept(self) -> tuple[dict[str, Any], dict[str, Any], Names]:
-        owners = {**owners_of(self.env), "generators": self.generators}
-        return owners, {**owners, **shared_places(self.env.config)}, Names(owners_of(self.env).values())
+        try:
+            return picture_of(self._playing[0].env.world)
+        except (WorldError, AttributeError, TypeError, ValueError):  # it has no such map, or no such sprites
+            return None
 
     def draw_from(self, seeds: Sequence[np.random.SeedSequence]) -> None:
-        """Let the next epoch follow from this seed (there is one lane), with generators of the environment's own."""
-        self.generators.seed(int(seeds[0].generate_state(1)[0]))
-        reseed_generators(self.env, {}, seeds[0])
+        for number, seed in enumerate(seeds):
+            self.lane(number).draw_from(seed)
+
+    def state(self) -> State:
+        return join(**{f"lane{lane}": state for lane, state in self.lane_states(range(self._count)).items()})
+
+    def set_state(self, state: State) -> None:
+        self.set_lane_states({lane: part_of(state, f"lane{lane}") for lane in range(self._count)})
+
+    def lane_states(self, lanes: Iterable[int]) -> dict[int, State]:
+        found = {number: self.lane(number).state() for number in lanes}
+        self.why_not_resumable = next((reason for _, reason in found.values() if reason is not None), None)
+        return {number: state for number, (state, _) in found.items()}
+
+    def set_lane_states(self, states: Mapping[int, State]) -> None:
+        for number, state in states.items():
+            self.lane(number).set_state(state)
 
 
-class _Unread:
-    """A logger of sorrel's: with one, environments gather statistics of their turns, which are summed up in the end."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *arguments, **named: None
+# ---- attributes
 
 
-def _takes_epoch(env: Any) -> bool:
-    code = getattr(type(env).take_turn, "__code__", None)
-    return code is None or code.co_argcount > 1 or bool(code.co_flags & 0x0C)
+def owners_of(env: Any) -> dict[str, Any]:
+    """The objects whose attributes are kept, beside models."""
+    return {"env": env, "world": env.world, **{f"agent{number}": agent for number, agent in enumerate(env.agents)}}
 
 
-# ---- pictures
+def models_in(env: Any) -> dict[str, Any]:
+    """What its agents choose with."""
+    return {f"model{number}": agent.model for number, agent in enumerate(env.agents)}
 
 
-def paint(world: Any) -> Image.Image | None:
-    """The world as it looks now: the sprite of every entity, layer upon layer."""
-    cells = getattr(world, "map", None)
-    if not isinstance(cells, np.ndarray) or cells.ndim != 3:
-        return None
-    height, width, _ = cells.shape
-    side = max(1, min(LARGEST_TILE, LARGEST_PICTURE // max(height, width)))
-    picture = Image.new("RGBA", (width * side, height * side), "white")
-    for layer, row, column in np.ndindex(cells.transpose(2, 0, 1).shape):
-        sprite = getattr(cells[row, column, layer], "sprite", None)
-        tile = _tile(sprite, side) if isinstance(sprite, str | Path) else None
-        if tile is not None:
-            picture.alpha_composite(tile, (column * side, row * side))
-    return picture.convert("RGB")
+def shared_places(config: Any) -> dict[str, object]:
+    """What is not kept: the generator of the process, which models refer to, and the configuration."""
+    return {"torch.default_generator": torch.default_generator, **dict(_sections(config, "config"))}
 
 
-@lru_cache(maxsize=512)
-def _tile(sprite: Path | str, side: int) -> Image.Image | None:
+def _sections(config: Any, path: str) -> Iterator[tuple[str, object]]:
+    if not isinstance(config, IMMUTABLE):  # a number is one and the same object wherever it occurs
+        yield path, config
+    for name, section in config.items_ex(resolve=False) if hasattr(config, "items_ex") else ():  # OmegaConf's
+        yield from _sections(section, f"{path}.{name}")
+
+
+def attributes_of(owners: Mapping[str, Any]) -> dict[str, Any]:
+    """Their attributes, by names such as `agent0.location`."""
+    return {f"{key}.{name}": value for key, owner in owners.items() for name, value in vars(owner).items()}
+
+
+def encode_attributes(
+    owners: Mapping[str, Any], places: Places, names: Names
+) -> tuple[NDArray[np.uint8], dict[str, str]]:
+    """All attributes of these objects as bytes; and those that cannot be encoded, which are left out, with the reason."""
+    values = attributes_of(owners)
+    data, left_out = encode_possible({**values, LEFT_OUT: []}, places, names)
+    if left_out:
+        kept = {path: value for path, value in values.items() if path not in left_out}
+        data, _ = encode_possible({**kept, LEFT_OUT: [*left_out]}, places, names)
+    return data, {path: error.of(type(_owner(owners, path)[0]).__name__) for path, error in left_out.items()}
+
+
+def set_attributes(owners: Mapping[str, Any], data: NDArray[np.uint8], places: Places, names: Names) -> None:
+    """Give objects the attributes that `encode_attributes` was given, and no others; what was left out there stays."""
+    now = attributes_of(owners)
+    found = decode(data, places, names, now)
+    gone = now.keys() - found.keys() - set(found.pop(LEFT_OUT))
+    changes = [(*_owner(owners, path), value) for path, value in found.items()]  # one that does not fit changes nothing
+    for owner, name in [_owner(owners, path) for path in gone]:
+        del vars(owner)[name]
+    for owner, name, value in changes:
+        vars(owner)[name] = value
+
+
+def _owner(owners: Mapping[str, Any], path: str) -> tuple[Any, str]:
+    key, _, name = path.partition(".")
+    if key not in owners:
+        raise StateError(f"{path} is in the state, but there is no such object here.")
+    return owners[key], name
+
+
+def copy_environment(env: Any) -> Any:
+    """Another environment like this one, which shares nothing with it; a `ConfigError` says why there is none."""
+    common = {"torch.default_generator": torch.default_generator}
     try:
-        return Image.open(Path(sprite).expanduser()).convert("RGBA").resize((side, side))
-    except (OSError, ValueError):
-        return None
+        twin = copy.deepcopy(env, {id(each): each for each in common.values()})
+        shared = {id(each) for each in reachable(env, common)} & {id(each) for each in reachable(twin, common)}
+        if shared:
+            raise ValueError("a function in it would belong to both")
+    except Exception as error:
+        raise ConfigError(
+            f"{type(env).__name__} cannot be evaluated here, because it cannot be copied ({type(error).__name__}: {error}):"
+            " use `abreast eval RUN`, which builds another one."
+        ) from error
+    return twin

@@ -1,68 +1,46 @@
-"""A model of sorrel's, as the loop of a sequential run calls it: the agent's own object plays and learns."""
+"""What chooses for an agent of sorrel's: its own model, or one of ours in that model's place."""
 
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import pydantic
-from pydantic import Field
+from numpy.typing import NDArray
 
 from abreast.attributes import IMMUTABLE
-from abreast.codec import Names
-from abreast.errors import ModelFileError, StateError
-from abreast.integrations.sorrel.generators import Generators
-from abreast.integrations.sorrel.kept import encode_attributes, set_attributes, shared_places
+from abreast.errors import GameError, ModelFileError, StateError
+from abreast.integrations.adapted.lanes import AdaptedPlayer
+from abreast.integrations.sorrel.game import Lane, encode_attributes, set_attributes
 from abreast.models import BaseModel, ModelConfig
 from abreast.models.observation import PlainObservation
 from abreast.state import State
+from abreast.worlds.playable import as_reward
 
 KEPT = "model"
-"""The array of a file that holds its attributes."""
-
-
-class SorrelModelConfig(ModelConfig):
-    """There is nothing to set: settings of models are those of their environment (`world.sorrel`)."""
-
-    algorithm: str = "abreast.integrations.sorrel.model:SorrelModel"
-    """Models of sorrel's: the environment makes them."""
-    n_frames: int = Field(1, ge=1, le=1)
-    """Its memory stacks frames itself."""
-    epsilon_decay: float | None = 0.0
-    """That of its environment's settings counts."""
-    buffer_capacity: int = 3
-    """The least there is: it has a memory of its own."""
-    batch_size: int = 1
-    """Likewise."""
-
-    @pydantic.model_serializer(mode="wrap")
-    def _dump(self, dump: pydantic.SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """Settings of ours that mean nothing here are not told."""
-        return {"algorithm": dump(self)["algorithm"]}
+"""The array of a model file that holds the attributes of one of sorrel's."""
+OWN = "abreast.integrations.sorrel.model:SorrelModel"
+"""`model.algorithm` where models are sorrel's: their settings are those of their environment (`world.sorrel`)."""
+OWN_MODELS = {"algorithm": OWN, "epsilon_decay": 0.0}
 
 
 class SorrelModel(BaseModel):
-    """Stands for the model of an agent. What it is and what it remembers is kept with its environment (`game.py`)."""
+    """A model of sorrel's, as the loop of a sequential run calls it: the agent's own object plays and learns. What it is and
+    what it remembers is kept with its environment (`game.py`).
+    """
 
-    Config = SorrelModelConfig
-    KNOWN = BaseModel.KNOWN | {"env", "number", "inner", "generators", "decay", "decays", "epoch", "reward", "_counted"}
+    KNOWN = BaseModel.KNOWN | {"lane", "agent", "inner", "decay", "decays", "reward"}
     inner: Any = None
     """The agent's own model."""
-    reward: float | None = None
-    """The sum of what its agent has put into its memory in this epoch; None: nothing was."""
-    epoch = decays = 0
-    """The number of the epoch; and how often epsilon is to fall when its round has been trained."""
-    _counted: Any = None
-    """The memory whose rewards are being counted."""
+    reward = 0.0
+    decays = 0
+    """How often epsilon is to fall when the round of this epoch has been trained."""
 
-    def __init__(
-        self, env: Any, number: int, generators: Generators, decay: float | None, config: SorrelModelConfig
-    ) -> None:
-        inner = env.agents[number].model
-        self.env, self.number, self.generators, self.decay = env, number, generators, decay
+    def __init__(self, lane: Lane, number: int, decay: float | None, config: ModelConfig) -> None:
+        self.lane, self.agent, self.decay = lane, lane.env.agents[number], decay
+        inner = self.agent.model
         shape = getattr(getattr(inner.memory, "states", None), "shape", (0, 1))[1:]
-        actions = getattr(inner, "action_space", 1)
         seen = PlainObservation(shape, np.float32, 1.0)
-        super().__init__(seen, actions if isinstance(actions, int) else len(actions), config, np.random.SeedSequence(0))
+        super().__init__(seen, actions_of(self.agent), config, np.random.SeedSequence(0))
         self.inner = inner  # only now: its epsilon is not that of our settings
 
     @property
@@ -77,23 +55,26 @@ class SorrelModel(BaseModel):
     # ---- what the loop calls
 
     def start_epoch_action(self, *, epoch: int) -> None:
-        """(Its game has begun to draw from the run's generators.)"""
-        self.epoch = epoch
         self._call("start_epoch_action", epoch=epoch)
-        self._count_rewards()
+        memory, add = self.inner.memory, self.inner.memory.add
+
+        def add_counted(obs: Any, action: Any, reward: Any, *more: Any, **named: Any) -> Any:
+            """(No other place has the rewards of a single agent.)"""
+            self.reward += float(reward)
+            return add(obs, action, reward, *more, **named)
+
+        vars(memory)["add"] = add_counted
 
     def end_epoch_action(self, *, epoch: int) -> None:
-        self._stop_counting()
-        with self.generators:
-            self._call("end_epoch_action", epoch=epoch)
+        self.end_episode(0)
+        self._call("end_epoch_action", epoch=epoch)
 
     def end_episode(self, lane: int, done: bool = False) -> None:
-        """Called where an epoch is interrupted."""
-        self._stop_counting()
+        """Called where an epoch ends or is interrupted: its rewards are counted no more."""
+        vars(self.inner.memory).pop("add", None)
 
     def train_step(self) -> float:
-        with self.generators:
-            loss = float(self._call("train_step"))
+        loss = float(self._call("train_step"))
         self.settle()
         return loss
 
@@ -109,29 +90,9 @@ class SorrelModel(BaseModel):
 
     def _call(self, name: str, **named: Any) -> Any:
         """Call the model as its environment does, which may have its own way (`_model_train_step` and others)."""
-        way = getattr(self.env, f"_model_{name}", None)
-        return getattr(self.inner, name)(**named) if way is None else way(self._agent, *named.values())
-
-    @property
-    def _agent(self) -> Any:
-        return self.env.agents[self.number]
-
-    def _count_rewards(self) -> None:
-        """From now on, add up what is put into the memory: no other place has the rewards of a single agent."""
-        self.reward, memory, add = None, self.inner.memory, self.inner.memory.add
-
-        def add_counted(*arguments: Any, **named: Any) -> Any:
-            reward = named.get("reward", arguments[2] if len(arguments) > 2 else 0.0)
-            self.reward = (self.reward or 0.0) + float(reward)
-            return add(*arguments, **named)
-
-        if "add" not in vars(memory):
-            vars(memory)["add"], self._counted = add_counted, memory
-
-    def _stop_counting(self) -> None:
-        if self._counted is not None:
-            del vars(self._counted)["add"]
-            self._counted = None
+        way = getattr(self.lane.env, f"_model_{name}", None)
+        with self.lane.generators:
+            return getattr(self.inner, name)(**named) if way is None else way(self.agent, *named.values())
 
     # ---- files
 
@@ -142,7 +103,7 @@ class SorrelModel(BaseModel):
     def file_state(self, learning: State | None = None) -> State:
         self.settle()
         whole = super().file_state(learning)
-        data, _ = encode_attributes({KEPT: self.inner}, self.places(), self._names)
+        data, _ = encode_attributes({KEPT: self.inner}, *self.lane.kept()[1:])
         return whole._replace(arrays={**whole.arrays, KEPT: data})
 
     def take_file_state(self, state: State, path: Path) -> None:
@@ -150,24 +111,75 @@ class SorrelModel(BaseModel):
         before, counted, epsilon = self._parts(), self.learning_state(), self.epsilon
         super().take_file_state(state._replace(arrays=others), path)
         try:
-            set_attributes({KEPT: self.inner}, state.arrays[KEPT], self.places(), self._names)
+            set_attributes({KEPT: self.inner}, state.arrays[KEPT], *self.lane.kept()[1:])
         except (KeyError, StateError) as error:
             self.set_learning_state(counted)
             self.epsilon = epsilon
             raise ModelFileError(f"the model file {path} is damaged or does not fit this model: {error}") from None
-        now, agent = self._parts(), vars(self._agent)
-        for name in [name for name, value in agent.items() if id(value) in map(id, before.values())]:
-            agent[name] = next(now[part] for part, value in before.items() if value is agent[name])
+        names, now = {id(part): name for name, part in before.items()}, self._parts()
+        vars(self.agent).update(
+            {name: now[names[id(value)]] for name, value in vars(self.agent).items() if id(value) in names}
+        )
 
     def _parts(self) -> dict[str, Any]:
         """What it is made of, and its agent may refer to."""
         found = {**vars(self.inner), **vars(self.inner).get("_modules", {})}
         return {name: value for name, value in found.items() if not isinstance(value, IMMUTABLE)}
 
-    def places(self) -> dict[str, object]:
-        around = {"env": self.env, "world": self.env.world, "agent": self._agent, KEPT: self.inner}
-        return {**around, **shared_places(self.env.config)}
 
-    @property
-    def _names(self) -> Names:
-        return Names([self.env, self.inner, self.inner.memory])
+def actions_of(agent: Any) -> int:
+    """How many actions an agent has."""
+    found: Any = getattr(getattr(agent, "action_spec", None), "n_actions", None) or agent.model.action_space
+    return found if isinstance(found, int) else len(found)
+
+
+class NoSuchPart(GameError, AttributeError):
+    """An agent of sorrel's asks its model for what models of ours have not."""
+
+
+class OurSeat:
+    """What an agent of sorrel's finds where its model was, and where that model's memory was: a model of ours chooses and
+    remembers, in one lane. A step that the agent has chosen without its model is not remembered.
+    """
+
+    reward = 0.0
+    epsilon, n_frames, size, extra_data = 0.0, 1, 0, MappingProxyType[str, Any]({})
+    """Ours explores as its own settings say, stacks frames itself, and does not show its rows."""
+
+    def __init__(self, player: AdaptedPlayer, lane: int) -> None:
+        self._player, self._lane = player, lane
+        self._step: tuple[NDArray[Any], int] | None = None
+        """What was seen and chosen, and is not remembered yet."""
+        self.memory = self
+
+    def take_action(self, state: Any) -> int:
+        model, seen = self._player.model, np.asarray(state, dtype=np.float32).ravel()
+        if seen.shape != tuple(model.observation.input_size):
+            raise GameError(
+                f"{self._player.name} gives its model {seen.size} numbers to choose by, but its first observation had"
+                f" {model.observation.input_size[0]}: let `pov` always return as many."
+            )
+        self._step = seen, model.take_actions([seen], [self._lane])[0]
+        return self._step[1]
+
+    def add(self, obs: Any, action: Any, reward: Any, done: Any, **extra: Any) -> None:
+        earned = as_reward(reward)
+        self.reward += earned
+        if self._step is not None:
+            seen, chosen = self._step
+            self._player.model.remember_all([seen], [chosen], [earned], [bool(done)], [self._lane])
+            self._step = None
+
+    def current_state(self) -> NDArray[Any]:
+        return np.empty((0, *self._player.model.observation.input_size))
+
+    def _nothing(self, *arguments: Any, **named: Any) -> None:
+        """The run does it, for the model."""
+
+    settle = reset = add_empty = set_epsilon = start_epoch_action = end_epoch_action = _nothing
+
+    def __getattr__(self, name: str) -> Any:
+        raise NoSuchPart(
+            f"{self._player.name} asks its model for {name}, which models of abreast's have not: train it with its own model"
+            " (leave model.algorithm out), or port the game (docs/coming-from-sorrel.md)."
+        )

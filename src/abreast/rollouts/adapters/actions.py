@@ -36,26 +36,32 @@ class Actions:
             raise RolloutError(refusal(space))
         self.space = space
         self.names = {number: name for number, name in (names or {}).items() if number in space}
+        starts = np.atleast_1d(getattr(space, "start", 0)).ravel()
+        sizes = np.atleast_1d(space.n if isinstance(space, Discrete) else getattr(space, "nvec", ())).ravel()
+        self._ranges = [
+            range(int(start), int(start) + int(size))
+            for start, size in zip(np.resize(starts, sizes.shape), sizes, strict=True)
+        ]
+        """Of each number in an action; empty for texts."""
         self._by_name = {name.strip().casefold(): number for number, name in self.names.items()}
         if isinstance(space, Discrete) and space.n <= MOST_LISTED:
-            numbers = range(int(space.start), int(space.start + space.n))
-            self._by_name = {str(number): number for number in numbers} | self._by_name
+            self._by_name = {str(number): number for number in self._ranges[0]} | self._by_name
 
     def read(self, given: Any) -> Any:
         """The action that a text names, or that is given as it is; None if there is no such action."""
         if not isinstance(given, str):
-            return given if not isinstance(self.space, Text) and given in self.space else None
-        if isinstance(self.space, Text):
-            return given
-        if len(given) > LONGEST:
+            return given if self._ranges and given in self.space else None
+        if isinstance(self.space, Text) or len(given) > LONGEST:
+            return given if isinstance(self.space, Text) else None
+        is_one, name = isinstance(self.space, Discrete), given.strip()
+        if name.casefold() in self._by_name:
+            return self._by_name[name.casefold()]
+        numbers = [name] if is_one else given.translate(_BRACKETS).split()
+        if len(numbers) != len(self._ranges) or not all(_NUMBER.fullmatch(number) for number in numbers):
             return None
-        if isinstance(self.space, Discrete):
-            return self._read_one(given.strip())
-        numbers = given.translate(_BRACKETS).split()
-        if len(numbers) != self.space.nvec.size or not all(_NUMBER.fullmatch(number) for number in numbers):
+        if any(int(number) not in known for number, known in zip(numbers, self._ranges, strict=True)):
             return None
-        action = np.array([int(number) for number in numbers], dtype=np.int64).reshape(self.space.nvec.shape)
-        return action.astype(self.space.dtype) if action in self._wide else None
+        return int(name) if is_one else np.array([*map(int, numbers)], self.space.dtype).reshape(self.space.shape)
 
     def write(self, action: Any) -> str:
         """The text that stands for an action."""
@@ -67,33 +73,14 @@ class Actions:
 
     def listed(self, mask: Any = None, only_named: bool = False) -> list[str] | None:
         """All actions as texts, without those that a mask (an array of 0 and 1) excludes; None if they are too many."""
-        if isinstance(self.space, Discrete):
-            first, count = int(self.space.start), int(self.space.n)
-            if count > MOST_LISTED:
-                return None
-            allowed = mask if _fits(mask, count) else [1] * count
-            numbers = [first + place for place in range(count) if allowed[place]]
-            return [self.write(number) for number in numbers if not only_named or number in self.names]
-        if not isinstance(self.space, MultiDiscrete) or math.prod(self.space.nvec.ravel().tolist()) > MOST_LISTED:
+        if not self._ranges or math.prod(map(len, self._ranges)) > MOST_LISTED:
             return None
-        starts = np.asarray(getattr(self.space, "start", np.zeros_like(self.space.nvec))).ravel()
-        ranges = [
-            range(int(start), int(start + count)) for start, count in zip(starts, self.space.nvec.ravel(), strict=True)
-        ]
-        return [" ".join(map(str, numbers)) for numbers in itertools.product(*ranges)]
-
-    def _read_one(self, text: str) -> int | None:
-        number = self._by_name.get(text.casefold())
-        if number is None and _NUMBER.fullmatch(text) and int(text) in self.space:
-            number = int(text)
-        return number
-
-    @property
-    def _wide(self) -> MultiDiscrete:
-        """The space with numbers of 64 bits, in which no number overflows."""
-        assert isinstance(self.space, MultiDiscrete)
-        start = getattr(self.space, "start", None)
-        return MultiDiscrete(self.space.nvec, dtype=np.int64, **({} if start is None else {"start": start}))
+        if not isinstance(self.space, Discrete):
+            return [self.write(action) for action in itertools.product(*self._ranges)]
+        numbers = self._ranges[0]
+        allowed = mask if _fits(mask, len(numbers)) else [1] * len(numbers)
+        shown = [number for number, is_allowed in zip(numbers, allowed, strict=True) if is_allowed]
+        return [self.write(number) for number in shown if not only_named or number in self.names]
 
 
 def refusal(space: object) -> str:
@@ -106,9 +93,7 @@ def refusal(space: object) -> str:
 
 def action_space_of(env: Any) -> Any:
     """Its action space, as one of Gymnasium's if it is one of the old Gym's; None without one."""
-    space = getattr(env, "action_space", None)
-    if space is None:
-        space = getattr(env, "ACTION_SPACE", None)
+    space = getattr(env, "action_space", getattr(env, "ACTION_SPACE", None))
     if space is None or isinstance(space, Space):
         return space
     kind = type(space).__name__

@@ -10,6 +10,7 @@ from gymnasium.spaces import Box, Discrete, MultiDiscrete
 from abreast.errors import RolloutError
 from abreast.rollouts.adapters.actions import action_space_of, refusal
 from abreast.rollouts.adapters.old import FourTuple, is_old
+from abreast.rollouts.adapters.report import Reporter
 from abreast.rollouts.adapters.text import TextAdapter
 
 
@@ -27,7 +28,8 @@ def adapt(env: Any, config: Any, mode: str = "train") -> Any:
     if lookup is not None:
         return TextAdapter(env, lookup) if isinstance(space, Discrete) and _shows_numbers(env) else env
     if isinstance(space, Box):
-        raise RolloutError(f"{_name(env)} cannot be played: {refusal(space)}")
+        name = type(getattr(env, "unwrapped", env)).__name__
+        raise RolloutError(f"{name} cannot be played: {refusal(space)}")
     return TextAdapter(env) if isinstance(space, Discrete | MultiDiscrete) else env
 
 
@@ -37,9 +39,12 @@ class Adapted:
 
     make: Callable[[Any], Any]
     mode: str = "train"
+    reports: bool = False
+    """Whether they send along what they have returned: see `Reporter`."""
 
     def __call__(self, config: Any) -> Any:
-        return adapt(self.make(config), config, self.mode)
+        env = adapt(self.make(config), config, self.mode)
+        return Reporter(env) if self.reports else env
 
     @property
     def args(self) -> tuple[Any, ...]:
@@ -58,7 +63,3 @@ def _shows_numbers(env: Any) -> bool:
     if getattr(env, "render_mode", "text") is not None or not isinstance(space, Box):
         return False
     return not (space.dtype == np.uint8 and len(space.shape) == 3 and space.shape[2] == 3)
-
-
-def _name(env: Any) -> str:
-    return type(getattr(env, "unwrapped", env)).__name__

@@ -22,20 +22,6 @@ class Adapter(gymnasium.Env[Any, Any]):
         """The environment that is adapted."""
         return self._env
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
-        """Begin an episode."""
-        result: tuple[Any, dict[str, Any]] = self._env.reset(seed=seed)
-        return result
-
-    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-        """Take a step."""
-        result: tuple[Any, Any, bool, bool, dict[str, Any]] = self._env.step(action)
-        return result
-
-    def render(self) -> Any:
-        """Its `render`."""
-        return self._env.render()
-
     def close(self) -> None:
         """Its `close`, if it has one."""
         if hasattr(self._env, "close"):
@@ -59,13 +45,3 @@ class Adapter(gymnasium.Env[Any, Any]):
         if name.startswith("_"):  # private, or not set yet while this is unpickled
             raise AttributeError(name)
         return getattr(self._env, name)
-
-    def __str__(self) -> str:
-        return f"<{type(self).__name__}{self._env}>"
-
-
-def innermost(env: Any) -> Any:
-    """The environment inside all adapters."""
-    while isinstance(env, Adapter):
-        env = env.inner
-    return env

@@ -29,7 +29,7 @@ def text_of(observation: Any) -> str:
     if isinstance(observation, np.ndarray):
         return _text_of_array(observation)
     if isinstance(observation, float | np.floating):
-        return _text_of_float(float(observation))
+        return f"{float(observation):.6g}"
     return str(observation)
 
 
@@ -55,10 +55,6 @@ def _flat(observation: Mapping[Any, Any], above: str) -> list[tuple[str, str]]:
         else:
             lines.append((f"{above}{key}", text_of(value)))
     return lines
-
-
-def _text_of_float(number: float) -> str:
-    return f"{number:.6g}"
 
 
 def _text_of_array(array: np.ndarray[Any, Any]) -> str:

@@ -1,11 +1,11 @@
 """Environments from before Gymnasium: `reset` returns an observation, `step` four values."""
 
-import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.base import Adapter
+from abreast.rollouts.signatures import NAMED, parameters_of
 
 
 class FourTuple(Adapter):
@@ -75,25 +75,18 @@ def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
 
 def is_old(env: Any) -> bool:
     """Whether its `reset` differs from Gymnasium's, which takes `seed` and `options` by name."""
-    try:
-        parameters = inspect.signature(env.reset).parameters
-    except (TypeError, ValueError):  # written in C, say: nothing is known of it
+    parameters = parameters_of(env.reset)
+    if parameters is None:
         return False
-    by_name = {
-        name for name, each in parameters.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
-    }
-    return not {"seed", "options"} <= by_name
+    return not {"seed", "options"} <= {name for name, each in parameters.items() if each.kind in NAMED}
 
 
 def _arguments(env: Any) -> tuple[list[str], list[str]]:
     """Which of seed, mode and options `reset` takes by place only, and which by name."""
-    try:
-        parameters = inspect.signature(env.reset).parameters
-    except (TypeError, ValueError):
-        return [], []
+    parameters = parameters_of(env.reset) or {}
     known = {name: each for name, each in parameters.items() if name in ("seed", "mode", "options")}
     by_place = [name for name, each in known.items() if each.kind is each.POSITIONAL_ONLY]
-    by_name = [name for name, each in known.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    by_name = [name for name, each in known.items() if each.kind in NAMED]
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     if takes_any and "seed" not in known and not callable(getattr(env, "seed", None)):
         by_name.append("seed")
@@ -105,10 +98,7 @@ def _render_mode(env: Any) -> str | None:
     render = getattr(env, "render", None)
     if not callable(render):
         return NEVER
-    try:
-        mode = inspect.signature(render).parameters.get("mode")
-    except (TypeError, ValueError):
-        return None
+    mode = (parameters_of(render) or {}).get("mode")
     if mode is None or mode.default not in ("human", mode.empty):
         return None
     offered = (getattr(env, "metadata", None) or {}).get("render.modes", ())

@@ -1,7 +1,5 @@
 """What an environment itself has returned, sent along in `info`: for those who need the observation, not what is shown."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -53,26 +51,6 @@ class Reporter(Adapter):
         if self._drawn_by is not None:
             return self._drawn_by.render()
         return blake2b(self._report, digest_size=16).hexdigest() if isinstance(self._report, bytes) else ""
-
-
-@dataclass(frozen=True)
-class Reporting:
-    """Makes environments that report."""
-
-    make: Callable[[Any], Any]
-
-    def __call__(self, config: Any) -> Any:
-        return Reporter(self.make(config))
-
-    @property
-    def args(self) -> tuple[Any, ...]:
-        """What it calls, as in `Adapted`."""
-        return self.make, *getattr(self.make, "args", ())
-
-    @property
-    def replayable(self) -> bool:
-        """What the environment's class says."""
-        return bool(getattr(self.make, "replayable", True))
 
 
 def read_report(report: Any) -> Any:

@@ -12,6 +12,7 @@ from abreast.rollouts.adapters.base import Adapter
 from abreast.rollouts.adapters.observations import text_of, without_escapes
 from abreast.rollouts.adapters.old import five_values, two_values
 
+INFO_KEYS = frozenset({"success", "action_is_valid", "action_is_effective"})
 SILENT_MODES = (None, "human")
 """Render modes without a result: the observation is shown."""
 
@@ -46,7 +47,6 @@ class TextAdapter(Adapter):
         self._success_reward = success_reward if success_reward is not None else threshold
         self._observation: Any = None
         self._total = 0.0
-        self._is_begun = False
         self.filled: set[str] = set()
         """The keys of `info` that the environment itself has not given."""
 
@@ -61,7 +61,7 @@ class TextAdapter(Adapter):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         observation, info = two_values(self._env.reset(seed=seed))
-        self._observation, self._total, self._is_begun = _kept(observation), 0.0, True
+        self._observation, self._total = _kept(observation), 0.0
         info = dict(info)  # its own may be kept
         self._list_actions(info)
         return observation, info
@@ -73,17 +73,15 @@ class TextAdapter(Adapter):
             return self._refuse()
         observation, reward, terminated, truncated, info = five_values(self._env.step(known))
         self._total += float(reward)
+        missing = INFO_KEYS - info.keys()
+        self.filled |= missing
         info = dict(info)
-        if "success" not in info:
+        if "success" in missing:
             info["success"] = self._is_success(float(reward), bool(terminated), bool(truncated))
-            self.filled.add("success")
-        if "action_is_valid" not in info:
-            info["action_is_valid"] = True
-            self.filled.add("action_is_valid")
-        if "action_is_effective" not in info:
+        info.setdefault("action_is_valid", True)
+        if "action_is_effective" in missing:
             is_same = data_equivalence(self._observation, observation, exact=True)
             info["action_is_effective"] = bool(terminated or truncated or not is_same)
-            self.filled.add("action_is_effective")
         self._list_actions(info)
         self._observation = _kept(observation)
         return observation, reward, terminated, truncated, info
@@ -113,7 +111,7 @@ class TextAdapter(Adapter):
         info["available_actions"] = self._listed if mask is None else self.actions.listed(mask, self._only_named)
 
     def _refuse(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if not self._is_begun:
+        if self._observation is None:
             raise RolloutError("the environment was stepped with no episode under way: call reset first.")
         info = {"success": False, "action_is_valid": False, "action_is_effective": False}
         return self._observation, 0.0, False, False, info

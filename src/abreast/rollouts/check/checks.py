@@ -9,7 +9,8 @@ global random state does not depend on its seed alone either, but the user is to
 
 import pickle
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from itertools import zip_longest
 from typing import Any
 
@@ -20,9 +21,8 @@ from gymnasium.utils.env_checker import check_env
 
 from abreast.checking import Check, Fault, Skipped, Verdict, compare_states, judge, new_global_states
 from abreast.errors import short
-from abreast.rollouts.adapters import Adapter, FourTuple, TextAdapter
+from abreast.rollouts.adapters import FourTuple, TextAdapter
 from abreast.rollouts.adapters.actions import refusal
-from abreast.rollouts.adapters.base import innermost
 from abreast.rollouts.check.trial import SEED, STEPS, Shown, Trial, begin, find_trial, raised, step, told
 from abreast.rollouts.episodes.episode import Episode, is_picture
 
@@ -30,12 +30,25 @@ OTHER_SEEDS = range(2, 10)
 INFO_KEYS = ("success", "action_is_valid", "action_is_effective")
 JUNK_TEXTS = ("", " ", "no such action", "\x00", "√🙂", "[" * 1000, "9" * 5000)
 JUNK_NUMBERS = (-1, 10**9)
+Run = Callable[[Trial], str | None]
 REPAIR = "draw from self.np_random instead."
 
 
 def check_environment(target: str) -> Iterator[Verdict]:
     """Check an environment, given as MODULE:ENV or by the name of its type."""
     return judge(CHECKS, find_trial(target), told)
+
+
+def _if_replayable(check: Run) -> Run:
+    """A check that compares episodes is skipped if the environment says that these cannot be replayed."""
+
+    @wraps(check)
+    def run(trial: Trial) -> str | None:
+        if not trial.replayable:
+            raise Skipped("the environment says that it cannot be replayed (replayable = False)")
+        return check(trial)
+
+    return run
 
 
 # ---- the checks
@@ -83,30 +96,28 @@ def _leaves_global_random_state_alone(trial: Trial) -> None:
             compare_states(before, shown.call, REPAIR)
 
 
+@_if_replayable
 def _depends_on_its_seed(trial: Trial) -> str | None:
-    _skip_unless_replayable(trial)
     env = trial.make()
     draw = "call super().reset(seed=seed) and draw all random numbers from self.np_random."
-    old = _innermost_adapter(env)
+    old = _inside(env)
     if isinstance(old, FourTuple):
         draw = "draw all random numbers from a stream that is made from the seed."
         if not old.takes_seed:
             raise Fault(f"its reset takes no seed, and it has no method seed(seed): add one of them, and {draw}")
     first = trial.play(env, SEED)
-    place = _first_difference(first, trial.play(trial.make(), SEED))
-    if place is not None:
-        raise Fault(f"two episodes with the same seed and the same actions differ {place}: {draw}")
+    _compare(first, trial.play(trial.make(), SEED), f"two episodes with the same seed and actions differ PLACE: {draw}")
     others = [trial.play(env, seed) for seed in OTHER_SEEDS]
     is_whole = trial.steps == STEPS  # what is left of an episode may look alike by chance
     look_alike = is_whole and all(_first_difference(first, other) is None for other in others)
     if look_alike and not _draws(trial, env):
         raise Fault(f"{len(others) + 1} different seeds gave the same episode, so the seed changes nothing: {draw}")
-    place = _first_difference(first, trial.play(env, SEED))
-    if place is not None:
-        raise Fault(
-            f"reset(seed={SEED}) after another episode gives a different episode than in a new instance, {place}: something"
-            " is left over from the episode before; set all state in reset."
-        )
+    _compare(
+        first,
+        trial.play(env, SEED),
+        f"reset(seed={SEED}) after another episode gives a different episode than in a new instance, PLACE: something is"
+        " left over from the episode before; set all state in reset.",
+    )
     if not is_whole:
         return "the same seed gives the same episode, up to the action that raised"
     if look_alike:
@@ -117,20 +128,16 @@ def _depends_on_its_seed(trial: Trial) -> str | None:
     return None
 
 
+@_if_replayable
 def _shares_nothing(trial: Trial) -> None:
-    _skip_unless_replayable(trial)
     alone = [trial.play(trial.make(), seed) for seed in (SEED, SEED + 1)]
     both = [trial.play_stepwise(trial.make(), seed) for seed in (SEED, SEED + 1)]
-    together: list[list[Shown]] = [[], []]
-    for pair in zip_longest(*both):
-        for episode, shown in zip(together, pair, strict=True):
-            episode += [shown] if shown is not None else []
-    places = [_first_difference(mine, theirs) for mine, theirs in zip(alone, together, strict=True)]
-    place = next((place for place in places if place is not None), None)
-    if place is not None:
-        raise Fault(
-            f"two instances that are stepped alternately give other results than each one alone, {place}: they share state,"
-            " such as a random stream or a list of the module or the class; keep all state in self."
+    for mine, theirs in zip(alone, zip(*zip_longest(*both), strict=True), strict=True):
+        _compare(
+            mine,
+            [shown for shown in theirs if shown is not None],
+            "two instances that are stepped alternately give other results than each one alone, PLACE: they share state,"
+            " such as a random stream or a list of the module or the class; keep all state in self.",
         )
 
 
@@ -147,14 +154,14 @@ def _draws(trial: Trial, env: Any) -> bool:
     return len({state for state, _ in states}) == len(states) and all(state != fresh for state, fresh in states)
 
 
+@_if_replayable
 def _is_a_gymnasium_environment(trial: Trial) -> None:
-    _skip_unless_replayable(trial)
     env = trial.make()
-    if isinstance(_innermost_adapter(env), FourTuple):
+    env = _inside(env)
+    if isinstance(env, FourTuple):
         raise Skipped(
             "its reset has not Gymnasium's form, which is reset(*, seed=None, options=None), so it is adapted"
         )
-    env = innermost(env)
     if hasattr(env, "action_space"):
         env.action_space.seed(0)
     with warnings.catch_warnings():
@@ -183,12 +190,15 @@ def _has_info_keys(trial: Trial) -> str | None:
         raise Skipped("no step could be taken")
     env = trial.make()
     for shown in trial.play(env, SEED)[1:]:
-        missing = [key for key in INFO_KEYS if key not in shown.info]
-        if missing:
-            raise Fault(f"the info of step has no {', '.join(missing)}: put it in, as True or False, at every step.")
-        for key in INFO_KEYS:
-            if not isinstance(shown.info[key], bool | np.bool_):
-                raise Fault(f"info[{key!r}] is {short(shown.info[key])}: make it True or False.")
+        wrong = [key for key in INFO_KEYS if not isinstance(shown.info.get(key), bool | np.bool_)]
+        if wrong:
+            missing = ", ".join(key for key in wrong if key not in shown.info)
+            told = (
+                f"the info of step has no {missing}"
+                if missing
+                else f"info[{wrong[0]!r}] is {short(shown.info[wrong[0]])}"
+            )
+            raise Fault(f"{told}: put it in, as True or False, at every step.")
     filled = [key for key in INFO_KEYS if key in getattr(env, "filled", ())]
     if not filled:
         return None
@@ -235,23 +245,22 @@ def _can_be_sent(trial: Trial) -> None:
         ) from error
 
 
+@_if_replayable
 def _replays(trial: Trial) -> None:
-    _skip_unless_replayable(trial)
-    digests, episode = trial.digests(trial.actions())
+    *_, (episode, _) = trial.turns(trial.actions())
     again = Episode(trial.make, trial.config)
     again.rebuild(SEED, episode.executed, None)
-    if again.take_digest()[1].hex() != digests[-1]:
+    if again.take_digest()[1] != episode.take_digest()[1]:
         raise Fault(
             "replayed with the same seed and actions, but without render after each step, it comes to another state, so it"
             " cannot be rebuilt after a crash: render must not change the state."
         )
 
 
+@_if_replayable
 def _is_the_same_in_another_process(trial: Trial) -> None:
-    _skip_unless_replayable(trial)
     actions = trial.actions()
-    here, _ = trial.digests(actions)
-    there = trial.digests_elsewhere(actions)
+    here, there = trial.digests(actions), trial.digests_elsewhere(actions)
     if here != there:
         turn = next(number for number, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
         place = "at the start" if turn == 0 else f"after step {turn}"
@@ -286,17 +295,16 @@ CHECKS: tuple[Check[Trial], ...] = (
 # ---- inside
 
 
-def _skip_unless_replayable(trial: Trial) -> None:
-    """Episodes of an environment that says it cannot be replayed are not compared."""
-    if not trial.replayable:
-        raise Skipped("the environment says that it cannot be replayed (replayable = False)")
+def _inside(env: Any) -> Any:
+    """What is inside the adapter for texts: the environment itself, or that of the old form."""
+    return env.inner if isinstance(env, TextAdapter) else env
 
 
-def _innermost_adapter(env: Any) -> Any:
-    """The adapter that is next to the environment itself; the environment if there is none."""
-    while isinstance(env, Adapter) and isinstance(env.inner, Adapter):
-        env = env.inner
-    return env
+def _compare(one: Sequence[Shown], two: Sequence[Shown], says: str) -> None:
+    """Refuse episodes that differ, with the PLACE where they do first."""
+    place = _first_difference(one, two)
+    if place is not None:
+        raise Fault(says.replace("PLACE", place))
 
 
 def _first_difference(one: Sequence[Shown], two: Sequence[Shown]) -> str | None:

@@ -30,13 +30,12 @@ class Shown(NamedTuple):
     reward: Any = 0.0
     done: bool = False
     info: Any = None
+    action: Any = None
 
     def equals(self, other: "Shown") -> bool:
-        if self.reward != self.reward and other.reward != other.reward:  # NaN is not equal to itself
-            return self._replace(reward=0.0).equals(other._replace(reward=0.0))
-        return all(
-            data_equivalence(mine, theirs, exact=True) for mine, theirs in zip(self[1:-1], other[1:-1], strict=True)
-        )
+        """Whether both show the same. NaN is not equal to itself, so rewards are compared as texts."""
+        mine, theirs = ((each.observation, each.render, repr(each.reward), each.done) for each in (self, other))
+        return bool(data_equivalence(mine, theirs, exact=True))
 
 
 @dataclass
@@ -70,8 +69,8 @@ class Trial:
             if hasattr(env, "close"):
                 env.close()
 
-    def play_stepwise(self, env: Any, seed: int, actions: list[Any] | None = None) -> Iterator[Shown]:
-        """Play an episode with random actions, the same for every seed; they are appended to `actions`.
+    def play_stepwise(self, env: Any, seed: int) -> Iterator[Shown]:
+        """Play an episode with random actions, the same for every seed.
 
         They are what the manager sends: numbers if there is an `action_lookup`, else texts.
         """
@@ -82,10 +81,9 @@ class Trial:
         observation, info = begin(env, seed)
         yield Shown("reset", copy.deepcopy(observation), _shown(env), info=info)
         for number in range(self.steps):
-            action = self._choose(env, space, observation, info, rng)
-            if actions is not None:
-                actions.append(action)
+            action = None
             try:
+                action = self._choose(env, space, observation, info, rng)
                 observation, reward, terminated, truncated, info = step(env, action)
             except (Exception, SystemExit) as error:
                 self.steps = number
@@ -95,7 +93,7 @@ class Trial:
                     f"the action {short(action)}, number {number + 1} of an episode, {raised(error)}."
                 ) from error
             done = bool(terminated or truncated)
-            yield Shown("step", copy.deepcopy(observation), _shown(env), reward, done, info)
+            yield Shown("step", copy.deepcopy(observation), _shown(env), reward, done, info, action)
             if done:
                 return
 
@@ -105,18 +103,11 @@ class Trial:
 
     def actions(self) -> list[Any]:
         """The actions of an episode."""
-        actions: list[Any] = []
-        for _ in self.play_stepwise(self.make(), SEED, actions):
-            pass
-        return actions
+        return [shown.action for shown in self.play(self.make(), SEED)[1:]]
 
-    def digests(self, actions: Sequence[Any]) -> tuple[list[str], Episode]:
-        """The digests of an episode with these actions, as rollouts compute them; and the episode."""
-        digests, episode = [], None
-        for episode, _ in self.turns(actions):
-            digests.append(episode.take_digest()[1].hex())
-        assert episode is not None, "an episode begins"
-        return digests, episode
+    def digests(self, actions: Sequence[Any]) -> list[str]:
+        """The digests of an episode with these actions, as rollouts compute them."""
+        return [episode.take_digest()[1].hex() for episode, _ in self.turns(actions)]
 
     def turns(self, actions: Sequence[Any]) -> Iterator[tuple[Episode, TurnResult]]:
         """Play an episode with these actions as the manager plays it: its start, then one turn for each action."""
@@ -131,30 +122,26 @@ class Trial:
 
     def digests_elsewhere(self, actions: Sequence[Any]) -> list[str]:
         """The same digests from a new process, in which texts have other hashes."""
-        found: list[str] = elsewhere(_digests_of, self.target, list(actions))
-        return found
+        return list(elsewhere(_digests_of, self.target, list(actions)))
 
     def _choose(self, env: Any, space: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
         lookup = self.config.action_lookup
         if lookup:
             return sorted(lookup)[rng.integers(len(lookup))]
         listed = listed_action(info, str(observation), rng)
-        if listed is None and space is None and isinstance(env, FourTuple):
-            return str(
-                rng.integers(100)
-            )  # its reset returns no info, so it cannot list actions: as the random policy plays
-        if listed is None and space is None:
+        if listed is None and space is None and not isinstance(env, FourTuple):
             raise Fault(
-                "it has no action_space, and its info has no available_actions: one of them is needed to play it."
+                "it has no action_space, and its info has no available_actions, so it is not known what it can be played"
+                " with: set action_space, say to gymnasium.spaces.Text(20), or list actions in info['available_actions']."
             )
-        if listed is not None:
-            return listed
+        if listed is not None or space is None:  # the old form has no info: then as the random policy plays
+            return listed or str(rng.integers(100))
         return env.write_action(space.sample()) if isinstance(env, TextAdapter) else str(space.sample())
 
 
 def _digests_of(target: str, actions: Sequence[Any]) -> list[str]:
     """What the other process runs."""
-    return find_trial(target).digests(actions)[0]
+    return find_trial(target).digests(actions)
 
 
 def begin(env: Any, seed: int) -> tuple[Any, dict[str, Any]]:

@@ -165,10 +165,7 @@ class ContextConfig(Section):
             raise ValueError(f"it is {given!r}, expected a text with {{name}} or {{arguments}} in it.")
         return given
 
-    def over(self, below: Mapping[str, Any]) -> "ContextConfig":
-        """A copy with other values for what was not given."""
-        return ContextConfig.parse(merge(below, self.model_dump(exclude_unset=True))) if below else self
-
-    def with_overrides(self, values: Mapping[str, Any], where: str) -> "ContextConfig":
-        """A copy with the keys of a tag over it."""
-        return ContextConfig.parse(merge(self.model_dump(exclude_unset=True), values), where) if values else self
+    def between(self, below: Mapping[str, Any], above: Mapping[str, Any], where: str) -> "ContextConfig":
+        """A copy with other values for what was not given, and with the keys of a tag over it."""
+        given = merge(below, self.model_dump(exclude_unset=True))
+        return ContextConfig.parse(merge(given, above), where) if below or above else self

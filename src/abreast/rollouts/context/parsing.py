@@ -23,6 +23,7 @@ brackets belongs to the text: `search[a || b]` is one action.
 """
 
 import re
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from abreast.errors import RolloutError, short
@@ -43,13 +44,6 @@ class Parsed(NamedTuple):
     """The answer in its normal form, or, if no actions are found, as it was written, up to its first special token."""
     is_valid: bool
     """Whether its form is what was asked for."""
-
-
-class _Tag(NamedTuple):
-    start: int
-    end: int
-    name: str
-    closes: bool
 
 
 class _Found(NamedTuple):
@@ -152,30 +146,29 @@ def _blocks(text: str, with_think: bool) -> _Found | None:
 
 
 def _lenient(text: str, with_think: bool) -> _Found:
-    tags = [_Tag(found.start(), found.end(), found[2].lower(), bool(found[1])) for found in _TAG.finditer(text)]
-    thinks = [tag for tag in tags if tag.name == "think"]
-    is_thinking = bool(thinks) and thinks[0].closes  # it was opened before the answer began
+    tags = list(_TAG.finditer(text))  # of each, [1] is a slash if it closes, [2] its name
+    first = next((tag for tag in tags if tag[2].lower() == "think"), None)
+    is_thinking = first is not None and bool(first[1])  # it was opened before the answer began
     after_think = 0
     for number, tag in enumerate(tags):
-        if tag.name == "think":
-            is_thinking = not tag.closes
-            after_think = tag.end if tag.closes else after_think
+        if tag[2].lower() == "think":
+            is_thinking = not tag[1]
+            after_think = tag.end() if tag[1] else after_think
+        elif not is_thinking and tag[1]:  # it was not opened
+            return _found(text[:after_think], text[after_think : tag.start()])
         elif not is_thinking:
-            if tag.closes:  # it was not opened
-                return _found(text[:after_think], text[after_think : tag.start])
-            return _found(text[: tag.start], text[tag.end : _end_of_answer(text, tags[number + 1 :])])
+            return _answer_at(text, tags[number:])
     if not is_thinking:
-        think, answer = text[:after_think], text[after_think:]
-        return _found(think, answer)._replace(is_valid=not with_think)
-    opened = [number for number, tag in enumerate(tags) if tag.name == "answer" and not tag.closes]
-    if not opened:
-        return _Found(_without_tags(text), "", False)
-    tag, later = tags[opened[-1]], tags[opened[-1] + 1 :]
-    return _found(text[: tag.start], text[tag.end : _end_of_answer(text, later)])
+        return _found(text[:after_think], text[after_think:])._replace(is_valid=not with_think)
+    opened = [number for number, tag in enumerate(tags) if tag[2].lower() == "answer" and not tag[1]]
+    return _answer_at(text, tags[opened[-1] :]) if opened else _Found(_without_tags(text), "", False)
 
 
-def _end_of_answer(text: str, later: list[_Tag]) -> int:
-    return next((tag.start for tag in later if tag.name == "answer" and tag.closes), len(text))
+def _answer_at(text: str, tags: Sequence[re.Match[str]]) -> _Found:
+    """The answer that the first of these tags opens, up to the one that closes it."""
+    opening, *later = tags
+    end = next((tag.start() for tag in later if tag[2].lower() == "answer" and tag[1]), len(text))
+    return _found(text[: opening.start()], text[opening.end() : end])
 
 
 def _found(think: str, answer: str) -> _Found:

@@ -29,19 +29,16 @@ def pieces_of(state: str, images: Sequence[Any], form: ImageForm) -> Iterator[Pi
 
 def content_of(pieces: Sequence[Piece]) -> str | list[dict[str, Any]]:
     """A text, if there are no pictures; else content parts."""
-    parts: list[dict[str, Any]] = []
-    texts: list[str] = []
-    for piece in (*pieces, None):
-        if isinstance(piece, str):
-            texts.append(piece)
-            continue
-        if "".join(texts):
-            parts.append(text_part("".join(texts)))
-        texts = []
-        parts += [] if piece is None else [piece]
+    parts = [text_part(piece) if isinstance(piece, str) else piece for piece in pieces if piece]
     if all(part["type"] == "text" for part in parts):
         return "".join(part["text"] for part in parts)
-    return parts
+    joined = parts[:1]
+    for part in parts[1:]:
+        if part["type"] == joined[-1]["type"] == "text":
+            joined[-1] = text_part(joined[-1]["text"] + part["text"])
+        else:
+            joined.append(part)
+    return joined
 
 
 def png_of(image: Any) -> bytes:
@@ -58,9 +55,5 @@ def text_part(text: str) -> dict[str, Any]:
 def _picture(image: Any, form: ImageForm) -> dict[str, Any]:
     if form == "pil":
         return {"type": "image", "image": image}
-    url = _data_uri(image) if form == "url" else form(image)
+    url = form(image) if callable(form) else f"data:image/png;base64,{base64.b64encode(png_of(image)).decode()}"
     return {"type": "image_url", "image_url": {"url": url}}
-
-
-def _data_uri(image: Any) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png_of(image)).decode()}"

@@ -10,14 +10,11 @@ from abreast.rollouts.manager import EnvStateManager
 
 def first_prompt(name: str, config: RolloutConfig | None = None) -> str:
     """The messages that ask for the first action of a tag's first episode, in training."""
-    given = config or RolloutConfig()
-    groups = {"env_groups": 1, "group_size": 1, "env_configs": {"tags": [name], "n_groups": [1]}}
-    alone = given.es_manager.model_copy(
-        update={"use_multiprocessing": False, "train": type(given.es_manager.train).parse(groups)}
-    )
-    with EnvStateManager(given.model_copy(update={"es_manager": alone})) as manager:
-        (cache,) = manager.reset()
-        return as_text(Context(manager.tag_of(0)).messages(cache, images="pil"))
+    with (
+        EnvStateManager.for_tag(name, config=config, use_multiprocessing=False) as manager,
+        manager.episode(seed=manager.config.seed.train) as episode,
+    ):
+        return as_text(Context(episode.tag).messages(episode.cache, images="pil"))
 
 
 def as_text(messages: list[dict[str, Any]]) -> str:

@@ -69,7 +69,7 @@ def table_of(lines: Sequence[Line], width: int | None) -> Table:
         "error", no_wrap=True, overflow="ellipsis", max_width=None if width is None else max(20, width - taken)
     )
     for line in lines:
-        tokens, penalty = sum(line["tokens"].values()), line["penalty"]
+        tokens, penalty = line["tokens"]["prompt"] + line["tokens"]["completion"], line["penalty"]
         table.add_row(
             str(line["episode"]),
             printable(line["tag"]),
@@ -95,7 +95,7 @@ def text_of(line: Line) -> str:
         parts.append(as_text([message]))
         if message["role"] == "assistant":
             entry = line["history"][turn] if turn < len(line["history"]) else {}
-            actions = " || ".join(map(str, entry.get("actions", []))) or "(none)"
+            actions = " || ".join(map(str, entry.get("actions") or ())) or "(none)"
             reward = f"{rewards[turn]:g}" if turn < len(rewards) else "?"
             called = f"; called: {', '.join(map(str, entry['tool_calls']))}" if entry.get("tool_calls") else ""
             ended = f"; finish_reason: {entry['finish_reason']}" if entry.get("finish_reason", "stop") != "stop" else ""

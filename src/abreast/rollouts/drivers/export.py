@@ -16,27 +16,29 @@ what the model saw, also with a history window, or with a chat template that rem
 """
 
 import hashlib
+import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.metadata import version
-from itertools import count, zip_longest
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
+from abreast.rollouts.context.cleaning import encodable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.context.tokens import Tokens as Tokenized
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
-from abreast.rollouts.drivers.lines import Line, dumps, find_file, line_of, read_lines, save_picture
-from abreast.rollouts.drivers.parquet import to_parquet
+from abreast.rollouts.drivers.lines import Line, encode, find_file, line_of, read_lines, save_picture
 from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import read_run
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, find_tag
-from abreast.settings import read_yaml
 
+NONE = Tokenized([], [], [], [], 0)
 PICTURE = "<image>"
 """Stands in a text for a picture."""
 
@@ -68,7 +70,8 @@ def export(
     elif not isinstance(source, Source):
         source = of_run(Path(source))
     rows = [row for line in source.lines for row in _rows(source, line, tokenizer, per_turn)]
-    data = to_parquet(rows, per_turn, tokenizer is not None) if path.suffix == ".parquet" else _to_jsonl(rows)
+    is_parquet = path.suffix == ".parquet"
+    data = _to_parquet(rows, per_turn, tokenizer is not None) if is_parquet else b"".join(map(encode, rows))
     write_whole(path, data)
     return len(rows)
 
@@ -76,21 +79,13 @@ def export(
 def of_run(run: Path) -> Source:
     """The episodes of a run folder."""
     path = find_file(run)
-    if not (path.parent / "config.yaml").is_file():
-        raise RolloutError(
-            f"{path.parent} has no config.yaml, which says what the tags are: give the run folder as it was written."
-        )
-    has_play = (path.parent / "rollout.yaml").is_file()
-    begun = read_run(path.parent) if has_play else None
-    config = begun.config if begun else RolloutConfig.parse(read_yaml(path.parent / "config.yaml"))
+    config, play, version_ = read_run(path.parent)
     lines = sorted(read_lines(path).lines, key=lambda line: int(line["episode"]))
     tags = {
         name: find_tag(name, config.custom_envs, preset=config.preset, context=config.context)
         for name in {line["tag"] for line in lines}
     }
-    if begun is None:
-        return Source(lines, tags, config, "unknown")
-    return Source(lines, tags, config, begun.version, begun.play.policy, begun.play.server.model)
+    return Source(lines, tags, config, version_, play.policy, play.server.model)
 
 
 def of_manager(manager: EnvStateManager, path: Path) -> Source:
@@ -102,7 +97,7 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
             answers = [entry.get("llm_raw_response") or entry["actions"] for entry in env.history if "actions" in entry]
             played = Played(
                 number=env.env_id, group_id=env.cache["group_id"], seed=env.seed, tag=env.tag, truncated=env.truncated,
-                error=env.error, is_unanswered=False, num_actions=env.tally.executed, tally=env.tally, cache=env.cache,
+                error=env.error, is_unanswered=False, tally=env.tally, cache=env.cache,
                 answers=answers, tokens=Tokens(), is_over=env.terminated,
             )  # fmt: skip
             lines.append(line_of(played, lambda image: save_picture(image, path.parent, next(names))))
@@ -112,7 +107,7 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
 # ---- rows
 
 
-def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterable[dict[str, Any]]:
+def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> list[dict[str, Any]]:
     tag, tokens = source.tags[line["tag"]], line["tokens"]
     said = [message["content"] for message in line["messages"] if message["role"] == "assistant"]
     answers = [given if isinstance(given, str) else shown for given, shown in zip(line["answers"], said, strict=False)]
@@ -146,18 +141,13 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> Iterabl
         ]
     else:
         rows = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"]}]
-    made = _tokens(Context(tag), line, tokenizer, per_turn) if tokenizer is not None and answers else []
-    none: dict[str, list[Any]] = {} if tokenizer is None else {"input_ids": [], "loss_mask": [], "token_rewards": []}
-    for row, ids in zip_longest(rows, made):
-        trained = (
-            {"input_ids": ids.input_ids, "loss_mask": ids.loss_mask, "token_rewards": ids.rewards} if ids else none
-        )
-        yield {**about, **row, **trained}
-
-
-def _tokens(context: Context, line: Line, tokenizer: Any, per_turn: bool) -> list[Tokenized]:
-    cache = {"history": line["history"], "penalty": line["penalty"], "info": line["info"]}
-    return tokenize_turns(context, cache, tokenizer) if per_turn else [tokenize(context, cache, tokenizer)]
+    if tokenizer is not None:
+        cache, context = {key: line[key] for key in ("history", "penalty", "info")}, Context(tag)
+        made = [tokenize(context, cache, tokenizer)] if answers and not per_turn else []
+        made = tokenize_turns(context, cache, tokenizer) if answers and per_turn else made
+        for row, ids in zip(rows, made or [NONE] * len(rows), strict=True):
+            row |= {"input_ids": ids.input_ids, "loss_mask": ids.loss_mask, "token_rewards": ids.rewards}
+    return [{**about, **row} for row in rows]
 
 
 def _texts(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -176,9 +166,60 @@ def digest_of(config: RolloutConfig) -> str:
     """The same for configurations that give the same episodes: where environments run, and how many, does not count."""
     values = config.model_dump(mode="json")
     values["es_manager"] = {"format_penalty": config.es_manager.format_penalty}
-    text = json.dumps(values, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def _to_jsonl(rows: Sequence[Mapping[str, Any]]) -> bytes:
-    return b"".join(dumps(row) + b"\n" for row in rows)
+# ---- Parquet
+
+
+def _to_parquet(rows: Sequence[Mapping[str, Any]], per_turn: bool, with_tokens: bool) -> bytes:
+    """The bytes of a file whose columns are the same for any episodes, also where a list is empty."""
+    try:
+        pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise RolloutError(
+            'writing Parquet needs the package pyarrow: pip install "abreast[parquet]", or write .jsonl.'
+        ) from None
+    schema = _schema(pyarrow, per_turn, with_tokens)
+    written = json.loads(encodable(json.dumps(rows, ensure_ascii=False)))  # Parquet cannot hold halves of characters
+    table = pyarrow.Table.from_pylist(written, schema=schema)
+    file = io.BytesIO()
+    parquet.write_table(table, file)
+    return file.getvalue()
+
+
+def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
+    text, number, real, truth = pyarrow.string(), pyarrow.int64(), pyarrow.float64(), pyarrow.bool_()
+    message = pyarrow.struct([("role", text), ("content", text)])
+    of = pyarrow.list_
+    turn = [("turn", number), ("answer", text), ("turn_reward", real)]
+    episode = [("answers", of(text)), ("rewards", of(real))]
+    tokens = [("input_ids", of(number)), ("loss_mask", of(pyarrow.int8())), ("token_rewards", of(real))]
+    return pyarrow.schema(
+        [
+            ("episode", number),
+            ("group_id", number),
+            ("tag", text),
+            ("env_type", text),
+            ("seed", pyarrow.uint64()),
+            ("success", truth),
+            ("reward", real),
+            ("penalty", real),
+            ("score", real),
+            ("terminated", truth),
+            ("truncated", truth),
+            ("error", text),
+            ("num_actions", number),
+            ("num_turns", number),
+            ("prompt_tokens", number),
+            ("completion_tokens", number),
+            ("policy", text),
+            ("model", text),
+            ("abreast_version", text),
+            ("config_digest", text),
+            ("messages", of(message)),
+            ("images", of(text)),
+            *(turn if per_turn else episode),
+            *(tokens if with_tokens else []),
+        ]
+    )

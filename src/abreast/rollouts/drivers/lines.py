@@ -38,18 +38,19 @@ DEEPEST = 100
 
 Line = dict[str, Any]
 Save = Callable[[Image], str]
-Kinds = type | tuple[type, ...]
-NUMBER = (int, float)
-_KEYS: dict[str, Kinds] = {
-    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": NUMBER, "penalty": NUMBER, "score": NUMBER,
-    "success": bool, "terminated": bool, "truncated": bool, "error": (str, type(None)), "unanswered": bool,
-    "num_actions": int, "num_given": int, "num_invalid": int, "tokens": dict, "answers": list, "rewards": list,
-    "messages": list, "prompts": list, "info": dict, "history": list,
+
+_NUMBER = (int, float)
+_PART = ({"type": "text", "text": str}, {"type": "image_url", "image_url": {"url": str}})
+_MESSAGE = {"role": str, "content": (str, [_PART])}
+_LIST_OR_NONE = ([object], None)
+_SHAPE = {
+    "episode": int, "group_id": int, "tag": str, "seed": int, "reward": _NUMBER, "penalty": _NUMBER, "score": _NUMBER,
+    "success": bool, "terminated": bool, "truncated": bool, "error": (str, None), "unanswered": bool,
+    "num_actions": int, "num_given": int, "num_invalid": int, "tokens": {"prompt": int, "completion": int},
+    "answers": [(str, [object])], "rewards": [_NUMBER], "messages": [_MESSAGE], "prompts": [(int, [_MESSAGE])],
+    "info": {}, "history": [{"actions": _LIST_OR_NONE, "tool_calls": _LIST_OR_NONE}],
 }  # fmt: skip
-_ITEMS: dict[str, Kinds] = {
-    "history": dict, "answers": (str, list), "rewards": NUMBER, "messages": dict, "prompts": (int, list), "tokens": int,
-}  # fmt: skip
-"""What lists (and the dict of tokens) hold."""
+"""What a line holds, for `_fits`; of what infos and actions hold, nothing is expected."""
 
 
 def line_of(played: Played, save: Save) -> Line:
@@ -82,7 +83,7 @@ def line_of(played: Played, save: Save) -> Line:
             "truncated": played.truncated,
             "error": played.error,
             "unanswered": played.is_unanswered,
-            "num_actions": played.num_actions,
+            "num_actions": played.tally.executed,
             "num_given": played.tally.given,
             "num_invalid": played.tally.invalid,
             "tokens": played.tokens._asdict(),
@@ -113,18 +114,9 @@ def save_picture(image: Image, folder: Path, name: str) -> str:
     return name
 
 
-def encode(line: Line) -> bytes:
+def encode(line: Mapping[str, Any]) -> bytes:
     """A line as it is written."""
-    return dumps(line) + b"\n"
-
-
-def dumps(value: Any) -> bytes:
-    """A value as JSON; numbers that are not finite are null."""
-    try:
-        text = json.dumps(value, allow_nan=False)
-    except ValueError:
-        text = json.dumps(plain(value), allow_nan=False)
-    return text.encode()
+    return json.dumps(line).encode() + b"\n"
 
 
 def plain(value: Any, inside: tuple[int, ...] = ()) -> Any:
@@ -218,70 +210,31 @@ def _scan(path: Path) -> Iterator[tuple[int, bytes, Line | str]]:
                 yield number, raw, line
 
 
-def _restore_nan(line: Line) -> None:
-    """JSON has no NaN: a reward that was not finite is written as null."""
-    history, rewards = line.get("history"), line.get("rewards")
-    entries = [entry for entry in history if isinstance(entry, dict)] if isinstance(history, list) else []
-    for part in (line, *entries):
-        for key in ("reward", "score"):
-            if key in part and part[key] is None:
-                part[key] = math.nan
-    if isinstance(rewards, list):
-        line["rewards"] = [math.nan if reward is None else reward for reward in rewards]
-
-
 def _read(raw: bytes) -> tuple[Line | None, str]:
+    """The episode in a line, or what is wrong with it."""
     try:
         line = json.loads(raw)
     except (ValueError, RecursionError):
         return None, "it is cut off" if not raw.endswith(b"\n") else "it is not valid JSON"
     if not isinstance(line, dict):
         return None, f"it is {short(line)}"
-    _restore_nan(line)
-    fault = _fault(line)
-    return (line, "") if fault is None else (None, fault)
+    wrong = next((key for key, shape in _SHAPE.items() if not _fits(line.get(key), shape)), None)
+    if wrong is not None:
+        return None, f"its {wrong} is {short(line[wrong])}" if wrong in line else f"it has no {wrong}"
+    turns = sum(message["role"] == "assistant" for message in line["messages"])
+    if not len(line["rewards"]) == len(line["prompts"]) == turns:
+        return None, f"its messages hold {turns} answers, its other keys another number"
+    return line, ""
 
 
-def _fault(line: Line) -> str | None:
-    """What is wrong with its shape; of what infos and actions hold, nothing is expected."""
-    for key, kind in _KEYS.items():
-        if key not in line:
-            return f"it has no {key}"
-        if not _is(line[key], kind):
-            return f"its {key} is {short(line[key])}"
-    for key, kind in _ITEMS.items():
-        held = line[key]
-        for value in held.values() if isinstance(held, dict) else held:
-            if not _is(value, kind):
-                return f"its {key} hold {short(value)}"
-    messages, prompts = line["messages"], line["prompts"]
-    for message in (*messages, *(message for prompt in prompts if isinstance(prompt, list) for message in prompt)):
-        if not _is_message(message):
-            return f"a message is {short(message)}"
-    for key in ("actions", "tool_calls"):
-        if any(not isinstance(entry.get(key, []), list) for entry in line["history"]):
-            return f"the {key} of a turn are no list"
-    turns = sum(message["role"] == "assistant" for message in messages)
-    if not len(line["rewards"]) == len(prompts) == turns:
-        return f"its messages hold {turns} answers, its other keys another number"
-    return None
-
-
-def _is(value: Any, kind: Kinds) -> bool:
-    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
-
-
-def _is_message(message: Any) -> bool:
-    if not isinstance(message, dict) or not isinstance(message.get("role"), str):
-        return False
-    content = message.get("content")
-    return isinstance(content, str) or (isinstance(content, list) and all(map(_is_part, content)))
-
-
-def _is_part(part: Any) -> bool:
-    if not isinstance(part, dict):
-        return False
-    if part.get("type") == "text":
-        return isinstance(part.get("text"), str)
-    picture = part.get("image_url")
-    return part.get("type") == "image_url" and isinstance(picture, dict) and isinstance(picture.get("url"), str)
+def _fits(value: Any, shape: Any) -> bool:
+    """Whether a value is of a type or is what is said; one of several (a tuple), or a list or a dict of such."""
+    if isinstance(shape, tuple):
+        return any(_fits(value, each) for each in shape)
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(_fits(each, shape[0]) for each in value)
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(_fits(value.get(key), each) for key, each in shape.items())
+    if not isinstance(shape, type):
+        return bool(value == shape)
+    return isinstance(value, shape) and (shape in (bool, object) or not isinstance(value, bool))

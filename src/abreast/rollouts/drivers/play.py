@@ -11,12 +11,11 @@ What an episode is depends on its number alone, never on the task that plays it,
 import asyncio
 import logging
 import traceback
-from collections import Counter, deque
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import asynccontextmanager, closing, contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from typing import NamedTuple
 
-from abreast.errors import BeginError, FailedEpisodesError, RolloutError, nearest
+from abreast.errors import BeginError, FailedEpisodesError, RolloutError
 from abreast.rollouts.drivers.interrupts import run_until_terminated
 from abreast.rollouts.drivers.policies.base import (
     Asked,
@@ -25,6 +24,7 @@ from abreast.rollouts.drivers.policies.base import (
     Policy,
     Tokens,
     Unanswered,
+    is_cancelled,
 )
 from abreast.rollouts.episodes.summary import Tally
 from abreast.rollouts.manager import EnvStateManager
@@ -92,71 +92,33 @@ async def play_episodes_async(
     on_turn: OnTurn = lambda: None,
 ) -> str | None:
     """As `play_episodes`, awaitable."""
-    tags = list(manager.tags)
-    waiting = _Waiting(orders_of(manager) if orders is None else orders, tags)
+    waiting = iter(orders_of(manager) if orders is None else orders)
     players = _Players(manager, policy, on_ended, on_turn)
-    async with _started(policy):
-        tasks = list[asyncio.Task[None]]()
+    limits = (slots, policy.most_episodes, len(manager.envs) or manager.config.es_manager.episodes.max)
+    tasks = list[asyncio.Task[None]]()
+    await policy.start()
+    try:
+        for _ in range(min(limit for limit in limits if limit is not None)):
+            tasks.append(asyncio.create_task(players.play(waiting)))
+        async with asyncio.timeout(time_limit) as until:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+    except TimeoutError:
+        if not until.expired():
+            raise
+        return f"the time limit of {time_limit:g} s is over"
+    finally:
+        for task in tasks:
+            task.cancel()
         try:
-            with players.freeing_reserve():
-                for tag in tags:
-                    for _ in range(_share(manager, tag, policy.most_episodes, slots)):
-                        tasks.append(asyncio.create_task(players.play(waiting, tag)))
-            async with asyncio.timeout(time_limit) as limit:
-                done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        except TimeoutError:
-            if not limit.expired():
-                raise
-            return f"the time limit of {time_limit:g} s is over"
-        finally:
-            for task in tasks:
-                task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+        finally:
+            await policy.close()
     errors = [error for task in done if not task.cancelled() and (error := task.exception()) is not None]
     # Other tasks may have met a state that the one without memory has left half-written: its error is the cause.
     for error in sorted(errors, key=lambda each: not isinstance(each, MemoryError)):
         if not isinstance(error, EndOfInput):
             raise error
     return "the input ended" if errors else None
-
-
-@asynccontextmanager
-async def _started(policy: Policy) -> AsyncIterator[None]:
-    await policy.start()
-    try:
-        yield
-    finally:
-        await policy.close()
-
-
-def _share(manager: EnvStateManager, tag: str, *limits: int | None) -> int:
-    """How many episodes of a tag are played at the same time."""
-    room = manager.config.es_manager.episodes.max
-    envs = Counter(env.tag.name for env in manager.envs) or Counter(dict.fromkeys(manager.tags, room))
-    slots = min([envs.total(), *(limit for limit in limits if limit is not None)])
-    return max(1, envs[tag] * slots // envs.total())
-
-
-class _Waiting:
-    """Orders that no task has taken yet, by tag. There may be millions, so they are made one by one."""
-
-    def __init__(self, orders: Iterable[Order], tags: Iterable[str]) -> None:
-        self._orders = iter(orders)
-        self._passed: dict[str, deque[Order]] = {tag: deque() for tag in tags}
-
-    def take(self, tag: str) -> Order | None:
-        """The next episode of a tag."""
-        if self._passed[tag]:
-            return self._passed[tag].popleft()
-        for order in self._orders:
-            if order.tag == tag:
-                return order
-            if order.tag not in self._passed:
-                raise RolloutError(
-                    f"episode {order.number} is of the tag {order.tag!r}: {nearest(order.tag, self._passed)}"
-                )
-            self._passed[order.tag].append(order)
-        return None
 
 
 class _Players:
@@ -169,20 +131,14 @@ class _Players:
         """Stacks of failures that are in the log."""
         self._reserve = bytearray(RESERVE_BYTES)
 
-    @contextmanager
-    def freeing_reserve(self) -> Iterator[None]:
-        """Free the reserve if memory is used up here."""
+    async def play(self, waiting: Iterator[Order]) -> None:
+        """Play episodes until none is waiting. There may be millions, so the iterator makes them one by one."""
         try:
-            yield
+            for order in waiting:
+                await self._play(order)
         except MemoryError:
             self._reserve = bytearray()
             raise
-
-    async def play(self, waiting: _Waiting, tag: str) -> None:
-        """Play episodes of a tag until none is waiting."""
-        with self.freeing_reserve():
-            while (order := waiting.take(tag)) is not None:
-                await self._play(order)
 
     async def _play(self, order: Order) -> None:
         played = await self._episode(order)
@@ -195,41 +151,31 @@ class _Players:
             )
 
     async def _episode(self, order: Order) -> Played:
-        answers, tokens = list[str | list[str]](), Tokens()
-        number, tag, seed, group_id = order
+        number, name, seed, group_id = order
+        answers, tokens, failure = list[str | list[str]](), Tokens(), None
         try:
-            episode = await self._manager.episode(tag, seed=seed, group_id=group_id).begin_async()
+            episode = await self._manager.episode(name, seed=seed, group_id=group_id).begin_async()
         except BeginError as error:
-            cache = {"env_id": -1, "group_id": group_id, "tag": tag, "penalty": 0, "history": []}
-            return Played(
-                number,
-                group_id,
-                seed,
-                self._manager.tags[tag],
-                True,
-                str(error),
-                False,
-                0,
-                Tally(),
-                cache,
-                answers,
-                tokens,
+            tag, cache = (
+                self._manager.tags[name],
+                {"env_id": -1, "group_id": group_id, "tag": name, "penalty": 0, "history": []},
             )
-        failure: str | None = None
+            return Played(number, group_id, seed, tag, True, str(error), False, Tally(), cache, answers, tokens)
         with closing(episode):
             while not episode.done:
                 # Turns in the main process never wait: without this, neither other tasks nor Ctrl-C would have a chance.
                 await asyncio.sleep(0)
-                asked = Asked(number, seed, episode.tag, episode.cache, lambda: episode.messages)
                 try:
-                    answer = await self._policy(asked)
+                    answer = await self._policy(
+                        Asked(number, seed, episode.tag, episode.cache, lambda: episode.messages)
+                    )
                 except Unanswered as unanswered:
                     self._unanswered_in_a_row += 1
                     self._log(order, unanswered)
                     failure = str(unanswered)
                     break
                 except asyncio.CancelledError as cancelled:
-                    if _is_cancelled():
+                    if is_cancelled():
                         raise
                     # Libraries leak this error out of time limits of their own. It would end this task without a trace.
                     raise RolloutError(
@@ -249,7 +195,6 @@ class _Players:
                 truncated=failure is not None or episode.truncated,
                 error=failure or episode.error,
                 is_unanswered=failure is not None,
-                num_actions=episode.tally.executed,
                 tally=episode.tally,
                 cache=episode.cache,
                 answers=answers,
@@ -265,9 +210,3 @@ class _Players:
                 self._logged.add(stack)
                 trace = f"\n{''.join(traceback.format_exception(cause)).rstrip()}"
         log.error("episode %d (%s, seed %d) cannot go on: %s%s", order.number, order.tag, order.seed, unanswered, trace)
-
-
-def _is_cancelled() -> bool:
-    """Whether the task that runs was asked to end."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

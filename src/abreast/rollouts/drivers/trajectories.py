@@ -42,16 +42,12 @@ class Begun(NamedTuple):
 
 def read_run(folder: Path) -> Begun:
     """What a run was begun with."""
-    missing = [name for name in ("config.yaml", "rollout.yaml") if not (folder / name).is_file()]
-    if missing:
-        if (
-            missing == ["rollout.yaml"] and not (folder / "trajectories.jsonl").exists()
-        ):  # it is written after the other
-            raise RunFolderError(
-                f"{folder} has no rollout.yaml: a rollout that was stopped before its first episode leaves nothing to"
-                " resume; remove the folder, and start it again."
-            )
-        raise RunFolderError(f"{folder} is no run of `abreast rollout` that could be resumed: it has no {missing[-1]}.")
+    missing = next((name for name in ("config.yaml", "rollout.yaml") if not (folder / name).is_file()), None)
+    if missing is not None:
+        raise RunFolderError(
+            f"{folder} is no run of `abreast rollout` that could be used: it has no {missing}. (One that was stopped before"
+            " its first episode leaves nothing to resume: remove the folder, and start it again.)"
+        )
     given = read_yaml(folder / "rollout.yaml")
     version = str(given.pop("abreast_version", "unknown"))
     try:
@@ -96,27 +92,21 @@ class Trajectories:
         return True
 
     def __enter__(self) -> "Trajectories":
-        with ExitStack() as until:
+        with _writing_to(self._folder), ExitStack() as until:
             until.push(self._open)  # the lock: without it, what was made is taken back
-            self._begin()
-            until.pop_all()
+            write_whole(self._folder / "config.yaml", self._config.encode())
+            write_whole(self._folder / "rollout.yaml", self._play.encode())
+            until.enter_context(logged_to(self._folder / "log.txt"))
+            # Lines are appended: a file that is replaced as a whole could only be written at the end. There is no buffer,
+            # which would write the rest of a line that did not fit on the disk at some later time.
+            self._file = until.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
+            self._open = until.pop_all()
         log.info(self._remark)
         if self.before:
             log.info("resumed with %d episodes", len(self.before))
         for fault in self.faults:
             log.warning("%s It is played again.", fault)
         return self
-
-    def _begin(self) -> None:
-        """Write the settings, and open what is written to meanwhile."""
-        with _writing_to(self._folder), ExitStack() as opened:
-            write_whole(self._folder / "config.yaml", self._config.encode())
-            write_whole(self._folder / "rollout.yaml", self._play.encode())
-            opened.enter_context(logged_to(self._folder / "log.txt"))
-            # Lines are appended: a file that is replaced as a whole could only be written at the end. There is no buffer,
-            # which would write the rest of a line that did not fit on the disk at some later time.
-            self._file = opened.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
-            self._open.push(opened.pop_all())
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -108,7 +108,7 @@ class Episode:
                 self.close()
                 info = self._begin()
         except Exception as error:
-            return TurnResult(self._state, failure=_words(error), seconds=clock.seconds, trace=_trace(error))
+            return self._failed(error)._replace(seconds=clock.seconds)
         return TurnResult(self._state, info=info, seconds=clock.seconds - self._making_s, waited=clock.waited)
 
     def rebuild(self, seed: int, executed: Sequence[Sequence[Any]], must_be: Digest | None) -> TurnResult:
@@ -123,7 +123,7 @@ class Episode:
                 raise RolloutError(NOT_REPLAYABLE)
             info = self._begin(is_replay=True)
         except Exception as error:
-            return TurnResult(self._state, failure=_words(error), trace=_trace(error))
+            return self._failed(error)
         return TurnResult(self._state, info=info)
 
     def take(self, actions: Sequence[str], budget: int) -> TurnResult:
@@ -135,7 +135,7 @@ class Episode:
         known, dropped = self._known(actions)
         info: dict[str, Any] = {}
         refused: list[Any] = []
-        total, done, count, failure, trace = 0.0, False, 0, None, ""
+        total, done, count = 0.0, False, 0
         try:
             for action in known[:budget]:
                 observation, reward, terminated, truncated, told = self._env.step(action)
@@ -153,9 +153,10 @@ class Episode:
                 self._state = _seen(self._env, observation)
             info = _own(info)
         except Exception as error:
-            total, info, done, count, refused = 0.0, {}, False, 0, []
-            failure, trace = _words(error), _trace(error)
             self.close()  # its state is unknown: the next episode has a new one
+            self.executed.append(())
+            self.last_s = time.perf_counter() - started
+            return self._failed(error)._replace(dropped=dropped, seconds=self.last_s)
         executed: Sequence[Any] = known[:count]
         self.executed.append(executed)
         names = executed if self._names is None else [self._names[number] for number in executed]
@@ -164,8 +165,8 @@ class Episode:
         self.last_s = seconds = time.perf_counter() - started
         waited = clock.waited if clock is not None else 0.0
         return TurnResult(
-            self._state, total, info, names, executed, dropped, refused, done, failure, seconds, waited, trace
-        )
+            self._state, total, info, names, executed, dropped, refused or (), done, None, seconds, waited
+        )  # fmt: skip
 
     def take_digest(self) -> Digest:
         """Compute the digest of its state."""
@@ -197,7 +198,13 @@ class Episode:
                 dropped.append(action[:SHOWN_OF_NAME])
             else:
                 known.append(number)
-        return known, dropped
+        return known, dropped or ()
+
+    def _failed(self, error: Exception) -> TurnResult:
+        if isinstance(error, RolloutError):
+            return TurnResult(self._state, failure=str(error))
+        trace = "".join(traceback.format_exception(error)).rstrip()
+        return TurnResult(self._state, failure=words(error, Path(__file__).parent), trace=trace)
 
     def _begin(self, is_replay: bool = False) -> dict[str, Any]:
         if self._env is None:
@@ -287,14 +294,6 @@ def says(env: Any, name: str, usual: bool) -> bool:
             return not usual
         env = getattr(env, "env", None) if isinstance(env, gymnasium.Wrapper) else getattr(env, "inner", None)
     return usual
-
-
-def _trace(error: Exception) -> str:
-    return "" if isinstance(error, RolloutError) else "".join(traceback.format_exception(error)).rstrip()
-
-
-def _words(error: Exception) -> str:
-    return str(error) if isinstance(error, RolloutError) else words(error, Path(__file__).parent)
 
 
 def _seen(env: Any, observation: Any) -> State:

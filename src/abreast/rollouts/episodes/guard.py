@@ -29,6 +29,7 @@ class Guard:
     @property
     def is_broken(self) -> bool:
         """Whether steps were begun and not completed. Asked outside of the guard."""
+        self._let_go()
         if not self._depth:
             return False
         with self._lock:  # else another thread may be in the middle of them
@@ -41,7 +42,16 @@ class Guard:
 
     def repair(self) -> None:
         """All state was made anew."""
-        self._depth, self._lock = 0, threading.RLock()  # an interrupt may have left the old one locked
+        self._depth = 0
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Outside of the guard, an interrupt may have left this thread with the lock."""
+        try:
+            while True:
+                self._lock.release()
+        except RuntimeError:  # it has not
+            return
 
     def __enter__(self) -> None:
         self._lock.acquire()

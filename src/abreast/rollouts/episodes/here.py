@@ -15,31 +15,36 @@ class MainProcess:
 
     def __init__(self, timeout_s: float | None) -> None:
         self.watchdog = Watchdog(timeout_s)
-        self._abandoned: dict[tuple[int, int], Episode] = {}
-        """Environments whose turn is still being taken, but not wanted any more."""
+        self._threads: set[int] = set()
+        """Threads that are taking a turn."""
 
     def take(self, slot: Slot) -> TurnResult:
         """Take a turn, or start an episode. May be interrupted, and called again: the episode is replayed then.
 
         The caller sets `slot.started` once it has written the result.
         """
-        key, watchdog, is_watched = slot.key, self.watchdog, self.watchdog.watch()
-        slot.at_work = key
+        key, watchdog, is_watched, me = slot.key, self.watchdog, self.watchdog.watch(), threading.get_ident()
+        slot.at_work, is_alone = key, not self._threads
+        self._threads.add(me)
         try:
             while slot.deaths < SILENCES:
+                in_step = slot.here if slot.started == slot.serial else None
+                episode = in_step or self._episode(slot)
                 try:
                     if is_watched:
                         watchdog.has_raised, watchdog.allow_s = False, 0.0
                         watchdog.at = slot
-                    result = self._in_step(slot)
+                    result = None if in_step else self._come_in_step(slot, episode)
                     if result is None:
                         slot.started = 0  # until it is written: an interrupted turn leaves an unknown state
-                        assert slot.inputs is not None and slot.here is not None, "its episode has begun here"
-                        result = slot.here.take(slot.inputs["actions"], slot.actions_left)
+                        assert slot.inputs is not None, "its episode has begun here"
+                        result = episode.take(slot.inputs["actions"], slot.actions_left)
                     if is_watched:
                         watchdog.at = None  # as an assignment: within a call the signal could still be handled
                     if not is_watched or not watchdog.has_raised:  # the environment may have caught what was raised
-                        return result
+                        if is_alone and len(self._threads) == 1:
+                            return result
+                        return result._replace(waited=0.0)  # they may have waited for each other
                 except TookTooLong as error:
                     watchdog.at = None
                     if watchdog not in error.args:
@@ -47,23 +52,21 @@ class MainProcess:
                 finally:
                     if is_watched:
                         watchdog.at = None
-                if slot.key != key:  # abandoned: the slot may have another episode
+                    if slot.key != key and slot.here is not episode:  # abandoned: the slot may have another episode
+                        episode.close()
+                if slot.key != key:
                     break
                 slot.here, slot.started = None, 0  # not closed: that might hang as well
                 slot.tally.timeouts += 1
                 slot.deaths += 1
             return TurnResult("", failure=f"its turn took longer than {watchdog.timeout_s:g} s")
         finally:
+            self._threads.discard(me)
             if slot.at_work == key:
                 slot.at_work = 0
-            if self._abandoned and (episode := self._abandoned.pop((slot.env_id, key), None)) is not None:
-                episode.close()
 
-    def _in_step(self, slot: Slot) -> TurnResult | None:
-        """Start its episode, or rebuild it, if the environment is not in step; the result, if it is that of the turn."""
-        if slot.started == slot.serial:
-            return None
-        episode = self._episode(slot)
+    def _come_in_step(self, slot: Slot, episode: Episode) -> TurnResult | None:
+        """Start its episode, or rebuild it; the result, if it is that of the turn."""
         if slot.inputs is None:
             return episode.start(slot.seed)
         rebuilt = episode.rebuild(slot.seed, slot.executed, slot.digest)
@@ -81,8 +84,7 @@ class MainProcess:
 
     def abandon(self, slot: Slot) -> None:
         """Its turn is not wanted any more. A thread that is taking it goes on with its environment, and then closes it."""
-        if slot.at_work == slot.key and slot.here is not None:
-            self._abandoned[slot.env_id, slot.key] = slot.here
+        if slot.at_work == slot.key:
             slot.here = None
 
     def close(self) -> None:

@@ -4,10 +4,10 @@
       └──es_manager.episodes.max are in use──▶ waits, first come first served, or is refused
 
 A claim is a future, so threads and tasks wait for it in the same way. While some wait, a thread looks after them: it takes
-back environments that nobody uses any more, and tells those who have waited long enough.
+back environments that nobody uses any more, and tells those who have waited long enough. A thread that has begun all
+episodes that are in use would wait for itself: it is refused at once.
 """
 
-import asyncio
 import logging
 import threading
 import time
@@ -21,7 +21,8 @@ from abreast.rollouts.config import EpisodesConfig
 from abreast.rollouts.episodes.guard import Refused
 from abreast.rollouts.episodes.seeds import Seeds
 from abreast.rollouts.episodes.slot import Slot
-from abreast.rollouts.episodes.turns import Job, Turns
+from abreast.rollouts.episodes.turns import Turns
+from abreast.rollouts.episodes.waiting import Job
 from abreast.rollouts.registry import Tag
 from abreast.rollouts.workers.places import Use
 
@@ -31,8 +32,6 @@ LOOK_S = 0.05
 """How often those who wait are looked after: that an episode is garbage is not announced."""
 LONG_S = 30.0
 """After so many seconds the log says that a caller waits, and for what."""
-OURS = ("abreast", "rollout")
-"""The names of threads of this package begin with one of these."""
 
 
 class Wanted(NamedTuple):
@@ -74,8 +73,8 @@ class Pool:
 
     # ---- take and give back
 
-    def claim(self, tag: str) -> Claim:
-        """An environment, as soon as one may be had."""
+    def claim(self, tag: str, blocks: bool) -> Claim:
+        """An environment, as soon as one may be had. `blocks`: the calling thread can do nothing else until then."""
         claim = Claim(tag)
         with self._guard:
             if self._is_closed:
@@ -83,7 +82,7 @@ class Pool:
             self._take_back()
             is_first = not any(other.tag == tag for other in self._claims)
             if not (is_first and self._serve(claim)):
-                self._check_may_wait(tag)
+                self._check_may_wait(tag, blocks)
                 self._claims.append(claim)
                 if self._keeper is None:
                     self._keeper = threading.Thread(target=self._look_after, name="abreast claims", daemon=True)
@@ -101,7 +100,7 @@ class Pool:
         self.turns.places.place([slot], wanted.use, is_batch=False)
         with self._guard:
             self.touch(slot)
-            slot.group_id = wanted.group_id
+            slot.group_id, slot.begun_by = wanted.group_id, threading.get_ident()
             slot.begin(self._seeds.of_single(wanted.seed))
             return self.turns.begin({slot: None}, together=True)
 
@@ -142,11 +141,9 @@ class Pool:
             del self.used_at[env_id]
             slot = self._slots[env_id]
             self._free[slot.tag.name].append(slot)
-        claims, self._claims = self._claims, deque()
-        for claim in claims:
-            if error is None:
-                self._claims.append(claim)
-            elif claim.set_running_or_notify_cancel():
+        while error is not None and self._claims:
+            claim = self._claims.popleft()
+            if claim.set_running_or_notify_cancel():
                 claim.set_exception(error)
 
     # ---- inside
@@ -172,14 +169,12 @@ class Pool:
 
     def _serve_all(self) -> None:
         """Give environments that have become free to those who wait for them."""
-        if self._claims:
-            none_free: set[str] = set()
-            waiting: deque[Claim] = deque()
-            for claim in self._claims:
-                if claim.tag in none_free or not self._serve(claim):
-                    none_free.add(claim.tag)
-                    waiting.append(claim)
-            self._claims = waiting
+        none_free: set[str] = set()
+        for claim in list(self._claims):
+            if claim.tag not in none_free and self._serve(claim):
+                self._claims.remove(claim)
+            else:
+                none_free.add(claim.tag)
 
     def _take_back(self) -> None:
         """Free environments of episodes that are garbage, or idle for too long."""
@@ -192,16 +187,20 @@ class Pool:
                 if env_id not in self.turns.pending or not slot.job.is_waited:
                     self.give_back(slot)
 
-    def _check_may_wait(self, tag: str) -> None:
-        in_use = f"all {self._config.max} environments that single episodes of the tag {tag!r} may have are in use"
+    def _check_may_wait(self, tag: str, blocks: bool) -> None:
         if self._config.when_full == "refuse":
-            raise Refused(f"{in_use} (es_manager.episodes.when_full is refuse): close one, or raise episodes.max.")
-        others = [thread for thread in threading.enumerate() if not thread.name.startswith(OURS)]
-        if others == [threading.current_thread()] and not _runs_event_loop() and self._config.wait_timeout is None:
             raise Refused(
-                f"{in_use}, and no other thread or task could close one of them: close one first, or raise"
+                f"{self._full(tag)} (es_manager.episodes.when_full is refuse): close one, or raise episodes.max."
+            )
+        owners = {slot.begun_by for slot in map(self._slots.__getitem__, self.used_at) if slot.tag.name == tag}
+        if blocks and owners == {threading.get_ident()} and self._config.wait_timeout is None:
+            raise Refused(
+                f"{self._full(tag)}, all by this thread, which would wait for itself: close one first, or raise"
                 " es_manager.episodes.max."
             )
+
+    def _full(self, tag: str) -> str:
+        return f"all {self._config.max} environments that single episodes of the tag {tag!r} may have are in use"
 
     def _look_after(self) -> None:
         """What the thread does."""
@@ -220,24 +219,13 @@ class Pool:
     def _tell(self, claim: Claim, waited_s: float) -> None:
         """Tell a caller that it has waited long enough, or the log that it waits."""
         timeout = self._config.wait_timeout
-        in_use = (
-            f"all {self._config.max} environments that single episodes of the tag {claim.tag!r} may have are in use"
-        )
-        if timeout is not None and waited_s >= timeout:
+        if claim.cancelled():
+            self._claims.remove(claim)
+        elif timeout is not None and waited_s >= timeout:
             self._claims.remove(claim)
             if claim.set_running_or_notify_cancel():
-                told = f"{in_use}: waited for {timeout:g} s (es_manager.episodes.wait_timeout)."
+                told = f"{self._full(claim.tag)}: waited for {timeout:g} s (es_manager.episodes.wait_timeout)."
                 claim.set_exception(RolloutError(told))
-        elif claim.cancelled():
-            self._claims.remove(claim)
         elif waited_s > LONG_S and not claim.was_told:
             claim.was_told = True
-            log.warning("%s, and a caller has waited for one for %g s", in_use, LONG_S)
-
-
-def _runs_event_loop() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
+            log.warning("%s, and a caller has waited for one for %g s", self._full(claim.tag), LONG_S)

@@ -16,7 +16,8 @@ from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import check_actions
 from abreast.rollouts.episodes.pool import Claim, Pool, Wanted
 from abreast.rollouts.episodes.slot import Cache, Slot
-from abreast.rollouts.episodes.turns import UNDER_WAY, Job
+from abreast.rollouts.episodes.turns import UNDER_WAY
+from abreast.rollouts.episodes.waiting import Job
 from abreast.rollouts.registry import Tag
 
 
@@ -197,7 +198,7 @@ class NewEpisode:
 
     def begin(self) -> SyncEpisode:
         """Begin the episode; waits for a free environment first, if necessary. Whoever calls this calls its `close`, too."""
-        slot = self._claim().result()
+        slot = self._claim(blocks=True).result()
         try:
             self._pool.turns.wait(self._pool.start(slot, self._wanted))
             self._episode = episode = SyncEpisode(self._pool, _begun(slot), self._context)
@@ -208,7 +209,7 @@ class NewEpisode:
 
     async def begin_async(self) -> AsyncEpisode:
         """As `begin`, awaitable."""
-        claim = self._claim()
+        claim = self._claim(blocks=False)
         try:
             slot = await asyncio.wrap_future(claim)
         except BaseException:  # cancelled, perhaps in the moment in which it was served
@@ -222,11 +223,11 @@ class NewEpisode:
             raise
         return episode
 
-    def _claim(self) -> Claim:
+    def _claim(self, blocks: bool) -> Claim:
         if self._is_used:
             raise RolloutError("this episode was begun already: call manager.episode for another one.")
         self._is_used = True
-        return self._pool.claim(self._wanted.tag)
+        return self._pool.claim(self._wanted.tag, blocks)
 
     def __getattr__(self, name: str) -> Any:
         if hasattr(SyncEpisode, name) or name in ("cache", "seed", "tag", "env_id", "tally"):

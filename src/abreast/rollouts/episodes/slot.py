@@ -79,6 +79,9 @@ class Slot:
     terminated: bool = False
     truncated: bool = False
 
+    begun_by: int = 0
+    """The thread that has begun it, if it is a single episode."""
+
     # ---- where its environment is
     worker: int = HERE
     """Number of the worker it lives in."""

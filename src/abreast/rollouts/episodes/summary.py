@@ -12,8 +12,7 @@ A mean is over the episodes that are over. Those that were never begun, are not 
 are counted apart.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from math import comb, nan
@@ -61,6 +60,7 @@ class Tally:
 
 
 FIGURES = tuple(Tally().figures(0.0))
+NUMBERS = (int, float, np.number, np.bool_)
 
 
 class Played(Protocol):
@@ -87,13 +87,15 @@ def metrics_of(episode: Played) -> dict[str, float]:
     TAG/traj_sum/KEY, and not divided.
     """
     turns = [entry["info"] for entry in episode.history if "actions" in entry]
-    try:
-        sums = _plain_sums(turns)
-    except (OverflowError, TypeError):  # integers too large for a float, keys that are no texts
-        sums = {}
-        for info in turns:
-            for key, number in _numbers(info):
-                sums[key] = sums.get(key, 0.0) + number
+    sums: dict[object, float] = {}
+    for info in turns:
+        for key, value in info.items():
+            if isinstance(value, NUMBERS):
+                try:
+                    sums[key] = sums.get(key, 0.0) + float(value)
+                except (OverflowError, TypeError):  # integers too large for a float, complex numbers
+                    continue
+    sums.pop("success", None)
     by_turn, name = episode.tag.kind.turn_metrics, episode.tag.name
     figures: dict[str, float] = {}
     for key, total in sums.items():
@@ -108,28 +110,6 @@ def metrics_of(episode: Played) -> dict[str, float]:
 @cache
 def _keys(tag: str) -> tuple[str, ...]:
     return tuple(f"{tag}/{figure}" for figure in FIGURES)
-
-
-def _plain_sums(infos: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Sums of the numbers in infos, the quick way: 1,024 episodes may end in one batch."""
-    sums: dict[str, float] = {}
-    for info in infos:
-        for key, value in info.items():
-            kind = type(value)
-            if kind is bool or kind is float or kind is int:
-                sums[key] = sums.get(key, 0.0) + value
-            elif type(key) is not str or (kind is not str and isinstance(value, int | float | np.number | np.bool_)):
-                raise TypeError
-    sums.pop("success", None)
-    return sums
-
-
-def _numbers(info: Mapping[Any, Any]) -> Iterator[tuple[str, float]]:
-    """What is a number in `info`."""
-    for key, value in info.items():
-        if key != "success" and isinstance(value, bool | int | float | np.number | np.bool_):
-            with suppress(OverflowError, TypeError):  # integers too large for a float, complex numbers
-                yield str(key), float(value)
 
 
 def states_of(episodes: Iterable[Played]) -> dict[str, Any]:

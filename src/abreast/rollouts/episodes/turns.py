@@ -7,28 +7,26 @@ An environment is (type, configuration, seed, executed actions), and lives in on
 next order to its successor says how to rebuild it; a digest of an earlier state tells whether that has worked. Nothing is
 rebuilt before it is needed, and a death resets nothing here: `Slot.built_in` then differs from the worker's incarnation.
 
-A call waits for its `Job`: for all turns of a batch together, or for the turn of a single episode. One thread handles what
-workers say, for all: the first that waits (a thread of its own would cost every batch two wake-ups, 10 % of one of 1 ms),
-or, for tasks of asyncio and when that thread has left, a thread that is started for it.
+A call waits for its `Job` (waiting.py), and one thread handles what workers say, for all.
 """
 
 import asyncio
 import logging
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 
 from abreast.errors import RolloutError, StateError
 from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episodes.episode import SLOW_S, Digest, TurnResult
-from abreast.rollouts.episodes.guard import INCOMPLETE, Refused
+from abreast.rollouts.episodes.guard import Refused
 from abreast.rollouts.episodes.here import SILENCES, MainProcess
 from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT, TAKEN, Cache, Inputs, Slot
 from abreast.rollouts.episodes.verifier import Verifier
+from abreast.rollouts.episodes.waiting import LOOK_S, Job, Listener
 from abreast.rollouts.workers.messages import AT_ANSWERS, Answer, Order, read_answers
 from abreast.rollouts.workers.places import Places
 
@@ -36,56 +34,10 @@ log = logging.getLogger("abreast")
 
 DEATHS = 3
 """How often a worker may die at one turn of an environment before its episode ends as a failure."""
-LOOK_S = 0.5
-"""How often those who wait look for themselves: an interrupt may keep the thread that handles events from saying it left."""
-REST_S = 5.0
-"""A thread that handles events ends after so many seconds without any."""
 UNDER_WAY = "the turn of this episode is already under way: wait for it first."
 ABANDONED = (
     "the turn that was waited for belongs to an episode that was closed, or ended by a reset, or with its manager."
 )
-
-
-class Job:
-    """What one call waits for."""
-
-    __slots__ = ("error", "future", "is_waited", "missing", "slots", "task")
-
-    def __init__(self, slots: Sequence[Slot]) -> None:
-        self.slots = slots
-        self.missing = 0
-        """Turns that workers have not answered."""
-        self.future: Future[None] | None = None
-        """Done when none is missing; made anew if turns are sent again afterwards. None: nothing was sent."""
-        self.error: RolloutError | None = None
-        self.task: asyncio.Task[object] | None = None
-        """The task that waits for it, if it is one; `recv` leaves its turns alone."""
-        self.is_waited = False
-        """Whether a thread or a task waits for it."""
-
-    @property
-    def is_awaited(self) -> bool:
-        """Whether a task still waits for it. (One that was cancelled may have been kept from saying so: it is done.)"""
-        return self.task is not None and not self.task.done()
-
-    def sent(self) -> None:
-        """A turn was sent to a worker."""
-        if not self.missing:
-            self.future = Future()
-            self.future.set_running_or_notify_cancel()  # a task that is cancelled does not cancel it
-        self.missing += 1
-
-    def answered(self, turns: int = 1) -> None:
-        """So many turns are not missing any more."""
-        self.missing -= turns
-        if not self.missing and self.future is not None:
-            self.future.set_result(None)
-
-    def end(self, error: RolloutError) -> None:
-        """Tell who waits that there will be no result."""
-        self.error = error
-        if self.missing:
-            self.answered(self.missing)
 
 
 class Turns:
@@ -97,13 +49,7 @@ class Turns:
         self._main = MainProcess(config.step_timeout)
         self.pending: dict[int, Slot] = {}
         """Slots that are QUEUED, SENT or TAKEN, by number of the environment, in the order in which they were begun."""
-        self._driver = 0
-        """The thread that handles what workers say. 0: none."""
-        self._awaited: set[Future[None]] = set()
-        """Waited for by others."""
-        self._thread: threading.Thread | None = None
-        self._called = threading.Event()
-        self._is_closed = False
+        self._listener = Listener(self.guard, self._drive, self.end_all)
         self._arrived = threading.Event()
         """A turn was taken that no job waits for: `recv` may."""
         self.verifier = Verifier() if verify else None
@@ -118,9 +64,8 @@ class Turns:
         """Begin turns, or episodes where the input is None. `together`: the caller waits for all of them."""
         job = Job([*inputs])
         with self.guard:
-            for slot in job.slots:
-                if slot.env_id in self.pending:
-                    raise Refused(UNDER_WAY)
+            if self.pending and any(slot.env_id in self.pending for slot in job.slots):
+                raise Refused(UNDER_WAY)
             for slot, given in inputs.items():
                 slot.inputs, slot.deaths, slot.is_suspect, slot.job = given, 0, False, job
                 self.pending[slot.env_id] = slot
@@ -129,20 +74,20 @@ class Turns:
 
     def _send(self, slots: Iterable[Slot], together: bool) -> None:
         """Queue turns for the main process, or send them to the workers in which their environments live."""
-        self._last_key += 1
+        self._last_key = key = self._last_key + 1
         team, orders = self.places.team, dict[int, tuple[int, Order]]()
         for slot in slots:
-            slot.key, was_sent = self._last_key, slot.phase is SENT
-            if slot.worker == HERE:
+            worker, was_sent = slot.worker, slot.phase is SENT
+            slot.key = key
+            if worker == HERE:
                 slot.phase = QUEUED
                 if was_sent:  # its worker is lost
-                    self._tell(slot)
+                    slot.job.answered()
                 continue
             assert team is not None, "a slot lives in a worker"
-            if slot.worker not in orders:
-                incarnation = team.incarnation(slot.worker)
-                orders[slot.worker] = (incarnation, ([], {}, {}, set(), together, self.verifier is not None))
-            incarnation, (takes, builds, starts, suspects, _, _) = orders[slot.worker]
+            if worker not in orders:
+                orders[worker] = (team.incarnation(worker), ([], {}, {}, set(), together, self.verifier is not None))
+            incarnation, (takes, builds, starts, suspects, _, _) = orders[worker]
             if slot.built_in != incarnation:
                 builds[slot.env_id] = self.places.recipe(slot)
                 slot.built_in = incarnation
@@ -154,10 +99,10 @@ class Turns:
             takes.append((slot.env_id, None if slot.inputs is None else slot.inputs["actions"], slot.actions_left))
             slot.phase = SENT
             if not was_sent:
-                slot.job.sent()
+                slot.job.missing += 1
         if team is not None:
             for worker, (_, order) in orders.items():
-                team.submit(worker, self._last_key, order)
+                team.submit(worker, key, order)
 
     # ---- wait
 
@@ -167,16 +112,16 @@ class Turns:
         try:
             self.take_queued(job.slots)
             while job.missing:
-                if self._leads():
+                if self._listener.enter():
                     try:
                         while job.missing:
                             self._drive(3600.0, spin=True)
                     finally:
-                        self._leave()
+                        self._listener.leave()
                 else:
                     self.guard.check()
-                    self._drive(0.0)  # its worker may have to be started, which the thread that waits has not seen
-                    with suppress(TimeoutError), self._called_for(job) as future:
+                    self._drive(0.0)  # its worker may have to be started, which the thread that listens has not seen
+                    with suppress(TimeoutError), self._listener.awaiting(job) as future:
                         future.exception(LOOK_S)
                 self.take_queued(job.slots)  # those that have lost their worker
             if job.error is not None:
@@ -190,7 +135,7 @@ class Turns:
         try:
             self.take_queued(job.slots)
             while job.missing:
-                with self._called_for(job) as future:
+                with self._listener.awaiting(job) as future:
                     await asyncio.wrap_future(future)
                 self.take_queued(job.slots)
             if job.error is not None:
@@ -200,24 +145,25 @@ class Turns:
 
     def receive(self, min_ready: int, end: float | None) -> list[Slot]:
         """Wait for turns that no task waits for, until so many are taken, or all, or it is `end`; those that are."""
+        has_looked = False
         while True:
             self._arrived.clear()
-            self.take_queued(self.receivable)
-            self._drive(0.0)
-            begun = self.receivable  # another thread may have begun some anew
+            begun = self.receivable
+            self.take_queued(begun)
             taken = [slot for slot in begun if slot.phase is TAKEN]
             left_s = 3600.0 if end is None else end - time.monotonic()
-            if len(taken) >= min(min_ready, len(begun)) or left_s <= 0:
+            are_all = not any(slot.phase is SENT for slot in begun)  # another thread may have received some
+            if len(taken) >= min_ready or are_all or (has_looked and left_s <= 0):
                 return taken
-            if any(slot.phase is QUEUED for slot in begun):
-                continue
-            if self._leads():
+            has_looked = True
+            if self._listener.enter():
                 try:
                     self._drive(left_s, spin=True)
                 finally:
-                    self._leave()
+                    self._listener.leave()
             else:
                 self.guard.check()
+                self._drive(0.0)
                 self._arrived.wait(min(left_s, LOOK_S))
 
     def take_queued(self, slots: Collection[Slot]) -> None:
@@ -226,12 +172,10 @@ class Turns:
         for slot in slots:
             if slot.phase is not QUEUED:
                 continue
-            timing, key = timings[slot.tag.name], slot.key
-            if timing.waits and self._lend(slot):
+            key = slot.key
+            if timings[slot.tag.name].waits and self._lend(slot):
                 continue
             result = self._main.take(slot)  # interrupted here, the turn is still queued
-            if timing.is_open or result.seconds > SLOW_S or result.waited > SLOW_S:
-                timing.note(result, is_start=slot.inputs is None)
             with self.guard:
                 if slot.key == key:  # not abandoned by another thread meanwhile
                     slot.started = slot.serial
@@ -244,63 +188,7 @@ class Turns:
                 self._send([slot], together=False)
             return is_lent or slot.phase is not QUEUED  # abandoned by another thread meanwhile
 
-    # ---- the thread that handles what workers say
-
-    def _leads(self) -> bool:
-        """Whether this thread is the one, or becomes it."""
-        me = threading.get_ident()
-        with self.guard:
-            if self._driver in (0, me):
-                self._driver = me
-            return self._driver == me
-
-    def _leave(self) -> None:
-        """Another thread goes on, if somebody waits."""
-        self._driver = 0
-        if self._awaited:
-            self._call_thread()
-
-    @contextmanager
-    def _called_for(self, job: Job) -> "Iterator[Future[None]]":
-        """While the caller waits for a job, some thread handles what workers say."""
-        future = job.future
-        assert future is not None, "turns were sent"
-        self._awaited.add(future)
-        try:
-            if not self._driver:
-                self._call_thread()
-            yield future
-        finally:
-            self._awaited.discard(future)
-
-    def _call_thread(self) -> None:
-        with self.guard:
-            if self._thread is None and not self._is_closed:
-                self._thread = threading.Thread(target=self._handle_events, name="abreast rollouts", daemon=True)
-                self._thread.start()
-            self._called.set()
-
-    def _handle_events(self) -> None:
-        """What the thread does. If it cannot go on, all who wait are told."""
-        try:
-            while True:
-                self._called.clear()
-                while self._awaited and not self._is_closed:
-                    self.guard.check()
-                    if self._leads():
-                        self._drive(LOOK_S)
-                        self._driver = 0
-                    else:
-                        self._called.wait(LOOK_S)
-                        self._drive(0.0)
-                if self._is_closed or not self._called.wait(REST_S):
-                    with self.guard:
-                        if self._is_closed or not self._called.is_set():
-                            self._thread = None
-                            return
-        except BaseException as error:
-            self._thread = None
-            self.end_all(RolloutError(f"{INCOMPLETE} ({type(error).__name__}: {error})"))
+    # ---- what workers say
 
     def _drive(self, wait_s: float, spin: bool = False) -> None:
         """Wait for workers, for `wait_s` seconds at most, and handle what has happened to them.
@@ -330,6 +218,10 @@ class Turns:
                             self._finish(slot, TurnResult._make(fields), digest)
                 else:
                     self._handle_death(event)
+            if (
+                not self._arrived.is_set()
+            ):  # to set it takes 2 µs, so once for all answers, and only if `recv` was called
+                self._arrived.set()
 
     def _read(self, event: Answered) -> Sequence[Answer]:
         """The answers in an event; if they cannot be read, that is the answer of each that was asked."""
@@ -344,7 +236,7 @@ class Turns:
         self.places.stay_here(slot, why)
         if slot.inputs is None:
             slot.phase, slot.deaths = QUEUED, 0
-            self._tell(slot)
+            slot.job.answered()
         else:
             remedy = "return plain values (numbers, texts, lists, dicts, arrays), or use threads"
             self._finish(slot, TurnResult("", failure=f"{why}: {remedy}"))
@@ -381,11 +273,13 @@ class Turns:
             if self.verifier is not None:
                 job.error = job.error or self.verifier.compare(slot, result)
         if result.failure is not None:
-            trace = self._new_trace(result)
+            stack = "".join(line for line in result.trace.splitlines() if line.startswith("  "))
+            trace = f"\n{result.trace}" if stack and stack not in self._logged else ""
             log.error("environment %d (%s) cannot go on: %s%s", slot.env_id, slot.tag.name, result.failure, trace)
+            self._logged.add(stack)
         slot.write(result, self._penalty)
         timing = self.places.timings[slot.tag.name]
-        if was_sent and (timing.is_open or result.seconds > SLOW_S):
+        if timing.cost is None or result.seconds > SLOW_S or (result.waited > SLOW_S and not was_sent):
             timing.note(result, is_start=slot.inputs is None)
         if slot.is_single:
             del self.pending[slot.env_id]
@@ -393,20 +287,7 @@ class Turns:
         else:
             slot.phase = TAKEN
         if was_sent:
-            self._tell(slot)
-
-    def _tell(self, slot: Slot) -> None:
-        """Its worker is not waited for any more: it is taken, or has to be taken by the thread that waits."""
-        slot.job.answered()
-        self._arrived.set()
-
-    def _new_trace(self, result: TurnResult) -> str:
-        """The traceback of a failure, if one with this stack was not logged before."""
-        stack = "".join(line for line in result.trace.splitlines() if line.startswith("  "))
-        if not stack or stack in self._logged:
-            return ""
-        self._logged.add(stack)
-        return f"\n{result.trace}"
+            slot.job.answered()
 
     # ---- the end of turns
 
@@ -415,7 +296,7 @@ class Turns:
         """Pending turns of the batch that neither a task nor a reset waits for."""
         with self.guard:
             begun = [slot for slot in self.pending.values() if not slot.is_single and slot.inputs is not None]
-            return [slot for slot in begun if not slot.job.is_awaited]
+            return [slot for slot in begun if slot.job.task is None or slot.job.task.done()]
 
     def hand_out(self, slots: Sequence[Slot]) -> list[Cache]:
         """The caches of those whose episodes go on; these may be given the next input."""
@@ -454,8 +335,7 @@ class Turns:
 
     def close(self) -> None:
         """End the workers; those who wait for a turn are told."""
-        self._is_closed = True
-        self._called.set()
+        self._listener.close()
         self.abandon(list(self.pending.values()))
         self.places.close()
         self._main.close()
@@ -466,6 +346,7 @@ class Turns:
         """After an interrupt inside the guard: new workers, nothing pending."""
         self.end_all(RolloutError(ABANDONED))
         self.pending.clear()
-        self._driver = 0
+        self._listener.close()
+        self._listener = Listener(self.guard, self._drive, self.end_all)
         self.places.start_over()
         self.guard.repair()

@@ -47,8 +47,8 @@ class Watchdog:
         self._beats = 0
         self._late: Moment | None = None
         self._thread = 0
-        self._is_closed = threading.Event()
-        self._is_watching = False
+        self._stop: threading.Event | None = None
+        """Ends the thread that looks; None: there is none."""
 
     def beat(self, allow_s: float) -> None:
         """Another part of longer work begins; it may take `allow_s` seconds longer than a turn."""
@@ -65,17 +65,18 @@ class Watchdog:
                 return False
             self._thread = me
             _install_handler()
-        if not self._is_watching:
-            self._is_watching = True
+        if self._stop is None:
+            self._stop = threading.Event()
             _watchdogs.add(self)
-            arguments = (weakref.ref(self), self._is_closed, self.timeout_s)
+            arguments = (weakref.ref(self), self._stop, self.timeout_s)
             threading.Thread(target=_look, args=arguments, name="abreast watchdog", daemon=True).start()
         return True
 
     def close(self) -> None:
         """Stop watching; `watch` starts again."""
-        self._is_closed.set()
-        self._is_watching, self._is_closed = False, threading.Event()
+        if self._stop is not None:
+            self._stop.set()
+            self._stop = None
 
     def moment(self) -> Moment | None:
         """The work under way."""
@@ -124,11 +125,11 @@ def _raise_if_late(number: int, frame: FrameType | None) -> None:
         raise TookTooLong(*late)
 
 
-def _look(reference: "weakref.ref[Watchdog]", is_closed: threading.Event, timeout_s: float) -> None:
+def _look(reference: "weakref.ref[Watchdog]", stop: threading.Event, timeout_s: float) -> None:
     """The thread: look several times per timeout, until the watchdog is closed or garbage."""
     seen, since = None, 0.0
     pause = min(max(timeout_s / LOOKS, 0.01), 10.0)
-    while not is_closed.wait(pause) and (watchdog := reference()) is not None:
+    while not stop.wait(pause) and (watchdog := reference()) is not None:
         moment, now = watchdog.moment(), time.monotonic()
         if moment != seen:
             seen, since = moment, now

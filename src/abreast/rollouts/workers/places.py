@@ -10,6 +10,7 @@ is lent to a thread of its own. It is the same object, so nothing is rebuilt; on
 
 import logging
 import pickle
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal
 
@@ -25,7 +26,7 @@ from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
 from abreast.rollouts.workers.messages import NAMES
-from abreast.rollouts.workers.timing import PlacementRules, Timing, Trials, away_s, best_count, deal_out, is_cheap
+from abreast.rollouts.workers.timing import PlacementRules, Timing, best_count, deal_out, is_cheap
 from abreast.rollouts.workers.worker import RolloutWork, rollout_process
 
 log = logging.getLogger("abreast")
@@ -54,9 +55,6 @@ class Places:
         sequential = {find_kind(name).name for name in config.sequential_env_types}
         self._sequential = {name for name, tag in tags.items() if tag.kind.name in sequential}
         self._unsendable = {name for name, recipe in self._recipes.items() if not recipe}
-        self.trials = Trials()
-        self._lent: dict[int, Episode] = {}
-        """Live environments that go to a thread with their next order."""
         self._use: Use = "auto"
         self._cannot_start = False
 
@@ -89,35 +87,27 @@ class Places:
                 slot.move(worker)
 
     def _spread(self, slots: Collection[Slot], use: Use, is_batch: bool) -> dict[int, int]:
-        """A worker process for each of these; they stay where they are unless the loads would be much more even."""
-        workers, places = self._living, {slot.env_id: slot.worker for slot in slots}
-        if is_batch:
-            workers = workers[: self._count(slots, len(workers), use)]
-        else:  # beside those that live there
-            places |= {slot.env_id: slot.worker for slot in self.slots.values() if self._is_in_process(slot)}
+        """A worker process for each of these."""
+        if not is_batch:
+            return self._beside_others(slots)
+        costs = [self.timings[slot.tag.name].cost for slot in slots]
+        workers = self._living[: best_count(costs, len(self._living), self._rules, use == "auto")]
         if not workers:
             return {}
-        names = {env_id: self.slots[env_id].tag.name for env_id in places}
-        known = {name: timing.cost for name, timing in self.timings.items()}
-        weights = {env_id: cost.slot_s if (cost := known[name]) is not None else 1.0 for env_id, name in names.items()}
-        kept, longest_s = deal_out(weights, workers, places)
-        if is_batch:
-            even, shortest_s = deal_out(weights, workers, {})
-            kept = kept if longest_s <= shortest_s / self._rules.gain else even
-        return {slot.env_id: kept[slot.env_id] for slot in slots}
+        loads = [1.0 if cost is None else cost.slot_s for cost in costs]
+        return deal_out({slot.env_id: load for slot, load in zip(slots, loads, strict=True)}, workers)
 
-    def _count(self, slots: Collection[Slot], most: int, use: Use) -> int:
-        """How many worker processes to use for these."""
-        costs = [self.timings[slot.tag.name].cost for slot in slots]
-        known = [cost for cost in costs if cost is not None]
-        best = best_count(costs, most, self._rules, use == "auto")
-        if len(known) < len(costs) or not best:
-            return best
-        here_s = sum(cost.slot_s for cost in known) / sum(cost.turns for cost in known)
-        if use == "auto":
-            return self.trials.choose((use, len(costs), most), [best, 0], {0: here_s})
-        is_close = self._rules.gain * away_s(known, 1, self._rules) < away_s(known, best, self._rules)
-        return self.trials.choose((use, len(costs), most), [best, 1] if is_close else [best], {})
+    def _beside_others(self, slots: Collection[Slot]) -> dict[int, int]:
+        """The process that each of these lives in, else that with the fewest environments; none if all are lost."""
+        living, places = self._living, dict[int, int]()
+        counts = Counter(slot.worker for slot in self.slots.values())
+        for slot in slots:
+            if slot.worker in living:
+                places[slot.env_id] = slot.worker
+            elif living:
+                worker = places[slot.env_id] = min(living, key=counts.__getitem__)
+                counts[worker] += 1
+        return places
 
     def _is_for_threads(self, slot: Slot, use: Use) -> bool:
         is_wanted = use == "threads" or (use == "auto" and self.timings[slot.tag.name].waits)
@@ -127,22 +117,21 @@ class Places:
 
     def _is_for_processes(self, slot: Slot, use: Use, is_batch: bool) -> bool:
         name = slot.tag.name
-        timing, cost = self.timings[name], self.timings[name].cost
         if use in (False, "threads") or name in self._sequential or name in self._unsendable or not self._living:
             return False
-        if use is True:
-            return True
-        if self._cannot_start or timing.waits:
+        return use is True or (not self._cannot_start and self._pays(slot, is_batch) and self._can_send(slot))
+
+    def _pays(self, slot: Slot, is_batch: bool) -> bool:
+        """Whether a process may be the place for it under `auto`."""
+        if not is_batch and not slot.is_single:  # some of a batch begin anew
+            return self._is_in_process(slot)
+        timing = self.timings[slot.tag.name]
+        if timing.cost is None or timing.waits:
             return False
         if is_batch:
-            return cost is not None and not is_cheap(cost, self._rules) and self._can_send(slot)
-        lives_there = self._is_in_process(slot) and not slot.is_single
-        if not lives_there and (timing.compute_s <= COMPUTES_S or not self._others_are_live(slot)):
-            return False
-        return self._can_send(slot)
-
-    def _others_are_live(self, slot: Slot) -> bool:
-        return any(other.is_live for other in self.slots.values() if other is not slot)
+            return not is_cheap(timing.cost, self._rules)
+        others = (other for other in self.slots.values() if other is not slot)
+        return timing.cost.turn_s > COMPUTES_S and any(other.is_live for other in others)
 
     def _can_send(self, slot: Slot) -> bool:
         """Whether what it has returned until now can be sent; asked under `auto`, before it leaves for the first time."""
@@ -159,26 +148,24 @@ class Places:
 
     def lend(self, slot: Slot) -> bool:
         """Have a thread take the next turns of an environment in the main process; whether that may be. Inside the guard."""
-        live = slot.here if slot.started == slot.serial else None
-        if not self._is_for_threads(slot, self._use) or (live is not None and live.is_thread_bound):
+        is_live = slot.here is not None and slot.started == slot.serial
+        if not self._is_for_threads(slot, self._use) or (is_live and slot.here.is_thread_bound):  # type: ignore[union-attr]
             return False
-        number = self._thread(slot)
-        self._get_team().add(number)
-        if live is not None:
-            self._lent[slot.env_id], slot.here = live, None
-        self.release(slot)
-        slot.worker, slot.built_in = number, 0  # `started` stays: a live one is in step
+        if not is_live:
+            self.release(slot)
+        slot.worker, slot.built_in = self._thread(slot), 0  # `started` stays: a live one is in step
+        self._get_team().add(slot.worker)
         return True
 
     def recipe(self, slot: Slot) -> bytes | Episode:
-        """What a worker needs to have this environment. One that was lent is at the newest state of its episode."""
+        """What a worker needs to have this environment. One that is lent is at the newest state of its episode."""
+        if slot.worker >= self._processes and slot.here is not None:
+            live, slot.here = slot.here, None
+            return live
+        slot.started = 0
         if slot.worker < self._processes:
-            slot.started = 0
             return self._recipes[slot.tag.name]
-        live = self._lent.pop(slot.env_id, None)
-        if live is None:
-            slot.started = 0
-        return live or Episode(slot.tag.kind.env, slot.tag.config)
+        return Episode(slot.tag.kind.env, slot.tag.config)
 
     def release(self, slot: Slot) -> None:
         """Close its environment in the main process, if it has one there."""
@@ -192,27 +179,22 @@ class Places:
         slot.move(HERE)
 
     def leave(self, worker: int) -> None:
-        """A worker is lost: its slots go to the processes with the least to do, or to the main process if none is left."""
-        away = {slot.env_id: slot.worker for slot in self.slots.values() if self._is_in_process(slot)}
-        living = self._living
-        places = deal_out(dict.fromkeys(away, 1.0), living, away)[0] if living else {}
-        for slot in self.slots.values():
-            if slot.worker == worker:
-                slot.move(places.get(slot.env_id, HERE))
+        """A worker is lost: its slots go to the processes with the fewest, or to the main process if none is left."""
+        slots = [slot for slot in self.slots.values() if slot.worker == worker]
+        places = self._beside_others(slots)
+        for slot in slots:
+            slot.move(places.get(slot.env_id, HERE))
 
     # ---- the end
 
     def close(self) -> None:
         """End the workers and close the environments."""
         team, self.team = self.team, None
-        lent, self._lent = self._lent, {}
         if team is not None:
             if self.guard.is_broken:
                 team.kill()  # its state is unknown too
             else:
                 team.stop()
-        for episode in lent.values():
-            episode.close()
         for slot in list(self.slots.values()):
             self.release(slot)
 
@@ -267,7 +249,7 @@ class Places:
 
     def _spec(self, number: int) -> ChildSpec:
         if number >= self._processes:
-            return ChildSpec(f"rollout thread {number - self._processes}", RolloutWork, (float("inf"),))
+            return ChildSpec(f"rollout thread {number - self._processes}", RolloutWork)
         needs_main = any(comes_from_main(tag.kind.env, tag.config) for tag in self._tags.values())
         memory_mb = self._config.worker_memory_mb
         return ChildSpec(f"rollout worker {number}", rollout_process, (memory_mb,), needs_main)

@@ -4,11 +4,10 @@
     computes, and workers gain enough by it               in worker processes, from the next reset on
     anything else                                         in the main process
 
-A tag is timed once. Workers that a formula predicts to be faster are then tried for some epochs, and kept if they were:
-other programs may want the cores, too. Who knows better says so with es_manager.use_multiprocessing.
+A tag is timed once, and placed by a formula. Whether other programs want the cores, too, is not known here: who knows
+better says so with es_manager.use_multiprocessing.
 """
 
-import time
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,18 +19,10 @@ from abreast.rollouts.episodes.episode import SLOW_S, TurnResult
 WAIT_SHARE = 0.75
 """A turn waits if its CPU share is below a quarter: a request over a network with its parsing is, a computation is not."""
 SURE_S, SURE_TURNS = 0.02, 3
-"""Turns that wait for less than this are believed after three of them: another thread may have held the interpreter."""
-WINDOW, SATURATED = 16, 0.45
-"""If of so many turns in threads the CPU time is more than this share of the time from the begin of the first to the end
-of the last, they wait for each other, not for anything outside. (It is between a half and 1 then: the first turn began
-before the others.)"""
-MOST_TRIALS = 3
-"""So often at most: a machine with more to do than cores makes turns look as if they computed."""
+"""Turns that wait for less than this are believed after three of them: another thread may have held the interpreter. (Of
+turns that several threads take at once in the main process it is not known: see here.py.)"""
 MOST_TURNS, NEWEST = 1024, 256
 """After so many turns a tag is timed, however little time they took; the newest of them count."""
-EPOCHS = 3
-"""So many epochs (all episodes between two resets) are measured of a number of workers. The fastest counts: disturbances
-only ever add time."""
 
 
 @dataclass(frozen=True)
@@ -48,8 +39,8 @@ class PlacementRules:
     """Environments whose turns and starts are cheaper than this stay in the main process under `auto`: moved for the sake of
     their resets, 1,024 Sokoban rooms (10 µs, 0.4 ms) took 20 to 60 ms a batch in workers against 14 to 16."""
     gain: float = 0.8
-    """Workers are used under `auto` if they are predicted to take at most this share of the time, and environments of
-    workers are dealt out anew for as much. Predictions were up to 15 % too low in benchmarks/rollouts.py."""
+    """Workers are used under `auto` if they are predicted to take at most this share of the time. Predictions were up to
+    15 % too low in benchmarks/rollouts.py."""
     worth_s: float = 300e-6
     """A batch has to gain this much, or no workers are started: that takes up to 1.4 s."""
     enough_s: float = 0.05
@@ -76,111 +67,49 @@ class Timing:
 
     def __init__(self, enough_s: float) -> None:
         self._enough_s = enough_s
-        self.is_open = True
-        """Whether turns are still to be noted; later on, only slow ones are."""
         self.cost: Cost | None = None
-        """None until it is timed."""
+        """None until it is timed; later on, only slow turns are noted."""
         self.waits = False
         """Whether threads are the place for it."""
-        self._turns: deque[float] = deque(maxlen=NEWEST)
-        self._starts: deque[float] = deque(maxlen=NEWEST)
-        self._counts = [0, 0]
-        """Turns and starts so far."""
+        self._turns, self._starts = deque[float](maxlen=NEWEST), deque[float](maxlen=NEWEST)
+        self._taken = self._begun = 0
         self._spent_s = 0.0
         self._waits_in_a_row = 0
-        self._trials = 0
-        """How often threads were tried, and only waited for each other."""
-        self._in_threads: deque[tuple[float, float]] = deque(maxlen=WINDOW)
-        """Of the newest turns there: when it began, and its CPU time."""
 
     def note(self, result: TurnResult, is_start: bool) -> None:
         """A turn, or the start of an episode, was taken."""
         seconds = max(result.seconds, result.waited)
-        if self.is_open:
+        if self.cost is None:
             (self._starts if is_start else self._turns).append(result.seconds)
-            self._counts[is_start] += 1
+            self._begun, self._taken = self._begun + is_start, self._taken + (not is_start)
             self._spent_s += result.seconds
-            if self._turns and (self._spent_s >= self._enough_s or self._counts[0] >= MOST_TURNS):
-                self._close()
-        if self.waits:
-            self._look_whether_they_wait_for_each_other(seconds, result.waited)
-        elif seconds >= SLOW_S and result.waited > WAIT_SHARE * seconds:
+            if self._taken and (self._spent_s >= self._enough_s or self._taken >= MOST_TURNS):
+                self.cost = Cost(median(self._turns), median(self._starts or [0.0]), self._taken / max(self._begun, 1))
+        if seconds >= SLOW_S and result.waited > WAIT_SHARE * seconds:
             self._waits_in_a_row += 1
-            enough = self._waits_in_a_row >= SURE_TURNS or seconds >= SURE_S
-            self.waits = enough and self._trials < MOST_TRIALS
+            self.waits |= self._waits_in_a_row >= SURE_TURNS or seconds >= SURE_S
         elif not is_start:  # that a start computes says nothing about turns
             self._waits_in_a_row = 0
-
-    def _close(self) -> None:
-        turns, starts = self._counts
-        self.cost = Cost(median(self._turns), median(self._starts or [0.0]), turns / max(starts, 1))
-        self.is_open = False
-
-    def _look_whether_they_wait_for_each_other(self, seconds: float, waited: float) -> None:
-        now, turns = time.perf_counter(), self._in_threads
-        turns.append((now - seconds, seconds - waited))
-        if len(turns) == WINDOW and sum(cpu_s for _, cpu_s in turns) > SATURATED * (now - turns[0][0]):
-            self.waits, self._waits_in_a_row = False, 0
-            self._trials += 1
-            turns.clear()
-
-    @property
-    def compute_s(self) -> float:
-        """What a turn takes, if it computes, and that is known."""
-        return 0.0 if self.cost is None or self.waits else self.cost.turn_s
-
-
-class Trials:
-    """What epochs of the whole batch took with each number of workers."""
-
-    def __init__(self) -> None:
-        self.count = 0
-        """How many are in use."""
-        self._basis: tuple[object, ...] = ()
-        self._measured: dict[int, list[float]] = {}
-        """Seconds per turn."""
-        self._seconds, self._turns, self._has_moved = 0.0, 0, True
-
-    def add(self, seconds: float, turns: int) -> None:
-        """A call has waited so long for so many turns."""
-        self._seconds, self._turns = self._seconds + seconds, self._turns + turns
-
-    def choose(self, basis: tuple[object, ...], candidates: Sequence[int], known: Mapping[int, float]) -> int:
-        """At a reset: the first that was not measured often enough, else the fastest. Another basis, and all begins anew.
-
-        `known`: seconds per turn of numbers that need not be measured.
-        """
-        if basis != self._basis:
-            self._basis, self._measured = basis, {}
-        elif self._turns and not self._has_moved:  # in its first epoch, environments are made
-            self._measured.setdefault(self.count, []).append(self._seconds / self._turns)
-        self._seconds, self._turns = 0.0, 0
-        untried = [c for c in candidates if c not in known and len(self._measured.get(c, ())) < EPOCHS]
-        fastest = min(candidates, key=lambda count: known.get(count) or min(self._measured.get(count, [0.0])))
-        chosen = untried[0] if untried else fastest
-        self._has_moved, self.count = chosen != self.count, chosen
-        return chosen
 
 
 def best_count(costs: Sequence[Cost | None], most: int, rules: PlacementRules, is_auto: bool) -> int:
     """How many workers to use for environments with these costs; 0: none. As long as a cost is not known: all, or none."""
     known = [cost for cost in costs if cost is not None]
-    if not known or not most:
+    if len(known) < len(costs) or not most:
         return 0 if is_auto else most
-    best = min(range(1, most + 1), key=lambda count: away_s(known, count, rules))
-    here_s, best_s = sum(cost.slot_s for cost in known), away_s(known, best, rules)
     turns = max(cost.turns for cost in known)
-    if is_auto and (best_s > rules.gain * here_s or here_s - best_s < rules.worth_s * turns):
-        return 0
-    return best
+    messages_s = sum(cost.turns + 1 for cost in known) * rules.turn_message_s
+    here_s, longest_s = sum(cost.slot_s for cost in known), max(cost.slot_s for cost in known)
 
+    def away_s(count: int) -> float:
+        """Seconds that an epoch in so many workers is predicted to take."""
+        return max(here_s / count, longest_s) + (turns + 1) * count * rules.order_s + messages_s
 
-def away_s(costs: Sequence[Cost], count: int, rules: PlacementRules) -> float:
-    """Seconds that an epoch of environments with these costs is predicted to take in so many workers."""
-    messages = sum(cost.turns + 1 for cost in costs)
-    orders = min((max(cost.turns for cost in costs) + 1) * count, messages)
-    compute_s = max(sum(cost.slot_s for cost in costs) / count, *(cost.slot_s for cost in costs))
-    return compute_s + orders * rules.order_s + messages * rules.turn_message_s
+    best = min(range(1, most + 1), key=away_s)
+    if rules.gain * away_s(1) < away_s(best):
+        best = 1  # with a core left for it, the main process waits for answers without sleeping
+    gains = away_s(best) <= rules.gain * here_s and here_s - away_s(best) >= rules.worth_s * turns
+    return best if gains or not is_auto else 0
 
 
 def is_cheap(cost: Cost, rules: PlacementRules) -> bool:
@@ -188,15 +117,10 @@ def is_cheap(cost: Cost, rules: PlacementRules) -> bool:
     return cost.turn_s < rules.cheap_turn_s and cost.start_s < rules.cheap_start_s
 
 
-def deal_out(
-    costs: Mapping[int, float], workers: Collection[int], places: Mapping[int, int]
-) -> tuple[dict[int, int], float]:
-    """Places for those that have none yet, the most expensive first, each to the worker with the least to do; and the
-    longest load of a worker."""
-    loads, places = dict.fromkeys(workers, 0.0), {key: worker for key, worker in places.items() if worker in workers}
-    for env_id, worker in places.items():
-        loads[worker] += costs[env_id]
-    for env_id in sorted(costs.keys() - places.keys(), key=lambda env_id: (-costs[env_id], env_id)):
+def deal_out(costs: Mapping[int, float], workers: Collection[int]) -> dict[int, int]:
+    """A worker for each environment: the most expensive first, each to the one with the least to do."""
+    loads, places = dict.fromkeys(workers, 0.0), dict[int, int]()
+    for env_id in sorted(costs, key=lambda env_id: (-costs[env_id], env_id)):
         worker = places[env_id] = min(loads, key=loads.__getitem__)
         loads[worker] += costs[env_id]
-    return places, max(loads.values())
+    return places

@@ -17,8 +17,7 @@ from abreast.rollouts.workers.messages import AT_ANSWERS, NAMES, Answer, Order
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch, but for no longer than this if the caller may want them one by one."""
 DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
-"""A digest takes 3 µs: of every turn of an environment whose turns take longer than the first, else of every 16th turn. In
-threads, which share an interpreter and hardly die, of every 16th."""
+"""A digest takes 3 µs: of every turn of an environment whose turns take longer than the first, else of every 16th turn."""
 
 
 def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWork":
@@ -27,20 +26,15 @@ def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWor
         _give_way()
         if memory_mb is not None:
             _limit_memory(memory_mb)
-    return RolloutWork(context, encode=lambda answers: encode_message(answers, NAMES))
+    return RolloutWork(context, lambda answers: encode_message(answers, NAMES))
 
 
 class RolloutWork:
     """The environments of one worker."""
 
-    def __init__(
-        self,
-        context: ChildContext,
-        digest_worth_s: float = DIGEST_WORTH_S,
-        encode: Callable[[list[Answer]], Any] = lambda answers: answers,
-    ) -> None:
+    def __init__(self, context: ChildContext, encode: Callable[[list[Answer]], Any] = lambda answers: answers) -> None:
         """`encode`: what is sent for a list of answers; in a thread, the list itself."""
-        self._context, self._digest_worth_s, self._encode = context, digest_worth_s, encode
+        self._context, self._encode = context, encode
         self._episodes: dict[int, Episode] = {}
         self._unfit: dict[int, str] = {}
         """Why some environments cannot live here."""
@@ -75,7 +69,7 @@ class RolloutWork:
                 result = episode.take(actions, budget)
                 if verify:
                     episode.take_digest()
-                elif result.seconds > self._digest_worth_s or len(episode.executed) % DIGEST_EVERY == 0:
+                elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
                     due.append(episode)
             answers.append((env_id, (*result,), episode.known_digest))
             if suspects:  # each is answered while its environment is still the one at work

@@ -7,9 +7,8 @@ Agents act at random, each from a stream of its lane, so that a lane is given th
 What is compared are the rows of their memories: what each agent saw, did and got. Only the last check trains.
 """
 
-import hashlib
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -17,33 +16,34 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.checking import Check, Fault, Verdict, compare_states, elsewhere, judge, new_global_states
+from abreast.checking import (
+    SEED,
+    Check,
+    Fault,
+    Trace,
+    Verdict,
+    compare_states,
+    first_difference,
+    follows_from_seed,
+    judge,
+    new_global_states,
+    plays_alike_elsewhere,
+)
 from abreast.codec import digest
 from abreast.errors import StateError, short
 from abreast.models import RandomModel
 from abreast.streams import seeded_globals, shared_streams
 from abreast.training.actors.process import why_not_built
-from abreast.training.check.telling import SEED, describe_error, differing, learned, run_quietly
+from abreast.training.check.telling import SMALL, describe_error, trains_alike
 from abreast.training.collect import PLAYING, check_observation, collect_pass
 from abreast.training.config import Config
 from abreast.training.devices import compute_threads
 from abreast.training.environment import BUILDING, Environment
+from abreast.worlds.playable import Played
 
-OTHER_SEEDS = range(2, 6)
 TURNS = 12
 """Turns of an epoch that is played for a check, at most; late rewards are looked for in epochs of MOST_TURNS too."""
 MOST_TURNS = 100
-EPOCHS = 4
-SMALL = (
-    "model.hidden_size=16",
-    "model.batch_size=8",
-    f"experiment.epochs={EPOCHS}",
-    "experiment.train_interval=1",
-    "multiprocessing.device=cpu",
-    "multiprocessing.schedule=lockstep",
-    "multiprocessing.workers=processes",
-    "multiprocessing.max_restarts=0",
-)
 TWO_LANES = "multiprocessing.num_envs=2"
 DRAW = "draw from self.world.rng instead (in an agent or entity, from world.rng)."
 WHY = " A run seeds these generators, so it can be repeated; but lanes that draw from them influence each other."
@@ -80,13 +80,11 @@ class ScriptedModel(RandomModel):
 class Record(NamedTuple):
     """An epoch in one lane."""
 
-    turns: int
-    scores: Sequence[float]
-    metrics: Mapping[str, float | None]
-    steps: Sequence[Sequence[Mapping[str, bytes]]]
-    """Per agent, what it saw, did and got in each of its steps."""
+    played: Played
     earned: Sequence[float]
     """Per agent, the rewards of its steps, added up."""
+    trace: Trace
+    """What each agent saw and got in each of its steps, and the result."""
 
 
 @dataclass
@@ -98,7 +96,7 @@ class GameTrial:
     def configure(self, *overrides: str) -> Config[Any, Any]:
         """Settings for an epoch that takes little time."""
         own = self.game.configure()
-        usual = [f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}", f"experiment.seed={SEED}"]
+        usual = [f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}"]
         usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
         if getattr(own.world, "batched", False) is True:
             usual.append("world.batched=false")  # objects are looked at
@@ -130,44 +128,30 @@ def scripted(env: Environment) -> Environment:
 def play(env: Environment, epoch: int = 0, lanes: int = 1, on_turn: Callable[[], None] | None = None) -> list[Record]:
     """Play an epoch in each lane."""
     before = [agent.model.memory.written.tolist() for agent in env.agents]
-    played = collect_pass(env.game, epoch, lanes, env.config.experiment.seed, on_turn=on_turn)
     records = []
-    for (turns, scores, metrics, _), lane_env in zip(played, env.lanes, strict=False):
-        lane = lane_env.agents[0].lane
+    played = collect_pass(env.game, epoch, lanes, env.config.experiment.seed, on_turn=on_turn)
+    for result, lane_env in zip(played, env.lanes, strict=False):
+        lane, trace = lane_env.agents[0].lane, []
         lived = [
-            agent.model.memory.trajectory(lane, start[lane]) for agent, start in zip(env.agents, before, strict=True)
+            each.model.memory.trajectory(lane, start[lane]) for each, start in zip(env.agents, before, strict=True)
         ]
-        steps = [
-            [
-                {
-                    "observation": hashlib.blake2b(states.tobytes()).digest(),
-                    "reward": reward.tobytes(),
-                    "end of the episode": done.tobytes(),
-                }
-                for states, reward, done in zip(each.states, each.rewards, each.dones, strict=True)
-            ]
-            for each in lived
-        ]
-        earned = [float(each.rewards.sum(dtype=np.float64)) for each in lived]
-        records.append(Record(turns, scores, metrics, steps, earned))
+        for step in range(max(len(each.rewards) for each in lived)):
+            for agent, each in enumerate(lived):
+                what = {"observation": each.states, "reward": each.rewards, "end of the episode": each.dones}
+                trace += [
+                    (f"in the {name} of agent {agent} at its step {step + 1}", rows[step : step + 1].tobytes())
+                    for name, rows in what.items()
+                ]
+        trace.append((f"in their length ({result.turns} turns)", result.turns))
+        trace.append((f"in the scores ({short(result.reward_per_agent)})", result.reward_per_agent))
+        trace.append((f"in the metrics ({short(result.metrics)})", repr(result.metrics)))  # NaN is not equal to itself
+        records.append(Record(result, [float(each.rewards.sum(dtype=np.float64)) for each in lived], trace))
     return records
 
 
-def first_difference(one: Sequence[Record], two: Sequence[Record]) -> str | None:
-    """Where two series of epochs differ first, in words."""
-    for mine, theirs in zip(one, two, strict=True):
-        both = zip(*mine.steps, strict=False), zip(*theirs.steps, strict=False)
-        for step, agents in enumerate(zip(*both, strict=False), start=1):
-            for agent, (my, their) in enumerate(zip(*agents, strict=True)):
-                if names := differing(my, their):
-                    return f"in the {names[0]} of agent {agent} at its step {step}"
-        if mine.turns != theirs.turns or mine.steps != theirs.steps:
-            return f"in their length ({mine.turns} and {theirs.turns} turns)"
-        if mine.scores != theirs.scores:
-            return f"in the scores ({short(mine.scores)} and {short(theirs.scores)})"
-        if repr(mine.metrics) != repr(theirs.metrics):  # NaN is not equal to itself
-            return f"in the metrics ({short(mine.metrics)} and {short(theirs.metrics)})"
-    return None
+def traced(records: Sequence[Record]) -> Trace:
+    """Epochs, one after the other."""
+    return [each for record in records for each in record.trace]
 
 
 # ---- the checks
@@ -204,29 +188,23 @@ def _states_in(seed: np.random.SeedSequence, *path: int) -> dict[str, bytes]:
 
 
 def _depends_on_its_seed(trial: GameTrial) -> str | None:
-    first = _two_epochs(trial.build())
-    place = first_difference(first, _two_epochs(trial.build()))
-    if place is not None:
-        raise Fault(
+    def two_epochs(seed: int) -> Trace:
+        env = trial.build(f"experiment.seed={seed}")
+        return [*traced(play(env, 0)), *traced(play(env, 1))]
+
+    return follows_from_seed(
+        two_epochs,
+        lambda place: (
             f"two environments with the same seed and the same actions differ {place}: draw all random numbers from"
             f" self.world.rng, and keep what changes in attributes of self, not of a class or a module.{_suspects(trial)}"
-        )
-    others = [_two_epochs(trial.build(f"experiment.seed={seed}")) for seed in OTHER_SEEDS]
-    if all(first_difference(first, other) is None for other in others):
-        return "the same seed gives the same epochs. Other seeds look alike: that is right if nothing in it is random"
-    return None
-
-
-def _two_epochs(env: Environment) -> list[Record]:
-    return [record for epoch in range(2) for record in play(env, epoch)]
+        ),
+    )
 
 
 def _has_true_lanes(trial: GameTrial) -> None:
-    together = play(trial.build(TWO_LANES), lanes=2)
-    for lane, record in enumerate(together):
-        env = trial.build(TWO_LANES).lanes[lane]
-        place = first_difference(play(env), [record])
-        if place is not None:
+    for lane, record in enumerate(play(trial.build(TWO_LANES), lanes=2)):
+        alone = play(trial.build(TWO_LANES).lanes[lane])
+        if (place := first_difference(traced(alone), record.trace)) is not None:
             raise Fault(
                 f"lane {lane} played beside another gives other results than played alone, {place}: the lanes share"
                 " something that changes, such as a list of a class or a module; make it an attribute, in __init__ or"
@@ -268,7 +246,7 @@ def _outlives_reset(trial: GameTrial) -> None:
         if name.endswith("unkept") and unkept:
             reason = str(next(iter(unkept.values()))).rstrip(".")
             raise Fault(f"{reason}: a run of it cannot be resumed. Make it anew in populate_environment.")
-    expected = play(env, 1, lanes=2)
+    expected = traced(play(env, 1, lanes=2))
     other = trial.build(TWO_LANES)
     try:
         other.game.set_state(state)
@@ -276,8 +254,7 @@ def _outlives_reset(trial: GameTrial) -> None:
         raise Fault(
             f"{str(error).rstrip('.')}: make of it what can be pickled, or make it anew in populate_environment."
         ) from error
-    place = first_difference(expected, play(other, 1, lanes=2))
-    if place is not None:
+    if (place := first_difference(expected, traced(play(other, 1, lanes=2)))) is not None:
         raise Fault(
             f"an actor that takes over from another, after an epoch, plays on differently, {place}: what outlives an epoch"
             " is in something that state() does not have. Keep it in an attribute of the environment, the world or an"
@@ -289,19 +266,14 @@ def _is_the_same_in_another_process(trial: GameTrial) -> None:
     env = trial.build("multiprocessing.num_actors=2")
     if (reason := why_not_built(env, in_processes=True)) is not None:
         raise Fault(f"{reason}.")
-    place = first_difference(_as_actor(env.factory), elsewhere(_as_actor, env.factory))
-    if place is not None:
-        raise Fault(
-            f"an actor in another process, with the same seed and actions, plays differently {place}: do not depend on"
-            " hash() of a text, the order of a set, the time, or on what was done in this process before."
-        )
+    plays_alike_elsewhere(_as_actor, env.factory)
 
 
-def _as_actor(factory: Callable[[], Environment]) -> list[Record]:
+def _as_actor(factory: Callable[[], Environment]) -> Trace:
     """What an actor plays that builds its environment anew."""
     env = scripted(factory())
     env.game.become_actor(1)
-    return play(env)
+    return traced(play(env))
 
 
 def _remembers_every_reward(trial: GameTrial) -> None:
@@ -310,32 +282,20 @@ def _remembers_every_reward(trial: GameTrial) -> None:
         for turns in sorted({1, 2, own}):
             env = trial.build(f"experiment.max_turns={turns}", f"experiment.turn_order={order}")
             for record in play(env):
-                for agent, (score, earned) in enumerate(zip(record.scores, record.earned, strict=True)):
+                for agent, (score, earned) in enumerate(
+                    zip(record.played.reward_per_agent, record.earned, strict=True)
+                ):
                     if abs(score - earned) > 1e-4 * (1 + abs(score)):
                         raise Fault(
-                            f"after {record.turns} turn(s) in the turn order {order}, agent {agent} has a score of"
+                            f"after {record.played.turns} turn(s) in the turn order {order}, agent {agent} has a score of"
                             f" {score:g}, but the rewards in its memory add up to {earned:g}: let `act` return its"
                             " reward, `give` an agent what arises in another's turn, and leave `score` alone."
                         )
 
 
 def _trains_alike(trial: GameTrial) -> str | None:
-    runs = []
-    for in_processes in (False, True):
-        env = trial.game.build(trial.configure(TWO_LANES))
-        runs.append((run_quietly(env, in_processes), [learned(agent.model) for agent in env.agents]))
-    (rewards, models), (other_rewards, others) = runs
-    for agent, (mine, theirs) in enumerate(zip(models, others, strict=True)):
-        if names := differing(mine, theirs):
-            raise Fault(
-                f"after {EPOCHS} epochs with learners in processes, {', '.join(names[:3])} of the model of agent {agent}"
-                " is not what it is in the sequential run: `abreast check` its model, as MODULE:MODEL."
-            )
-    if repr(rewards) != repr(other_rewards):
-        raise Fault(f"with learners in processes, rewards and losses are {other_rewards}, sequentially {rewards}.")
-    if all(loss is None for _, loss in rewards):
-        return "the sequential run and learners in processes give the same; but there was too little to learn from"
-    return None
+    remedy = "`abreast check` its model, as MODULE:MODEL."
+    return trains_alike(lambda: trial.game.build(trial.configure(TWO_LANES)), remedy)
 
 
 PLAY, GLOBAL, SEEDED, LANES, STATE = "episode", "global random state", "seed", "lanes", "state"

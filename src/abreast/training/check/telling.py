@@ -1,15 +1,16 @@
-"""What checks of games and of models share: comparing what was learned, and errors in words."""
+"""What checks of all that is trained share: runs of both kinds, comparing what was learned, and errors in words."""
 
 import hashlib
+import io
 import json
 import logging
 import traceback
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
 import abreast
-from abreast.checking import Fault
+from abreast.checking import SEED, Fault
 from abreast.codec import digest
 from abreast.errors import AbreastError, words
 from abreast.models import BaseModel
@@ -19,7 +20,20 @@ from abreast.training.experiment import Experiment
 
 HERE = Path(__file__).parent
 OURS = Path(abreast.__file__).parent
-SEED = 1
+EPOCHS = 4
+SMALL = (
+    "model.hidden_size=16",
+    "model.batch_size=8",
+    "model.gradient_steps=1",
+    f"experiment.epochs={EPOCHS}",
+    f"experiment.seed={SEED}",
+    "experiment.train_interval=1",
+    "multiprocessing.device=cpu",
+    "multiprocessing.schedule=lockstep",
+    "multiprocessing.workers=processes",
+    "multiprocessing.max_restarts=0",
+)
+"""Settings of a run that takes little time."""
 
 
 def describe_error(error: BaseException) -> str:
@@ -34,23 +48,41 @@ def describe_error(error: BaseException) -> str:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep what a run logs from the terminal: a verdict says it."""
+    """Keep what a run logs or prints from the terminal: a verdict says it."""
     log = logging.getLogger("abreast")
     before, log.disabled = log.disabled, True
     try:
-        yield
+        with redirect_stdout(io.StringIO()):
+            yield
     finally:
         log.disabled = before
 
 
-def run_quietly(experiment: Experiment, in_processes: bool) -> list[tuple[float, float | None]]:
-    """Rewards and losses of a whole run, sequentially or with learners in processes."""
-    run = experiment.run_experiment_mp if in_processes else experiment.run_experiment
-    with quiet():
-        result = run(animate=False, logging=False)
-    for agent, error in result.given_up.items():
-        raise Fault(f"agent {agent} cannot learn in another process: {describe_error(error)}") from error
-    return [(record["reward"], record["loss"]) for record in result.epochs]
+def trains_alike(build: Callable[[], Experiment], remedy: str) -> str | None:
+    """Train sequentially, and with learners in processes: refuse what differs."""
+    runs = []
+    for way in ("run_experiment", "run_experiment_mp"):
+        experiment = build()
+        with quiet():
+            result = getattr(experiment, way)(animate=False, logging=False)
+        for agent, error in result.given_up.items():
+            raise Fault(f"agent {agent} cannot learn in another process: {describe_error(error)}") from error
+        losses = [(record["reward"], record["loss"]) for record in result.epochs]
+        runs.append((losses, [learned(player.model) for player in experiment.game.players]))
+    (losses, models), (other_losses, others) = runs
+    for agent, (mine, theirs) in enumerate(zip(models, others, strict=True)):
+        if names := differing(mine, theirs):
+            raise Fault(
+                f"after {len(losses)} epochs with learners in processes, {', '.join(names[:3])} of the model of agent"
+                f" {agent} is not what it is in the sequential run: {remedy}"
+            )
+    if repr(losses) != repr(other_losses):
+        raise Fault(
+            f"with learners in processes, rewards and losses are {other_losses}, sequentially {losses}: {remedy}"
+        )
+    if all(loss is None for _, loss in losses):
+        return "the sequential run and learners in processes give the same; but there was too little to learn from"
+    return None
 
 
 def learned(model: BaseModel) -> dict[str, bytes]:

@@ -120,7 +120,8 @@ class HostedLearners:
         for agent in gone:
             self.given_up[agent] = died.given_up(self._config.max_restarts)
             error = self.given_up[agent]
-            log.error("agent %d is not trained any more: %s", agent, error, exc_info=error)
+            log.error("agent %d is not trained any more: %s", agent, error)
+            log.info("its stack:", exc_info=error)
             agents.remove(agent)
         if not agents:
             self._team.retire(died.worker)

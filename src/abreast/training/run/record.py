@@ -280,11 +280,9 @@ class RunRecord:
         return max(self.count, self._experiment.epochs_played - self.first_epoch)
 
     def _log_end(self, error: BaseException | None) -> None:
-        if error is None:
-            log.info("finished after %d epochs", self.count)
-            return
-        stack = error if isinstance(error, Exception) else None  # an interrupt has nothing to show
-        log.error("stopped after %d epochs by %s", self._played, type(error).__name__, exc_info=stack)
+        ended, by = ("finished", "") if error is None else ("stopped", f" by {type(error).__name__}")
+        stack = error if isinstance(error, Exception) else None  # for log.txt alone: the caller gets the error itself
+        log.info("%s after %d epochs%s", ended, self._played, by, exc_info=stack)
 
 
 def config_as_yaml(experiment: Runnable, is_parallel: bool) -> bytes:

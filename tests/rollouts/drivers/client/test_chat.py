@@ -9,22 +9,25 @@ import pytest
 
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts.context.config import ContextConfig
-from abreast.rollouts.drivers.client import chat
+from abreast.rollouts.drivers.client import chat, retries
 from abreast.rollouts.drivers.client.chat import OpenAIPolicy
-from abreast.rollouts.drivers.client.retries import Backoff
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Asked, Unanswered
 from abreast.rollouts.registry import find_tag
 from llm_server import Drop, LLMServer, Raw, Status, Text
 
 HELLO = [{"role": "user", "content": "hello"}]
-QUICK = Backoff(first_s=0.001, longest_s=0.01)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(retries, "FIRST_S", 0.001)
 
 
 def ask(url, messages=HELLO, context=None, **config):
     """The answer, and the counts."""
     tag = find_tag("Bandit", {}, context=ContextConfig.parse(context or {}))
-    client = OpenAIPolicy(ServerConfig(base_url=url, **config), QUICK)
+    client = OpenAIPolicy(ServerConfig(base_url=url, **config))
 
     async def run():
         await client.start()
@@ -288,7 +291,7 @@ def test_token_counts_that_are_none_are_not_counted(usage):
 
 
 def test_a_huge_answer_is_refused_before_it_is_whole():
-    sent = b'{"choices": [{"message": {"content": "' + b"x" * 60_000_000
+    sent = b'{"choices": [{"message": {"content": "' + b"x" * 24_000_000
     with LLMServer(lambda request: Text("short") if request.number else Raw(sent)) as server:
         tracemalloc.start()
         try:

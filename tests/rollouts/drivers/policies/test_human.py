@@ -35,7 +35,10 @@ def test_lines_are_turns_and_the_prompt_and_the_results_are_shown(monkeypatch, c
 def test_unknown_actions_are_named_with_what_they_cost(monkeypatch, capsys):
     ended, _ = roll("Go\nfly || GO\nstay\n", monkeypatch, episodes=2)
     printed = capsys.readouterr().out
-    assert ended[1].cache["penalty"] == -0.1 and "reward 1\nunknown: 'fly'; penalty -0.1\n" in printed
+    assert (
+        ended[1].cache["penalty"] == -0.1
+        and "reward 1\n'fly' was not executed: it is no action of this environment.\npenalty -0.1\n" in printed
+    )
     assert "==== episode 1 is over: a success, score 0.9 (reward 1, penalty -0.1)" in printed
 
 

@@ -20,7 +20,7 @@ from abreast.errors import RolloutError
 from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.drivers.client.answers import Completion, error_text, read_answer
-from abreast.rollouts.drivers.client.retries import Backoff, Transient, retry_after_s
+from abreast.rollouts.drivers.client.retries import Transient, retry_after_s, wait_s
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Answer, Asked, Counts, Policy, Unanswered
 
@@ -44,7 +44,7 @@ _NO_MODEL = re.compile(r"model.*(not found|not exist|unknown|invalid|not availab
 class OpenAIPolicy(Policy):
     """A language model behind a server, asked by any number of tasks of one event loop, at most `in_flight` at a time."""
 
-    def __init__(self, config: ServerConfig, backoff: Backoff | None = None) -> None:
+    def __init__(self, config: ServerConfig) -> None:
         if config.base_url is None:
             raise RolloutError(
                 "the policy openai needs a server: give its address, say --base-url http://localhost:8000/v1."
@@ -53,7 +53,7 @@ class OpenAIPolicy(Policy):
             import aiohttp
         except ImportError:
             raise RolloutError('the policy openai needs the package aiohttp: pip install "abreast[llm]".') from None
-        self._aiohttp, self._config, self._backoff = aiohttp, config, backoff or Backoff()
+        self._aiohttp, self._config = aiohttp, config
         self._url, self._key = config.base_url.rstrip("/"), _key(config.api_key_env)
         self._rng, self._sent_again = random.Random(), Counter[str]()
         self._counts = self.counts = Counts()
@@ -115,7 +115,7 @@ class OpenAIPolicy(Policy):
                 self._sent_again[failed.reason] += 1
                 if self._sent_again[failed.reason] <= MOST_LOGGED:
                     log.info("a request is sent again, because %s", why)
-                await asyncio.sleep(self._backoff.wait_s(attempt, failed.wait_s, self._rng))
+                await asyncio.sleep(wait_s(attempt, failed.wait_s, self._rng))
         times = "1 request" if not config.retries else f"{config.retries + 1} requests"
         raise Unanswered(f"{self._url} gave no answer to {times}, the last time because {why}.")
 

@@ -1,9 +1,12 @@
 """Requests that fail in a way that may pass, and how long to wait before they are sent again."""
 
 import random
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+
+FIRST_S, LONGEST_S = 0.5, 30.0
+LONGEST_ASKED_S = 600.0
+"""A server that asks for more than this is asked again after this."""
 
 
 class Transient(Exception):
@@ -14,19 +17,13 @@ class Transient(Exception):
         self.reason, self.said, self.wait_s = reason, said, wait_s
 
 
-@dataclass(frozen=True)
-class Backoff:
-    """Waits that double, each shortened at random by up to half, so that clients do not come back all at once."""
+def wait_s(attempt: int, asked_s: float | None, rng: random.Random) -> float:
+    """Seconds to wait after this attempt (0 for the first) failed.
 
-    first_s: float = 0.5
-    longest_s: float = 30.0
-    longest_asked_s: float = 600.0
-    """A server that asks for more than this is asked again after this."""
-
-    def wait_s(self, attempt: int, asked_s: float | None, rng: random.Random) -> float:
-        """Seconds to wait after this attempt (0 for the first) failed."""
-        own_s = min(self.first_s * 2.0 ** min(attempt, 60), self.longest_s) * rng.uniform(0.5, 1.0)
-        return own_s if asked_s is None else max(min(asked_s, self.longest_asked_s), own_s)
+    Waits double, each shortened at random by up to half, so that clients do not come back all at once.
+    """
+    own_s = min(FIRST_S * 2.0 ** min(attempt, 60), LONGEST_S) * rng.uniform(0.5, 1.0)
+    return own_s if asked_s is None else max(min(asked_s, LONGEST_ASKED_S), own_s)
 
 
 def retry_after_s(header: str | None, now: datetime | None = None) -> float | None:

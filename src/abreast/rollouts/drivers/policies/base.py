@@ -6,6 +6,7 @@
 An `Unanswered` ends that episode, with its reason; the others go on. Any other exception stops the run.
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -110,7 +111,6 @@ class Played(NamedTuple):
     """Why the episode could not go on, if it could not."""
     is_unanswered: bool
     """Whether that was for want of an answer."""
-    num_actions: int
     tally: Tally
     cache: Cache
     answers: list[str | list[str]]
@@ -140,3 +140,9 @@ class Policy:
 
     async def close(self) -> None:
         """Called once, in the event loop, after the last turn, also after an error."""
+
+
+def is_cancelled() -> bool:
+    """Whether the task that runs was asked to end: libraries raise CancelledError for reasons of their own, too."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

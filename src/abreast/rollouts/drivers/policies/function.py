@@ -20,7 +20,8 @@ from typing import Any
 
 from abreast.errors import RolloutError, short, words
 from abreast.plugins import import_target
-from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy, Unanswered
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy, Unanswered, is_cancelled
+from abreast.rollouts.signatures import parameters_of
 
 GATHER_S = 0.005
 """How long a batch waits for more turns after the first: a few times what a turn in a worker takes."""
@@ -38,12 +39,11 @@ class FunctionPolicy(Policy):
     """Calls a function for each turn, or for all turns that wait."""
 
     def __init__(self, target: str) -> None:
-        self._name = target
-        thing = import_target(target, "policy", RolloutError)
+        self._name, thing = target, import_target(target, "policy", RolloutError)
         if inspect.ismodule(thing):
-            own = [name for name, value in vars(thing).items() if _is_own_function(value, thing.__name__, name)]
-            some = f"it has {', '.join(own)}" if own else "it has none"
-            raise RolloutError(f"the policy {target} names no function: give {target}:FUNCTION; {some}.")
+            own = [name for name, value in vars(thing).items() if getattr(value, "__module__", "") == thing.__name__]
+            some = ", ".join(name for name in own if not name.startswith("_")) or "none"
+            raise RolloutError(f"the policy {target} names no function: give {target}:FUNCTION; it has {some}.")
         if inspect.isclass(thing):
             try:
                 thing = thing()
@@ -51,12 +51,11 @@ class FunctionPolicy(Policy):
                 raise RolloutError(f"the policy {target} cannot be made: it raised {_words(error)}.") from error
         if not callable(thing):
             raise RolloutError(f"the policy {target} is {short(thing)}: expected a function.")
-        self._function = thing
-        self._wanted = _wanted(target, thing)
-        self._is_async = inspect.iscoroutinefunction(thing) or inspect.iscoroutinefunction(
-            getattr(thing, "__call__", None)  # noqa: B004 (of an object that has an async one)
-        )
-        self._thread = _CallThread()
+        self._function, self._wanted = thing, _wanted(target, thing)
+        has_async_call = inspect.iscoroutinefunction(type(thing).__call__)
+        self._is_async = has_async_call or inspect.iscoroutinefunction(thing)
+        self._calls: queue.SimpleQueue[tuple[dict[str, Any], Future[Any]] | None] = queue.SimpleQueue()
+        self._thread: threading.Thread | None = None
         self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
         self._collector: asyncio.Task[None] | None = None
 
@@ -73,38 +72,57 @@ class FunctionPolicy(Policy):
         """End the thread, as soon as a call that is under way returns."""
         if self._collector is not None:
             self._collector.cancel()
-        self._thread.close()
+        if self._thread is not None:
+            self._calls.put(None)
 
     async def _collect(self) -> None:
         """Call the function with all turns that wait, until none does."""
         while self._waiting:
             await asyncio.sleep(GATHER_S)
             taken, self._waiting = [each for each in self._waiting if not each[1].done()], []
-            answers: list[Answer | RolloutError] = []
+            answers = list[Answer]()
             try:
-                answers += self._checked_batch(await self._call({"batch": [asked for asked, _ in taken]}), len(taken))
+                answers = self._checked_batch(await self._call({"batch": [asked for asked, _ in taken]}), len(taken))
             except RolloutError as error:
-                answers = [error] * len(taken)
-            for (_, future), answer in zip(taken, answers, strict=True):
+                failure = error
+            for number, (_, future) in enumerate(taken):
                 if future.done():  # its episode was stopped meanwhile
                     continue
-                if isinstance(answer, RolloutError):
-                    future.set_exception(answer)
+                if answers:
+                    future.set_result(answers[number])
                 else:
-                    future.set_result(answer)
+                    future.set_exception(failure)
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         try:
             if self._is_async:
                 return await self._function(**arguments)
-            return await self._thread.call(self._function, arguments)
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            return await self._call_in_thread(arguments)
+        except (Exception, asyncio.CancelledError) as error:
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             raise Unanswered(f"the policy {self._name} raised {_words(error)}.") from error
-        except Exception as error:
-            raise Unanswered(f"the policy {self._name} raised {_words(error)}.") from error
+
+    async def _call_in_thread(self, arguments: dict[str, Any]) -> Any:
+        """Call the function in a thread that is a daemon, so that a call that never returns does not keep the program."""
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._serve, name="policy", daemon=True)
+            self._thread.start()
+        future: Future[Any] = Future()
+        self._calls.put((arguments, future))
+        return await asyncio.wrap_future(future)
+
+    def _serve(self) -> None:
+        """What the thread runs."""
+        while (call := self._calls.get()) is not None:
+            arguments, future = call
+            if not future.set_running_or_notify_cancel():
+                continue
+            try:
+                future.set_result(self._function(**arguments))
+            except BaseException as raised:  # SystemExit too: it would end this thread, and be seen nowhere
+                can_be_passed_on = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
+                future.set_exception(raised if can_be_passed_on else RuntimeError(repr(raised)))
 
     def _checked(self, given: Any) -> Answer:
         if isinstance(given, str):
@@ -124,17 +142,10 @@ class FunctionPolicy(Policy):
         return [self._checked(each) for each in given]
 
 
-def _is_own_function(value: Any, module: str, name: str) -> bool:
-    return callable(value) and getattr(value, "__module__", None) == module and not name.startswith("_")
-
-
 def _wanted(target: str, function: Callable[..., Any]) -> list[str] | None:
-    """The parameters that it is called with; None for a batch."""
-    try:
-        parameters = list(inspect.signature(function).parameters.values())
-    except (ValueError, TypeError):  # a function of C code
-        parameters = []
-    parameters = [each for each in parameters if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
+    """The parameters by which a function is called; None: it takes a batch."""
+    given = (parameters_of(function) or {}).values()
+    parameters = [each for each in given if each.kind not in (each.VAR_POSITIONAL, each.VAR_KEYWORD)]
     named = [each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY]
     required = [each.name for each in parameters if each.default is each.empty]
     if "batch" in named and set(required) <= {"batch"}:
@@ -150,36 +161,3 @@ def _wanted(target: str, function: Callable[..., Any]) -> list[str] | None:
 
 def _words(error: BaseException) -> str:
     return words(error, Path(__file__).parent)
-
-
-class _CallThread:
-    """One thread that calls functions. It is a daemon, so that a call that never returns does not keep the program."""
-
-    def __init__(self) -> None:
-        self._calls: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    async def call(self, function: Callable[..., Any], arguments: dict[str, Any]) -> Any:
-        """What the function returns or raises."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._serve, name="policy", daemon=True)
-            self._thread.start()
-        future: Future[Any] = Future()
-        self._calls.put((function, arguments, future))
-        return await asyncio.wrap_future(future)
-
-    def close(self) -> None:
-        """Let the thread end."""
-        if self._thread is not None:
-            self._calls.put(None)
-
-    def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
-            function, arguments, future = call
-            if not future.set_running_or_notify_cancel():
-                continue
-            try:
-                future.set_result(function(**arguments))
-            except BaseException as raised:  # SystemExit too: it would end this thread, and be seen nowhere
-                can_be_passed_on = isinstance(raised, Exception) and not isinstance(raised, StopIteration)
-                future.set_exception(raised if can_be_passed_on else RuntimeError(repr(raised)))

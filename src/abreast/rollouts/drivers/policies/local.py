@@ -10,7 +10,7 @@ from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy
 from abreast.rollouts.episodes.slot import Cache
-from abreast.rollouts.registry import Tag, find_kind, list_kinds
+from abreast.rollouts.registry import KINDS, Solver, Tag
 
 _PLACEHOLDER = re.compile(r"<\w+>")
 _FORM = re.compile(r"\b(\w+)\[\w+\]")
@@ -66,25 +66,16 @@ class SolverPolicy(Policy):
     """The solver of the environment type, if it has one."""
 
     def __init__(self, tag: Tag) -> None:
-        check_solver(tag)
+        _solver_of(tag)
 
     async def __call__(self, asked: Asked) -> Answer:
-        check_solver(asked.tag)
-        assert asked.tag.kind.solver is not None
-        return Answer(asked.tag.kind.solver(asked.tag.config, asked.cache["history"]))
+        return Answer(_solver_of(asked.tag)(asked.tag.config, asked.cache["history"]))
 
 
-def check_solver(tag: Tag) -> None:
-    """Raise if the type of a tag has no solver."""
+def _solver_of(tag: Tag) -> Solver:
     if tag.kind.solver is None:
-        able = ", ".join(kind for kind in list_kinds() if _has_solver(kind))
+        able = ", ".join(name for name in KINDS.names() if KINDS.ships(name) and KINDS.find(name).solver)
         raise RolloutError(
             f"the environment type {tag.kind.name!r} has no solver: take the policy random, or one of these types: {able}."
         )
-
-
-def _has_solver(name: str) -> bool:
-    try:
-        return find_kind(name).solver is not None
-    except RolloutError:  # an installed type that does not load
-        return False
+    return tag.kind.solver

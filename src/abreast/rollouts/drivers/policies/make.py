@@ -13,19 +13,11 @@ from abreast.rollouts.drivers.policies.local import RandomPolicy, SolverPolicy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
 from abreast.rollouts.registry import Tag
 
-NAMES = ("random", "solver", "openai", "human", "replay")
-
 
 def make_policy(config: PlayConfig, tag: Tag, seed: int = 0) -> Policy:
     """The policy of a rollout."""
-    name = config.policy
-    if is_target(name):
-        return FunctionPolicy(name)
-    if name not in NAMES:
-        raise RolloutError(
-            f"there is no policy {name!r}: {nearest(name, NAMES)} A function of your own is MODULE:FUNCTION or"
-            " FILE.py:FUNCTION."
-        )
+    if is_target(config.policy):
+        return FunctionPolicy(config.policy)
     makers: dict[str, Callable[[], Policy]] = {
         "random": lambda: RandomPolicy(seed),
         "solver": lambda: SolverPolicy(tag),
@@ -33,4 +25,9 @@ def make_policy(config: PlayConfig, tag: Tag, seed: int = 0) -> Policy:
         "human": HumanPolicy,
         "replay": lambda: ReplayPolicy(config.replay),
     }
-    return makers[name]()
+    if config.policy not in makers:
+        raise RolloutError(
+            f"there is no policy {config.policy!r}: {nearest(config.policy, makers)} A function of your own is"
+            " MODULE:FUNCTION or FILE.py:FUNCTION."
+        )
+    return makers[config.policy]()

@@ -1,10 +1,9 @@
 """The policy `replay`: gives the answers of recorded episodes again, and says where the results differ from the record."""
 
 from pathlib import Path
-from typing import Any
 
 from abreast.errors import RolloutError, short
-from abreast.rollouts.drivers.lines import Line, find_file, plain, read_lines
+from abreast.rollouts.drivers.lines import Line, find_file, line_of, read_lines
 from abreast.rollouts.drivers.policies.base import Answer, Asked, Played, Policy, Unanswered
 
 COMPARED = ("reward", "penalty", "success", "truncated", "error")
@@ -45,21 +44,13 @@ class ReplayPolicy(Policy):
 
 def _difference(line: Line, played: Played) -> str | None:
     """What differs first, in the order of the turns."""
-    now: list[dict[str, Any]] = plain(_without_images(played.cache.get("history", [])))
-    before: list[dict[str, Any]] = plain(_without_images(line["history"]))
-    for turn, (recorded, entry) in enumerate(zip(before, now, strict=False)):
+    now = line_of(played, lambda image: "")
+    before, after = line["history"], now["history"]
+    for turn, (recorded, entry) in enumerate(zip(before, after, strict=False)):
         for key in dict.fromkeys([*recorded, *entry]):
-            if recorded.get(key) != entry.get(key):
+            if key != "images" and recorded.get(key) != entry.get(key):
                 return f"differs in turn {turn}: {key} is {short(entry.get(key))}, recorded was {short(recorded.get(key))}."
-    if len(before) != len(now):
-        return f"differs: it had {len(now) - 1} turns, recorded were {len(before) - 1}."
-    results = {"reward": played.tally.reward, "penalty": played.cache.get("penalty", 0), "success": played.tally.success,
-               "truncated": played.truncated, "error": played.error}  # fmt: skip
-    for key in COMPARED:
-        if plain(results[key]) != plain(line.get(key)):
-            return f"differs: {key} is {short(results[key])}, recorded was {short(line.get(key))}."
-    return None
-
-
-def _without_images(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{key: value for key, value in entry.items() if key != "images"} for entry in history]
+    if len(before) != len(after):
+        return f"differs: it had {len(after) - 1} turns, recorded were {len(before) - 1}."
+    differing = (key for key in COMPARED if now[key] != line[key])
+    return next((f"differs: {key} is {short(now[key])}, recorded was {short(line[key])}." for key in differing), None)

@@ -1,10 +1,29 @@
 """Bandit: two arms, one choice."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from abreast.rollouts.envs.bandit.config import BanditConfig
 from abreast.rollouts.envs.bandit.env import BanditEnv
-from abreast.rollouts.envs.bandit.legend import legend, listed_actions
-from abreast.rollouts.envs.bandit.solver import solve
 from abreast.rollouts.registry import EnvKind
+
+
+def _solve(config: BanditConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The name of the hi arm of the pair in sight: the settings say which one it is, the text never does."""
+    state, actions_left = history[-1]["state"], history[-1]["actions_left"]
+    shown = [hi for lo, hi in config.pairs if f": {lo} and {hi}." in state or f": {hi} and {lo}." in state]
+    return [*shown, config.hi_arm_name][: min(1, actions_left)]
+
+
+def _legend(config: BanditConfig) -> str:
+    """What the state shows; not which arm is which."""
+    return "The state names the two arms. An action is the name of an arm."
+
+
+def _listed_actions(config: BanditConfig) -> list[str]:
+    """The names of the arms, if all episodes have the same two; otherwise the state names them."""
+    return list(config.names.values()) if len(config.pairs) == 1 else []
+
 
 KIND = EnvKind(
     name="bandit",
@@ -16,9 +35,9 @@ KIND = EnvKind(
         "nothing, and on average it pays more. Judge by their names which is which, and choose the one that pays more "
         "on average. You choose once."
     ),
-    legend=legend,
-    listed_actions=listed_actions,
-    solver=solve,
+    legend=_legend,
+    listed_actions=_listed_actions,
+    solver=_solve,
     presets={"ragen": {"split": "train"}},
 )
 

@@ -67,7 +67,7 @@ class BanditConfig(EnvConfig):
     """Follows from the names: first the lo arm, then the hi arm, of each pair. There is no need to give it."""
 
     @model_validator(mode="after")
-    def _names_tell_arms_apart(self) -> Self:
+    def _actions_follow_from_names(self) -> Self:
         for key, name in (("lo_arm_name", self.lo_arm_name), ("hi_arm_name", self.hi_arm_name)):
             if name != " ".join(name.split()):
                 raise ValueError(f"{key} is {name!r}, expected words in one line with single blanks between them.")
@@ -76,10 +76,6 @@ class BanditConfig(EnvConfig):
                 f"lo_arm_name is {self.lo_arm_name!r} and hi_arm_name is {self.hi_arm_name!r}: an action could mean either "
                 "arm. Give them names that differ in more than upper and lower case."
             )
-        return self
-
-    @model_validator(mode="after")
-    def _actions_follow_from_names(self) -> Self:
         names = [name for pair in self.pairs for name in pair]
         named = dict(enumerate(names, start=self.action_space_start))
         if self.action_lookup not in (None, {}, named):

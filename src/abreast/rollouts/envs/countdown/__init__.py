@@ -2,9 +2,17 @@
 
 from abreast.rollouts.envs.countdown.config import CountdownConfig
 from abreast.rollouts.envs.countdown.env import CountdownEnv
-from abreast.rollouts.envs.countdown.legend import legend
 from abreast.rollouts.envs.countdown.solver import solve
 from abreast.rollouts.registry import EnvKind
+
+
+def _legend(config: CountdownConfig) -> str:
+    """What the state shows, and what an answer looks like."""
+    return (
+        "The state lists the numbers and the target. An answer is the expression alone, made of the numbers, +, -, "
+        "*, / and parentheses, for example (25 - 4) * 3."
+    )
+
 
 KIND = EnvKind(
     name="countdown",
@@ -15,7 +23,7 @@ KIND = EnvKind(
         "You see some numbers and a target. Write one arithmetic expression whose value is the target. Use every number "
         "exactly once and no other number. The first expression you give counts."
     ),
-    legend=legend,
+    legend=_legend,
     solver=solve,
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
     presets={

@@ -9,7 +9,10 @@ So one minus may stand before a number or a parenthesis, a plus may not; there a
 `×`, `÷` and the typographic minus `−` are taken for `*`, `/` and `-`. Values are exact fractions.
 """
 
+import math
+import operator
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -21,6 +24,9 @@ DEEPEST = 32
 
 _TOKEN = re.compile(r"[0-9]+|\S")
 _SIGNS = str.maketrans("×÷−", "*/-")
+_END = ""
+
+Value = Fraction | float
 
 
 class ExpressionError(ValueError):
@@ -33,8 +39,8 @@ class Expression:
 
     numbers: tuple[int, ...]
     """The numbers as they stand in the text, in order."""
-    value: Fraction | None
-    """None: it divides by zero."""
+    value: Value
+    """A fraction; not a number (`math.nan`) if it divides by zero."""
 
 
 def parse(text: str) -> Expression:
@@ -48,7 +54,12 @@ def parse(text: str) -> Expression:
     return Expression(tuple(parser.numbers), value)
 
 
-_END = ""
+def _quotient(left: Value, right: Value) -> Value:
+    return left / right if right else math.nan
+
+
+_SUMS: dict[str, Callable[[Value, Value], Value]] = {"+": operator.add, "-": operator.sub}
+_PRODUCTS: dict[str, Callable[[Value, Value], Value]] = {"*": operator.mul, "/": _quotient}
 
 
 class _Parser:
@@ -59,55 +70,36 @@ class _Parser:
         self._tokens = iter(tokens)
         self.next = next(self._tokens, _END)
 
-    def sum(self, depth: int) -> Fraction | None:
+    def sum(self, depth: int) -> Value:
         value = self.product(depth)
-        while self.next in ("+", "-"):
-            operator = self._take()
-            value = _combine(value, operator, self.product(depth))
+        while self.next in _SUMS:
+            value = _SUMS[self._take()](value, self.product(depth))
         return value
 
-    def product(self, depth: int) -> Fraction | None:
+    def product(self, depth: int) -> Value:
         value = self.factor(depth)
-        while self.next in ("*", "/"):
-            operator = self._take()
-            value = _combine(value, operator, self.factor(depth))
+        while self.next in _PRODUCTS:
+            value = _PRODUCTS[self._take()](value, self.factor(depth))
         return value
 
-    def factor(self, depth: int) -> Fraction | None:
+    def factor(self, depth: int) -> Value:
         if self.next == "-":
             self._take()
-            value = self.primary(depth)
-            return None if value is None else -value
+            return -self.primary(depth)
         return self.primary(depth)
 
-    def primary(self, depth: int) -> Fraction | None:
+    def primary(self, depth: int) -> Value:
         token = self._take()
-        if token == "(":
-            if depth == DEEPEST:
-                raise ExpressionError(f"more than {DEEPEST} parentheses lie inside each other")
+        if token == "(" and depth < DEEPEST:
             value = self.sum(depth + 1)
             if self._take() != ")":
                 raise ExpressionError("a parenthesis is not closed")
             return value
-        if not token.isdecimal() or not token.isascii():
-            raise ExpressionError("a number or a parenthesis is missing")
-        if len(token) > MOST_DIGITS:
-            raise ExpressionError(f"a number has more than {MOST_DIGITS} digits")
+        if not token.isdecimal() or not token.isascii() or len(token) > MOST_DIGITS:
+            raise ExpressionError("a number is missing or too long, or too many parentheses lie inside each other")
         self.numbers.append(int(token))
         return Fraction(self.numbers[-1])
 
     def _take(self) -> str:
         token, self.next = self.next, next(self._tokens, _END)
         return token
-
-
-def _combine(left: Fraction | None, operator: str, right: Fraction | None) -> Fraction | None:
-    if left is None or right is None:
-        return None
-    if operator == "+":
-        return left + right
-    if operator == "-":
-        return left - right
-    if operator == "*":
-        return left * right
-    return left / right if right else None

@@ -22,17 +22,14 @@ class Verdict(Enum):
 
 def judge(answer: str, task: Task) -> Verdict:
     """The verdict on an answer, of whatever length or content."""
-    if len(answer) > LONGEST:
-        return Verdict.UNREADABLE
     try:
         expression = parse(_expression_in(answer))
     except ExpressionError:
         return Verdict.UNREADABLE
     if sorted(expression.numbers) != sorted(task.numbers):
         return Verdict.WRONG_NUMBERS
-    if expression.value is None or abs(expression.value - task.target) >= _CLOSE_ENOUGH:
-        return Verdict.WRONG_VALUE
-    return Verdict.CORRECT
+    is_close = -_CLOSE_ENOUGH < expression.value - task.target < _CLOSE_ENOUGH  # never, if it is not a number
+    return Verdict.CORRECT if is_close else Verdict.WRONG_VALUE
 
 
 def _expression_in(answer: str) -> str:
@@ -40,6 +37,8 @@ def _expression_in(answer: str) -> str:
 
     The claimed value must be a number, but which one does not matter: the expression speaks for itself.
     """
+    if len(answer) > LONGEST:
+        raise ExpressionError(f"it is longer than {LONGEST} characters")
     _, opened, tagged = answer.rpartition("<answer>")
     if opened:
         answer = tagged.partition("</answer>")[0]

@@ -2,9 +2,22 @@
 
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.env import FrozenLakeEnv
-from abreast.rollouts.envs.frozen_lake.legend import legend
 from abreast.rollouts.envs.frozen_lake.solver import solve
+from abreast.rollouts.envs.grids import legend
 from abreast.rollouts.registry import EnvKind
+
+
+def _legend(config: FrozenLakeConfig) -> str:
+    """What the state shows, and how moves end."""
+    border = " A move against the border leaves you where you are."
+    if not config.is_slippery:
+        return legend(config, border)
+    slippery = (
+        f" The ice is slippery: a move goes where you meant with a chance of {config.success_rate:.0%}, otherwise to "
+        "the left or to the right of that."
+    )
+    return legend(config, slippery + border)
+
 
 KIND = EnvKind(
     name="frozen_lake",
@@ -12,7 +25,7 @@ KIND = EnvKind(
     env=FrozenLakeEnv,
     config=FrozenLakeConfig,
     instruction=("You walk on a frozen lake, seen from above. Go to the goal and do not step into a hole."),
-    legend=legend,
+    legend=_legend,
     solver=solve,
 )
 

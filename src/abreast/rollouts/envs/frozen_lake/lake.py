@@ -7,13 +7,12 @@ and where the text ends or a line breaks, there is the border:
     0 1 2 3 4 5 6 7 8 9 10
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from abreast.rollouts.envs.frozen_lake.cells import FROZEN, GOAL, HOLE, STANDING_ON
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
+from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, HOLE, STANDING_ON
 
 LEFT, DOWN, RIGHT, UP = ACTIONS = (1, 2, 3, 4)  # in a circle: the sides of each are the one before and the one after
 TRIES = 100
@@ -36,17 +35,17 @@ class Lake:
         """What is seen when the player stands on that cell."""
         return self.text[:cell] + STANDING_ON[self.text[cell]] + self.text[cell + 1 :]
 
-    def shortest_path(self, start: int) -> list[int] | None:
+    def shortest_path(self, start: int) -> tuple[int, ...] | None:
         """The moves of a shortest way over the ice from `start` to the goal, or None where there is none."""
-        came_by: dict[int, tuple[int, int]] = {}
+        ways: dict[int, tuple[int, ...]] = {start: ()}
         frontier = [start]
         for cell in frontier:  # grows while it is walked through: nearest cells first
             if self.text[cell] == GOAL:
-                return _trace(came_by, start, cell)
+                return ways[cell]
             for direction in ACTIONS:
                 target = self.neighbour(cell, direction)
-                if target not in came_by and target != start and self.text[target] != HOLE:
-                    came_by[target] = (cell, direction)
+                if target not in ways and self.text[target] != HOLE:
+                    ways[target] = (*ways[cell], direction)
                     frontier.append(target)
         return None
 
@@ -65,30 +64,24 @@ def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, 
 
     Where ice is so rare that no lake of `TRIES` has a way, one is frozen into the last: an episode begins at any `p`.
     """
-    tries = 0
-    while True:
-        drawn = _random_lake(config, rng)
-        if drawn is None:
-            continue
-        lake, start = drawn
+    for _ in range(TRIES):
+        lake, start = _random_lake(config, rng)
         if lake.shortest_path(start) is not None:
             return lake, start
-        tries += 1
-        if tries == TRIES:
-            return _with_a_way(lake, start, rng), start
+    return _with_a_way(lake, start, rng), start
 
 
-def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int] | None:
-    """A lake, with or without a way; None if start and goal fell on the same cell.
+def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
+    """A lake, with or without a way; start and goal are not the same cell.
 
     It draws the numbers that RAGEN draws, in the same order: a seed stands for the same lake there and here.
     """
-    size = config.size
-    cells = [FROZEN if frozen else HOLE for frozen in (rng.random(size * size) < config.p).tolist()]
-    (row, column), (goal_row, goal_column) = rng.integers(size, size=2).tolist(), rng.integers(size, size=2).tolist()
-    start, goal = row * size + column, goal_row * size + goal_column
-    if start == goal:
-        return None
+    size, start, goal = config.size, 0, 0
+    while start == goal:
+        cells = [FROZEN if frozen else HOLE for frozen in (rng.random(size * size) < config.p).tolist()]
+        row, column = rng.integers(size, size=2).tolist()
+        goal_row, goal_column = rng.integers(size, size=2).tolist()
+        start, goal = row * size + column, goal_row * size + goal_column
     cells[start], cells[goal] = FROZEN, GOAL
     rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
     return Lake(size, "\n".join(rows)), start + row  # one line break for every row above
@@ -106,13 +99,3 @@ def _with_a_way(lake: Lake, start: int, rng: np.random.Generator) -> Lake:
         cell = lake.neighbour(cell, direction)
         cells[cell] = FROZEN
     return Lake(lake.size, "".join(cells))
-
-
-def _trace(came_by: dict[int, tuple[int, int]], start: int, end: int) -> list[int]:
-    def backwards() -> Iterator[int]:
-        cell = end
-        while cell != start:
-            cell, direction = came_by[cell]
-            yield direction
-
-    return list(backwards())[::-1]

@@ -1,11 +1,10 @@
 """The lake as a picture: one tile per cell, drawn for this project in 8×8 pixels and enlarged."""
 
-import numpy as np
-from numpy.typing import NDArray
+from functools import partial
 
-from abreast.rollouts.envs.frozen_lake.cells import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
-
-Pixels = NDArray[np.uint8]
+from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
+from abreast.rollouts.envs.grids import draw as draw_tiles
+from abreast.rollouts.envs.grids import make_tiles
 
 SCALE = 4
 PALETTE = {
@@ -85,15 +84,5 @@ ART = {
 }
 # fmt: on
 
-
-def draw(text: str) -> Pixels:
-    """A picture of the state that the text shows: pixels of shape (size·32, size·32, 3)."""
-    return np.concatenate([np.concatenate([TILES[symbol] for symbol in row], axis=1) for row in text.split("\n")])
-
-
-def _tile(rows: tuple[str, ...]) -> Pixels:
-    colours = [[list(bytes.fromhex(PALETTE[pixel].removeprefix("#"))) for pixel in row] for row in rows]
-    return np.array(colours, dtype=np.uint8).repeat(SCALE, axis=0).repeat(SCALE, axis=1)
-
-
-TILES = {symbol: _tile(rows) for symbol, rows in ART.items()}
+draw = partial(draw_tiles, make_tiles(ART, PALETTE, SCALE))
+"""The picture of a plain grid: pixels of shape (size·32, size·32, 3)."""

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
-from abreast.rollouts.envs.frozen_lake.cells import FROZEN, GOAL, PLAYER
+from abreast.errors import RolloutError
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, Lake, slips
-from abreast.rollouts.envs.frozen_lake.text import read
+from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, PLAYER
+from abreast.rollouts.envs.grids import read
 
 DISCOUNT = 0.999  # just enough to prefer the shorter of two ways that are equally safe
 SETTLED = 1e-9
@@ -17,14 +18,19 @@ SETTLED = 1e-9
 def solve(config: FrozenLakeConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
     """The names of the next moves: the whole way where the ice is not slippery, else the one best move."""
     state, actions_left = history[-1]["state"], history[-1]["actions_left"]
-    lake, player = _read(config, state)
-    if player is None or actions_left < 1:
+    rows = read(config, state)
+    if len(rows) != config.size or len(rows[0]) != config.size:
+        raise RolloutError(
+            f"the solver of the frozen lake reads a map of {config.size} rows as text, but the state is {state[:200]!r}: "
+            "set render_mode to text."
+        )
+    plain = "\n".join(rows)
+    if PLAYER not in plain or actions_left < 1:  # one in a hole or on the goal does not move
         return []
+    lake, player = Lake(config.size, plain.replace(PLAYER, FROZEN)), plain.index(PLAYER)
     if config.is_slippery:
-        moves = [best_move(config, lake, player, min(actions_left, config.max_steps))]
-    else:
-        moves = (lake.shortest_path(player) or [])[:actions_left]
-    return [config.action_lookup[move] for move in moves]
+        return [config.action_lookup[best_move(config, lake, player, min(actions_left, config.max_steps))]]
+    return [config.action_lookup[move] for move in (lake.shortest_path(player) or ())[:actions_left]]
 
 
 def best_move(config: FrozenLakeConfig, lake: Lake, player: int, horizon: int) -> int:
@@ -43,10 +49,3 @@ def best_move(config: FrozenLakeConfig, lake: Lake, player: int, horizon: int) -
         if settled:
             break
     return ACTIONS[int(worth_AI[:, ice.index(player)].argmax())]
-
-
-def _read(config: FrozenLakeConfig, state: str) -> tuple[Lake, int | None]:
-    """The lake a text shows, and the cell of a player who can still move."""
-    plain = read(config, state)
-    player = plain.find(PLAYER)
-    return Lake(config.size, plain.replace(PLAYER, FROZEN)), None if player < 0 else player

@@ -4,11 +4,13 @@ import importlib
 from typing import Any, Self
 
 import gymnasium
-from gymnasium.envs.registration import EnvSpec
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from gymnasium.envs.registration import EnvSpec, load_env_creator
+from pydantic import Field, PrivateAttr, model_validator
 
 from abreast.errors import nearest
 from abreast.rollouts.config import EnvConfig
+
+OBSERVATION = "observation"
 
 
 class GymnasiumConfig(EnvConfig):
@@ -27,30 +29,16 @@ class GymnasiumConfig(EnvConfig):
 
     _spec: EnvSpec | None = PrivateAttr(None)
 
-    @field_validator("id")
-    @classmethod
-    def _is_registered(cls, name: str) -> str:
-        _find(name)
-        return name
-
-    @field_validator("kwargs")
-    @classmethod
-    def _has_no_render_mode(cls, kwargs: dict[str, Any]) -> dict[str, Any]:
-        if "render_mode" in kwargs:
-            raise ValueError(
-                f"it has render_mode {kwargs['render_mode']!r}: give render_mode beside kwargs, not in it."
-            )
-        return kwargs
-
-    @field_validator("render_mode")
-    @classmethod
-    def _needs_no_screen(cls, mode: str) -> str:
-        if mode == "human":
-            raise ValueError("human draws on a screen, and nothing can be read from it: take auto, ansi or rgb_array.")
-        return mode
-
     @model_validator(mode="after")
-    def _keep_spec(self) -> Self:
+    def _can_be_shown(self) -> Self:
+        if "render_mode" in self.kwargs:
+            raise ValueError(
+                f"kwargs has render_mode {self.kwargs['render_mode']!r}: give render_mode beside kwargs, not in it."
+            )
+        if self.render_mode == "human":
+            raise ValueError(
+                "render_mode human draws on a screen, and nothing can be read from it: take auto, ansi or rgb_array."
+            )
         self._spec = _find(self.id)
         return self
 
@@ -64,6 +52,20 @@ class GymnasiumConfig(EnvConfig):
         """What makes it, named as in a `functools.partial`: `comes_from_main` looks there for the user's script."""
         return (self.spec.entry_point,)
 
+    @property
+    def render_modes(self) -> list[str] | None:
+        """The render modes of the environment's class; None if it does not say."""
+        entry = self.spec.entry_point
+        metadata = getattr(load_env_creator(entry) if isinstance(entry, str) else entry, "metadata", None)
+        return None if metadata is None else list(metadata.get("render_modes", []))
+
+    @property
+    def shown_mode(self) -> str | None:
+        """The render mode for `gymnasium.make`; None: the observation is shown."""
+        if self.render_mode == "auto":
+            return "ansi" if "ansi" in (self.render_modes or ()) else None
+        return None if self.render_mode == OBSERVATION else self.render_mode
+
 
 def _find(name: str) -> EnvSpec:
     module, _, key = name.rpartition(":")
@@ -71,11 +73,11 @@ def _find(name: str) -> EnvSpec:
         try:
             importlib.import_module(module)
         except ImportError as error:
-            raise ValueError(f"{name!r} needs the module {module!r}, which cannot be imported: {error}.") from None
+            raise ValueError(f"id: {name!r} needs the module {module!r}, which cannot be imported: {error}.") from None
     if key not in gymnasium.registry:
         ids = sorted(gymnasium.registry)
         hint = nearest(key, ids)
         if "did you mean" not in hint:
             hint = "gymnasium.pprint_registry() lists them. If a module of yours registers it, give MODULE:ID."
-        raise ValueError(f"there is no Gymnasium environment {key!r}: {hint}")
+        raise ValueError(f"id: there is no Gymnasium environment {key!r}: {hint}")
     return gymnasium.registry[key]

@@ -9,8 +9,7 @@ from gymnasium.spaces import Discrete, MultiDiscrete, Text
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import refusal
 from abreast.rollouts.adapters.text import TextAdapter
-from abreast.rollouts.envs.gymnasium.config import GymnasiumConfig
-from abreast.rollouts.envs.gymnasium.legend import OBSERVATION, render_modes, shown_mode
+from abreast.rollouts.envs.gymnasium.config import OBSERVATION, GymnasiumConfig
 
 
 def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapter:
@@ -44,7 +43,7 @@ def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapt
 
 def _render_mode(config: GymnasiumConfig) -> str | None:
     """The mode for `gymnasium.make`, if the environment has it."""
-    mode, modes = shown_mode(config), render_modes(config)
+    mode, modes = config.shown_mode, config.render_modes
     if mode is not None and modes is not None and mode not in modes:
         offered = [each for each in modes if each != "human"]
         raise RolloutError(

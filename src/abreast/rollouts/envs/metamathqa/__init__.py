@@ -2,8 +2,16 @@
 
 from abreast.rollouts.envs.metamathqa.config import MetaMathQAConfig
 from abreast.rollouts.envs.metamathqa.env import MetaMathQAEnv
-from abreast.rollouts.envs.metamathqa.legend import legend
 from abreast.rollouts.registry import EnvKind
+
+
+def _legend(config: MetaMathQAConfig) -> str:
+    """What the state shows, and what an answer looks like."""
+    return (
+        "The state is the question and, after a wrong answer, how many attempts were made. An answer is the result "
+        "alone, for example 42, 3/4 or Monday."
+    )
+
 
 KIND = EnvKind(
     name="metamathqa",
@@ -14,7 +22,7 @@ KIND = EnvKind(
         "You see a question of school mathematics. Work out the result. After a wrong answer you may try again, but every "
         "wrong answer halves the reward."
     ),
-    legend=legend,
+    legend=_legend,
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
     presets={"ragen": {"numbering": "python", "match": "text", "max_attempts": None}},
 )

@@ -1,6 +1,5 @@
 """Questions and their labels, from a file in the shape of the public data set."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,28 +18,20 @@ class Question(NamedTuple):
     label: str
 
 
-@dataclass(frozen=True)
-class QuestionSet:
-    """All questions of a file, and what an observation space has to know of them."""
-
-    questions: tuple[Question, ...]
-    longest: int
-    """Characters of the longest question."""
-    characters: frozenset[str]
-    """Every character beyond ASCII that occurs in a question."""
-
-
 @cache
-def load_questions(path: Path) -> QuestionSet:
+def load_questions(path: Path) -> tuple[Question, ...]:
     """The questions of a file, read once per process; the worked solutions are not kept."""
     questions = tuple(_question(record, place) for place, record in read_records(path, ("query", "response")))
     if not questions:
         raise ConfigError(f"the data file {path} holds no questions, expected records with query and response.")
-    return QuestionSet(
-        questions,
-        longest=max(len(question.query) for question in questions),
-        characters=frozenset().union(*(question.query for question in questions if not question.query.isascii())),
-    )
+    return questions
+
+
+@cache
+def text_bounds(path: Path) -> tuple[int, frozenset[str]]:
+    """The length of the longest question of a file, and all characters beyond ASCII that occur in one."""
+    queries = [question.query for question in load_questions(path)]
+    return max(map(len, queries)), frozenset().union(*(query for query in queries if not query.isascii()))
 
 
 def _question(record: dict[str, Any], place: str) -> Question:

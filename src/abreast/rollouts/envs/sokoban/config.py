@@ -5,25 +5,22 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from abreast.rollouts.config import EnvConfig
-from abreast.rollouts.envs.sokoban.board import SYMBOLS
+from abreast.rollouts.envs.grids import GridConfig, World
 from abreast.rollouts.envs.sokoban.rooms import Lengths, most_boxes
-from abreast.rollouts.envs.symbols import meanings_of, symbols_of
+from abreast.rollouts.envs.sokoban.world import ROOM
 from abreast.rollouts.ragen import KEYS, Keys
 
 Side = Annotated[int, Field(ge=3, le=30, strict=True)]
-MEANINGS = ("wall", "floor", "target", "box on a target", "box", "you", "you on a target")
-"""What the symbols stand for, in the order of their numbers in `grid_lookup`."""
-
 SOFT_TRIES = 10
 """Rooms drawn for `solvable_within` before one that does not fit is taken: a start must stay cheap."""
 _MAY_BE_NULL = ("dim_x", "dim_y", "min_solution_steps")
 
 
-class SokobanConfig(EnvConfig):
+class SokobanConfig(GridConfig):
     """Settings of Sokoban."""
 
     THEIR_KEYS: ClassVar[Keys] = KEYS["sokoban"]
+    WORLD: ClassVar[World] = ROOM
 
     action_lookup: dict[int, str] = Field({1: "Up", 2: "Down", 3: "Left", 4: "Right"})
     """Actions by number. The names may be changed, say into another language; the numbers and their meaning may not."""
@@ -51,15 +48,9 @@ class SokobanConfig(EnvConfig):
     """true: the only reward is `success_reward`, when the room is solved."""
     success_reward: float = 1.0
     """What solving the room brings with `ignore_gym_reward`."""
-    render_mode: Literal["text", "rgb_array"] = "text"
-    """What `render` returns: the text of the state, or a picture of the room."""
-    observation_format: Literal["grid", "coord", "grid_coord"] = "grid"
-    """The text of the state: a grid of symbols, a list of coordinates, or both."""
     grid_lookup: dict[int, str] | None = None
     """Symbols by number: 0 wall, 1 floor, 2 target, 3 box on a target, 4 box, 5 player, 6 player on a target; all of the
     same length, one character or more. None: `# _ O √ X P S`."""
-    grid_vocab: dict[str, str] | None = None
-    """What each symbol means, for the legend in the instruction; none: in the words of the README."""
 
     @model_validator(mode="before")
     @classmethod
@@ -95,25 +86,17 @@ class SokobanConfig(EnvConfig):
                 f"search_depth is {self.search_depth} with {self.num_boxes} boxes: each of them must be pulled once "
                 "at least, so raise search_depth."
             )
-        if sorted(self.action_lookup) != [1, 2, 3, 4]:
-            raise ValueError(f"action_lookup is {self.action_lookup}: expected names for 1, 2, 3 and 4.")
         if self.max_moves is not None and self.max_moves < max(self.min_moves or 1, self.num_boxes):
             raise ValueError(
                 f"max_moves is {self.max_moves} with min_moves {self.min_moves or 1} and {self.num_boxes} boxes, each of "
                 "which must be pushed once at least: raise max_moves."
             )
-        meanings_of(self.grid_vocab, self.symbols, MEANINGS)
         return self
 
     @property
-    def symbols(self) -> tuple[str, ...]:
-        """What wall, floor, target, box on a target, box, player and player on a target are shown as."""
-        return symbols_of(self.grid_lookup, SYMBOLS)
-
-    @property
-    def meanings(self) -> dict[str, str]:
-        """What each symbol means, for a legend."""
-        return meanings_of(self.grid_vocab, self.symbols, MEANINGS)
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.dim_room
 
     @property
     def lengths(self) -> Lengths:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from abreast.rollouts.envs.sokoban.grid import Room, cells_of, offsets, set_of
+from abreast.rollouts.envs.sokoban.grid import Room, cells_of, distance, offsets, set_of
 from abreast.rollouts.envs.sokoban.rooms import ANY_LENGTH, TURN_CHANCE, WALK_PER_SIDE, Lengths, no_room
 
 HEADINGS = ((1, 0), (0, 1), (-1, 0), (0, -1))
@@ -94,7 +94,6 @@ class _State(NamedTuple):
     """Which box was pulled last."""
     swaps: int
     moves: int
-
     displacement: int = 0
 
 
@@ -112,9 +111,8 @@ def _search(floor: int, targets: list[int], player: int, columns: int, depth: in
         if state.moves >= depth - 1 or len(seen) >= MOST_STATES or key in seen:
             continue
         seen.add(key)
-        score = 0
-        if not (boxes | 1 << state.player) & target_set:
-            score = state.swaps * state.displacement
+        is_off = not (boxes | 1 << state.player) & target_set
+        score = state.swaps * state.displacement if is_off else 0
         if score > best_score:
             best, best_score = state, score
         free = floor & ~boxes
@@ -140,7 +138,7 @@ def _after_pull(state: _State, box: int, there: int, targets: list[int], columns
         number,
         state.swaps + (number != state.last),
         state.moves + 1,
-        sum(_distance(box, target, columns) for box, target in zip(boxes, targets, strict=True)),
+        sum(distance(box, target, columns) for box, target in zip(boxes, targets, strict=True)),
     )
 
 
@@ -160,7 +158,3 @@ def _walk_away(rng: random.Random, free: int, start: _State, columns: int) -> in
         if step + 1 == STEPS_AWAY or rng.random() > 0.5:
             break
     return visited[-1]
-
-
-def _distance(one: int, other: int, columns: int) -> int:
-    return abs(one // columns - other // columns) + abs(one % columns - other % columns)

@@ -1,22 +1,10 @@
 """The room as a picture: one tile a cell. The tiles are drawn here, in text, where a review can see them."""
 
-from functools import cache
+from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from abreast.rollouts.envs.sokoban.board import (
-    BOX,
-    BOX_ON_TARGET,
-    FLOOR,
-    PLAYER,
-    PLAYER_ON_TARGET,
-    SYMBOLS,
-    TARGET,
-    WALL,
-)
-
-Pixels = NDArray[np.uint8]
+from abreast.rollouts.envs.grids import draw as draw_tiles
+from abreast.rollouts.envs.grids import make_tiles
+from abreast.rollouts.envs.sokoban.world import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET, WALL
 
 PIXEL = 3
 """Each dot of a drawing becomes a square of this many pixels: 8 × 8 dots make a tile of 24 × 24."""
@@ -97,17 +85,5 @@ DRAWINGS = {
     PLAYER_ON_TARGET: (_RING[0], *(f"t{row[1:-1]}t" for row in _PERSON[1:-1]), _RING[-1]),
 }
 
-
-def draw(grid: str) -> Pixels:
-    """The picture of a grid of symbols, (rows · 24, columns · 24, 3)."""
-    numbers_RC = np.array([[SYMBOLS.index(symbol) for symbol in line] for line in grid.split("\n")])
-    tiles_RCHWD: Pixels = _tiles()[numbers_RC]
-    rows, columns, height, width, _ = tiles_RCHWD.shape
-    return tiles_RCHWD.swapaxes(1, 2).reshape(rows * height, columns * width, 3)
-
-
-@cache
-def _tiles() -> Pixels:
-    colours = {dot: tuple(bytes.fromhex(colour.removeprefix("#"))) for dot, colour in PALETTE.items()}
-    dots = [[[colours[dot] for dot in row] for row in DRAWINGS[symbol]] for symbol in SYMBOLS]
-    return np.array(dots, dtype=np.uint8).repeat(PIXEL, axis=1).repeat(PIXEL, axis=2)
+draw = partial(draw_tiles, make_tiles(DRAWINGS, PALETTE, PIXEL))
+"""The picture of a plain grid, (rows · 24, columns · 24, 3)."""

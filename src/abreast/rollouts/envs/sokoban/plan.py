@@ -8,9 +8,9 @@ corner, or along a wall without a target, no target can be reached: a box there 
 
 import heapq
 from collections.abc import Iterator, Mapping
-from itertools import count
+from itertools import count, takewhile
 
-from abreast.rollouts.envs.sokoban.grid import Room, cells_of, grown, offsets, shifted
+from abreast.rollouts.envs.sokoban.grid import Room, cells_of, offsets, shifted, waves
 
 State = tuple[int, int]
 """The set of boxes, and the cell of the player."""
@@ -22,6 +22,8 @@ SEARCHES = ((1, 5_000), (2, 5_000), (5, 20_000))
 PROOF = 20_000
 """States to expand before a room counts as one without a proven shortest way."""
 NO_LIMIT = 1 << 60
+NEVER = NO_LIMIT + 1
+"""Pushes that a lost box needs."""
 
 
 class Plan:
@@ -54,9 +56,7 @@ class Plan:
         """
         needed = self.pushes_needed
         start = self.room.boxes, self.room.player
-        if any(box not in needed for box in cells_of(self.room.boxes)):
-            return False, []
-        left = sum(needed[box] for box in cells_of(self.room.boxes))
+        left = sum(needed.get(box, NEVER) for box in cells_of(self.room.boxes))
         if left > at_most:
             return False, []
         order = count()
@@ -80,13 +80,10 @@ class Plan:
                 if to not in needed:
                     continue
                 after = boxes ^ (1 << box | 1 << to), box
-                moves_after = moves + walked + 1
-                if moves_after + left - needed[box] + needed[to] > at_most:
-                    continue
-                if moves_after < cost.get(after, moves_after + 1):
+                moves_after, left_after = moves + walked + 1, left - needed[box] + needed[to]
+                if moves_after + left_after <= at_most and moves_after < cost.get(after, NO_LIMIT):
                     cost[after] = moves_after
                     came_from[after] = state, stand, direction
-                    left_after = left - needed[box] + needed[to]
                     heapq.heappush(
                         queue, (moves_after + weight * left_after, left_after, next(order), moves_after, after)
                     )
@@ -96,15 +93,10 @@ class Plan:
         """Every push within reach: (steps to walk before it, where to stand for it, its direction)."""
         free = self.room.floor & ~boxes
         stands = [shifted(boxes, -offset) & shifted(free, -2 * offset) for offset in self.offsets]
-        wave = reached = 1 << player
-        walked = 0
-        while wave:
+        for walked, wave in enumerate(waves(1 << player, free, self.room.columns)):
             for direction, stand in enumerate(stands):
                 for cell in cells_of(wave & stand):
                     yield walked, cell, direction
-            wave = grown(wave, self.room.columns) & free & ~reached
-            reached |= wave
-            walked += 1
 
     def _pushes_needed(self) -> Iterator[tuple[int, int]]:
         """(cell, pushes from there to the nearest target), for every cell from which there is a way."""
@@ -133,12 +125,8 @@ class Plan:
     def _walk(self, boxes: int, here: int, goal: int) -> Iterator[int]:
         """The directions of a shortest walk around the boxes."""
         free = self.room.floor & ~boxes
-        waves = [1 << goal]
-        reached = waves[0]
-        while not waves[-1] >> here & 1:
-            waves.append(grown(waves[-1], self.room.columns) & free & ~reached)
-            reached |= waves[-1]
-        for wave in reversed(waves[:-1]):
+        nearer = takewhile(lambda wave: not wave >> here & 1, waves(1 << goal, free, self.room.columns))
+        for wave in reversed(list(nearer)):
             direction = next(d for d, offset in enumerate(self.offsets) if wave >> here + offset & 1)
             yield direction
             here += self.offsets[direction]

@@ -10,12 +10,14 @@ derived seed; so is one whose shortest solution is too short or too long, where 
 
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
 
 from abreast.errors import RolloutError
-from abreast.rollouts.envs.sokoban.grid import Room, cells_of, offsets, reachable, set_of
+from abreast.rollouts.envs.sokoban.grid import Room, cells_of, distance, offsets, reachable, set_of
 from abreast.rollouts.envs.sokoban.plan import Plan
 
 WALK_PER_SIDE = 1.7
@@ -166,16 +168,6 @@ class Arrangement(NamedTuple):
     """How many pulls led to it: as many pushes solve it."""
 
 
-class Pull(NamedTuple):
-    """One way to pull a box: the player stands beside it and steps away from it."""
-
-    needed: int
-    """The two cells the player needs: where it stands and where it goes."""
-    box: int
-    """Where the box comes to stand: where the player stood."""
-    player: int
-
-
 class BackwardSearch:
     """Pulls boxes away from their targets, round by round, and remembers the best arrangement."""
 
@@ -183,7 +175,7 @@ class BackwardSearch:
         self.floor, self.targets, self.columns = floor, targets, columns
         cells = list(cells_of(floor))
         self.pulls = {cell: list(self._pulls(cell)) for cell in cells}
-        self.distances = [{cell: self._distance(cell, target) for cell in cells} for target in targets]
+        self.distances = [{cell: distance(cell, target, columns) for cell in cells} for target in targets]
         self.seen: set[tuple[tuple[int, ...], int]] = set()
         self.found: list[Arrangement] = []
         """Arrangements with all boxes off the targets."""
@@ -194,14 +186,13 @@ class BackwardSearch:
         With `most_moves`, further ones follow, by their scores: for a caller that needs a shorter solution. Of those with
         the same number of pulls, which mostly have solutions of the same length, there are only a few.
         """
-        self.found = found = self._all_off_targets(player, min(depth, most_moves or depth))
-        if most_moves is None:
-            if found:
-                yield max(found, key=lambda each: each.score)
-            return
+        self.found = self._all_off_targets(player, min(depth, most_moves or depth))
+        return islice(self._by_score(), 1 if most_moves is None else SHORTER)
+
+    def _by_score(self) -> Iterator[Arrangement]:
         offered: Counter[int] = Counter()
-        for each in sorted(found, key=lambda each: each.score, reverse=True):
-            if offered[each.pulls] < ALIKE and offered.total() < SHORTER:
+        for each in sorted(self.found, key=itemgetter(0), reverse=True):
+            if offered[each.pulls] < ALIKE:
                 offered[each.pulls] += 1
                 yield each
 
@@ -229,7 +220,7 @@ class BackwardSearch:
         seen = self.seen
         _, boxes, _, region, free, pulled, swaps_before, displacement_before, pulls = state
         for number, box in enumerate(boxes):
-            distance = self.distances[number]
+            distances = self.distances[number]
             for needed, to, player in self.pulls[box]:
                 if region & needed != needed:
                     continue
@@ -240,17 +231,14 @@ class BackwardSearch:
                     continue
                 seen.add((boxes_after, region_after))
                 swaps = swaps_before + (number != pulled)
-                displacement = displacement_before - distance[box] + distance[to]
-                score = swaps * displacement
+                moved = displacement_before - distances[box] + distances[to]
                 yield Arrangement(
-                    score, boxes_after, player, region_after, free_after, number, swaps, displacement, pulls + 1
+                    swaps * moved, boxes_after, player, region_after, free_after, number, swaps, moved, pulls + 1
                 )
 
-    def _pulls(self, box: int) -> Iterator[Pull]:
+    def _pulls(self, box: int) -> Iterator[tuple[int, int, int]]:
+        """Every way to pull a box: the two cells that the player needs, the one it stands on and the one it goes to."""
         for offset in offsets(self.columns):
             stand, goal = box + offset, box + 2 * offset
             if goal >= 0 and self.floor >> stand & self.floor >> goal & 1:
-                yield Pull(1 << stand | 1 << goal, stand, goal)
-
-    def _distance(self, one: int, other: int) -> int:
-        return abs(one // self.columns - other // self.columns) + abs(one % self.columns - other % self.columns)
+                yield 1 << stand | 1 << goal, stand, goal

@@ -11,5 +11,5 @@ from abreast.rollouts.envs.sokoban.plan import Plan
 def solve(config: SokobanConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
     """The moves that solve the room in sight, as many of them as there are actions left."""
     now = history[-1]
-    moves = Plan(read_room(now["state"], config.symbols)).moves()
+    moves = Plan(read_room(config, now["state"])).moves()
     return [config.action_lookup[move + 1] for move in moves[: now["actions_left"]]]

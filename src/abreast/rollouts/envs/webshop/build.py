@@ -27,8 +27,7 @@ _TABLES = """
     CREATE TABLE products (id INTEGER PRIMARY KEY, asin TEXT UNIQUE COLLATE NOCASE, data TEXT);
     CREATE VIRTUAL TABLE words USING fts5(text, content='', tokenize='porter unicode61');
     CREATE TABLE goals (kind TEXT, place INTEGER, data TEXT, PRIMARY KEY (kind, place)) WITHOUT ROWID;
-    CREATE TEMP TABLE labels (asin TEXT PRIMARY KEY, data TEXT) WITHOUT ROWID;
-    CREATE TEMP TABLE wishes (asin TEXT PRIMARY KEY, data TEXT) WITHOUT ROWID;
+    CREATE TEMP TABLE entries (asin TEXT, kind TEXT, data TEXT, PRIMARY KEY (asin, kind)) WITHOUT ROWID;
     CREATE TEMP TABLE drawn (kind TEXT, digest BLOB, data TEXT);
 """
 _NUMBER_THE_GOALS = """
@@ -58,17 +57,17 @@ def catalogue_from(source: Source, folders: Sequence[Path]) -> Catalogue:
     for folder in folders:
         if (found := find_catalogue(folder / source.name, key)) is not None:
             return found
-    for folder in folders:
-        if _writable(folder):
-            path = folder / source.name
-            with _one_at_a_time(path):
-                if find_catalogue(path, key) is None:  # unless another process built it while this one waited
-                    _build_whole(path, key, source)
-            return open_catalogue(path, key)
-    places = " and ".join(str(folder) for folder in folders)
-    raise ConfigError(
-        f"the catalogue of the web shop cannot be written to {places}: set cache_dir to a folder that can."
-    )
+    writable = next(filter(_writable, folders), None)
+    if writable is None:
+        places = " and ".join(map(str, folders))
+        raise ConfigError(
+            f"the catalogue of the web shop cannot be written to {places}: set cache_dir to a folder that can."
+        )
+    path = writable / source.name
+    with _one_at_a_time(path):
+        if find_catalogue(path, key) is None:  # unless another process built it while this one waited
+            _build_whole(path, key, source)
+    return open_catalogue(path, key)
 
 
 def user_folders() -> list[Path]:
@@ -104,7 +103,7 @@ def _build_whole(path: Path, key: str, source: Source) -> None:
     beside = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         with closing(sqlite3.connect(beside, isolation_level=None)) as database:
-            _Builder(database).build(key, source)
+            _fill(database, key, source)
         with beside.open("rb") as file:
             os.fsync(file.fileno())
         beside.replace(path)
@@ -114,63 +113,51 @@ def _build_whole(path: Path, key: str, source: Source) -> None:
         beside.unlink(missing_ok=True)
 
 
-class _Builder:
-    """Fills an empty database, product by product."""
+def _fill(database: sqlite3.Connection, key: str, source: Source) -> None:
+    """Fill an empty database, product by product."""
+    database.executescript(_TABLES)
+    for kind, entries in {"label": source.labels(), "wishes": source.wishes()}.items():
+        for asin, entry in entries:
+            row = (clean(asin), kind, json.dumps(entry))
+            database.execute("INSERT OR IGNORE INTO entries VALUES (?, ?, ?)", row)
+    characters: set[str] = set()
+    for number, record in enumerate(source.products(), start=1):
+        if not isinstance(record, Mapping):
+            raise ConfigError(f"product {number} is {record!r:.80}, expected an object with asin, name and so on.")
+        added = _add_product(database, record)
+        characters.update(added, added.lower())
+    counted = dict(database.execute("SELECT kind, count(*) FROM drawn GROUP BY kind").fetchall())
+    meta = {
+        "source": key,
+        "goal_counts": json.dumps({kind: counted.get(kind, 0) for kind in ("human", "synthetic")}),
+        "characters": "".join(sorted(characters)),
+    }
+    database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+    database.execute(_NUMBER_THE_GOALS)
+    database.execute("INSERT INTO words (words) VALUES ('optimize')")
+    database.execute("COMMIT")
 
-    def __init__(self, database: sqlite3.Connection) -> None:
-        self._database = database
-        self._characters: set[str] = set()
-        self._counts = {"human": 0, "synthetic": 0}
 
-    def build(self, key: str, source: Source) -> None:
-        self._database.executescript(_TABLES)
-        self._add_entries("labels", source.labels())
-        self._add_entries("wishes", source.wishes())
-        for number, record in enumerate(source.products(), start=1):
-            if not isinstance(record, Mapping):
-                raise ConfigError(f"product {number} is {record!r:.80}, expected an object with asin, name and so on.")
-            self._add_product(record)
-        meta = {
-            "source": key,
-            "goal_counts": json.dumps(self._counts),
-            "characters": "".join(sorted(self._characters)),
-        }
-        self._database.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
-        self._database.execute(_NUMBER_THE_GOALS)
-        self._database.execute("INSERT INTO words (words) VALUES ('optimize')")
-        self._database.execute("COMMIT")
-
-    def _add_entries(self, table: str, entries: Iterable[tuple[str, object]]) -> None:
-        rows = ((clean(asin), json.dumps(entry)) for asin, entry in entries)
-        self._database.executemany(f"INSERT OR IGNORE INTO {table} VALUES (?, ?)", rows)
-
-    def _entry(self, table: str, asin: str) -> object:
-        row = self._database.execute(f"SELECT data FROM {table} WHERE asin = ?", (asin,)).fetchone()
-        return json.loads(row[0]) if row else None
-
-    def _add_product(self, record: Mapping[str, object]) -> None:
-        asin = clean(record.get("asin"))
-        label, wishes = self._entry("labels", asin), self._entry("wishes", asin)
-        product = product_from(record, label)
-        if product is None:
-            return
-        added = self._database.execute(
-            "INSERT OR IGNORE INTO products (asin, data) VALUES (?, ?)", (product.asin, self._as_text(product))
-        )
-        if not added.rowcount:  # the number was there before: the first one stays
-            return
-        self._database.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (added.lastrowid, search_text(product)))
-        self._add_goals("human", human_goals(product, wishes))
-        self._add_goals("synthetic", synthetic_goals(product, label))
-
-    def _add_goals(self, kind: str, goals: Iterable[Goal]) -> None:
-        for number, goal in enumerate(goals):
-            place = digest("order", kind, goal.asin, number)
-            self._database.execute("INSERT INTO drawn VALUES (?, ?, ?)", (kind, place, self._as_text(goal)))
-            self._counts[kind] += 1
-
-    def _as_text(self, thing: Product | Goal) -> str:
-        values = {name: getattr(thing, name) for name in thing.__slots__}  # dataclasses.asdict copies all, and slowly
-        text = json.dumps(values, ensure_ascii=False)
-        self._characters.update(text, text.lower())
+def _add_product(database: sqlite3.Connection, record: Mapping[str, object]) -> str:
+    """Add a product and the goals for it, unless its number was there before; returns their texts."""
+    found = database.execute("SELECT kind, data FROM entries WHERE asin = ?", (clean(record.get("asin")),)).fetchall()
+    entries = {kind: json.loads(data) for kind, data in found}
+    product = product_from(record, entries.get("label"))
+    if product is None:
+        return ""
+    text = _as_json(product)
+    added = database.execute("INSERT OR IGNORE INTO products (asin, data) VALUES (?, ?)", (product.asin, text))
+    if not added.rowcount:
         return text
+    database.execute("INSERT INTO words (rowid, text) VALUES (?, ?)", (added.lastrowid, search_text(product)))
+    human, synthetic = human_goals(product, entries.get("wishes")), synthetic_goals(product, entries.get("label"))
+    for kind, goals in (("human", human), ("synthetic", synthetic)):
+        rows = [(kind, digest("order", kind, product.asin, n), _as_json(goal)) for n, goal in enumerate(goals)]
+        database.executemany("INSERT INTO drawn VALUES (?, ?, ?)", rows)
+        text += "".join(data for _, _, data in rows)
+    return text
+
+
+def _as_json(thing: Product | Goal) -> str:
+    values = {name: getattr(thing, name) for name in thing.__slots__}  # dataclasses.asdict copies all, and slowly
+    return json.dumps(values, ensure_ascii=False)

@@ -10,6 +10,7 @@ import os
 import sqlite3
 import string
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -107,17 +108,14 @@ class Catalogue:
 
     def _rows(self, sql: str, *values: object) -> list[Any]:
         if self._pid != os.getpid():  # a connection must not be carried over a fork
-            self._connection = _connect(self.path)
+            # immutable: the file is never written after it got its name, so no locks and no journal are looked for.
+            uri = f"{self.path.absolute().as_uri()}?mode=ro&immutable=1"
+            self._connection = sqlite3.connect(uri, uri=True, check_same_thread=False)
             self._pid = os.getpid()
         return self._connection.execute(sql, values).fetchall()
 
     def __reduce__(self) -> tuple[object, ...]:
         return open_catalogue, (self.path, self.source)
-
-
-def _connect(path: Path) -> sqlite3.Connection:
-    # immutable: the file is never written after it got its name, so no locks and no journal are looked for.
-    return sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False)
 
 
 _OPEN: dict[tuple[Path, str], Catalogue] = {}
@@ -126,14 +124,10 @@ _OPEN: dict[tuple[Path, str], Catalogue] = {}
 def find_catalogue(path: Path, source: str) -> Catalogue | None:
     """The catalogue in a file if it is there, whole, and made from `source`; one for all environments of a process."""
     if (path, source) not in _OPEN:
-        try:
+        with suppress(sqlite3.Error, ValueError, KeyError):
             catalogue = Catalogue(path)
-        except (sqlite3.Error, ValueError, KeyError):
-            return None
-        if catalogue.source != source:
-            return None
-        _OPEN[path, source] = catalogue
-    return _OPEN[path, source]
+            _OPEN[path, catalogue.source] = catalogue
+    return _OPEN.get((path, source))
 
 
 def open_catalogue(path: Path, source: str) -> Catalogue:

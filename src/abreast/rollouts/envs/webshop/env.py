@@ -8,17 +8,17 @@ from functools import cache
 from itertools import islice
 from typing import Any
 
-import gymnasium
-
-from abreast.errors import ConfigError, RolloutError
-from abreast.rollouts.envs.webshop.build import Source, catalogue_from, user_folders
+from abreast.errors import ConfigError
+from abreast.rollouts.envs.base import TextEnv, info_of
+from abreast.rollouts.envs.webshop import pages
+from abreast.rollouts.envs.webshop.build import catalogue_from, user_folders
 from abreast.rollouts.envs.webshop.catalogue import Catalogue
 from abreast.rollouts.envs.webshop.config import WebShopConfig
 from abreast.rollouts.envs.webshop.generate import generated_source
 from abreast.rollouts.envs.webshop.goals import goal_for_seed
 from abreast.rollouts.envs.webshop.loader import files_source
-from abreast.rollouts.envs.webshop.pages import BACK_TO_SEARCH, BUY_NOW, NEXT, SUB_PAGES, Session, page_of, show
-from abreast.rollouts.envs.webshop.reward import Score, score
+from abreast.rollouts.envs.webshop.pages import SUB_PAGES, Page, Piece, Session, show
+from abreast.rollouts.envs.webshop.reward import score
 from abreast.rollouts.envs.webshop.words import clean, search_words
 
 log = logging.getLogger(__name__)
@@ -31,7 +31,7 @@ _MAX_QUERY = 200
 _ACTION = re.compile(r"\s*(search|click)\s*\[(.*)\]\s*", re.IGNORECASE | re.DOTALL)
 
 
-class WebShopEnv(gymnasium.Env[str, str]):
+class WebShopEnv(TextEnv[str]):
     """Find in a shop what an instruction asks for, choose its options and buy it.
 
     env = WebShopEnv({"observation_mode": "text"})
@@ -40,11 +40,10 @@ class WebShopEnv(gymnasium.Env[str, str]):
     text, reward, terminated, truncated, info = env.step(info["available_actions"][-1])
     """
 
-    metadata = {"render_modes": ["text"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's own form)
+    name = "the web shop"
 
     def __init__(self, config: WebShopConfig | Mapping[str, Any] | None = None) -> None:
         self.config = WebShopConfig.parse({} if config is None else config)
-        self.render_mode = "text"
         self._catalogue = open_shop(self.config)
         counts = self._catalogue.goal_counts
         self._goals = "human" if self.config.human_goals and counts["human"] else "synthetic"
@@ -56,8 +55,6 @@ class WebShopEnv(gymnasium.Env[str, str]):
         self._goal_count = min(counts[self._goals], limit) if limit > 0 else counts[self._goals]
         self.observation_space = self._catalogue.text_space(MAX_OBSERVATION)
         self.action_space = self._catalogue.text_space(MAX_ACTION)
-        self._text = ""
-        self._playing = False
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
         super().reset(seed=seed)
@@ -70,8 +67,7 @@ class WebShopEnv(gymnasium.Env[str, str]):
         return self._text, self._info()
 
     def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        if not self._playing:
-            raise RolloutError("the web shop was stepped with no episode under way: call reset first.")
+        self._need_episode()
         session = self._session_after(action)
         if session is None:
             return self._text, 0.0, False, False, self._info(valid=False)
@@ -80,28 +76,23 @@ class WebShopEnv(gymnasium.Env[str, str]):
         self._steps += 1
         terminated = session.page == "end"
         if terminated:
-            result = self._rate(session)
-            reward = float(result.total == 1.0) if self.config.binary_reward else result.total
+            bought, wanted = self._catalogue.product(session.asin), self._catalogue.product(self._goal.asin)
+            result = score(bought, session.options.values(), self._goal, wanted)
+            total = result.pop("total")
+            reward = float(total == 1.0) if self.config.binary_reward else total
             session = replace(session, reward=reward)
         self._go_to(session)
         info = self._info(effective=self._page.url != before)
         if terminated:
-            info |= {"success": result.total == 1.0, **result.parts()}
+            info |= {"success": total == 1.0, **result}
         most = self.config.max_steps
         truncated = not terminated and most is not None and self._steps >= most
         self._playing = not (terminated or truncated)
         return self._text, session.reward, terminated, truncated, info
 
-    def render(self) -> str:
-        if not self._text:
-            raise RolloutError("the web shop was to be rendered before its first episode: call reset first.")
-        return self._text
-
     def _session_after(self, action: object) -> Session | None:
         """Where an action leads; None if there is no such action on this page."""
-        if not isinstance(action, str) or len(action) > MAX_ACTION:
-            return None
-        found = _ACTION.fullmatch(action)
+        found = _ACTION.fullmatch(action) if isinstance(action, str) and len(action) <= MAX_ACTION else None
         if found is None:
             return None
         verb, argument = found[1].lower(), clean(found[2])
@@ -119,45 +110,41 @@ class WebShopEnv(gymnasium.Env[str, str]):
         if target is None:
             return None
         session = self._session
-        if target.kind == "product":
-            viewed = tuple(dict.fromkeys((*session.viewed, target.text)))
-            return replace(session, page="item", asin=target.text, options={}, viewed=viewed)
-        if target.kind == "option":
-            return replace(session, options={**session.options, target.option: target.text})
-        if target.text == BACK_TO_SEARCH:
-            return Session(session.name, session.instruction, viewed=session.viewed)
-        if target.text == BUY_NOW:
-            return replace(session, page="end")
-        if target.text in SUB_PAGES:
-            return replace(session, page=target.text)
-        if session.page == "results":
-            return replace(session, number=session.number + (1 if target.text == NEXT else -1))
+        match target:
+            case Piece(kind="product", text=asin):
+                viewed = tuple(dict.fromkeys((*session.viewed, asin)))
+                return replace(session, page="item", asin=asin, options={}, viewed=viewed)
+            case Piece(kind="option", text=value, option=name):
+                return replace(session, options={**session.options, name: value})
+            case Piece(text=pages.BACK_TO_SEARCH):
+                return Session(session.name, session.instruction, viewed=session.viewed)
+            case Piece(text=pages.BUY_NOW):
+                return replace(session, page="end")
+            case Piece(text=name) if name in SUB_PAGES:
+                return replace(session, page=name)
+            case Piece(text=name) if session.page == "results":
+                return replace(session, number=session.number + (1 if name == pages.NEXT else -1))
         return replace(session, page="results" if session.page == "item" else "item")
-
-    def _rate(self, session: Session) -> Score:
-        bought, wanted = self._catalogue.product(session.asin), self._catalogue.product(self._goal.asin)
-        return score(bought, session.options.values(), self._goal, wanted)
 
     def _go_to(self, session: Session) -> None:
         self._session = session
-        self._page = page_of(session, self._catalogue)
+        self._page = Page(session, self._catalogue)
         self._text = show(self._page, self.config.observation_mode)[:MAX_OBSERVATION]
 
     def _info(self, *, valid: bool = True, effective: bool = False) -> dict[str, Any]:
-        return {
-            "success": False,
-            "action_is_valid": valid,
-            "action_is_effective": effective,
-            "available_actions": self._page.actions(),
-            "instruction": self._session.instruction,
-            "goal": self._session.name,
-        }
+        return info_of(
+            valid=valid,
+            effective=effective,
+            available_actions=self._page.actions(),
+            instruction=self._session.instruction,
+            goal=self._session.name,
+        )
 
 
 def open_shop(config: WebShopConfig) -> Catalogue:
     """The catalogue a configuration asks for; built first if need be, which takes a while for large product files."""
     if config.data is None:
-        source, folders = generated_source(), user_folders()
+        source, folders = generated_source(config.num_products), user_folders()
         if config.dataset is not None:
             _say_that_it_is_not_there(config.dataset)
     else:
@@ -168,17 +155,14 @@ def open_shop(config: WebShopConfig) -> Catalogue:
     if config.cache_dir is not None:
         folders = [config.cache_dir.expanduser().absolute()]
     if config.num_products is not None:
-        source = _first_products(source, config.num_products)
+        count, products = config.num_products, source.products
+        source = replace(
+            source,
+            name=f"{count}-of-{source.name}",
+            key=f"first {count} of {source.key}",
+            products=lambda: islice(products(), count),
+        )
     return catalogue_from(source, folders)
-
-
-def _first_products(source: Source, count: int) -> Source:
-    return replace(
-        source,
-        name=f"{count}-of-{source.name}",
-        key=f"first {count} of {source.key}",
-        products=lambda: islice(source.products(), count),
-    )
 
 
 @cache  # once in a process

@@ -26,10 +26,10 @@ _DIGITS = string.digits + string.ascii_uppercase
 Thing = TypeVar("Thing")
 
 
-def generated_source() -> Source:
-    """The made-up catalogue, as a source to build from."""
+def generated_source(count: int | None = None) -> Source:
+    """The made-up catalogue, as a source to build from; of its products only as many as are needed are made."""
     key = _vocabulary_key()
-    made = cache(lambda: list(records()))
+    made = cache(lambda: list(records(min(count or PRODUCT_COUNT, PRODUCT_COUNT))))
     return Source(
         name=f"webshop-{key}.sqlite",
         key=f"generated {key}",
@@ -55,12 +55,12 @@ def records(count: int = PRODUCT_COUNT) -> Iterator[tuple[dict[str, Any], dict[s
     """Each product's record, its label (attributes and a made-up goal) and the wishes for it."""
     vocabulary = yaml.safe_load(_VOCABULARY.read_text(encoding="utf-8"))
     kinds = [
-        (department, part["path"], kind)
+        {**kind, "department": department, "path": f"{part['path']} › {kind['path']}"}
         for department, part in vocabulary["departments"].items()
         for kind in part["kinds"]
     ]
     for number in range(count):
-        yield _Maker(vocabulary, number, *kinds[number % len(kinds)]).make()
+        yield _Maker(vocabulary, number, kinds[number % len(kinds)]).make()
 
 
 @cache
@@ -73,14 +73,8 @@ def _vocabulary_key() -> str:
 class _Maker:
     """Makes one product."""
 
-    def __init__(
-        self, vocabulary: dict[str, Any], number: int, department: str, path: str, kind: dict[str, Any]
-    ) -> None:
-        self._vocabulary = vocabulary
-        self._number = number
-        self._department = department
-        self._path = path
-        self._kind = kind
+    def __init__(self, vocabulary: dict[str, Any], number: int, kind: dict[str, Any]) -> None:
+        self._vocabulary, self._number, self._kind = vocabulary, number, kind
         self._dice = random.Random(_SEED * 1_000_003 + number)
 
     def make(self) -> tuple[dict[str, Any], dict[str, Any], list[dict[str, Any]]]:
@@ -92,15 +86,18 @@ class _Maker:
             "kind": kind,
         }
         features = self._some(self._kind["features"], 3, 5)
+        shown = " and ".join(feature.title() for feature in features[:2])
         options = {
             name: self._some(self._vocabulary["values"][values], 3, 7) for name, values in self._kind["options"].items()
         }
         record = {
             "asin": _asin(self._number),
-            "name": self._title(features),
-            "category": self._department,
+            "name": "{brand} {series} {Kind}, {shown}, {audience}".format(
+                Kind=kind.title(), shown=shown, **self._words
+            ),
+            "category": self._kind["department"],
             "query": kind,
-            "product_category": f"{self._path} › {self._kind['path']} › {kind.title()}",
+            "product_category": f"{self._kind['path']} › {kind.title()}",
             "pricing": self._pricing(*self._kind["price"]),
             "small_description": self._bullets(features),
             "full_description": self._description(features),
@@ -117,11 +114,6 @@ class _Maker:
             "instruction_attributes": asked,
         }
         return record, label, [self._wish(features, options)]
-
-    def _title(self, features: Sequence[str]) -> str:
-        shown = " and ".join(feature.title() for feature in features[:2])
-        words = self._words
-        return f"{words['brand']} {words['series']} {words['kind'].title()}, {shown}, {words['audience']}"
 
     def _bullets(self, features: Sequence[str]) -> list[str]:
         patterns = self._some(self._vocabulary["bullets"], len(features), len(features))

@@ -55,12 +55,12 @@ class Piece:
 class Page:
     """What a shopper sees."""
 
-    def __init__(self, url: str, pieces: Sequence[Piece]) -> None:
-        self.url = url
-        self.pieces = pieces
-        self.has_search_bar = any(piece.kind == "search" for piece in pieces)
+    def __init__(self, session: Session, catalogue: Catalogue) -> None:
+        self.url = _url(session)
+        self.pieces = _pieces(session, catalogue)
+        self.has_search_bar = session.page == "search"
         self._clickable: dict[str, list[Piece]] = {}
-        for piece in pieces:
+        for piece in self.pieces:
             if piece.kind in ("button", "product", "option"):
                 self._clickable.setdefault(piece.text.lower(), []).append(piece)
 
@@ -73,48 +73,40 @@ class Page:
         """What a click on a text (in lower case) hits: a button rather than an option of the same name, and a value
         that several options offer where it is not chosen yet."""
         found = self._clickable.get(text, [])
-        order = sorted(found, key=lambda piece: (piece.kind == "option", piece.chosen))
-        return order[0] if order else None
+        return min(found, key=lambda piece: (piece.kind == "option", piece.chosen), default=None)
 
 
-def page_of(session: Session, catalogue: Catalogue) -> Page:
-    """The page a shopper is on."""
-    return Page(_url(session), list(_pieces(session, catalogue)))
-
-
-def _pieces(session: Session, catalogue: Catalogue) -> Iterator[Piece]:
-    if session.page == "end":
-        yield Piece("heading", "Thank you for your order")
-        yield from _texts("Your score (min 0.0, max 1.0)", f"{session.reward:.4g}")
-        return
-    if session.page == "search":
-        yield Piece("heading", "WebShop")
-    yield from _texts("Instruction:", session.instruction)
-    if session.page == "search":
-        yield Piece("search", "Search")
-        return
-    yield Piece("button", BACK_TO_SEARCH)
-    if session.page == "results":
-        yield from _results(session, catalogue)
-        return
-    yield Piece("button", PREVIOUS)
+def _pieces(session: Session, catalogue: Catalogue) -> list[Piece]:
+    instruction = _texts("Instruction:", session.instruction)
+    back, previous = Piece("button", BACK_TO_SEARCH), Piece("button", PREVIOUS)
+    match session.page:
+        case "end":
+            score = _texts("Your score (min 0.0, max 1.0)", f"{session.reward:.4g}")
+            return [Piece("heading", "Thank you for your order"), *score]
+        case "search":
+            return [Piece("heading", "WebShop"), *instruction, Piece("search", "Search")]
+        case "results":
+            return [*instruction, back, *_results(session, catalogue)]
     product = catalogue.product(session.asin)
-    if session.page == "item":
-        yield from _item(session, product)
-    else:
-        yield from _texts(*SUB_PAGES[session.page](product))
+    is_item = session.page == "item"
+    return [
+        *instruction,
+        back,
+        previous,
+        *(_item(session, product) if is_item else _texts(*SUB_PAGES[session.page](product))),
+    ]
 
 
 def _results(session: Session, catalogue: Catalogue) -> Iterator[Piece]:
+    first, end = (session.number - 1) * PER_PAGE, session.number * PER_PAGE
     yield Piece("text", f"Page {session.number} (Total results: {len(session.results)})")
-    if session.number > 1:
+    if first:
         yield Piece("button", PREVIOUS)
-    if session.number * PER_PAGE < len(session.results):
+    if end < len(session.results):
         yield Piece("button", NEXT)
-    for asin in session.results[(session.number - 1) * PER_PAGE : session.number * PER_PAGE]:
+    for asin in session.results[first:end]:
         product = catalogue.product(asin)
-        yield Piece("image", product.image)
-        yield Piece("product", asin, chosen=asin in session.viewed)
+        yield from (Piece("image", product.image), Piece("product", asin, chosen=asin in session.viewed))
         yield from _texts(product.title, product.price_tag)
 
 
@@ -123,12 +115,10 @@ def _item(session: Session, product: Product) -> Iterator[Piece]:
     for name, values in product.options.items():
         chosen = session.options.get(name)
         yield Piece("text", name if chosen is None else f"{name} (selected: {chosen})")
-        for value in values:
-            yield Piece("option", value, option=name, chosen=value == chosen)
+        yield from (Piece("option", value, option=name, chosen=value == chosen) for value in values)
     yield Piece("heading", product.title)
     yield from _texts(f"Price: {product.price_tag}", f"Rating: {product.rating}")
-    for button in (*SUB_PAGES, BUY_NOW):
-        yield Piece("button", button)
+    yield from (Piece("button", text) for text in (*SUB_PAGES, BUY_NOW))
 
 
 def _texts(*texts: str) -> Iterator[Piece]:
@@ -154,15 +144,13 @@ def _url(session: Session) -> str:
 
 def show(page: Page, mode: str) -> str:
     """A page as an observation."""
-    return {"text": _as_text, "text_rich": _as_rich_text, "html": _as_html, "url": _as_url}[mode](page)
-
-
-def _as_text(page: Page) -> str:
-    return " [SEP] ".join(piece.text for piece in page.pieces if piece.kind != "image")
-
-
-def _as_rich_text(page: Page) -> str:
-    return "\n".join(_rich(piece) for piece in page.pieces if piece.kind != "image")
+    if mode == "url":
+        return page.url
+    if mode == "html":
+        body = "\n".join(_TAGS[piece.kind](piece, escape(piece.text)) for piece in page.pieces if piece.text)
+        return f"<!DOCTYPE html>\n<html>\n<body>\n{body}\n</body>\n</html>"
+    seen = [piece for piece in page.pieces if piece.kind != "image"]
+    return " [SEP] ".join(piece.text for piece in seen) if mode == "text" else "\n".join(map(_rich, seen))
 
 
 def _rich(piece: Piece) -> str:
@@ -173,20 +161,6 @@ def _rich(piece: Piece) -> str:
     return f"{indent}[{mark}] {piece.text} [{mark}_]"
 
 
-def _as_html(page: Page) -> str:
-    body = "\n".join(_TAGS[piece.kind](piece, escape(piece.text)) for piece in page.pieces if piece.text)
-    return f"<!DOCTYPE html>\n<html>\n<body>\n{body}\n</body>\n</html>"
-
-
-def _as_url(page: Page) -> str:
-    return page.url
-
-
-def _radio_button(piece: Piece, text: str) -> str:
-    checked = " checked" if piece.chosen else ""
-    return f'<label><input type="radio" name="{escape(piece.option)}" value="{text}"{checked}>{text}</label>'
-
-
 _TAGS: Mapping[str, Callable[[Piece, str], str]] = {
     "heading": lambda _, text: f"<h2>{text}</h2>",
     "text": lambda _, text: f"<p>{text}</p>",
@@ -194,5 +168,7 @@ _TAGS: Mapping[str, Callable[[Piece, str], str]] = {
     "search": lambda _, text: f'<form><input id="search_input" type="text"><button>{text}</button></form>',
     "button": lambda _, text: f'<button class="btn">{text}</button>',
     "product": lambda _, text: f'<a class="product-link" href="#">{text}</a>',
-    "option": _radio_button,
+    "option": lambda piece, text: (
+        f'<label><input type="radio" name="{escape(piece.option)}" value="{text}"{" checked" * piece.chosen}>{text}</label>'
+    ),
 }

@@ -5,7 +5,6 @@ reward = kind × (attributes found + options chosen right + price within limit) 
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
 
 from rapidfuzz import fuzz
 from rapidfuzz.utils import default_process
@@ -25,38 +24,24 @@ _COLOUR = re.compile(rf"\b({'|'.join(words_of(_COLOURS))})\b")
 _SPELLINGS = {"gray": "grey", "golden": "gold"}
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """The parts of a reward."""
+def score(bought: Product, chosen: Iterable[str], goal: Goal, wanted: Product) -> dict[str, float]:
+    """Rate a product bought with the chosen option values; `wanted` is the product the goal was written for.
 
-    total: float
-    r_type: float
-    """1 for the right kind of product, less for others, down to 0."""
-    r_attributes: float
-    """Share of the goal's attributes that the product has."""
-    r_options: float
-    """Share of the goal's options that were chosen; 1 when the goal names none."""
-    r_price: float
-    """1 within the limit, else 0."""
-
-    def parts(self) -> dict[str, float]:
-        """All but the total, by name."""
-        return {name: value for name, value in asdict(self).items() if name != "total"}
-
-
-def score(bought: Product, chosen: Iterable[str], goal: Goal, wanted: Product) -> Score:
-    """Rate a product bought with the chosen option values; `wanted` is the product the goal was written for."""
+    total: the reward. r_type: 1 for the right kind of product, less for others, down to 0. r_attributes: share of the goal's
+    attributes that the product has. r_options: share of the goal's options that were chosen; 1 when the goal names none.
+    r_price: 1 within the limit, else 0.
+    """
     attributes = matched_attributes(bought, goal.attributes)
     options = matched_options(chosen, goal.options)
     price = goal.price_limit is None or bought.price <= goal.price_limit
     r_type = type_factor(bought, wanted)
-    return Score(
-        total=r_type * (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1),
-        r_type=r_type,
-        r_attributes=attributes / len(goal.attributes) if goal.attributes else 1.0,
-        r_options=options / len(goal.options) if goal.options else 1.0,
-        r_price=float(price),
-    )
+    return {
+        "total": r_type * (attributes + options + price) / (len(goal.attributes) + len(goal.options) + 1),
+        "r_type": r_type,
+        "r_attributes": attributes / len(goal.attributes) if goal.attributes else 1.0,
+        "r_options": options / len(goal.options) if goal.options else 1.0,
+        "r_price": float(price),
+    }
 
 
 def type_factor(bought: Product, wanted: Product) -> float:

@@ -1,0 +1,241 @@
+"""`abreast train`. Whatever needs torch is imported by the command."""
+
+import json
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import track
+
+from abreast.cli.app import (
+    TRAINING,
+    WHERE,
+    ConfigFile,
+    Output,
+    app,
+    as_typed,
+    complain,
+    counted,
+    load_training,
+    look_here,
+    out,
+)
+from abreast.cli.games import GAME_HELP, Overrides, find
+from abreast.cli.play import at_random
+from abreast.errors import ConfigError
+from abreast.processes.cores import has_free_core
+from abreast.processes.process import ProcessBackend
+from abreast.settings import apply_overrides, merge, read_yaml
+
+if TYPE_CHECKING:
+    from abreast.games import AnyGame
+    from abreast.training import Experiment
+
+PER_AGENT = "model.per_agent."
+BASELINE_EPOCHS = 40
+"""Epochs that random agents play for comparison, if that is asked for."""
+WHO = "Who learns, and how"
+
+
+@app.command(rich_help_panel=TRAINING)
+def train(
+    game: Annotated[str | None, typer.Argument(metavar="GAME", help=GAME_HELP)] = None,
+    overrides: Overrides = None,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", "--epochs", help="Episodes to play (experiment.epochs).")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Random seed (experiment.seed).")] = None,
+    config: ConfigFile = None,
+    agents: Annotated[
+        int | None, typer.Option(help="How many agents (experiment.num_agents).", rich_help_panel=WHO)
+    ] = None,
+    parallel: Annotated[
+        bool,
+        typer.Option("--parallel", help="Learn in workers, as planned (multiprocessing.enabled).", rich_help_panel=WHO),
+    ] = False,
+    device: Annotated[
+        str | None,
+        typer.Option(help="Where they learn: auto, cpu, cuda, cuda:1 (multiprocessing.device).", rich_help_panel=WHO),
+    ] = None,
+    batched: Annotated[
+        bool,
+        typer.Option(
+            "--batched", help="Play all lanes at once on the learners' device (world.batched).", rich_help_panel=WHO
+        ),
+    ] = False,
+    load_agent: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="2=RUN:4",
+            help="Let agent 2 begin as agent 4 of RUN, with its algorithm and settings; without :4, as agent 2 of RUN."
+            " May be repeated (experiment.load_agents).",
+            rich_help_panel=WHO,
+        ),
+    ] = None,
+    freeze: Annotated[
+        str | None,
+        typer.Option(
+            metavar="0,3", help="Agents that choose and do not learn (experiment.freeze).", rich_help_panel=WHO
+        ),
+    ] = None,
+    baseline: Annotated[
+        bool,
+        typer.Option(
+            "--baseline",
+            help=f"Let random agents play {BASELINE_EPOCHS} episodes afterwards, and compare.",
+            rich_help_panel=WHO,
+        ),
+    ] = False,
+    output: Output = None,
+    resume: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Go on with a run that was stopped; its game and settings come from its folder.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    animate: Annotated[
+        bool, typer.Option(help="Record animations every experiment.record_period epochs.", rich_help_panel=WHERE)
+    ] = True,
+) -> None:
+    """Train agents in a game, with a live display, and keep everything in a run folder."""
+    settings = config if resume is None else resume / "config.yaml"
+    if has_free_core() and _needs_processes(parallel, overrides or [], settings):
+        ProcessBackend(preload=["abreast.training"]).warm_up()  # it imports torch while this process does
+    load_training()
+    from abreast.cli.agents import check_algorithms, parse_agents, parse_numbers, with_agents
+    from abreast.games import check_batched
+
+    changes = overrides or []
+    if resume is not None:
+        if game is not None and "=" in game:  # a setting: the game is that of the run
+            changes, game = [game, *changes], None
+        fixed = {"--config": config, "--output": output, "--load-agent": load_agent, "--freeze": freeze}
+        refused = [key for key, value in fixed.items() if value]
+        if refused:
+            raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
+        chosen, config = _game_of(resume, game)
+    elif game is None:
+        raise ConfigError("Missing argument 'GAME': name a game (`abreast games` lists them), or give --resume RUN.")
+    else:
+        chosen = find(game)
+    if batched:
+        check_batched(chosen)
+    loaded = parse_agents(load_agent or [], "--load-agent")
+    options = {
+        "experiment.num_agents": agents,
+        "experiment.epochs": episodes,
+        "experiment.seed": seed,
+        "experiment.freeze": None if freeze is None else parse_numbers(freeze, "--freeze"),
+        "multiprocessing.device": device,
+        "multiprocessing.enabled": parallel or None,
+        "world.batched": batched or None,
+        **{f"experiment.load_agents.{agent}": text for agent, text in loaded.items()},
+    }
+    shorthands = [f"{key}={json.dumps(value)}" for key, value in options.items() if value is not None]
+    given = merge(with_agents({}, loaded), read_yaml(config) if config else {})
+    check_algorithms(apply_overrides(given, [text for text in changes if text.startswith(PER_AGENT)]), loaded)
+    experiment = chosen.configure(given, [*changes, *shorthands])
+    if resume is not None and _is_finished(resume, experiment.experiment.epochs):
+        epochs = experiment.experiment.epochs
+        out.print(f"Nothing is missing: all {counted(epochs, 'epoch')} are there. --episodes N adds more.")
+        return
+    env = chosen.build(experiment)
+    _warn_of_unused_algorithm(env, changes)
+    run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
+    try:
+        result = run(animate=animate, output_dir=output, resume=resume)
+    except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C, SIGTERM
+        out.print(as_typed(" ".join(getattr(stop, "__notes__", ["Stopped."]))))
+        raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
+    recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
+    random = _random_reward(chosen, env) if baseline else None
+    out.print(_compared(fmean(recent), random, len(recent)))
+    out.print(f"The run folder is {result.folder}")
+    out.print(as_typed(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}"))
+    for agent, why in sorted(result.given_up.items()):
+        complain(f"agent {agent} was given up, the others finished ({result.folder}/log.txt has the stack): {why}")
+    if result.given_up:
+        raise typer.Exit(1)
+
+
+# ---- inside
+
+
+def _needs_processes(parallel: bool, overrides: list[str], config: Path | None) -> bool:
+    """Whether the run will start processes, as far as can be told before the game is known."""
+    try:
+        values = apply_overrides(read_yaml(config) if config else {}, overrides)
+    except ConfigError:  # which is told when its turn comes
+        return False
+    given = values.get("multiprocessing")
+    settings = given if isinstance(given, Mapping) else {}
+    return (parallel or settings.get("enabled") is True) and settings.get("workers") not in ("threads", "inline")
+
+
+def _game_of(given: Path, game: str | None) -> "tuple[AnyGame, Path]":
+    """The game of a run that goes on, unless it is given too, and the file with the settings of the run."""
+    from abreast.files import open_run_folder
+    from abreast.games import find_game_of_run
+    from abreast.training.checkpoints.resume import split_run
+
+    run = split_run(given)[0]
+    open_run_folder(run)
+    look_here()
+    return (find_game_of_run(run) if game is None else find(game)), run / "config.yaml"
+
+
+def _is_finished(given: Path, epochs: int) -> bool:
+    """Whether a run has ended, with so many epochs."""
+    from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
+    from abreast.training.checkpoints.resume import split_run
+
+    run, chosen = split_run(given)
+    newest = list_checkpoints(run)[-1:]
+    return chosen is None and any(
+        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == epochs for each in newest
+    )
+
+
+def _random_reward(game: "AnyGame", env: "Experiment") -> float | str:
+    """What random agents get in the same world, in the mean of some epochs; or why they cannot play."""
+    from abreast.training.collect import collect_pass
+
+    if not env.has_random_agents:
+        return "its agents bring their own models"
+    if not out.is_terminal:
+        out.print(f"Random agents play {counted(BASELINE_EPOCHS, 'epoch')}, for comparison.")
+    epochs = track(
+        range(BASELINE_EPOCHS), "Random agents play", console=out, transient=True, disable=not out.is_terminal
+    )
+    try:
+        random = at_random(game, env.config)
+        return fmean(sum(played.reward_per_agent) for epoch in epochs for played in collect_pass(random.game, epoch))
+    except Exception as error:  # the run is finished and kept, whatever the game does with agents it was not made for
+        return f"{type(error).__name__}: {error}".rstrip(".")
+
+
+def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:
+    """Say so if the algorithm that was asked for is that of no agent: the game, or model.per_agent, decides for each."""
+    from abreast.models import name_of
+
+    asked = [text.partition("=")[2] for text in overrides if text.startswith("model.algorithm=")]
+    models = [player.model for player in env.game.players]
+    names = {name_of(type(model)) for model in models} | {model.config.algorithm for model in models}
+    if asked and asked[-1] not in names:
+        complain(f"model.algorithm={asked[-1]} has no effect: the agents of this game are {', '.join(sorted(names))}.")
+
+
+def _compared(reward: float, random: float | str | None, epochs: int) -> str:
+    """The last line of a run. `random`: what random agents get, or why they cannot play; None: nobody asked."""
+    text = f"Mean reward of the last {counted(epochs, 'epoch')}: {reward:.1f}"
+    if random is None:
+        return f"{text}."
+    if isinstance(random, str):
+        return f"{text}; there is no comparison, because random agents cannot play this game: {random}."
+    text = f"{text}; random agents get {random:.1f}"
+    return f"{text}, so this is {reward / random:.1f} times random." if reward > random > 0 else f"{text}."
