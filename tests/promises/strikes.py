@@ -22,15 +22,18 @@ def strike(order: type, at: Collection[int], number: int = signal.SIGKILL) -> It
     Yields the process ids of those that were struck.
     """
     given, struck, timers = [], [], []
-    submit, chance = Team.submit, random.Random(1)
+    submit, chance, is_over = Team.submit, random.Random(1), threading.Event()
 
     def hit(team: Team, worker: int) -> None:
-        deadline = time.monotonic() + 60
-        while (pid := team.pids.get(worker)) is None and time.monotonic() < deadline:
+        """Strike the worker's process; if an earlier strike has ended that one, its successor."""
+        while not is_over.is_set():
+            pid = team.pids.get(worker)
+            if pid is not None and pid not in struck:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+                    struck.append(pid)
+                    return
             time.sleep(0.001)  # it is being started
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
-            struck.append(pid)
 
     def submit_and_hit(team: Team, worker: int, key: object, what: object) -> None:
         submit(team, worker, key, what)
@@ -44,6 +47,7 @@ def strike(order: type, at: Collection[int], number: int = signal.SIGKILL) -> It
         try:
             yield struck
         finally:
+            is_over.set()
             for timer in timers:
                 timer.cancel()
                 timer.join()

@@ -32,7 +32,7 @@ def test_learners_killed_at_random_change_nothing(schedule, caplog):
     env = small_game(*settings, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")
     with strike(Train, at=range(1, 30, 3)) as struck:
         assert outcome(env, env.run_experiment_mp) == calm
-    assert len(struck) >= 8 and caplog.text.count("SIGKILL, often out of memory") >= 5
+    assert len(struck) >= 5 and caplog.text.count("SIGKILL, often out of memory") >= 5
     assert "goes on from update" in caplog.text
 
 
