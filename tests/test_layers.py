@@ -17,6 +17,7 @@ MAY_IMPORT = {
     "state_file": {"state", "errors"},
     "streams": set(),
     "processes": {"errors"},
+    "cluster": {"processes", "settings", "errors"},
     "checking": {"processes", "streams"},
     "codec": {"errors"},
     "attributes": {"codec", "errors"},
@@ -37,6 +38,7 @@ MAY_IMPORT = {
     },
     "agents": {"models", "worlds", "replay", "attributes", "state", "errors"},
     "training": {
+        "cluster",
         "checking",
         "codec",
         "attributes",
@@ -53,7 +55,7 @@ MAY_IMPORT = {
         "files",
         "errors",
     },
-    "rollouts": {"codec", "checking", "processes", "plugins", "settings", "files", "errors"},
+    "rollouts": {"cluster", "codec", "checking", "processes", "plugins", "settings", "files", "errors"},
     "integrations": {
         "training",
         "agents",

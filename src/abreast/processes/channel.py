@@ -22,7 +22,11 @@ _LENGTH = struct.Struct("!Q")
 
 def frame(message: Any) -> bytes:
     """A message as it is sent: its length, and its pickle."""
-    data = pickle.dumps(message, pickle.HIGHEST_PROTOCOL)
+    return framed(pickle.dumps(message, pickle.HIGHEST_PROTOCOL))
+
+
+def framed(data: bytes) -> bytes:
+    """The pickle of a message as it is sent."""
     return _LENGTH.pack(len(data)) + data
 
 
@@ -40,7 +44,10 @@ class PipeChannel:
 
     def send(self, message: Any) -> None:
         """Send a message, without waiting; OSError if the other side is gone."""
-        data = frame(message)
+        self.send_framed(frame(message))
+
+    def send_framed(self, data: bytes) -> None:
+        """Send what `frame` has returned."""
         if self._unsent is None:
             try:
                 sent = self._socket.send(data, socket.MSG_DONTWAIT)

@@ -57,6 +57,11 @@ class Latest:
         fence()
         return int(self._versions[newest]) if newest >= 0 else -1
 
+    def versions_after(self, version: int) -> list[int]:
+        """Versions in its slots that are newer than this one, the oldest first."""
+        fence()
+        return sorted(each for each in self._versions.tolist() if each > version)
+
     def publish(self, version: int, *parts: NDArray[Any]) -> None:
         """Make a new value the newest: the bytes of `parts`, each at a multiple of 64."""
         slot = self._claim_slot()

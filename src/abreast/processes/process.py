@@ -25,7 +25,7 @@ from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from abreast.errors import WorkerError
 from abreast.processes.backend import ChildSpec
@@ -70,7 +70,7 @@ class ProcessBackend:
         if parent_pid() is not None:  # it may be importing a script that starts workers
             raise WorkerError("a worker cannot have workers of its own.")
         try:
-            return ProcessChild(number, spec, self._start_method, hint)
+            return ProcessChild(number, spec.name, pack(spec, self._start_method), self._start_method, hint)
         except Exception as error:  # no memory, no descriptors, a process that may have no children
             why = " ".join(f"{type(error).__name__}: {error}".split()).rstrip(" .")
             if isinstance(error, OSError) and error.errno == errno.EMFILE:
@@ -78,25 +78,53 @@ class ProcessBackend:
             raise WorkerError(f"{spec.name} could not start: {why}{hint}.") from error
 
 
-class ProcessChild:
-    """A process."""
+class Packed(NamedTuple):
+    """What a child is to make, pickled."""
 
-    def __init__(self, number: int, spec: ChildSpec, start_method: StartMethod, hint: str) -> None:
-        self.name, self.hint = spec.name, hint
-        packer = _Packer(io.BytesIO())
-        packer.dump((spec.make, spec.arguments))
-        packed, blocks = packer.file.getvalue(), packer.blocks
-        needs_main = start_method != "fork" and (spec.needs_main or b"__main__" in packed)
-        sys.modules.setdefault(NAME_IN_CHILDREN, sys.modules["__main__"])  # for what it sends of the script's
+    data: bytes
+    """What makes its work, and the arguments, without the shared memory in them."""
+    blocks: list[SharedBlock]
+    """That memory, which can only be handed over when a process starts."""
+    main: str | None
+    """The user's main script, if the child has to import it."""
+    where: tuple[list[str], list[str], str]
+    """Arguments, module path and working directory of the program."""
+
+
+def pack(spec: ChildSpec, start_method: StartMethod = "spawn") -> Packed:
+    """What `spec` says, ready to be sent."""
+    packer = _Packer(io.BytesIO())
+    packer.dump((spec.make, spec.arguments))
+    data = packer.file.getvalue()
+    needs_main = start_method != "fork" and (spec.needs_main or b"__main__" in data)
+    sys.modules.setdefault(NAME_IN_CHILDREN, sys.modules["__main__"])  # for what it sends of the script's
+    where = sys.argv, [each for each in sys.path if isinstance(each, str)], str(Path.cwd())
+    return Packed(data, packer.blocks, main_module() if needs_main else None, where)
+
+
+class ProcessChild:
+    """A process. `decode` is given the bytes of each message that it sends."""
+
+    def __init__(
+        self,
+        number: int,
+        name: str,
+        packed: Packed,
+        start_method: StartMethod,
+        hint: str = "",
+        decode: Callable[[memoryview], Any] = pickle.loads,
+    ) -> None:
+        self.name, self.hint = name, hint
         self._life = Life()
         ours, theirs = socket.socketpair()
-        self._channel = PipeChannel(ours)
+        self._channel = PipeChannel(ours, decode)
         self.send, self.receive, self.sign_of_life = self._channel.send, self._channel.receive, self._life.read
+        self.send_framed = self._channel.send_framed
         try:
-            socket.send_fds(ours, [b"\0"], [self._life.descriptor, *(block.descriptor for block in blocks)])
-            where = sys.argv, [each for each in sys.path if isinstance(each, str)], str(Path.cwd())
-            layouts = [block.layout for block in blocks]
-            self.send((number, os.getpid(), where, main_module() if needs_main else None, layouts, packed))
+            descriptors = [self._life.descriptor, *(block.descriptor for block in packed.blocks)]
+            socket.send_fds(ours, [b"\0"], descriptors)
+            layouts = [block.layout for block in packed.blocks]
+            self.send((number, os.getpid(), packed.where, packed.main, layouts, packed.data))
             start_process(start_method, ours, theirs, self._life.descriptor, run_child)
         except BaseException:
             self._channel.close()

@@ -9,7 +9,7 @@ on every processor. Several lanes share one ring object, each with a cursor of i
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -85,11 +85,44 @@ class Ring:
             first += step
         return pieces
 
+    def rows_from(self, lanes: NDArray[np.int64], first: NDArray[np.int64]) -> "Rows":
+        """Rows of these lanes, from row `first` of each on; of those that are overwritten by now, the newest."""
+        written = self.written()[lanes]
+        first = np.clip(first, written - self.rows, written)
+        at = _places(lanes, first, written, self.rows)
+        return Rows(first, written, {name: field[at] for name, field in self.fields.items()})
+
+    def put_rows(self, lanes: NDArray[np.int64], rows: "Rows") -> None:
+        """Have rows that stand in another ring of this kind, in the same lanes and places. All are seen at once."""
+        at = _places(lanes, rows.first, rows.written, self.rows)
+        for name, values in rows.fields.items():
+            self.fields[name][at] = values
+        fence()
+        self._cursors[lanes] = rows.written
+
     def written(self) -> NDArray[np.int64]:
         """How many rows each lane has; all of them whole."""
         cursors = self._cursors.copy()
         fence()
         return cursors
+
+
+class Rows(NamedTuple):
+    """Rows of several lanes, lane after lane."""
+
+    first: NDArray[np.int64]
+    """By lane: the number of the first of them,"""
+    written: NDArray[np.int64]
+    """and how many the lane has in all."""
+    fields: dict[str, NDArray[Any]]
+
+
+def _places(
+    lanes: NDArray[np.int64], first: NDArray[np.int64], end: NDArray[np.int64], rows: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Where rows `first` to `end` of each lane stand: lanes, and places in them."""
+    numbers = [np.arange(*each) for each in zip(first, end, strict=True)]
+    return np.repeat(lanes, end - first), np.concatenate(numbers) % rows
 
 
 def _equal_runs(written: NDArray[np.int64]) -> list[slice]:

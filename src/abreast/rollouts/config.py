@@ -10,6 +10,7 @@ import numpy as np
 import pydantic
 from pydantic import Field
 
+from abreast.cluster.config import RolloutCluster
 from abreast.errors import ConfigError
 from abreast.processes.fork_server import StartMethod
 from abreast.rollouts import ragen
@@ -198,7 +199,8 @@ class ManagerConfig(Section):
     """true: environments run in worker processes; threads: in threads of the main process, for those that wait for a network
     or the like; false: in the main process; auto: measured, where they are faster. A change counts when episodes begin."""
     max_workers: int | None = Field(None, ge=1, le=1024)
-    """Worker processes; none: one for each core, at most 8. With `threads`, threads; none: one for each environment."""
+    """Worker processes; none: one for each core, at most 8, or as many as a cluster has room for. With `threads`, threads;
+    none: one for each environment."""
     sequential_env_types: list[str] = Field(default_factory=list)
     """Types whose environments always run in the main process."""
     format_penalty: float = 0.1
@@ -207,6 +209,10 @@ class ManagerConfig(Section):
     """Seconds for one turn; then its worker is killed, or it is interrupted in the main process. None: no limit."""
     start_method: StartMethod = "forkserver"
     """How worker processes are started."""
+    backend: Literal["processes", "ray"] = "processes"
+    """What workers are: processes of this machine, or of any node of a Ray cluster (`cluster`)."""
+    cluster: RolloutCluster = Field(default_factory=RolloutCluster)
+    """The cluster, where backend is ray."""
     worker_memory_mb: int | None = Field(None, ge=1)
     """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
     episodes: EpisodesConfig = Field(default_factory=EpisodesConfig)

@@ -14,7 +14,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from abreast.errors import ConfigError, RolloutError, nearest, short
-from abreast.processes.cores import cores
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import check_env_ids, check_inputs, check_seed
 from abreast.rollouts.episodes.pool import Pool, Wanted
@@ -29,8 +28,8 @@ from abreast.rollouts.workers.places import Places, Use
 from abreast.rollouts.workers.timing import PlacementRules
 from abreast.settings import merge
 
-MOST_PROCESSES = 8
-"""Worker processes, unless es_manager.max_workers says otherwise."""
+MOST_WORKERS = 1024
+"""For single episodes, whose number is not known."""
 
 
 class EnvStateManager:
@@ -71,10 +70,7 @@ class EnvStateManager:
         self.use_multiprocessing: Use = manager.use_multiprocessing
         self.envs = [] if tags else self._make_slots()
         """All that is known of each environment of the batch, by number; to look at, not to change."""
-        processes = manager.max_workers or min(MOST_PROCESSES, cores())
-        if self.envs:
-            processes = min(processes, max(len(self.envs), 1))
-        self._places = Places(self.tags, manager, processes, rules or PlacementRules())
+        self._places = Places(self.tags, manager, len(self.envs) or MOST_WORKERS, rules)
         self._places.slots.update({slot.env_id: slot for slot in self.envs})
         self._turns = Turns(manager, self._places, verify)
         self._seeds = Seeds(self.config.seed, mode)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, Generic, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, Self, TypeVar
 
-from pydantic import AfterValidator, BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
+from abreast.cluster.config import TrainingCluster
 from abreast.errors import ConfigError, nearest, short
 from abreast.models import BaseModel, ModelConfig, algorithm, name_of
 from abreast.settings import OpenSection, Section
@@ -65,8 +66,9 @@ class MPConfig(Section):
     """How the actor reads published weights: by a copy checked afterwards, or in place, from a slot it holds."""
     schedule: ScheduleName = "pipelined"
     """lockstep: identical to the sequential run; pipelined: full overlap, identical from run to run; free: no waiting."""
-    workers: Literal["auto", "processes", "threads", "inline"] = "auto"
-    """Where learners live; inline: one after the other in this thread; auto: where it is fastest here, by measurement."""
+    workers: Literal["auto", "processes", "threads", "inline", "ray"] = "auto"
+    """Where learners live; inline: one after the other in this thread; auto: where it is fastest here, by measurement; ray:
+    where it is fastest on this machine and on the nodes of a Ray cluster."""
     buffer_capacity: int | None = Field(None, ge=1)
     """Overrides model.buffer_capacity, for agents whose own entry in model.per_agent says nothing of it."""
     batch_size: int | None = Field(None, ge=1)
@@ -97,6 +99,17 @@ class MPConfig(Section):
     """Seconds without a sign of life after which an actor process is killed and restarted."""
     max_restarts: int = Field(3, ge=0)
     """Restarts of a learner or an actor without progress in between before it is given up."""
+    cluster: TrainingCluster = Field(default_factory=TrainingCluster)
+    """The cluster, where workers is ray."""
+
+    @model_validator(mode="after")
+    def _has_shared_memory(self) -> Self:
+        if self.workers == "ray" and self.schedule == "free":
+            raise ValueError(
+                "workers is ray and schedule is free, but free learners look into memory that nodes do not share: set"
+                " schedule to pipelined or lockstep."
+            )
+        return self
 
     def weight(self, agent: int) -> float:
         """The priority of an agent."""

@@ -3,6 +3,7 @@
 what the user sets    is used from the first pass on; numbers that are left out follow a rule
 `workers: auto`       the run begins inline and times itself. After the second round that has learned something it decides,
                       once, by `choose`, and moves learners and lanes between two passes
+`workers: ray`        the same, with the nodes of a cluster: what a message and a copy to them cost is timed, too
 
 Results do not depend on it: learners and lanes are the same wherever they are.
 """
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
 
+from abreast.cluster.connection import Link
 from abreast.models.lane_streams import LANES_TOGETHER
 from abreast.processes.cores import cores
 from abreast.training.actors.base import models_of
@@ -19,7 +21,7 @@ from abreast.training.config import MPConfig
 from abreast.training.learners.hosted import assign_agents, bound_together
 from abreast.training.runnable import Runnable
 
-Place = Literal["inline", "threads", "processes"]
+Place = Literal["inline", "threads", "processes", "ray"]
 
 ROUNDS_TIMED = 2
 """Rounds that have learned something, after which a run decides. The first of them warms up caches and libraries."""
@@ -45,6 +47,8 @@ class Split(NamedTuple):
     workers: int
     """Learner processes; 0: everything is done in one thread."""
     actors: int = 1
+    remote: int = 0
+    """Those of the workers, the last ones, that are on nodes of a cluster. The actors but the first are there, too, then."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +68,10 @@ class Timing:
     fork_server_s: float = 0.0
     """Until there is one."""
     is_lockstep: bool = False
+    link: Link | None = None
+    """To the nodes of a cluster, if there is one."""
+    copied_bytes: tuple[int, ...] = ()
+    """What would be sent there and back of each group, in a pass and its round."""
 
     @property
     def inline_s(self) -> float:
@@ -85,9 +93,20 @@ def seconds_of_pass(timing: Timing, split: Split) -> float:
     orders = ORDER_S * (split.workers + split.actors - 1)
     waiting = (timing.pass_s - timing.computing_s) / split.actors
     """For something that needs no core: a world in another program, say."""
+    here = split.workers - split.remote
+    away, learning_away = 0.0, 0.0
+    """What is done on nodes beside the learners, and by the slowest of these."""
+    if split.remote and timing.link is not None:
+        copies = [sum(timing.copied_bytes[group] for group in groups) * timing.link.byte_s for groups in assigned]
+        learning_away = max(map(sum, zip(learning[here:], copies[here:], strict=True))) + timing.link.message_s
+        orders += sum(copies[here:]) + (split.actors - 1) * sum(copies)  # all of which goes through this process
+        away, playing = playing[0] + waiting + timing.link.message_s, playing[:1]
+    playing_s = seconds_beside(playing, timing.cores, waiting)
     if timing.is_lockstep:
-        return seconds_beside(playing, timing.cores, waiting) + seconds_beside(learning, timing.cores) + orders
-    return seconds_beside([playing[0] + orders, *playing[1:], *learning], timing.cores, waiting)
+        learning_s = max(learning_away, seconds_beside(learning[:here], timing.cores))
+        return max(playing_s, away) + learning_s + orders
+    beside = seconds_beside([playing[0] + orders, *playing[1:], *learning[:here]], timing.cores, waiting)
+    return max(beside, away, learning_away)
 
 
 def seconds_beside(work: Sequence[float], cores: float, waiting: float = 0.0) -> float:
@@ -101,7 +120,7 @@ def seconds_beside(work: Sequence[float], cores: float, waiting: float = 0.0) ->
         seconds += (each - done) * max(1.0, left / cores)
         done = each
     busy = sum(work) / seconds if seconds else 1.0
-    return max(seconds, work[0] + waiting) * (1 + CROWDING * max(0.0, busy - 1))
+    return max(seconds, sum(work[:1]) + waiting) * (1 + CROWDING * max(0.0, busy - 1))
 
 
 def seconds_left(timing: Timing, split: Split) -> float:
@@ -127,6 +146,8 @@ class Plan:
 
     workers: Place
     num_workers: int
+    num_remote: int
+    """Workers on nodes of a cluster."""
     num_actors: int
     lanes: int
     """Of each actor."""
@@ -145,7 +166,9 @@ class Plan:
     def applied(self, config: MPConfig) -> MPConfig:
         """The settings by which this plan runs."""
         chosen = {"workers": self.workers, "num_workers": self.num_workers or None}
-        return config.model_copy(update={**chosen, "num_actors": self.num_actors, "num_envs": self.lanes})
+        cluster = config.cluster.with_derived(workers_here=self.num_workers - self.num_remote)
+        lanes = {"num_actors": self.num_actors, "num_envs": self.lanes}
+        return config.model_copy(update={**chosen, **lanes, "cluster": cluster})
 
     def as_json(self) -> dict[str, Any]:
         """All of it, as plan.json has it."""
@@ -179,9 +202,12 @@ class Planner:
         why_inline = self._why_inline()
         if place == "auto" and why_inline is None and (workers is not None or given.actors > 1):
             place = "processes"
-        if place in ("processes", "threads"):
+        is_set = workers is not None or given.actors > 1
+        if place in ("processes", "threads") or (place == "ray" and is_set):
             actors = min(given.actors, -(-self._settings.epochs // given.num_envs))
-            split = Split(min(workers or self._most, len(self.groups)), self._allowed(actors, place == "processes"))
+            count = min(workers or self._most, len(self.groups))
+            remote = max(0, count - self._most_here) if place == "ray" else 0
+            split = Split(count, self._allowed(actors, place != "threads"), remote)
             return self._plan(place, split, "as set", "nothing was left to choose, so nothing was measured")
         if workers is not None:
             self._leave_out(f"num_workers {workers}: learners live in this thread")
@@ -201,7 +227,13 @@ class Planner:
         if not self.groups:
             return "all agents are frozen"
         wants = self._given.num_workers is not None or self._given.actors > 1
-        return None if wants or self.cores > 1 else "there is one core"
+        return None if wants or self.cores > 1 or self._given.workers == "ray" else "there is one core"
+
+    @property
+    def _most_here(self) -> int:
+        """Learners that the cores of this machine have room for, beside the first actor; or as many as the user says."""
+        wanted = self._given.cluster.workers_here
+        return max(0, int(self.cores) - 1) if wanted is None else wanted
 
     def decide(self, timing: Timing) -> Plan:
         """The plan for the rest of the run, by what it has measured of itself."""
@@ -209,9 +241,12 @@ class Planner:
         counts = [count for count in range(2, int(self.cores) + 1) if lanes % (LANES_TOGETHER * count) == 0]
         if self._given.num_actors is not None or (counts and self._allowed(counts[-1], in_processes=True) == 1):
             counts = []
-        split = choose(
-            timing, [Split(workers, count) for workers in range(1, self._most_tried + 1) for count in (1, *counts)]
-        )
+        splits = [Split(workers, count) for workers in range(1, self._most_tried + 1) for count in (1, *counts)]
+        if timing.link is not None:
+            splits += self._splits_with(timing.link.workers, (1, *counts))
+            if not timing.link.workers:
+                self._leave_out("the cluster: it has no other node with room for a learner")
+        split = choose(timing, splits)
         seconds, inline = seconds_of_pass(timing, split), timing.inline_s
         if split.workers:
             ratio = f"{inline / seconds:.2g} times as fast as {format_seconds(inline)} inline"
@@ -223,7 +258,18 @@ class Planner:
             f" computing {format_seconds(timing.computing_s)}), its round {format_seconds(sum(timing.round_s))}, publishing"
             f" {format_seconds(sum(timing.publish_s))}"
         )
-        return self._plan("processes" if split.workers else "inline", split, pace, why, timing)
+        if timing.link is not None:
+            message, pace_mb = format_seconds(timing.link.message_s), 1e-6 / timing.link.byte_s
+            why += f", a message to a node and back {message}, copies there and back {pace_mb:.3g} MB/s"
+        place: Place = "ray" if split.remote else "processes" if split.workers else "inline"
+        return self._plan(place, split, pace, why, timing)
+
+    def _splits_with(self, room: int, actors: Sequence[int]) -> list[Split]:
+        """Splits that use so many workers and actors of a cluster at most."""
+        here = min(self._most_here, len(self.groups) - 1)
+        totals = range(here + 1, min(len(self.groups), here + room) + 1)
+        found = [Split(total, count, total - here) for total in totals for count in actors]
+        return [split for split in found if split.remote + split.actors - 1 <= room]
 
     def _allowed(self, actors: int, in_processes: bool) -> int:
         """How many actors share the lanes: so many, or one where that is known to be all there can be."""
@@ -263,9 +309,8 @@ class Planner:
         left_out = f"; left out: {', '.join(self._left_out)}" if self._left_out else ""
         reasons = f"plan: {describe(place, split, lanes)} ({devices}); {pace}.", f"{why}{left_out}."
         seconds = None if timing is None else seconds_of_pass(timing, split)
-        return Plan(
-            place, split.workers, split.actors, lanes, devices, reasons, tuple(self._left_out), timing, seconds, is_open
-        )
+        counts = split.workers, split.remote, split.actors
+        return Plan(place, *counts, lanes, devices, reasons, tuple(self._left_out), timing, seconds, is_open)
 
 
 def describe(place: Place, split: Split, lanes: int) -> str:
@@ -274,8 +319,9 @@ def describe(place: Place, split: Split, lanes: int) -> str:
     playing = f"{split.actors} {actors} with {lanes} lane{'s' if lanes > 1 else ''}{each}"
     if place == "inline":
         return f"inline, learners in the thread of {playing}"
-    kinds = {"processes": ("process", "processes"), "threads": ("thread", "threads")}[place]
-    return f"{split.workers} learner {kinds[split.workers != 1]} and {playing}"
+    kind = ("thread", "threads") if place == "threads" else ("process", "processes")
+    where = f", {split.remote} of them on nodes of the cluster," if place == "ray" else ""
+    return f"{split.workers} learner {kind[split.workers != 1]}{where} and {playing}"
 
 
 def format_seconds(seconds: float) -> str:

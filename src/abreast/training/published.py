@@ -17,6 +17,7 @@ from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.processes.latest import Latest, Mode, latest_layout
 from abreast.processes.memory import SharedBlock, padded
+from abreast.processes.shares import NewestShare
 from abreast.state import State, join, part_of
 
 HEADER_ROOM = 16_384
@@ -78,6 +79,10 @@ class Published:
         start = np.zeros(self._header, dtype=np.uint8)
         start[: len(text)] = np.frombuffer(text, np.uint8)
         self._latest.publish(version, start, *state.arrays.values())
+
+    def share(self, whole: bool) -> NewestShare:
+        """What a worker has of it that has no shared memory: all, or what choosing needs."""
+        return NewestShare(self._prefix, None if whole else self._acting_size)
 
     @property
     def version(self) -> int:

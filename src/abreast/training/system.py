@@ -18,6 +18,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType, TracebackType
 from typing import Any
 
+from abreast.cluster.connection import connect
 from abreast.errors import ConfigError, WorkerError, short
 from abreast.models.own import note_shared
 from abreast.processes.fork_server import FORK_SERVER
@@ -80,6 +81,7 @@ class MARLMultiprocessingSystem:
                 f" for {own.actors} with {own.num_envs}: give both the same configuration."
             )
         group_lanes(env.game, given)
+        self._cluster = connect(given.cluster) if given.workers == "ray" else None
         self._planner = Planner(env, given)
         self.plan = self._planner.begin()
         self._fork_server_at = 0.0
@@ -169,6 +171,11 @@ class MARLMultiprocessingSystem:
             copied(copied(model.learning_state()))  # as when it is published, and read again
             publish_s.append(time.thread_time() - started)
         groups, waited = self._planner.groups, time.monotonic() - self._fork_server_at
+        parallel, link = self._config.multiprocessing, None
+        sent: tuple[int, ...] = ()
+        if self._cluster is not None:
+            sent = tuple(sum(self._sent_bytes(agent) for agent in group) for group in groups)
+            link = self._cluster.measure(max(sent), parallel.cluster.learner_cpus, parallel.cluster.learner_gpus)
         return Timing(
             actors.pass_s,
             actors.computing_s,
@@ -177,8 +184,17 @@ class MARLMultiprocessingSystem:
             self._planner.cores,
             -(-epochs // self._config.multiprocessing.lanes),
             max(0.0, FORK_SERVER_S - waited) if FORK_SERVER.pid is not None else FORK_SERVER_S,
-            self._config.multiprocessing.schedule == "lockstep",
+            parallel.schedule == "lockstep",
+            link,
+            sent,
         )
+
+    def _sent_bytes(self, agent: int) -> int:
+        """What a learner on a node is sent and sends back in a pass: its rows, and what it has learned."""
+        model = self._models[agent]
+        row = sum(field.nbytes for field in model.memory.ring.fields.values()) // model.memory.ring.rows
+        learned = sum(array.nbytes for array in model.learning_state().arrays.values())
+        return int(row * self._config.experiment.max_turns + learned)
 
     def stop(self) -> None:
         """End actors and learners in order; the agents hold what was learned."""

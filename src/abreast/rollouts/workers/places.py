@@ -14,9 +14,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from typing import Literal
 
+from abreast.cluster.backend import RayBackend
+from abreast.cluster.connection import connect
 from abreast.codec import encode_message
 from abreast.errors import StateError, WorkerError
-from abreast.processes.backend import Child, ChildSpec
+from abreast.processes.backend import Backend, Child, ChildSpec
+from abreast.processes.cores import cores
 from abreast.processes.process import ProcessBackend, comes_from_main
 from abreast.processes.team import RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
@@ -32,6 +35,10 @@ from abreast.rollouts.workers.worker import RolloutWork, rollout_process
 log = logging.getLogger("abreast")
 
 Use = bool | Literal["auto", "threads"]
+MOST_PROCESSES = 8
+"""Worker processes, unless es_manager.max_workers says otherwise."""
+RAY_ORDER_S = 2e-3
+"""What one order to one worker on a node costs. (On one machine; between machines the network comes on top.)"""
 IDLE_DEATHS = 5
 """How often in a row a worker may die without an answer, at no environment, before it is lost."""
 COMPUTES_S = 1e-3
@@ -42,14 +49,21 @@ others meanwhile."""
 class Places:
     """Moves slots between the main process, worker processes and threads. `team` is None until a worker is needed."""
 
-    def __init__(self, tags: Mapping[str, Tag], config: ManagerConfig, processes: int, rules: PlacementRules) -> None:
-        self._tags, self._config, self._processes, self._rules = tags, config, processes, rules
+    def __init__(self, tags: Mapping[str, Tag], config: ManagerConfig, most: int, rules: PlacementRules | None) -> None:
+        """`most`: workers at most, unless the configuration says how many."""
+        self._cluster = connect(config.cluster) if config.backend == "ray" else None
+        if self._cluster is None:
+            count, usual = min(MOST_PROCESSES, cores()), PlacementRules()
+        else:
+            count, usual = self._cluster.room_for(config.cluster.worker_cpus), PlacementRules(order_s=RAY_ORDER_S)
+        self._tags, self._config, self._rules = tags, config, rules or usual
+        self._processes = min(config.max_workers or count, most)
         self.guard = Guard()
         """Around everything that changes slots or the team: interrupted there, only `reset` and `close` work."""
         self.slots: dict[int, Slot] = {}
         """All that have an environment, of the batch and of single episodes, by number."""
         self.team: Team | None = None
-        self.timings = {name: Timing(rules.enough_s) for name in tags}
+        self.timings = {name: Timing(self._rules.enough_s) for name in tags}
         self._recipes = {name: _recipe(tag) for name, tag in tags.items()}
         """By tag: what makes its environment in a worker process, pickled; empty if that is not possible."""
         sequential = {find_kind(name).name for name in config.sequential_env_types}
@@ -242,7 +256,10 @@ class Places:
     def _get_team(self) -> Team:
         if self.team is None:
             config = self._config
-            processes = ProcessBackend(config.start_method, preload=[RolloutWork.__module__])
+            processes: Backend = ProcessBackend(config.start_method, preload=[RolloutWork.__module__])
+            if self._cluster is not None:
+                shares = config.cluster.worker_cpus, config.cluster.worker_gpus
+                processes = RayBackend(self._cluster, *shares, config.cluster.start_timeout)
             policy = RestartPolicy(IDLE_DEATHS, config.step_timeout or float("inf"))
             self.team = Team(_Backends(processes, self._processes), self._spec, 0, policy)
         return self.team
@@ -258,7 +275,7 @@ class Places:
 class _Backends:
     """Processes for the lower numbers, threads for the others."""
 
-    def __init__(self, processes: ProcessBackend, first_thread: int) -> None:
+    def __init__(self, processes: Backend, first_thread: int) -> None:
         self._processes, self._threads, self._first_thread = processes, ThreadBackend(), first_thread
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:

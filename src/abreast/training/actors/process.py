@@ -19,6 +19,7 @@ from abreast.processes.memory import SharedBlock
 from abreast.processes.pickling import Pickler
 from abreast.processes.process import comes_from_main
 from abreast.processes.ring import Ring
+from abreast.processes.shares import RowsShare
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.state import State, copied
 from abreast.training.actors.base import Play, actor_state, cut_episodes, models_of
@@ -155,7 +156,7 @@ class ProcessActors:
         self._alone: InlineActors | None = None
         """Plays all lanes, once it was seen that one has to."""
         policy = RestartPolicy(config.max_restarts, config.actor_timeout)
-        self._team = Team(make_backend(config), self._spec, len(self._elsewhere), policy)
+        self._team = Team(make_backend(config, "actor"), self._spec, len(self._elsewhere), policy)
         self._team.start(wait=config.workers == "threads")
 
     def _share(self, actor: int) -> range:
@@ -173,7 +174,9 @@ class ProcessActors:
             getattr(self._factory, "kind", None),
             getattr(self._factory, "world", None),
         )  # a Blueprint
-        return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, comes_from_main(*made_of))
+        weights = tuple(place.share(whole=False) for place in published)
+        rows = tuple(RowsShare(f"replay{agent}.", lanes) for agent in range(len(published)))
+        return ChildSpec(f"actor {worker + 1}", ActorProcess, arguments, comes_from_main(*made_of), weights, rows)
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:
         if self._alone is not None:

@@ -5,8 +5,11 @@ import inspect
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
+from abreast.cluster.backend import RayBackend
+from abreast.cluster.connection import connect
 from abreast.errors import AbreastError, ConfigError, ModelError, WorkerError
 from abreast.models import BaseModel
 from abreast.models.model_state import Recipe
@@ -15,6 +18,7 @@ from abreast.processes.backend import Backend, ChildSpec
 from abreast.processes.memory import SharedBlock
 from abreast.processes.process import ProcessBackend, comes_from_main
 from abreast.processes.ring import Ring
+from abreast.processes.shares import RowsShare
 from abreast.processes.team import Died, Lost, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
@@ -77,7 +81,8 @@ class HostedLearners:
                 publish_model(model, place, rounds, updates=model.updates, results=[])
                 model.memory.move_rows(Ring(self.block.part(f"replay{index}.")))
             policy = RestartPolicy(parallel.max_restarts, parallel.learner_timeout)
-            self._team = Team(make_backend(parallel), self._spec, workers, policy)
+            backend = make_backend(parallel, "learner", parallel.cluster.workers_here or 0)
+            self._team = Team(backend, self._spec, workers, policy)
             # Threads share random generators with the pass that would be played beside their start.
             self._team.start(wait=parallel.workers == "threads")
         except BaseException:
@@ -101,12 +106,16 @@ class HostedLearners:
         for agent in agents:
             memory = SharedReplayBuffer.like(self._models[agent].memory, self._slack, self.block, f"replay{agent}.")
             published = self.published[agent].for_reader(0)
-            jobs.append(Job(agent, self._recipes[agent], memory, published, self._experiment.seed))
+            recipe = self._recipes[agent]
+            if self._config.cluster.learner_gpus and worker >= (self._config.cluster.workers_here or 0):
+                recipe = replace(recipe, device=("cuda",))  # the first of those that its node gives it
+            jobs.append(Job(agent, recipe, memory, published, self._experiment.seed))
         name = f"learner of agent {', '.join(map(str, agents))}"
         needs_main = any(comes_from_main(job.recipe.kind) for job in jobs)
-        return ChildSpec(
-            name, learner_process, (jobs, self._experiment.compute_threads, self.trains_freely), needs_main
-        )
+        arguments = (jobs, self._experiment.compute_threads, self.trains_freely)
+        rows = tuple(RowsShare(f"replay{agent}.", range(self._models[agent].memory.lanes)) for agent in agents)
+        learned = tuple(self.published[agent].share(whole=True) for agent in agents)
+        return ChildSpec(name, learner_process, arguments, needs_main, rows, learned)
 
     def _handle_death(self, died: Died) -> bool:
         """Give up the agent that has cost too many deaths, or all of a lost worker; returns whether any is left there."""
@@ -226,9 +235,15 @@ def named(agent: int, model: BaseModel) -> Iterator[None]:
         ) from error
 
 
-def make_backend(config: MPConfig) -> Backend:
-    """Where workers live."""
-    return ThreadBackend() if config.workers == "threads" else process_backend()
+def make_backend(config: MPConfig, role: Literal["learner", "actor"], here: int = 0) -> Backend:
+    """Where workers live; of those of a cluster, so many are here."""
+    if config.workers == "threads":
+        return ThreadBackend()
+    if config.workers != "ray":
+        return process_backend()
+    cluster, connection = config.cluster, connect(config.cluster)
+    shares = (cluster.learner_cpus, cluster.learner_gpus) if role == "learner" else (cluster.actor_cpus, 0.0)
+    return RayBackend(connection, *shares, cluster.start_timeout, here, process_backend())
 
 
 def process_backend() -> ProcessBackend:

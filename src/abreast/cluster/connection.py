@@ -1,0 +1,224 @@
+"""The connection of this program to a Ray cluster; without one at hand, a Ray of its own, which leaves nothing behind."""
+
+import logging
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from abreast.cluster.config import ClusterConfig
+from abreast.cluster.host import SAME_NEEDED, Echo, node_facts
+from abreast.errors import ConfigError, WorkerError
+from abreast.processes.cores import cores
+
+log = logging.getLogger("abreast")
+
+CLEAN_UP = """
+import shutil, sys, time
+sys.stdin.read()  # until the program has ended, in whichever way
+for _ in range(100):
+    shutil.rmtree(sys.argv[1], ignore_errors=True)
+    time.sleep(0.1)
+"""
+"""Removes the folder of a local Ray. Its processes end with the program too, and write there until then."""
+ECHOES = 5
+"""Messages that are timed."""
+REACH_S = 5.0
+"""Seconds within which a host has to accept a connection."""
+
+
+def import_ray() -> Any:
+    """The package; a `ConfigError` names the extra that it comes with."""
+    try:
+        import ray
+    except ImportError:
+        raise ConfigError(
+            "a cluster was asked for (workers or backend is ray), but Ray is not installed: pip install 'abreast[ray]', on"
+            " every node."
+        ) from None
+    return ray
+
+
+class Link(NamedTuple):
+    """What it costs to send something to another node and back."""
+
+    message_s: float
+    """A short message."""
+    byte_s: float
+    """Each byte more."""
+    workers: int
+    """How many workers other nodes have room for."""
+
+
+class Connection:
+    """To one cluster, for the rest of the program. One that the program has made itself with `ray.init` is used as it is."""
+
+    def __init__(self, config: ClusterConfig) -> None:
+        self.ray = import_ray()
+        self.is_local = False
+        """Whether there is a Ray for this program alone: it then has no other users, and no CPUs to share out."""
+        self._facts = node_facts()
+        self._nodes: dict[str, dict[str, str]] = {}
+        if self.ray.is_initialized():
+            return
+        address = os.environ.get("RAY_ADDRESS", config.address) if config.address == "auto" else config.address
+        if address not in ("auto", "local"):
+            self._connect(address, config.start_timeout)
+        elif address == "local" or not self._join():
+            self._start_local()
+
+    def _connect(self, address: str, timeout_s: float) -> None:
+        host, _, port = address.rpartition(":")
+        try:
+            socket.create_connection((host, int(port)), min(REACH_S, timeout_s)).close()
+        except (OSError, ValueError, OverflowError) as error:
+            raise ConfigError(
+                f"the cluster at {address} does not answer ({error}): expected HOST:PORT of a Ray that is running"
+                " (`ray start --head` prints it), or local."
+            ) from None
+        try:
+            self._init(address=address)
+        except Exception as error:
+            raise ConfigError(
+                f"what answers at {address} is no cluster that can be joined: {first_line(error)}."
+            ) from None
+
+    def _join(self) -> bool:
+        """Join a cluster that this machine belongs to, if it does."""
+        try:
+            self._init(address="auto")
+        except ConnectionError:
+            return False
+        return True
+
+    def _start_local(self) -> None:
+        """Start a Ray whose processes end with this program, and whose files are removed then."""
+        os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # otherwise one is written into the home folder
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        folder = tempfile.mkdtemp(prefix="abreast_ray_")
+        subprocess.Popen(
+            [sys.executable, "-S", "-c", CLEAN_UP, folder],
+            stdin=subprocess.PIPE, start_new_session=True, cwd="/",
+        )  # fmt: skip
+        try:
+            self._init(num_cpus=cores(), include_dashboard=False, _temp_dir=folder)
+        except Exception as error:
+            shutil.rmtree(folder, ignore_errors=True)
+            raise WorkerError(f"a local Ray could not start: {first_line(error)}.") from error
+        self.is_local = True
+
+    def _init(self, **options: Any) -> None:
+        with _own_handlers():
+            self.ray.init(logging_level=logging.ERROR, **options)
+
+    @property
+    def cpus(self) -> float:
+        """Of all nodes."""
+        return float(self.ray.cluster_resources().get("CPU", 0.0))
+
+    def room_for(self, cpus: float) -> int:
+        """How many workers with so many CPUs all nodes have room for, one at least."""
+        return max(1, int(self.cpus // (cpus or 1.0)))
+
+    def measure(self, size: int, cpus: float, gpus: float) -> Link:
+        """Time messages of this size to a node and back; `cpus` and `gpus` are those of a worker."""
+        here = self.ray.get_runtime_context().get_node_id()
+        others = [each["Resources"] for each in self.ray.nodes() if each["Alive"] and each["NodeID"] != here]
+        room = sum(
+            int(min(each.get("CPU", 0.0) // (cpus or 1.0), each.get("GPU", 0.0) // gpus if gpus else 1e9))
+            for each in others
+        )
+        echo = self.ray.remote(num_cpus=0, scheduling_strategy="SPREAD")(Echo).remote()
+        data = np.zeros(size, dtype=np.uint8)
+        try:
+            seconds = {each.nbytes: self._seconds_of_echo(echo, each) for each in (data[:1], data[:1], data)}
+        finally:
+            self.ray.kill(echo)
+        message_s = seconds[1]
+        return Link(message_s, max(seconds[size] - message_s, 1e-12) / size, room)
+
+    def _seconds_of_echo(self, echo: Any, data: NDArray[np.uint8]) -> float:
+        """The shortest of some times: the first contain the start of what answers."""
+        times = []
+        for _ in range(ECHOES):
+            started = time.perf_counter()
+            self.ray.get(echo.echo.remote(data))
+            times.append(time.perf_counter() - started)
+        return min(times)
+
+    def why_no_room(self, cpus: float, gpus: float) -> str:
+        """Why a worker was not placed."""
+        free = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
+        most_cpus, most_gpus = (max((each.get(kind, 0.0) for each in free), default=0.0) for kind in ("CPU", "GPU"))
+        if cpus > most_cpus or gpus > most_gpus:
+            return (
+                f"no node has {cpus:g} CPUs and {gpus:g} GPUs (the largest have {most_cpus:g} and {most_gpus:g}): lower what"
+                " a worker is to have"
+            )
+        return (
+            f"the {self.cpus:g} CPUs of {len(free)} nodes are in use, and it is to have {cpus:g}, and {gpus:g} GPUs: use"
+            " fewer workers, or wait until other runs have ended"
+        )
+
+    def note_node(self, facts: dict[str, str]) -> None:
+        """Record what a node is, and name what may make results there others; raises if it cannot work with this one."""
+        name = facts["node"]
+        if name in self._nodes:
+            return
+        self._nodes[name] = facts
+        log.info("node %s", ", ".join(f"{key} {value}" for key, value in facts.items()))
+        for key in facts.keys() - {"node"}:
+            here, there = self._facts[key], facts[key]
+            if here != there and key in SAME_NEEDED:
+                raise WorkerError(
+                    f"node {name} has {key} {there}, but this machine {here}: install the same on all of them."
+                )
+            if here != there:
+                log.warning(
+                    "results may be rounded otherwise on node %s: %s is %s there and %s here", name, key, there, here
+                )
+
+
+_connections: list[Connection] = []
+_lock = threading.Lock()
+
+
+def connect(config: ClusterConfig) -> Connection:
+    """The connection of this program; made by the first call."""
+    with _lock:
+        if not _connections or not _connections[0].ray.is_initialized():
+            _connections[:] = [Connection(config)]
+        return _connections[0]
+
+
+def first_line(error: BaseException) -> str:
+    """What is the matter: errors of Ray's come with stacks of several processes."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    named = [line for line in lines if "Error: " in line and not line.startswith(("File", "ray."))]
+    return (named or lines)[-1 if named else 0].rstrip(".")[:500]
+
+
+@contextmanager
+def _own_handlers() -> Iterator[None]:
+    """Ray has handlers of its own for signals; those of a run stay."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
