@@ -15,7 +15,7 @@ from typing import Any
 from abreast.cluster.connection import Connection, first_line
 from abreast.cluster.host import Host, Order, Report
 from abreast.errors import WorkerError
-from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Ready, SignOfLife
+from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed, Ready, SignOfLife
 from abreast.processes.process import SCRIPT_HINT, pack
 
 ASK_S = 0.5
@@ -66,7 +66,8 @@ class RayChild:
         self, number: int, spec: ChildSpec, wake: Callable[[], None], connection: Connection, host: Any, timeout_s: float,
         why_no_room: Callable[[], str],
     ) -> None:  # fmt: skip
-        self.name, self.hint = spec.name, SCRIPT_HINT if spec.needs_main else HINT
+        self.name, self.hint = spec.name, ""
+        self._script_hint = SCRIPT_HINT if spec.needs_main else HINT
         self.pid: int | None = None
         self.was_killed = False
         self._wake, self._connection, self.host, self._why_no_room = wake, connection, host, why_no_room
@@ -147,7 +148,9 @@ class RayChild:
         self._sign, self.pid, self._ended, self.was_killed = result.sign, result.pid, result.ended, result.was_killed
         messages = [pickle.loads(message) for message in result.messages]
         for message in messages:
-            if type(message) is not tuple:
+            if isinstance(message, Failed):
+                self.hint = self._script_hint
+            elif type(message) is not tuple:
                 self._unanswered.discard(Ready)
             elif message[2]:
                 self._unanswered.discard(message[0])

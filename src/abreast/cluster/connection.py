@@ -41,6 +41,8 @@ REACH_S = 5.0
 
 def import_ray() -> Any:
     """The package; a `ConfigError` names the extra that it comes with."""
+    if "RAY_AUTH_TOKEN" in os.environ:
+        os.environ.setdefault("RAY_AUTH_MODE", "token")  # read when Ray is imported
     try:
         import ray
     except ImportError:
@@ -121,7 +123,7 @@ class Connection:
 
     def _init(self, **options: Any) -> None:
         with _own_handlers():
-            self.ray.init(logging_level=logging.ERROR, **options)
+            self.ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
 
     @property
     def cpus(self) -> float:

@@ -75,7 +75,9 @@ def test_actors_killed_at_random_change_nothing(schedule, caplog):
     env = small_game(*ACTORS, *settings, "multiprocessing.max_restarts=1000")
     with strike(Play, at={0, 3, 5, 8, 10}) as struck:
         assert outcome(env, env.run_experiment_mp) == calm
-    assert len(struck) >= 3 and caplog.text.count("SIGKILL, often out of memory") >= 3  # a fast run ends before the last
+    assert (
+        len(struck) >= 3 and caplog.text.count("SIGKILL, often out of memory") >= 3
+    )  # a fast run ends before the last
 
 
 def test_a_killed_actor_in_free_leaves_whole_episodes():

@@ -1,0 +1,111 @@
+"""A Ray cluster of two nodes on this machine, as `ray start` makes them; a node can be killed and replaced."""
+
+import atexit
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+os.environ.setdefault("RAY_AUTH_TOKEN", "of-this-suite-of-tests")  # read when Ray is imported
+os.environ.setdefault("RAY_AUTH_MODE", "token")
+STARTED_S = 60
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+class Nodes:
+    """The head, on which the program is, and a second node."""
+
+    def __init__(self, head_cpus=2, cpus=4):
+        self._folder, self._cpus = tempfile.mkdtemp(prefix="nodes"), cpus
+        self.address = f"127.0.0.1:{free_port()}"
+        port = self.address.partition(":")[2]
+        self._head = self._start(
+            f"--head --port={port} --num-cpus={head_cpus} --include-dashboard=false --temp-dir={self._folder}"
+        )
+        self._wait_for_head()
+        self.add()
+        atexit.register(self.close)  # before Ray, which the program leaves first
+
+    def _start(self, options):
+        command = [
+            str(Path(sys.executable).parent / "ray"),
+            "start",
+            "--block",
+            "--disable-usage-stats",
+            *options.split(),
+        ]
+        paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]  # nodes have what users have installed
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RAY_health_check_period_ms": "500"}
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen([*command, "--node-ip-address=127.0.0.1"], env=env, start_new_session=True, **quiet)
+
+    def _wait_for_head(self):
+        end = time.monotonic() + STARTED_S
+        while time.monotonic() < end:
+            try:
+                socket.create_connection(tuple(self.address.split(":")), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise TimeoutError("the head has not started")
+
+    def add(self):
+        """Start the second node."""
+        self._second = self._start(f"--address={self.address} --num-cpus={self._cpus}")
+
+    def kill(self):
+        """End every process of the second node at once."""
+        end_all(self._second)
+
+    def close(self):
+        for node in (self._second, self._head):
+            if node.poll() is None:
+                end_all(node)
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def end_all(process):
+    """Kill a process and all that it has started."""
+    for pid in [process.pid, *started_by(process.pid)]:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def started_by(pid):
+    """Its children, theirs, and so on."""
+    found = []
+    with contextlib.suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return found + [each for child in found for each in started_by(child)]
+
+
+_made = []
+
+
+def nodes():
+    """The cluster of this process; skips where Ray is not installed."""
+    pytest.importorskip("ray", reason="the extra abreast[ray] is not installed")
+    if not _made:
+        _made.append(Nodes())
+    return _made[0]
+
+
+def on_nodes(here=0):
+    """Settings by which a run has its workers there, `here` of the learners aside."""
+    cluster = f"{{address: '{nodes().address}', workers_here: {here}}}"
+    return ["multiprocessing.workers=ray", f"multiprocessing.cluster={cluster}"]
