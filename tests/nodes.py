@@ -17,6 +17,9 @@ import pytest
 os.environ.setdefault("RAY_AUTH_TOKEN", "of-this-suite-of-tests")  # read when Ray is imported
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 STARTED_S = 60
+SOON = {"period_ms": "300", "timeout_ms": "2000", "failure_threshold": "3", "initial_delay_ms": "1000"}
+SOON = {f"RAY_health_check_{name}": value for name, value in SOON.items()}
+"""When the head notices that a node is lost."""
 
 
 def free_port():
@@ -48,7 +51,7 @@ class Nodes:
             *options.split(),
         ]
         paths = [str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]  # nodes have what users have installed
-        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "RAY_health_check_period_ms": "500"}
+        env = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **SOON}
         quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         return subprocess.Popen([*command, "--node-ip-address=127.0.0.1"], env=env, start_new_session=True, **quiet)
 

@@ -2,7 +2,7 @@
 
     subject      promises/subjects.py
     schedule     lockstep: as the sequential run; pipelined: as the pipelined run in one thread
-    workers      where learners live; moves: inline at first, and then in processes
+    workers      where learners live; moves: inline at first, and then in processes; ray: on nodes of a cluster
     actors, mode who plays the two lanes; how weights are read
     happens      nothing; it is stopped and resumed; learners or actors are killed
 
@@ -19,6 +19,7 @@ from abreast.training.actors.base import Play
 from abreast.training.learners.process import Train
 from abreast.training.plan import Split
 from fakes import outcome
+from nodes import on_nodes
 from promises.cover import cover, rows
 from promises.strikes import strike
 from promises.subjects import EPOCHS, SUBJECTS
@@ -26,17 +27,23 @@ from promises.subjects import EPOCHS, SUBJECTS
 TABLE = {
     "subject": SUBJECTS,
     "schedule": ["lockstep", "pipelined"],
-    "workers": ["processes", "threads", "inline", "moves"],
+    "workers": ["processes", "threads", "inline", "moves", "ray"],
     "actors": [1, 2],
     "mode": ["snapshot", "double_buffer"],
     "happens": ["nothing", "resumed", "learners killed", "actors killed"],
 }
 
 
+ON_NODES = ("iqn", "ppo", "dqn, backlog", "own network", "zoo, at once")
+"""Subjects that are run there: it takes seconds to start a worker on a node."""
+
+
 def is_valid(subject, schedule, workers, actors, mode, happens):
-    if happens == "learners killed" and workers not in ("processes", "moves"):
+    if workers == "ray" and subject not in ON_NODES:
         return False
-    if happens == "actors killed" and (workers, actors) != ("processes", 2):
+    if happens == "learners killed" and workers not in ("processes", "moves", "ray"):
+        return False
+    if happens == "actors killed" and (workers not in ("processes", "ray") or actors != 2):
         return False
     if workers in ("inline", "moves") and actors > 1:
         return False  # moving lanes, too: test_plan.py
@@ -65,9 +72,10 @@ class Stop(Exception):
 def settings(schedule, workers, actors, mode):
     where = {"schedule": schedule, "workers": "auto" if workers == "moves" else workers, "mode": mode}
     where |= {"num_actors": actors, "num_envs": 2 // actors, "max_restarts": 1000}
-    if workers in ("processes", "threads"):
+    if workers in ("processes", "threads", "ray"):
         where["num_workers"] = 2
-    return [f"multiprocessing.{key}={value}" for key, value in where.items()]
+    given = [f"multiprocessing.{key}={value}" for key, value in where.items()]
+    return [*given, *on_nodes()] if workers == "ray" else given
 
 
 def end_of(experiment, run):
@@ -96,7 +104,8 @@ def reference():
 
 def by_subject(table):
     """Rows whose references are computed in one worker of pytest."""
-    return [pytest.param(*row, marks=pytest.mark.xdist_group(f"promises: {row[0]}")) for row in table]
+    groups = ("ray" if "ray" in row else f"promises: {row[0]}" for row in table)
+    return [pytest.param(*row, marks=pytest.mark.xdist_group(group)) for row, group in zip(table, groups, strict=True)]
 
 
 @pytest.mark.parametrize(tuple(TABLE), by_subject(rows(TABLE, is_valid)))
@@ -127,7 +136,7 @@ def test_the_end_is_that_of_the_reference(
     assert bool(struck) == ("killed" in happens)
 
 
-@pytest.mark.parametrize("subject", by_subject((name,) for name in SUBJECTS))
+@pytest.mark.parametrize("subject", by_subject([(name,) for name in SUBJECTS]))
 def test_pipelined_differs_from_lockstep_or_the_comparison_would_be_empty(subject, reference):
     assert reference(subject, "pipelined", 1) != reference(subject, "lockstep", 1)
 

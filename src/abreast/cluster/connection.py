@@ -28,13 +28,15 @@ log = logging.getLogger("abreast")
 CLEAN_UP = """
 import shutil, sys, time
 sys.stdin.read()  # until the program has ended, in whichever way
-for _ in range(100):
+for _ in range(20):
     shutil.rmtree(sys.argv[1], ignore_errors=True)
-    time.sleep(0.1)
+    time.sleep(0.2)
 """
-"""Removes the folder of a local Ray. Its processes end with the program too, and write there until then."""
+"""Removes the folder of a local Ray. Its processes end with the program, too, a moment later, and write there until then."""
 ECHOES = 5
 """Messages that are timed."""
+LONGEST_FOLDER = 30
+"""Ray has sockets in its folder, whose names may have 107 characters in all."""
 REACH_S = 5.0
 """Seconds within which a host has to accept a connection."""
 
@@ -109,7 +111,8 @@ class Connection:
         """Start a Ray whose processes end with this program, and whose files are removed then."""
         os.environ.setdefault("RAY_AUTH_TOKEN", secrets.token_hex(16))  # otherwise one is written into the home folder
         os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-        folder = tempfile.mkdtemp(prefix="abreast_ray_")
+        usual = tempfile.gettempdir()
+        folder = tempfile.mkdtemp(prefix="abreast_ray_", dir=usual if len(usual) <= LONGEST_FOLDER else "/tmp")
         subprocess.Popen(
             [sys.executable, "-S", "-c", CLEAN_UP, folder],
             stdin=subprocess.PIPE, start_new_session=True, cwd="/",

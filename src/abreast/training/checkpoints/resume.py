@@ -26,10 +26,11 @@ MAY_CHANGE = frozenset(
     | {"multiprocessing.num_workers", "multiprocessing.learner_timeout", "multiprocessing.actor_timeout"}
     | {"multiprocessing.max_restarts", "multiprocessing.priority", "experiment.epochs", "experiment.record_period"}
     | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
+    | {"multiprocessing.cluster"}
 )
 """Settings that change neither what was learned nor what will be. (The schedule that is used is compared by itself.)"""
-MAPPINGS = frozenset({"experiment.load_agents", "multiprocessing.priority"})
-"""Settings whose value is a mapping."""
+MAPPINGS = frozenset({"experiment.load_agents", "multiprocessing.priority", "multiprocessing.cluster"})
+"""Settings that are compared as a whole."""
 INSTEAD = "begin a new run, with its agents if you like (--load-agent)"
 
 

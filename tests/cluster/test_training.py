@@ -1,0 +1,159 @@
+"""Training on a cluster of two nodes: whatever dies there, the result is that of one thread. (Other subjects: promises/.)"""
+
+import json
+import random
+
+import pytest
+
+from abreast.cluster.backend import RayBackend
+from abreast.cluster.connection import Link
+from abreast.errors import ConfigError, WorkerError
+from abreast.training.plan import Split, Timing, choose, seconds_of_pass
+from fakes import outcome, small_game
+from nodes import nodes, on_nodes
+from promises.cover import IS_FULL
+
+pytestmark = pytest.mark.xdist_group("ray")
+SMALL = ("model.algorithm=dqn", "experiment.epochs=24", "experiment.checkpoint_interval=4", "model.epsilon=0.3")
+SMALL += ("multiprocessing.num_workers=2", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2")
+
+
+@pytest.fixture
+def hosts(monkeypatch):
+    """The workers on nodes that were started last, by name."""
+    started, start = {}, RayBackend.start
+
+    def note(backend, number, spec, wake):
+        started[spec.name] = start(backend, number, spec, wake)
+        return started[spec.name]
+
+    monkeypatch.setattr(RayBackend, "start", note)
+    return started
+
+
+class Harm:
+    """A logger that harms the cluster when some epochs are recorded."""
+
+    def __init__(self, hosts, at, chance):
+        self._hosts, self._at, self._chance = hosts, set(at), chance
+        self.done = []
+
+    def record_epoch(self, epoch, *_, **__):
+        if epoch in self._at:
+            self.done.append(
+                self._chance.choice(("node", "actor", "worker")) if IS_FULL else ("node", "actor")[len(self.done)]
+            )
+            getattr(self, self.done[-1])()
+
+    def node(self):
+        nodes().kill()
+        nodes().add()
+
+    def actor(self):
+        import ray
+
+        ray.kill(self._chance.choice(list(self._hosts.values())).host)
+
+    def worker(self):
+        from rollout_helpers import kill
+
+        kill(*[child.pid for child in self._hosts.values() if child.pid][:1])
+
+
+@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"] if IS_FULL else ["pipelined"])
+def test_a_lost_node_and_a_killed_actor_change_nothing(schedule, hosts, caplog):
+    settings = (*SMALL, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")
+    at = (5, 11)
+    if IS_FULL:
+        settings, at = (*settings, "experiment.epochs=500"), range(10, 490, 16)
+    calm_env = small_game(*settings, "multiprocessing.workers=inline")
+    calm = outcome(calm_env, calm_env.run_experiment_mp)
+    env, harm = small_game(*settings, *on_nodes()), Harm(hosts, at, random.Random(1))
+    assert outcome(env, lambda **usual: env.run_experiment_mp(**{**usual, "logger": harm})) == calm
+    assert len(harm.done) == len(at) and "actor of Ray's that it lived in is gone" in caplog.text
+
+
+def test_a_run_goes_on_from_nodes_here_and_back(tmp_path):
+    """Stopped twice: on nodes, then here, then on nodes again; one learner of them is here, in shared memory."""
+    calm_env = small_game(*SMALL)
+    calm = outcome(calm_env, calm_env.run_experiment_mp)
+
+    def go_on(until, *more, **options):
+        env = small_game(*SMALL, *more)
+
+        class Stops:
+            def record_epoch(self, epoch, *_, **__):
+                if epoch == until:
+                    raise KeyboardInterrupt
+
+        return env, lambda **usual: env.run_experiment_mp(**{**usual, "logging": True, "logger": Stops(), **options})
+
+    for until, *more in ((7, *on_nodes()), (15,)):
+        _, run = go_on(until, *more, **{"output_dir" if until == 7 else "resume": tmp_path / "run"})
+        with pytest.raises(KeyboardInterrupt):
+            run(animate=False)
+    env, run = go_on(None, *on_nodes(here=1), resume=tmp_path / "run")
+    assert outcome(env, run) == calm
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert (plan["workers"], plan["num_workers"], plan["num_remote"]) == ("ray", 2, 1)
+
+
+def test_what_is_left_to_the_run_is_timed_and_said(tmp_path):
+    """A small game on one machine: nodes do not pay, and the run says so and stays."""
+    left = [each for each in SMALL if "num_" not in each]
+    env = small_game(*left, *on_nodes()[:1], f"multiprocessing.cluster.address={nodes().address}")
+    env.run_experiment_mp(animate=False, output_dir=tmp_path / "run")
+    plan = json.loads((tmp_path / "run" / "plan.json").read_text())
+    assert plan["workers"] == "inline" and plan["num_remote"] == 0
+    assert plan["timing"]["link"][0] > 0 and "a message to a node and back" in plan["reasons"][1]
+
+
+AT_WORK = Timing(0.1, 0.1, (1.0,) * 8, (0.001,) * 8, cores=2, passes_left=1000, copied_bytes=(5_000_000,) * 8)
+SPLITS = [Split(0), Split(1), Split(2), *(Split(1 + remote, 1, remote) for remote in range(1, 8))]
+
+
+@pytest.mark.parametrize(
+    ("link", "remote"),
+    [
+        (Link(0.002, 1e-9, 7), 7),
+        (Link(0.002, 1e-6, 7), 0),  # 5 s a copy
+        (Link(30.0, 1e-9, 7), 0),
+    ],
+)
+def test_nodes_are_used_where_they_pay(link, remote):
+    timing = AT_WORK.__class__(**{**vars(AT_WORK), "link": link})
+    chosen = choose(timing, SPLITS)
+    assert chosen.remote == remote
+    assert seconds_of_pass(timing, chosen) == min(seconds_of_pass(timing, split) for split in SPLITS)
+
+
+# ---- bad input
+
+
+def refused(*settings):
+    with pytest.raises((ConfigError, WorkerError)) as error:
+        env = small_game(*SMALL, *settings)
+        env.run_experiment_mp(animate=False, logging=False)
+    assert "\n" not in str(error.value).strip()
+    return str(error.value)
+
+
+def test_resources_that_no_node_has(hosts):
+    told = refused(*on_nodes(), "multiprocessing.cluster.learner_gpus=1", "multiprocessing.cluster.start_timeout=1")
+    assert "not placed within 1 s: no node has 1 CPUs and 1 GPUs (the largest have 4 and 0)" in told
+
+
+def test_a_node_without_the_users_module(tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("from own_networks import TwoLayers\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    settings = (*on_nodes(), "model.network=only_here:TwoLayers")
+    env = small_game(*SMALL, *settings)  # the module is known here
+    (tmp_path / "only_here.py").unlink()
+    with pytest.raises(WorkerError, match=r"No module named 'only_here'.*has to be installed on every node\.$"):
+        env.run_experiment_mp(animate=False, logging=False)
+
+
+def test_learners_that_do_not_wait_need_shared_memory():
+    assert "set schedule to pipelined or lockstep" in refused(
+        "multiprocessing.workers=ray", "multiprocessing.schedule=free"
+    )
