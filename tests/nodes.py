@@ -40,7 +40,7 @@ class Nodes:
         )
         self._wait_for_head()
         self.add()
-        atexit.register(self.close)  # before Ray, which the program leaves first
+        atexit.register(self.close)
 
     def _start(self, options):
         command = [
@@ -74,6 +74,9 @@ class Nodes:
         end_all(self._second)
 
     def close(self):
+        import ray  # not where it is not installed
+
+        ray.shutdown()
         for node in (self._second, self._head):
             if node.poll() is None:
                 end_all(node)

@@ -17,6 +17,7 @@ from abreast.cluster.connection import Connection
 from abreast.cluster.host import node_facts
 from abreast.errors import ConfigError, WorkerError
 from nodes import nodes
+from promises.cover import IS_FULL
 
 pytestmark = pytest.mark.xdist_group("ray")
 TESTS = Path(__file__).parent.parent
@@ -88,7 +89,7 @@ def test_a_node_that_is_not_like_this_one(joined, caplog):
         joined.note_node({**like, "node": "other", "abreast": "9.9"})
 
 
-@pytest.mark.parametrize("end", ["by itself", signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("end", ["by itself", signal.SIGINT, signal.SIGKILL] if IS_FULL else [signal.SIGKILL])
 def test_a_local_ray_leaves_nothing_behind(end):
     pytest.importorskip("ray", reason="the extra abreast[ray] is not installed")
     with tempfile.TemporaryDirectory() as folder:  # those of pytest have names that are too long for sockets

@@ -137,10 +137,9 @@ class RayChild:
             return []
         except self._connection.ray.exceptions.RayError as error:
             self._ended = f"the node or the actor of Ray's that it lived in is gone ({first_line(error)})"
-            self._sign, self.was_killed = (
-                self._sign._replace(at=NOWHERE),
-                self._is_placed,
-            )  # nothing it was at is to blame
+            self._sign = self._sign._replace(at=NOWHERE)  # nothing it was at is to blame
+            is_lost = isinstance(error, self._connection.ray.exceptions.RayActorError)
+            self.was_killed = is_lost and not getattr(error, "actor_init_failed", False)
             return []
         for share, changes in zip(self._writes, result.changes, strict=True):
             if changes is not None:

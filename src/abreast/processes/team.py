@@ -102,19 +102,19 @@ class Team:
     def start(self, numbers: Iterable[int] | None = None, wait: bool = True) -> None:
         """Start workers together, those that are there already aside; returns when each is ready. Default: all.
 
-        If one cannot start, raises its error, and there are none of these numbers. Without `wait`, returns at once, and
-        `events` or `wait_started` raises the error; one that was killed at its start is then replaced like any other.
+        If one cannot start, raises its error, and there are none of these numbers; one that was killed at its start is
+        replaced like any other. Without `wait`, returns at once, and `events` or `wait_started` raises the error.
         """
         started = {number for number, worker in self._workers.items() if worker.incarnation}
         new = [number for number in (self._workers if numbers is None else numbers) if number not in started]
         try:
             for number in new:
-                self._workers[number] = _Worker(has_to_start=not wait)
+                self._workers[number] = _Worker(has_to_start=True)
                 self._start(number)
-            while wait and any(self._workers[number].condition is STARTING for number in new):
+            while wait and any(self._workers[number].has_to_start for number in new):
                 self.wait(CHECK_S)
                 for event in self.events():
-                    if isinstance(event, Died) and event.worker in new:
+                    if isinstance(event, Died) and event.worker in new and (event.silent or isinstance(event, Lost)):
                         raise event.error
                     self._undelivered.append(event)
         except BaseException:

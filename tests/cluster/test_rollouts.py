@@ -1,0 +1,72 @@
+"""Text environments on the nodes of a cluster: equal to the plain loop, whatever dies."""
+
+import random
+
+import pytest
+
+from abreast.rollouts import EnvStateManager
+from nodes import nodes
+from promises.cover import IS_FULL
+from rollout_helpers import SHIPPED, among_others, calm_caches, go, kill, plain, settings
+
+pytestmark = pytest.mark.xdist_group("ray")
+
+
+def on_nodes(config, **manager):
+    more = {"backend": "ray", "cluster": {"address": nodes().address}, "use_multiprocessing": True, "max_workers": 2}
+    return {**config, "es_manager": {**config["es_manager"], **more, **manager}}
+
+
+def some_actions(chance, tag):
+    names = list((tag.config.action_lookup or {}).values()) or ["search[red shoes]", "click[buy now]", "1 + 2", "12"]
+    return [chance.choice(names) for _ in range(chance.randint(1, 2))]
+
+
+def test_all_environments_are_those_of_the_plain_loop_whatever_dies():
+    """Once a worker is killed, once a node is lost in the middle of an episode, and single episodes go on beside."""
+    config, chance = settings(list(SHIPPED), size=2, custom=SHIPPED), random.Random(0)
+    loop = plain(config)
+    loop.reset(7)
+    with EnvStateManager(on_nodes(config, step_timeout=20)) as manager:
+        outputs = manager.reset(seed=7)
+        with manager.episode("Sokoban", seed=7) as single:
+            for turn in range(12 if not IS_FULL else 200):
+                inputs = [
+                    {"env_id": cache["env_id"], "actions": some_actions(chance, manager.tag_of(cache["env_id"]))}
+                    for cache in outputs
+                ]
+                if turn == 2:
+                    kill(*manager.worker_pids[:1])
+                elif turn == 4 or (IS_FULL and turn % 7 == 0):
+                    nodes().kill()
+                    nodes().add()
+                if not single.done:
+                    single.step(["Up"])
+                outputs = manager.step(inputs)
+                assert [cache["env_id"] for cache in outputs] == [cache["env_id"] for cache in loop.step(inputs)]
+                if not outputs:
+                    outputs = manager.reset(seed=turn)
+                    loop.reset(turn)
+        for here, there in zip(loop.caches, manager.caches, strict=True):
+            shown = [{key: entry[key] for key in entry if key != "images"} for entry in here["history"]]
+            assert [
+                {key: entry[key] for key in known} for entry, known in zip(there["history"], shown, strict=True)
+            ] == shown
+
+
+@pytest.mark.parametrize("name", ["KillsItself", "HangsInStep"] if IS_FULL else ["KillsItself"])
+def test_a_villain_on_a_node_ends_alone(name):
+    """Its worker tells which environment it was at, as it would here."""
+    with EnvStateManager(on_nodes(among_others(name), step_timeout=3)) as manager:
+        manager.reset(seed=0)
+        for _ in range(4):
+            outputs = manager.step(
+                go([cache["env_id"] for cache in manager.caches if not manager.envs[cache["env_id"]].terminated], "a")
+            )
+        assert [cache["env_id"] for cache in outputs] == [0, 2, 3, 4, 5, 6, 7]
+        assert "its worker died: SIGKILL" in manager.envs[1].error if name == "KillsItself" else manager.envs[1].error
+        for env_id, calm in enumerate(calm_caches(4)):
+            if env_id != 1:
+                assert [entry["state"] for entry in manager.envs[env_id].history] == [
+                    entry["state"] for entry in calm["history"]
+                ]
