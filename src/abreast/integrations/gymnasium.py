@@ -15,7 +15,7 @@ import gymnasium
 
 from abreast.errors import GameError, nearest, short
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.experiment import AdaptedGame, Maker
+from abreast.integrations.adapted.experiment import AdaptedGame
 from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.single import SingleCopy
 from abreast.plugins import import_target, split_target
@@ -30,10 +30,10 @@ def find(what: str | Callable[..., Any]) -> AdaptedGame:
     """The game with that name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function
     makes.
     """
-    return GymnasiumMaker.find(what)
+    return GymnasiumGame.find(what)
 
 
-class GymnasiumMaker(Maker):
+class GymnasiumGame(AdaptedGame):
     """Makes Gymnasium environments."""
 
     library = "gymnasium"

@@ -14,7 +14,7 @@ from typing import Any
 
 from abreast.errors import GameError, nearest, short
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.experiment import AdaptedGame, Maker
+from abreast.integrations.adapted.experiment import AdaptedGame
 from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.parallel import ParallelCopy
 from abreast.integrations.adapted.turns import TurnCopy
@@ -32,10 +32,10 @@ def find(what: str | Callable[..., Any]) -> AdaptedGame:
         raise GameError(
             f"pettingzoo:{what} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
         )
-    return PettingZooMaker.find(what)
+    return PettingZooGame.find(what)
 
 
-class PettingZooMaker(Maker):
+class PettingZooGame(AdaptedGame):
     """Makes PettingZoo environments."""
 
     library = "pettingzoo"

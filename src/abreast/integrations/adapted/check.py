@@ -35,7 +35,7 @@ class AdaptedTrial(GameTrial):
     _made: list[Adapted] = field(default_factory=list)
 
     def make(self) -> Adapted:
-        self._made.append(self.game.maker.make({}))
+        self._made.append(self.game.make({}))
         return self._made[-1]
 
     def close(self) -> None:
@@ -57,7 +57,7 @@ def _can_be_played(trial: AdaptedTrial) -> str | None:
 def _keeps_its_own_contract(trial: AdaptedTrial) -> str:
     try:
         with quiet(), contextlib.redirect_stderr(io.StringIO()):
-            return f"{trial.game.maker.own_check({})} finds nothing"
+            return f"{trial.game.own_check({})} finds nothing"
     except ImportError as error:
         raise Skipped(f"the library's own test needs {error.name or error}") from None
     except (Exception, SystemExit) as error:
