@@ -128,10 +128,10 @@ def test_a_yaml_file_comes_first(package):
 
 def test_what_a_world_wants_and_nobody_gives_is_named(package):
     with pytest.raises(ConfigError, match="Plain needs an argument 'layers'"):
-        build(find("little_example.env:LittleEnv").make, SETTINGS, 0)
+        build(find("little_example.env:LittleEnv").function, SETTINGS, 0)
     settings = {**SETTINGS, "world": {"height": 2, "width": 2, "layers": 1}}
     with pytest.MonkeyPatch.context() as patched:
         patched.delattr(sys.modules["little_example.entities"], "EmptyEntity")
         patched.delattr(sorrel_standin, "EmptyEntity")
         with pytest.raises(GameError, match=r"no EmptyEntity in little_example\.env"):
-            build(find("little_example.env:LittleEnv").make, settings, 0)
+            build(find("little_example.env:LittleEnv").function, settings, 0)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
 from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
 from abreast.models.observation import PlainObservation
-from abreast.plugins import split_target
+from abreast.plugins import import_target, split_target
 from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
@@ -61,21 +61,17 @@ PROBING = 6
 
 
 @dataclass(frozen=True)
-class AdaptedGame(ABC):
-    """An environment of another library as a game that can be trained by name; it makes copies of the environment. It is
-    sent to other processes by its text, not by what was found.
-    """
+class ForeignGame(ABC):
+    """An environment of another library, found by a text. It is sent to other processes by that, not by what was found."""
 
     text: str
     own: Callable[..., Any] | None = None
     """A function of the user's that makes one, if it was given as an object, not by its name."""
-    _spare: list[tuple[dict[str, Any], Adapted]] = field(default_factory=list, repr=False, compare=False)
-    """A copy that was made to see what it is like, and its arguments."""
     library: ClassVar[str]
     """What comes before the first colon of a target."""
 
     @classmethod
-    def find(cls, what: str | Callable[..., Any]) -> "AdaptedGame":
+    def find(cls, what: str | Callable[..., Any]) -> Self:
         """The game that a text names, or whose environments a function makes."""
         if isinstance(what, str):
             game = cls(what)
@@ -96,9 +92,23 @@ class AdaptedGame(ABC):
         return f"{self.library}:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
 
     @cached_property
-    @abstractmethod
     def function(self) -> Callable[..., Any]:
         """What makes one."""
+        return self.own or self.registered() or self.imported()
+
+    def registered(self) -> Callable[..., Any] | None:
+        """What makes the environment that the library has by this name; None: it is made by a function of a module."""
+        return None
+
+    def imported(self) -> Callable[..., Any]:
+        """The function of a module, or the class in it, that the text names."""
+        found = import_target(self.text, "environment", GameError)
+        if not callable(found):
+            raise GameError(
+                f"{self.library}:{self.text} is {short(found)}: expected a function that makes an environment, or a class,"
+                f" as in {self.library}:{split_target(self.text)[0]}:FUNCTION."
+            )
+        return found  # type: ignore[no-any-return]
 
     @property
     @abstractmethod
@@ -108,6 +118,14 @@ class AdaptedGame(ABC):
     @property
     @abstractmethod
     def summary(self) -> str: ...
+
+
+@dataclass(frozen=True)
+class AdaptedGame(ForeignGame):
+    """One that can be trained by name: it makes copies of the environment."""
+
+    _spare: list[tuple[dict[str, Any], Adapted]] = field(default_factory=list, repr=False, compare=False)
+    """A copy that was made to see what it is like, and its arguments."""
 
     @abstractmethod
     def make(self, arguments: Mapping[str, Any]) -> Adapted:

@@ -153,6 +153,7 @@ class SorrelModel(BaseModel):
     # ---- what the loop calls
 
     def start_epoch_action(self, *, epoch: int) -> None:
+        self.settle()
         self._call("start_epoch_action", epoch=epoch)
         memory, add = self.inner.memory, self.inner.memory.add
 
@@ -294,7 +295,7 @@ class OurSeat:
     def _nothing(self, *arguments: Any, **named: Any) -> None:
         """The run does it, for the model."""
 
-    settle = reset = add_empty = set_epsilon = start_epoch_action = end_epoch_action = _nothing
+    reset = add_empty = set_epsilon = start_epoch_action = end_epoch_action = _nothing
 
     def __getattr__(self, name: str) -> Any:
         raise NoSuchPart(
@@ -351,10 +352,6 @@ def settings_for(env: Any, given: Mapping[str, Any]) -> Config[Any, Any]:
     Its loop plays one epoch more than `experiment.epochs` says.
     """
     own = section_of(env.config, "experiment")
-    if "epochs" not in own or "max_turns" not in own:
-        raise ConfigError(
-            f"the configuration of {type(env).__name__} has no experiment.epochs or no experiment.max_turns: give both."
-        )
     known = {key: own[key] for key in ExperimentConfig.model_fields if own.get(key) is not None}
     wanted = {**known, "epochs": int(own["epochs"]) + 1, **section_of(given, "experiment")}
     if wanted["max_turns"] != own["max_turns"]:

@@ -6,6 +6,7 @@ as one pickle (`codec.py`), so that what they share stays shared. When it is rea
 environment that a script has built is the one that goes on.
 """
 
+import functools
 import inspect
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -86,7 +87,6 @@ class Lane:
 
     def reset(self) -> None:
         models = models_in(self.env)
-        self.settle()
         for seat in self.seats:
             seat.reward = 0.0
         with self.generators:
@@ -97,11 +97,6 @@ class Lane:
                 f"{type(self.env).__name__}.reset makes other models, which have learned nothing: keep those of"
                 " setup_agents."
             )
-
-    def settle(self) -> None:
-        """No round is under way."""
-        for seat in self.seats:
-            seat.settle()
 
     @property
     def is_done(self) -> bool:
@@ -133,7 +128,6 @@ class Lane:
 
     def state(self) -> State:
         """All that the run has changed, the generators with it."""
-        self.settle()
         found = attributes_state(self._owners(), self.places())
         return found._replace(facts={**found.facts, "epochs": self.epochs})
 
@@ -158,15 +152,9 @@ class SorrelGame(NumberedLanes):
 
     def __init__(self, make_lane: Callable[[int], Lane], players: Sequence[AdaptedPlayer], lanes: int) -> None:
         self.players: Sequence[AdaptedPlayer] = players
-        self.lanes, self._make_lane = lanes, make_lane
-        self._made: dict[int, Lane] = {}
+        self.lanes, self.lane = lanes, functools.cache(make_lane)
+        """How many there are; and the one with a number, wherever it was played before."""
         self._playing: list[Lane] = []
-
-    def lane(self, number: int) -> Lane:
-        """The lane with a number, wherever it was played before."""
-        if number not in self._made:
-            self._made[number] = self._make_lane(number)
-        return self._made[number]
 
     def reset(self, lanes: int) -> None:
         self._playing = [self.lane(self.first_lane + index) for index in range(lanes)]

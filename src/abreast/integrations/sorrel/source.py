@@ -13,8 +13,7 @@ import inspect
 import random
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +22,10 @@ import torch
 
 from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, short
-from abreast.files import seen_from_here
+from abreast.integrations.adapted.experiment import ForeignGame
 from abreast.integrations.adapted.making import check_arguments, first_line
 from abreast.integrations.sorrel.experiment import OWN_MODELS, SorrelExperiment, SorrelLanes, section_of
 from abreast.models import algorithm
-from abreast.plugins import import_target, split_target
 from abreast.settings import apply_overrides, merge, read_yaml
 from abreast.streams import seeded_globals
 from abreast.training.config import Config, ExperimentConfig, parse_config
@@ -45,23 +43,27 @@ DRAW = "draw from random, numpy.random or torch, which are seeded for each lane,
 DROPPED = object()
 
 
-@dataclass(frozen=True)
-class SorrelSource:
-    """An environment that can be built: `make` is its class, or a function that returns one."""
+class SorrelSource(ForeignGame):
+    """An environment that can be built, by its class or by a function that returns one."""
 
-    make: Any
-    target: str
+    library = "sorrel"
 
-    def __reduce__(self) -> Any:
-        return find, (self.target.partition(":")[2],)  # to other processes it is sent by its text
+    def imported(self) -> Any:
+        found = super().imported()
+        if isinstance(found, type) and not _is_environment(found):
+            raise GameError(
+                f"sorrel:{self.text} is {short(found)}: expected MODULE:NAME of a class derived from sorrel's Environment,"
+                " or of a function that returns a built one."
+            )
+        return found
 
     @property
     def name(self) -> str:
-        return str(self.make.__name__).removesuffix("Env").lower()
+        return str(self.function.__name__).removesuffix("Env").lower()
 
     @property
     def summary(self) -> str:
-        return first_line(self.make) or str(self.make.__name__)
+        return first_line(self.function) or str(self.function.__name__)
 
     def configure(
         self, given: Path | Mapping[str, Any] | None = None, overrides: Iterable[str] = ()
@@ -81,12 +83,12 @@ class SorrelSource:
                 del changed["model"]
         elif is_own:
             raise ConfigError(
-                f"a script made this run, and built {self.make.__name__} in its own way, which no file says: let the script"
-                " go on with it (run_experiment with resume=…), and evaluate it there (abreast.training.evaluate)."
+                f"a script made this run, and built {self.function.__name__} in its own way, which no file says: let the"
+                " script go on with it (run_experiment with resume=…), and evaluate it there (abreast.training.evaluate)."
             )
         else:
             own = merge(
-                own_settings(Path(inspect.getfile(self.make))),
+                own_settings(Path(inspect.getfile(self.function))),
                 {key: value for key, value in sections.items() if key != "game"},
             )
         values = apply_overrides(merge(own, changed), overrides)
@@ -99,7 +101,7 @@ class SorrelSource:
         experiment, model = section_of(values, "experiment"), {"algorithm": OWN, **section_of(values, "model")}
         if experiment.get("epochs") is None or experiment.get("max_turns") is None:
             raise ConfigError(
-                f"nothing says how long {self.make.__name__} is to be played: give experiment.epochs=… and"
+                f"nothing says how long {self.function.__name__} is to be played: give experiment.epochs=… and"
                 " experiment.max_turns=…, or its configuration (--config)."
             )
         shared = {key: experiment[key] for key in ExperimentConfig.model_fields if key in experiment}
@@ -126,11 +128,11 @@ class SorrelSource:
         wanted, theirs = config.experiment, (config.world.model_extra or {})["sorrel"]
         shared = {"epochs": wanted.epochs - (config.model.algorithm == OWN), "max_turns": wanted.max_turns}
         shared["record_period"] = wanted.record_period
-        env = build(self.make, merge(theirs, {"experiment": shared}), wanted.seed)
+        env = build(self.function, merge(theirs, {"experiment": shared}), wanted.seed)
         if "num_agents" in wanted.model_fields_set and wanted.num_agents != len(env.agents):
             raise ConfigError(
-                f"experiment.num_agents is {wanted.num_agents}, but {self.make.__name__} makes {len(env.agents)} agents: its"
-                " own configuration says how many."
+                f"experiment.num_agents is {wanted.num_agents}, but {self.function.__name__} makes {len(env.agents)} agents:"
+                " its own configuration says how many."
             )
         return env
 
@@ -141,17 +143,9 @@ class SorrelSource:
         return check_played(GameTrial(self, DRAW, ["model.algorithm=dqn"]), (CAN_PLAY, *PLAYED))
 
 
-def find(target: str) -> SorrelSource:
+def find(what: str | Callable[..., Any]) -> SorrelSource:
     """The environment that `module:Class`, `file.py:Class` or `module:function` points to, a function that builds one."""
-    found = import_target(target, "environment", GameError)
-    if not _is_environment(found) and (isinstance(found, type) or not callable(found)):
-        raise GameError(
-            f"sorrel:{target} is {short(found)}: expected MODULE:NAME of a class derived from sorrel's Environment, or of a"
-            " function that returns a built one."
-        )
-    place, colon, name = split_target(target)
-    seen = f"{seen_from_here(place)}{colon}{name}" if place.endswith(".py") else target
-    return SorrelSource(found, f"sorrel:{seen}")
+    return SorrelSource.find(what)
 
 
 def _is_environment(thing: object) -> bool:
