@@ -413,14 +413,6 @@ class Unwritable(ValueModel):
         self.stream = (number for number in range(10**9))
 
 
-class FromTheClock(ValueModel):
-    """Has weights that no seed decides."""
-
-    def __init__(self, *arguments, **named):
-        super().__init__(*arguments, **named)
-        self.local[0].bias.data += float(np.random.default_rng().random())
-
-
 # ---- environments written for it
 
 
@@ -482,10 +474,6 @@ class TableEnv(ForageEnv):
     make = staticmethod(lambda seen, actions, turns: TableModel(seen, actions))
 
 
-class ClockEnv(ForageEnv):
-    make = staticmethod(lambda seen, actions, turns: FromTheClock(seen, actions, torch.random.seed()))
-
-
 class UnwritableEnv(ForageEnv):
     make = staticmethod(lambda seen, actions, turns: Unwritable(seen, actions, torch.random.seed()))
 
@@ -529,6 +517,23 @@ class HiddenEnv(ForageEnv):
         self.seen[0] += 1
         for _ in range(self.seen[0]):
             np.random.rand()
+
+
+class UnseededEnv(ForageEnv):
+    """Draws from a generator that no seed decides."""
+
+    def reset(self):
+        super().reset()
+        for _ in range(int(np.random.default_rng().integers(1, 9))):
+            np.random.rand()
+
+
+class LockingEnv(ForageEnv):
+    """Holds a lock, itself."""
+
+    def setup_agents(self):
+        super().setup_agents()
+        self.lock = threading.Lock()
 
 
 class Chaser(Forager):
@@ -580,14 +585,6 @@ class LastingEnv(ForageEnv):
         self.epochs += 1
         if self.epochs == self.dies_at:
             os.kill(os.getpid(), self.dies_by)
-
-
-class LoopEnv(ForageEnv):
-    """Draws once more an epoch in its own loop than elsewhere."""
-
-    def _model_end_epoch_action(self, agent, epoch):
-        agent.model.end_epoch_action(epoch=epoch)
-        random.random()
 
 
 class OwnTraining(ForageEnv):

@@ -26,13 +26,16 @@ IMMUTABLE = (
 
 
 def true_copy(value: Any, memo: dict[int, Any]) -> Any:
-    """A copy that shares nothing that can change with its original; raises `ValueError` if there is no such copy."""
+    """A copy that shares nothing that can change with its original, but for what `memo` maps to itself; raises `ValueError`
+    if there is no such copy.
+    """
+    places = {str(key): each for key, each in memo.items() if key == id(each)}
     try:
         twin = copy.deepcopy(value, memo)
     except Exception as error:
         raise ValueError(f"{type(error).__name__}: {error}".rstrip(".")) from error
-    shared = {id(each) for each in reachable(value)}
-    for each in reachable(twin):
+    shared = {id(each) for each in reachable(value, places)}
+    for each in reachable(twin, places):
         if id(each) in shared:
             raise ValueError(f"its copy would share a {type(each).__name__} ({short(each)}) with it")
     return twin

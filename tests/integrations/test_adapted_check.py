@@ -42,8 +42,8 @@ BAD = [
     ("Continuous", "episode", "the actions are continuous"),
     ("NeverLeaves", "episode", "stays in `agents`"),
     ("Lingers", "own test", "its library's own test says"),
-    ("Unseeded", "seed", "differ in what is seen first"),
-    ("SharesAList", "copies", "copies share something that changes"),
+    ("Unseeded", "seed", "differ in the observation of agent 0 at its step 1"),
+    ("SharesAList", "lanes", "the lanes share something that changes"),
     ("OutOfBounds", "spaces", "observes values outside the bounds of its space, for example 2.0"),
 ]
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 from abreast.bench.turns import rate_of
-from abreast.processes.backend import ChildContext, ChildSpec
+from abreast.processes.backend import ChildContext, ChildSpec, Work
 from abreast.processes.events import Died, RestartPolicy
 from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Team
@@ -18,7 +18,7 @@ MOST_S = 120.0
 """Seconds after which a process is taken for stuck."""
 
 
-class Computing:
+class Computing(Work):
     """What such a process does: `make(*arguments)` returns its task; an order is a number of seconds to repeat it for."""
 
     def __init__(self, context: ChildContext, make: Callable[..., Task], arguments: tuple[Any, ...]) -> None:
@@ -31,12 +31,6 @@ class Computing:
         else:
             self._task()
             self._context.answer(key, None)
-
-    def idle(self) -> None:
-        return None
-
-    def close(self) -> None:
-        pass
 
 
 class BareProcesses(AbstractContextManager["BareProcesses"]):

@@ -15,9 +15,10 @@ from rich.table import Column, Table
 
 from abreast import __version__
 from abreast.cli.app import TRAINING, app, complain, counted, load_training, look_here, out, show, waiting
+from abreast.cli.games import find
+from abreast.cli.play import is_run
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.files import write_whole
-from abreast.plugins import is_target
 
 if TYPE_CHECKING:
     from abreast.games import AnyGame
@@ -105,15 +106,13 @@ def evaluate_run(
 def _located(path: Path) -> tuple[Path, Path | None]:
     """The run folder, and the checkpoint in it, if that was given."""
     above = path.absolute().parent
-    try:
-        if (path / "config.yaml").is_file():
-            return path, None
-        if path.is_dir() and above.name == "checkpoints" and (above.parent / "config.yaml").is_file():
-            run = path.parent.parent if len(path.parts) > 2 else above.parent
-            return run, path if path.name else path.absolute()  # ".": the folder one is in
-        reason = "it has no config.yaml" if path.is_dir() else "there is no such folder"
-    except (OSError, ValueError):  # a name no file can have
-        reason = "there is no such folder"
+    if is_run(path):
+        return path, None
+    is_folder = os.path.isdir(path)  # noqa: PTH112 (Path.is_dir raises for a name that no file can have)
+    if is_folder and above.name == "checkpoints" and is_run(above.parent):
+        run = path.parent.parent if len(path.parts) > 2 else above.parent
+        return run, path if path.name else path.absolute()  # ".": the folder one is in
+    reason = "it has no config.yaml" if is_folder else "there is no such folder"
     raise RunFolderError(f"{path} is not a run folder: {reason}. `abreast train` prints where it writes.")
 
 
@@ -126,35 +125,34 @@ def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[tupl
             f"{checkpoint} is one checkpoint, and --checkpoints {which} chooses among those of a run: give one of the two."
         )
     if checkpoint is not None or which in (None, "last"):
-        newest = newest_agents(checkpoint or run)
-        return [(newest, {agent: newest.part(agent) for agent in newest.agents})]
+        return [_with_agents(newest_agents(checkpoint or run))]
     listed = list_checkpoints(run)
     faults = [each for each in listed if isinstance(each, CheckpointError)]
-    usable = [each for each in listed if isinstance(each, Checkpoint) and each.agents]
+    usable = [each for each in listed if isinstance(each, Checkpoint) and each.agents] or [newest_agents(run)]
+    if which != "all":
+        named = {each.path: each for each in _among(run, str(which), usable, faults)}
+        return [_with_agents(each) for each in named.values()]
     chosen = {}
-    for each in _among(run, str(which), usable or [newest_agents(run)], faults):  # that says why there is none
+    for each in usable:
         try:
-            chosen[each.path.name] = each, {agent: each.part(agent) for agent in each.agents}
-        except CheckpointError as error:  # told before the first is played, which takes time
+            chosen[each.path.name] = _with_agents(each)
+        except CheckpointError as error:
             faults.append(error)
-            if which != "all":
-                raise
     if not chosen:
         raise faults[-1]
-    if which == "all":
-        for fault in faults:
-            complain(f"left out: {fault}")
-        if FINAL in chosen:  # the last of the others may have the same agents
-            epochs = chosen[FINAL][0].epochs
-            return [pair for name, pair in chosen.items() if name == FINAL or pair[0].epochs != epochs]
-    return list(chosen.values())
+    for fault in faults:
+        complain(f"left out: {fault}")
+    last = chosen[FINAL][0].epochs if FINAL in chosen else None  # the last of the others may have the same agents
+    return [pair for name, pair in chosen.items() if name == FINAL or pair[0].epochs != last]
+
+
+def _with_agents(checkpoint: "Checkpoint") -> "tuple[Checkpoint, dict[str, State]]":
+    """A checkpoint whose agents are read now, before anything is played, which takes time."""
+    return checkpoint, {agent: checkpoint.part(agent) for agent in checkpoint.agents}
 
 
 def _among(run: Path, which: str, usable: "list[Checkpoint]", faults: list[CheckpointError]) -> "Iterator[Checkpoint]":
     """Those that `--checkpoints` names."""
-    if which == "all":
-        yield from usable
-        return
     if which == "best":
         rewards = {each.facts.reward: each for each in usable if each.facts.reward is not None}
         if not rewards:
@@ -175,12 +173,11 @@ def _among(run: Path, which: str, usable: "list[Checkpoint]", faults: list[Check
 
 
 def _game_of(run: Path, game: str | None) -> "AnyGame":
-    from abreast.games import find_game, find_game_of_run
+    from abreast.games import find_game_of_run
 
-    if game is None or is_target(game):
-        look_here()
     if game is not None:
-        return find_game(game)
+        return find(game)
+    look_here()
     return find_game_of_run(run, f"give it, as in `abreast eval {shlex.quote(str(run))} --game GAME`.")
 
 

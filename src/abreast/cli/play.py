@@ -1,5 +1,6 @@
 """`abreast play`: watch agents in the terminal. Also where agents of runs, and random ones, come from."""
 
+import os
 import time
 from collections.abc import Collection, Mapping
 from contextlib import nullcontext
@@ -126,13 +127,13 @@ def _what_to_play(text: str, run: Path | None) -> "tuple[AnyGame, Path | None]":
     from abreast.games import find_game_of_run, list_games
 
     is_game = is_target(text) or text in list_games()
-    if run is not None and not is_game and _is_run(Path(text)):
+    if run is not None and not is_game and is_run(Path(text)):
         raise ConfigError(f"{text} and --run {run} are both run folders: give one of them, or a game and --run.")
-    if run is None and not is_game and (_is_run(Path(text)) or len(Path(text).parts) > 1):
+    if run is None and not is_game and (is_run(Path(text)) or len(Path(text).parts) > 1):
         run = Path(text)
     if run is None:
         return find(text), None
-    if not _is_run(run):
+    if not is_run(run):
         raise RunFolderError(
             f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
         )
@@ -142,8 +143,5 @@ def _what_to_play(text: str, run: Path | None) -> "tuple[AnyGame, Path | None]":
     return find_game_of_run(run), run
 
 
-def _is_run(folder: Path) -> bool:
-    try:
-        return (folder / "config.yaml").is_file()
-    except OSError:  # a name no file can have
-        return False
+def is_run(folder: Path) -> bool:
+    return os.path.isfile(folder / "config.yaml")  # noqa: PTH113 (Path.is_file raises for a name that no file can have)

@@ -14,7 +14,7 @@
 """
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
@@ -23,6 +23,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
+from abreast.agents import Agent
 from abreast.errors import ConfigError, GameError, WorldError, nearest, short
 from abreast.games.registry import Game, find_game, list_games
 from abreast.streams import seeded_globals
@@ -45,98 +46,8 @@ SETTINGS = {"experiment": ("num_agents", "max_turns", "seed"), "model": ("agent_
 RENDER_MODES = ["human", "ansi", "rgb_array"]
 
 
-class GameCopy:
-    """One copy of a game whose agents are told what to do: what each sees, what came of an action, when it is over."""
-
-    def __init__(self, game: Game, settings: Mapping[str, Any]) -> None:
-        self.env: Environment = game.build(game.configure(_sections(game, settings)))
-        for number, agent in enumerate(self.env.agents):
-            if acts_itself(agent):
-                raise GameError(
-                    f"agent {number} of {self.env.name} ({type(agent).__name__}) takes its turn by itself, so it cannot be"
-                    " told what to do by a PettingZoo trainer: leave transition, get_action, perform and add_memory as"
-                    " Agent has them."
-                )
-        self.names = [f"agent_{number}" for number in range(len(self.env.agents))]
-        self.number = {name: number for number, name in enumerate(self.names)}
-        self.observation_spaces = {name: _observation_space(self.env, i) for name, i in self.number.items()}
-        self.action_spaces = {
-            name: spaces.Discrete(agent.action_spec.n_actions)
-            for name, agent in zip(self.names, self.env.agents, strict=True)
-        }
-        self._seed, self._parts = np.random.SeedSequence(self.env.config.experiment.seed), 0
-
-    def _drawing(self) -> AbstractContextManager[None]:
-        """Inside, a user's game may draw from generators that the process shares: they follow from the seed too."""
-        self._parts += 1
-        return seeded_globals(self._seed, self._parts)
-
-    def reset(self, seed: int | None) -> None:
-        """A new episode; without a seed, the next one of the same stream."""
-        if seed is not None:
-            self._seed, self._parts = np.random.SeedSequence(seed), 0
-            self.env.world.reseed(self._seed)
-            self.env.world.times_laid_out = 0  # an episode follows from its seed, and leaves nothing behind
-        with self._drawing():
-            self.env.reset()
-        self.begin_turn()
-
-    def begin_turn(self) -> None:
-        """The world changes by itself."""
-        self.env.turn += 1
-        with self._drawing():
-            self.env.world.transition()
-
-    def see(self, name: str) -> NDArray[Any]:
-        """What an agent sees now."""
-        agent = self.env.agents[self.number[name]]
-        return np.asarray(agent.pov(self.env.world))
-
-    def act(self, name: str, action: Any) -> float:
-        """Let an agent do something; returns its reward."""
-        if not self.action_spaces[name].contains(action):
-            raise WorldError(
-                f"{name} of {self.env.name} was given the action {short(action)}: expected a whole number from 0 to"
-                f" {self.action_spaces[name].n - 1}."
-            )
-        with self._drawing():
-            reward: float = self.env.agents[self.number[name]].act_for_reward(self.env.world, int(action))
-        return reward
-
-    def end_turn(self) -> list[float]:
-        """All have acted: what each gets for the turn as a whole, and, if it was the last, what it was given since."""
-        with self._drawing():
-            payoff = self.env.after_turn()
-        rewards = [0.0] * len(self.names) if payoff is None else [as_reward(each) for each in payoff]
-        if not self.env.is_playing:
-            rewards = [reward + agent.take_given() for reward, agent in zip(rewards, self.env.agents, strict=True)]
-        return rewards
-
-    def info(self, name: str) -> dict[str, Any]:
-        """Which actions of an agent are legal, if not all are."""
-        agent = self.env.agents[self.number[name]]
-        return {"action_mask": agent.mask(self.env.world).astype(np.int8)} if agent.observation_spec.is_masked else {}
-
-    @property
-    def is_cut(self) -> bool:
-        """Whether the turns are used up."""
-        return self.env.turn >= self.env.config.experiment.max_turns
-
-    def is_done(self, name: str) -> bool:
-        """Whether the episode has ended for good, for an agent."""
-        return bool(self.env.agents[self.number[name]].is_done(self.env.world) or self.env.world.is_done)
-
-    def picture(self) -> NDArray[np.uint8]:
-        return np.asarray(self.env.game.picture().convert("RGB"))
-
-    def text(self) -> str:
-        world = self.env.world
-        view = AsciiObservationSpec(env_dims=(world.height, world.width))
-        return view.to_text(view.observe(world, (0, 0, 0))) + "\n"
-
-
 class _GameEnv:
-    """What both kinds of environments have in common."""
+    """What both kinds of environments have in common: one copy of a game whose agents are told what to do."""
 
     metadata: dict[str, Any]
     possible_agents: list[str]
@@ -145,7 +56,18 @@ class _GameEnv:
     def __init__(self, game: Game, render_mode: str | None, settings: Mapping[str, Any]) -> None:
         if render_mode is not None and render_mode not in RENDER_MODES:
             raise ConfigError(f"render_mode is {short(render_mode)}: {nearest(str(render_mode), RENDER_MODES)}")
-        self._copy = GameCopy(game, settings)
+        self._env: Environment = game.build(game.configure(_sections(game, settings)))
+        for number, agent in enumerate(self._env.agents):
+            if acts_itself(agent):
+                raise GameError(
+                    f"agent {number} of {self._env.name} ({type(agent).__name__}) takes its turn by itself, so it cannot be"
+                    " told what to do by a PettingZoo trainer: leave transition, get_action, perform and add_memory as"
+                    " Agent has them."
+                )
+        self._numbers = {f"agent_{number}": number for number in range(len(self._env.agents))}
+        self._views = {name: _observation_space(self._env, number) for name, number in self._numbers.items()}
+        self._actions = {name: spaces.Discrete(self._agent(name).action_spec.n_actions) for name in self._numbers}
+        self._seed, self._parts = np.random.SeedSequence(self._env.config.experiment.seed), 0
         self.render_mode = render_mode
         self.metadata = {
             "name": f"{game.name}_v0",
@@ -153,25 +75,89 @@ class _GameEnv:
             "render_fps": 6,
             "is_parallelizable": True,
         }
-        self.possible_agents = list(self._copy.names)
-        self.agents = []
+        self.possible_agents, self.agents = list(self._numbers), []
 
     def observation_space(self, agent: str) -> "spaces.Space[Any]":
-        return self._copy.observation_spaces[agent]
+        return self._views[agent]
 
     def action_space(self, agent: str) -> "spaces.Space[Any]":
-        return self._copy.action_spaces[agent]
+        return self._actions[agent]
 
     def render(self) -> NDArray[np.uint8] | str | None:
         """rgb_array: pixels; ansi: a character for each cell; human: the same, written to the terminal."""
         if self.render_mode == "rgb_array":
-            return self._copy.picture()
+            return np.asarray(self._env.game.picture().convert("RGB"))
+        world = self._env.world
+        view = AsciiObservationSpec(env_dims=(world.height, world.width))
+        text = view.to_text(view.observe(world, (0, 0, 0))) + "\n"
         if self.render_mode == "human":
-            sys.stdout.write(self._copy.text())
-        return self._copy.text() if self.render_mode == "ansi" else None
+            sys.stdout.write(text)
+        return text if self.render_mode == "ansi" else None
 
     def close(self) -> None:
         """Nothing is open."""
+
+    # ---- playing
+
+    def _agent(self, name: str) -> Agent:
+        return self._env.agents[self._numbers[name]]  # type: ignore[no-any-return]
+
+    def _drawing(self) -> AbstractContextManager[None]:
+        """Inside, a user's game may draw from generators that the process shares: they follow from the seed too."""
+        self._parts += 1
+        return seeded_globals(self._seed, self._parts)
+
+    def _begin(self, seed: int | None) -> None:
+        """A new episode; without a seed, the next one of the same stream."""
+        if seed is not None:
+            self._seed, self._parts = np.random.SeedSequence(seed), 0
+            self._env.world.reseed(self._seed)
+            self._env.world.times_laid_out = 0  # an episode follows from its seed, and leaves nothing behind
+        with self._drawing():
+            self._env.reset()
+        self.agents = list(self.possible_agents)
+        self._begin_turn()
+
+    def _begin_turn(self) -> None:
+        """The world changes by itself."""
+        self._env.turn += 1
+        with self._drawing():
+            self._env.world.transition()
+
+    def observe(self, agent: str) -> NDArray[Any]:
+        """What an agent sees now."""
+        return np.asarray(self._agent(agent).pov(self._env.world))
+
+    def _act(self, name: str, action: Any) -> float:
+        """Let an agent do something; returns its reward."""
+        if not self._actions[name].contains(action):
+            raise WorldError(
+                f"{name} of {self._env.name} was given the action {short(action)}: expected a whole number from 0 to"
+                f" {self._actions[name].n - 1}."
+            )
+        with self._drawing():
+            return self._agent(name).act_for_reward(self._env.world, int(action))
+
+    def _end_turn(self, acting: Sequence[str]) -> tuple[dict[str, float], dict[str, bool], dict[str, bool]]:
+        """All have acted: what each gets for the turn as a whole and, if it was the last, was given since; whose episode has
+        ended for good; whose was cut. If any play on, the next turn begins.
+        """
+        env = self._env
+        with self._drawing():
+            payoff = env.after_turn()
+        rewards = [0.0] * len(env.agents) if payoff is None else [as_reward(each) for each in payoff]
+        if not env.is_playing:
+            rewards = [reward + agent.take_given() for reward, agent in zip(rewards, env.agents, strict=True)]
+        done = {name: bool(self._agent(name).is_done(env.world) or env.world.is_done) for name in acting}
+        cut = {name: env.turn >= env.config.experiment.max_turns and not done[name] for name in acting}
+        if not all(done[name] or cut[name] for name in acting):
+            self._begin_turn()
+        return dict(zip(self.possible_agents, rewards, strict=True)), done, cut
+
+    def _info(self, name: str) -> dict[str, Any]:
+        """Which actions of an agent are legal, if not all are."""
+        agent = self._agent(name)
+        return {"action_mask": agent.mask(self._env.world).astype(np.int8)} if agent.observation_spec.is_masked else {}
 
 
 class ParallelGame(_GameEnv, ParallelEnv[str, NDArray[Any], int]):
@@ -180,28 +166,20 @@ class ParallelGame(_GameEnv, ParallelEnv[str, NDArray[Any], int]):
     def reset(
         self, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, NDArray[Any]], dict[str, dict[str, Any]]]:
-        self._copy.reset(seed)
-        self.agents = list(self.possible_agents)
-        return {name: self._copy.see(name) for name in self.agents}, {
-            name: self._copy.info(name) for name in self.agents
-        }
+        self._begin(seed)
+        return {name: self.observe(name) for name in self.agents}, {name: self._info(name) for name in self.agents}
 
     def step(self, actions: dict[str, int]) -> tuple[dict[str, Any], ...]:
-        copy, acting = self._copy, self.agents
+        acting = self.agents
         if not acting:
             raise WorldError("step was called, but no agent is in the game: call reset.")
         if missing := [name for name in acting if name not in actions]:
             raise WorldError(f"step was given no action of {', '.join(missing)}: give one for each of env.agents.")
-        rewards = {name: copy.act(name, actions[name]) for name in acting}
-        for name, more in zip(copy.names, copy.end_turn(), strict=True):
-            if name in rewards:
-                rewards[name] += more
-        done = {name: copy.is_done(name) for name in acting}
-        cut = {name: copy.is_cut and not done[name] for name in acting}
+        rewards = {name: self._act(name, actions[name]) for name in acting}
+        more, done, cut = self._end_turn(acting)
+        rewards = {name: reward + more[name] for name, reward in rewards.items()}
         self.agents = [name for name in acting if not done[name] and not cut[name]]
-        if self.agents:
-            copy.begin_turn()
-        seen, infos = ({name: about(name) for name in acting} for about in (copy.see, copy.info))
+        seen, infos = ({name: about(name) for name in acting} for about in (self.observe, self._info))
         return seen, rewards, done, cut, infos
 
 
@@ -209,18 +187,14 @@ class TurnGame(_GameEnv, AECEnv[str, NDArray[Any], int | None]):
     """A game whose agents see, choose and act one after the other."""
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> None:
-        self._copy.reset(seed)
-        self.agents = list(self.possible_agents)
+        self._begin(seed)
         self.rewards = dict.fromkeys(self.agents, 0.0)
         self._cumulative_rewards = dict.fromkeys(self.agents, 0.0)
         self.terminations, self.truncations = dict.fromkeys(self.agents, False), dict.fromkeys(self.agents, False)
-        self.infos = {name: self._copy.info(name) for name in self.agents}
+        self.infos = {name: self._info(name) for name in self.agents}
         self._to_act = list(self.agents)
         self._skip_agent_selection: str | None = None
         self.agent_selection = self._to_act.pop(0)
-
-    def observe(self, agent: str) -> NDArray[Any]:
-        return self._copy.see(agent)
 
     def step(self, action: int | None) -> None:
         name = self.agent_selection
@@ -229,26 +203,17 @@ class TurnGame(_GameEnv, AECEnv[str, NDArray[Any], int | None]):
             return
         self._cumulative_rewards[name] = 0.0
         self._clear_rewards()
-        self.rewards[name] = self._copy.act(name, action)
+        self.rewards[name] = self._act(name, action)
         if not self._to_act:
-            self._end_turn()
+            more, self.terminations, self.truncations = self._end_turn(self.agents)
+            for name in self.rewards:
+                self.rewards[name] += more[name]
+            playing = [name for name in self.agents if not self.terminations[name] and not self.truncations[name]]
+            self._to_act = playing or list(self.agents)
         self.agent_selection = self._to_act.pop(0)
-        self.infos[self.agent_selection] = self._copy.info(self.agent_selection)  # as the others have left the world
+        self.infos[self.agent_selection] = self._info(self.agent_selection)  # as the others have left the world
         self._accumulate_rewards()
         self._deads_step_first()
-
-    def _end_turn(self) -> None:
-        copy = self._copy
-        for name, more in zip(copy.names, copy.end_turn(), strict=True):
-            if name in self.rewards:
-                self.rewards[name] += more
-        for name in self.agents:
-            self.terminations[name] = copy.is_done(name)
-            self.truncations[name] = copy.is_cut and not self.terminations[name]
-        playing = [name for name in self.agents if not self.terminations[name] and not self.truncations[name]]
-        if playing:
-            copy.begin_turn()
-        self._to_act = playing or list(self.agents)
 
 
 Maker = Callable[..., Any]

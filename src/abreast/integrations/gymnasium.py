@@ -15,7 +15,7 @@ import gymnasium
 
 from abreast.errors import GameError, nearest, short
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.experiment import AdaptedGame, Maker
+from abreast.integrations.adapted.experiment import AdaptedGame
 from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.single import SingleCopy
 from abreast.plugins import import_target, split_target
@@ -30,10 +30,10 @@ def find(what: str | Callable[..., Any]) -> AdaptedGame:
     """The game with that name, the one that MODULE:NAME or FILE.py:FUNCTION points to, or whose environments a function
     makes.
     """
-    return GymnasiumMaker.find(what)
+    return GymnasiumGame.find(what)
 
 
-class GymnasiumMaker(Maker):
+class GymnasiumGame(AdaptedGame):
     """Makes Gymnasium environments."""
 
     library = "gymnasium"
@@ -68,20 +68,8 @@ class GymnasiumMaker(Maker):
                 where = f"{place} registers no Gymnasium environment, and has no function,"
             raise GameError(f"{where} {name!r}: {_hint(name)}") from None
 
-    @cached_property
-    def function(self) -> Callable[..., Any]:
-        """What makes one."""
-        if self.own is not None:
-            return self.own
-        if self._spec is not None:
-            return self._make_registered
-        found = import_target(self.text, "Gymnasium environment", GameError)
-        if not callable(found):
-            raise GameError(
-                f"gymnasium:{self.text} is {short(found)}: expected a function that makes an environment, or a class, as in"
-                f" gymnasium:{split_target(self.text)[0]}:FUNCTION."
-            )
-        return found  # type: ignore[no-any-return]
+    def registered(self) -> Callable[..., Any] | None:
+        return None if self._spec is None else self._make_registered
 
     def _make_registered(self, **arguments: Any) -> Any:
         # What its checker would complain of at every step, `abreast check` says once.

@@ -8,13 +8,13 @@ registered environment, as `classic/connect_four-v3`, where the PettingZoo that 
 import importlib.util
 import warnings
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from abreast.errors import GameError, nearest, short
 from abreast.integrations.adapted.base import Adapted
-from abreast.integrations.adapted.experiment import AdaptedGame, Maker
+from abreast.integrations.adapted.experiment import AdaptedGame
 from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.parallel import ParallelCopy
 from abreast.integrations.adapted.turns import TurnCopy
@@ -32,49 +32,36 @@ def find(what: str | Callable[..., Any]) -> AdaptedGame:
         raise GameError(
             f"pettingzoo:{what} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
         )
-    return PettingZooMaker.find(what)
+    return PettingZooGame.find(what)
 
 
-class PettingZooMaker(Maker):
+class PettingZooGame(AdaptedGame):
     """Makes PettingZoo environments."""
 
     library = "pettingzoo"
 
-    @cached_property
-    def function(self) -> Callable[..., Any]:
-        """What makes one."""
-        if self.own is not None:
-            return self.own
-        if (registered := self._registered()) is not None:
-            return registered
-        found = import_target(self.text, "PettingZoo environment", GameError)
-        if isinstance(found, ModuleType):
-            functions = [name for name in FUNCTIONS if callable(getattr(found, name, None))]
-            if not functions:
-                raise GameError(
-                    f"{self.text} has neither a function parallel_env nor env: name the one that makes the environment, as"
-                    f" in pettingzoo:{self.text}:FUNCTION."
-                )
-            found = getattr(found, functions[0])
-        if not callable(found):
-            raise GameError(
-                f"pettingzoo:{self.text} is {short(found)}: expected a function that makes an environment, or a class."
-            )
-        return found  # type: ignore[no-any-return]
-
-    def _registered(self) -> Callable[..., Any] | None:
-        """What makes the environment that is registered by that name, if there is one."""
+    def registered(self) -> Callable[..., Any] | None:
+        """Also: what makes the environments of a module that is like one of PettingZoo's."""
         import pettingzoo
 
         kinds = {kind: getattr(pettingzoo, f"{kind}_registry", {}) for kind in ("parallel", "aec")}
-        kind = next((kind for kind, registry in kinds.items() if self.text in registry), None)
-        if kind is None:
-            if "/" in self.text and not self.text.endswith(".py") and ":" not in self.text:
-                known = nearest(self.text, {name for registry in kinds.values() for name in registry})
-                hint = known if known.startswith("did") else "give MODULE or MODULE:FUNCTION."
-                raise GameError(f"there is no PettingZoo environment {self.text!r}: {hint}")
+        for kind, registry in kinds.items():
+            if self.text in registry:
+                return partial(_make_registered, kind, self.text)
+        if "/" in self.text and not self.text.endswith(".py") and ":" not in self.text:
+            known = nearest(self.text, {name for registry in kinds.values() for name in registry})
+            hint = known if known.startswith("did") else "give MODULE or MODULE:FUNCTION."
+            raise GameError(f"there is no PettingZoo environment {self.text!r}: {hint}")
+        found = import_target(self.text, "environment", GameError)
+        if not isinstance(found, ModuleType):
             return None
-        return partial(_make_registered, kind, self.text)
+        functions = [getattr(found, name) for name in FUNCTIONS if callable(getattr(found, name, None))]
+        if not functions:
+            raise GameError(
+                f"{self.text} has neither a function parallel_env nor env: name the one that makes the environment, as in"
+                f" pettingzoo:{self.text}:FUNCTION."
+            )
+        return functions[0]  # type: ignore[no-any-return]
 
     @property
     def name(self) -> str:

@@ -151,7 +151,7 @@ def test_locks_of_its_own_models_are_the_reason_why_a_run_cannot_be_resumed(tmp_
     with caplog.at_level(logging.WARNING, "abreast"):
         experiment.run_experiment(animate=False, output_dir=tmp_path / "run")
     (line,) = [each.message for each in caplog.records if "cannot be resumed" in each.message]
-    assert "Locked.memory (Memory) cannot be kept in a file: TypeError: cannot pickle '_thread.RLock' object" in line
+    assert "Memory.lock (RLock) cannot be kept in a file: TypeError: cannot pickle '_thread.RLock' object" in line
     assert "or train models of abreast's (model.algorithm=dqn)" in line
 
 

@@ -8,12 +8,10 @@ import pytest
 import torch
 
 import sorrel_standin
-from abreast.codec import Names, encode
-from abreast.errors import GameError, StateError
+from abreast.errors import ConfigError, GameError, StateError
 from abreast.integrations.sorrel import find
-from abreast.integrations.sorrel.game import Generators, set_attributes
+from abreast.integrations.sorrel.game import Generators
 from abreast.integrations.sorrel.source import build, own_settings
-from abreast.training.actors.base import actor_state, set_actor_state
 from integrations.sorrel.helpers import SETTINGS, SorrelExperiment, make, outcome, seed_everything
 
 
@@ -46,14 +44,6 @@ def test_any_seed_will_do(seed):
         assert draws() == first
 
 
-@pytest.mark.parametrize("place", [None, (1, 2, 3)])
-def test_a_state_without_a_place_of_the_generators_is_refused(place):
-    one, other = (SorrelExperiment(make()).game for _ in range(2))
-    one.lane(0).generators._place = place
-    with pytest.raises(StateError, match="the state of an actor does not fit this game"):
-        set_actor_state(other, actor_state(one))
-
-
 def test_a_state_has_all_attributes_there_were_and_no_others():
     game = SorrelExperiment(make()).game
     env = game.lane(0).env
@@ -73,14 +63,6 @@ def test_a_state_of_more_agents_is_refused_and_changes_nothing():
     with pytest.raises(StateError, match="KeyError: 'agent2'"):
         game.set_state(other.state())
     assert outcome(game.lane(0).env) == before
-
-
-def test_attributes_of_what_is_not_there_are_refused_and_change_nothing():
-    model = sorrel_standin.TableModel(11, 4)
-    data = encode({"model.epsilon": 0.9, "other.epsilon": 0.9, "left_out": []}, {}, Names([model]))
-    with pytest.raises(StateError, match=r"other\.epsilon is in the state, but there is no such object here"):
-        set_attributes({"model": model}, np.frombuffer(data, np.uint8), {}, Names([model]))
-    assert model.epsilon == 0.3 and model.table.shape == (16, 4)
 
 
 def test_an_evaluation_seeds_generators_of_the_environments_own():
@@ -128,7 +110,7 @@ def package(tmp_path, monkeypatch):
 
 def test_settings_are_read_from_the_main_script_and_the_world_is_made_of_them(package):
     source = find("little_example.env:LittleEnv")
-    assert own_settings(source.module) == {
+    assert own_settings(package / "env.py") == {
         "experiment": {"epochs": 2, "max_turns": 3},
         "model": {},
         "world": {"height": 4, "width": 5, "layers": 1, "far": -1},
@@ -141,15 +123,15 @@ def test_settings_are_read_from_the_main_script_and_the_world_is_made_of_them(pa
 def test_a_yaml_file_comes_first(package):
     (package / "configs").mkdir()
     (package / "configs" / "config.yaml").write_text("experiment: {epochs: 8, max_turns: 2}\n")
-    assert own_settings(find("little_example.env:LittleEnv").module) == {"experiment": {"epochs": 8, "max_turns": 2}}
+    assert own_settings(package / "env.py") == {"experiment": {"epochs": 8, "max_turns": 2}}
 
 
 def test_what_a_world_wants_and_nobody_gives_is_named(package):
-    with pytest.raises(GameError, match="Plain wants layers"):
-        build(find("little_example.env:LittleEnv").make, SETTINGS, 0)
+    with pytest.raises(ConfigError, match="Plain needs an argument 'layers'"):
+        build(find("little_example.env:LittleEnv").function, SETTINGS, 0)
     settings = {**SETTINGS, "world": {"height": 2, "width": 2, "layers": 1}}
     with pytest.MonkeyPatch.context() as patched:
         patched.delattr(sys.modules["little_example.entities"], "EmptyEntity")
         patched.delattr(sorrel_standin, "EmptyEntity")
         with pytest.raises(GameError, match=r"no EmptyEntity in little_example\.env"):
-            build(find("little_example.env:LittleEnv").make, settings, 0)
+            build(find("little_example.env:LittleEnv").function, settings, 0)

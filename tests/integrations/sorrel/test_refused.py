@@ -73,7 +73,7 @@ def test_a_loop_of_its_own_is_named(caplog):
     [
         ("sorrel_standin:NoSuchEnv", "has no 'NoSuchEnv'"),
         ("sorrel_standin:Berry", "expected MODULE:NAME of a class derived from sorrel's Environment"),
-        ("sorrel_standin", "expected MODULE:NAME of a class"),
+        ("sorrel_standin", "a class, as in sorrel:sorrel_standin:FUNCTION"),
         ("no_such_module:Env", "there is no module"),
     ],
 )

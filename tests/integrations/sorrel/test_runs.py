@@ -154,10 +154,10 @@ def test_a_file_that_is_no_model_of_this_game_changes_nothing(damage, tmp_path):
     model = SorrelExperiment(make()).game.players[0].model
     state = model.file_state()
     state.facts["acting"]["epsilon"], state.facts["learning"]["updates"] = 0.9, 7
-    bad = {"garbage": b"garbage", "os.system": pickle.dumps({"model.epsilon": System(), "left_out": []})}.get(damage)
-    kept = {} if bad is None else {"model": np.frombuffer(bad, np.uint8)}
+    bad = {"garbage": b"garbage", "os.system": pickle.dumps({"model_0.epsilon": System()})}.get(damage)
+    kept = {} if bad is None else {"own": np.frombuffer(bad, np.uint8)}
     before = outcome(model.lane.env)
-    with pytest.raises(ModelFileError, match="is damaged or does not fit this model"):
+    with pytest.raises(ModelFileError, match="is damaged or not one of abreast"):
         model.take_file_state(State(state.facts, kept), tmp_path / "agent_0.safetensors")
     assert outcome(model.lane.env) == before and model.updates == 0
 

@@ -101,7 +101,7 @@ def test_agents_that_were_not_trained_are_not_watched():
 
 
 def test_check_finds_it():
-    code, said = cli("check", "sorrel:sorrel_standin:SharingEnv")
+    code, said = cli("check", "sorrel:sorrel_standin:HiddenEnv")
     assert code == 2
-    assert "wrong seed: agents 0 and 1 have one and the same model" in said
+    assert "wrong seed: two environments with the same seed and the same actions differ" in said
     assert "state: not checked: repair 'seed' first" in said

@@ -6,9 +6,10 @@ while copy.acting:                                   who has to choose now
     rewards, terminated, news = copy.step(actions)   one for each of them
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,7 +52,7 @@ class AdaptedAgent:
     """Whether it is told which actions are legal: in the observation (`view.has_mask`), or else in `info`."""
 
 
-class Adapted(Protocol):
+class Adapted(ABC):
     """One copy of an environment."""
 
     env: Any
@@ -60,30 +61,33 @@ class Adapted(Protocol):
     is_in_turn: ClassVar[bool]
     """Whether agents act in turn, one in each step."""
 
-    @property
-    def agents(self) -> Sequence[AdaptedAgent]:
-        """All that may appear; others call an agent by its position."""
+    agents: Sequence[AdaptedAgent]
+    """All that may appear; others call an agent by its position."""
+    acting: Sequence[int] = ()
+    """Who has to choose now, in order: the same object as long as it is the same agents. Empty: the episode is over."""
 
-    @property
-    def acting(self) -> Sequence[int]:
-        """Who has to choose now, in order: the same object as long as it is the same agents. Empty: the episode is over."""
-
+    @abstractmethod
     def reset(self, seed: int) -> None:
         """Begin an episode, which follows from the seed and from what is done in it."""
 
+    @abstractmethod
     def see(self, agent: int) -> Seen:
         """What an agent that has to choose sees: an array of its own."""
 
+    @abstractmethod
     def step(self, actions: Sequence[int]) -> Step:
         """Let those who have to choose act."""
 
     def leave(self) -> Sequence[News]:
         """The episode ends here, although it is not over: what agents do not know yet."""
+        return ()
 
     def render(self) -> NDArray[Any] | str | None:
         """What it looks like now: pixels, text or nothing."""
+        return self.env.render()  # type: ignore[no-any-return]
 
-    def close(self) -> None: ...
+    def close(self) -> None:
+        self.env.close()
 
 
 def possible_agents(env: Any, name: str) -> list[Any]:
@@ -133,6 +137,14 @@ def _understood(
         return convert(space)
     except GameError as error:
         raise GameError(f"{env} cannot be trained: of agent {short(name)}, the {what} are {error}.") from None
+
+
+def begun_with(env: Any, name: str, seed: int, expected: str) -> tuple[Any, Any]:
+    """What `reset` returns: two things."""
+    returned = begun(env, name, seed)
+    if not isinstance(returned, tuple) or len(returned) != 2:
+        raise GameError(f"{name}.reset returned {short(returned)}: expected {expected}.")
+    return returned
 
 
 def begun(env: Any, name: str, seed: int) -> Any:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
 from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
 from abreast.models.observation import PlainObservation
-from abreast.plugins import split_target
+from abreast.plugins import import_target, split_target
 from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
@@ -61,8 +61,8 @@ PROBING = 6
 
 
 @dataclass(frozen=True)
-class Maker(ABC):
-    """Makes copies of one environment. It is sent to other processes by its text, not by what was found."""
+class ForeignGame(ABC):
+    """An environment of another library, found by a text. It is sent to other processes by that, not by what was found."""
 
     text: str
     own: Callable[..., Any] | None = None
@@ -71,13 +71,14 @@ class Maker(ABC):
     """What comes before the first colon of a target."""
 
     @classmethod
-    def find(cls, what: str | Callable[..., Any]) -> "AdaptedGame":
+    def find(cls, what: str | Callable[..., Any]) -> Self:
         """The game that a text names, or whose environments a function makes."""
-        is_text = isinstance(what, str)
-        text = what if is_text else target_of(what) or str(getattr(what, "__name__", type(what).__name__))
-        maker = cls(str(text), None if isinstance(what, str) else what)
-        assert maker.function is not None  # found now, so that what is not there is told at once
-        return AdaptedGame(maker)
+        if isinstance(what, str):
+            game = cls(what)
+        else:
+            game = cls(target_of(what) or str(getattr(what, "__name__", type(what).__name__)), what)
+        assert game.function is not None  # found now, so that what is not there is told at once
+        return game
 
     def __reduce__(self) -> Any:
         return type(self), (self.text, self.own)  # what was found by the text may be impossible to pickle
@@ -91,9 +92,23 @@ class Maker(ABC):
         return f"{self.library}:{seen_from_here(place) if place.endswith('.py') else place}{colon}{name}"
 
     @cached_property
-    @abstractmethod
     def function(self) -> Callable[..., Any]:
         """What makes one."""
+        return self.own or self.registered() or self.imported()
+
+    def registered(self) -> Callable[..., Any] | None:
+        """What makes the environment that the library has by this name; None: it is made by a function of a module."""
+        return None
+
+    def imported(self) -> Callable[..., Any]:
+        """The function of a module, or the class in it, that the text names."""
+        found = import_target(self.text, "environment", GameError)
+        if not callable(found):
+            raise GameError(
+                f"{self.library}:{self.text} is {short(found)}: expected a function that makes an environment, or a class,"
+                f" as in {self.library}:{split_target(self.text)[0]}:FUNCTION."
+            )
+        return found  # type: ignore[no-any-return]
 
     @property
     @abstractmethod
@@ -104,6 +119,14 @@ class Maker(ABC):
     @abstractmethod
     def summary(self) -> str: ...
 
+
+@dataclass(frozen=True)
+class AdaptedGame(ForeignGame):
+    """One that can be trained by name: it makes copies of the environment."""
+
+    _spare: list[tuple[dict[str, Any], Adapted]] = field(default_factory=list, repr=False, compare=False)
+    """A copy that was made to see what it is like, and its arguments."""
+
     @abstractmethod
     def make(self, arguments: Mapping[str, Any]) -> Adapted:
         """A new copy, with arguments for the function that makes it."""
@@ -112,26 +135,7 @@ class Maker(ABC):
     def own_check(self, arguments: Mapping[str, Any]) -> str:
         """Let the checks of its own library look at a new copy; returns what they are called, raises what they found."""
 
-
-@dataclass
-class AdaptedGame:
-    """An environment of another library as a game that can be trained by name."""
-
-    maker: Maker
-    _spare: list[tuple[dict[str, Any], Adapted]] = field(default_factory=list, repr=False)
-    """A copy that was made to see what it is like, and its arguments."""
-
-    @property
-    def name(self) -> str:
-        return self.maker.name
-
-    @property
-    def summary(self) -> str:
-        return self.maker.summary
-
-    @property
-    def target(self) -> str | None:
-        return self.maker.target
+    # ---- for all libraries
 
     def configure(
         self, given: Path | Mapping[str, Any] | None = None, overrides: Iterable[str] = ()
@@ -165,7 +169,7 @@ class AdaptedGame:
     def look(self, arguments: dict[str, Any]) -> Adapted:
         """A copy to look at; the next experiment plays with it."""
         if not self._spare or self._spare[0][0] != arguments:
-            self._spare = [(arguments, self.maker.make(arguments))]
+            self._spare[:] = [(arguments, self.make(arguments))]
         return self._spare[0][1]
 
     def build(self, config: Config[Any, Any]) -> "AdaptedExperiment":
@@ -173,7 +177,7 @@ class AdaptedGame:
         arguments = _arguments(config.world)
         self.look(arguments)
         with enough_memory("multiprocessing.num_envs, or the size of what agents observe"):
-            return AdaptedExperiment(self.maker, config, self._spare.pop()[1])
+            return AdaptedExperiment(self, config, self._spare.pop()[1])
 
 
 def _algorithm_in(values: Mapping[str, Any]) -> str:
@@ -214,7 +218,7 @@ def _arguments(world: Section) -> dict[str, Any]:
 class AdaptedFactory:
     """Builds an experiment again, in another process too."""
 
-    maker: Maker
+    maker: AdaptedGame
     config: Config[Any, Any]
     names: Sequence[str]
     """Of its agents: in another process they have to be the same, in the same order."""
@@ -245,7 +249,7 @@ class AdaptedExperiment(Experiment):
     """
 
     def __init__(
-        self, maker: Maker, config: Mapping[str, Any] | Config[Any, Any], spare: Adapted | None = None
+        self, maker: AdaptedGame, config: Mapping[str, Any] | Config[Any, Any], spare: Adapted | None = None
     ) -> None:
         """`spare`: a copy that is there already."""
         self.maker, self.config = maker, parse_config(config, OpenSection)

@@ -77,18 +77,35 @@ def _grouped(lanes: Sequence[_Lane], acting: Sequence[Sequence[int]]) -> _Groupi
     return found
 
 
-class AdaptedLanes(Playable):
+class NumberedLanes(Playable):
+    """Lanes that do not depend on each other, by their numbers among those of all actors."""
+
+    plays_by_lane = True
+    lanes: int
+    """Of all actors."""
+    first_lane = 0
+    """Of this one."""
+
+    def become_actor(self, first_lane: int) -> None:
+        self.first_lane = first_lane
+
+    def state(self) -> State:
+        return join(**{f"lane{lane}": state for lane, state in self.lane_states(range(self.lanes)).items()})
+
+    def set_state(self, state: State) -> None:
+        self.set_lane_states({lane: part_of(state, f"lane{lane}") for lane in range(self.lanes)})
+
+
+class AdaptedLanes(NumberedLanes):
     """An environment and its copies. A turn is one step of the environment."""
 
     players: Sequence[AdaptedPlayer]
-    plays_by_lane = True
 
     def __init__(self, experiment: "AdaptedExperiment", players: Sequence[AdaptedPlayer]) -> None:
-        self._experiment, self.players = experiment, players
+        self._experiment, self.players, self.lanes = experiment, players, experiment.config.multiprocessing.lanes
         self.turns = 0
         self.why_not_resumable: str | None = None
         """Why a run cannot be resumed, if that is known: its epochs do not follow from their seeds."""
-        self._first_lane = 0
         self._epochs: dict[int, int] = {}
         """How many were begun, by lane."""
         self._next_seeds: Sequence[np.random.SeedSequence] | None = None
@@ -105,13 +122,10 @@ class AdaptedLanes(Playable):
         """What the environment calls its agents."""
         return [player.name for player in self.players]
 
-    def become_actor(self, first_lane: int) -> None:
-        self._first_lane = first_lane
-
     def reset(self, lanes: int) -> None:
         copies = self._experiment.copies(lanes)
         self._lanes = [
-            _Lane(self._first_lane + index, copy, [0.0] * len(self.players)) for index, copy in enumerate(copies)
+            _Lane(self.first_lane + index, copy, [0.0] * len(self.players)) for index, copy in enumerate(copies)
         ]
         for index, lane in enumerate(self._lanes):
             lane.copy.reset(self._seed(index, lane.number))
@@ -216,14 +230,6 @@ class AdaptedLanes(Playable):
         self._has_picture = False
         log.warning("there are no pictures of %s, because it cannot be rendered: %s.", self._lanes[0].copy.name, told)
         return None
-
-    def state(self) -> State:
-        states = self.lane_states(range(self._experiment.config.multiprocessing.lanes))
-        return join(**{f"lane{lane}": state for lane, state in states.items()})
-
-    def set_state(self, state: State) -> None:
-        lanes = range(self._experiment.config.multiprocessing.lanes)
-        self.set_lane_states({lane: part_of(state, f"lane{lane}") for lane in lanes})
 
     def lane_states(self, lanes: Iterable[int]) -> dict[int, State]:
         names = list(self.agent_names)

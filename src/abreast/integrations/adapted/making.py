@@ -11,7 +11,7 @@ from abreast.errors import AbreastError, ConfigError, nearest, short, words
 
 def called(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> Any:
     """What a function makes, with the settings of the section `world` as its arguments; one it does not take is refused."""
-    _check_arguments(function, arguments, name)
+    check_arguments(function, arguments, name)
     try:
         return function(**arguments)
     except TypeError as error:
@@ -37,7 +37,8 @@ def _not_made(name: str, arguments: Mapping[str, Any], error: Exception) -> Conf
     )
 
 
-def _check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> None:
+def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> None:
+    """Refuse arguments that a function does not take, and those missing that it needs."""
     try:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):

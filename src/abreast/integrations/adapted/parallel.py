@@ -3,15 +3,13 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
-
 from abreast.errors import GameError, short
 from abreast.integrations.adapted.base import (
-    AdaptedAgent,
+    Adapted,
     News,
     Seen,
     Step,
-    begun,
+    begun_with,
     declare,
     earned,
     look,
@@ -23,7 +21,7 @@ from abreast.integrations.adapted.base import (
 NOTHING: Mapping[str, Any] = {}
 
 
-class ParallelCopy:
+class ParallelCopy(Adapted):
     """One `ParallelEnv`. Agents are those in `possible_agents`; alive are those in `agents`."""
 
     is_in_turn: ClassVar[bool] = False
@@ -34,8 +32,6 @@ class ParallelCopy:
         """`agents`, as they were."""
         self._lingering: frozenset[int] = frozenset()
         """Agents whose episode has ended and that are still listed, against the rules: they have to leave to come back."""
-        self.acting: tuple[int, ...] = ()
-        self.agents: Sequence[AdaptedAgent] = ()
         self._names: list[Any] = []
         observations, infos = self._reset(0)
         if not hasattr(env, "agents"):
@@ -55,10 +51,8 @@ class ParallelCopy:
             raise GameError(f"{self.name}: `agents` is empty after reset: list the agents that are there.")
 
     def _reset(self, seed: int) -> tuple[Mapping[Any, Any], Mapping[Any, Any]]:
-        returned = begun(self.env, self.name, seed)
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise GameError(f"{self.name}.reset returned {short(returned)}: expected (observations, infos).")
-        return returned[0], returned[1] if isinstance(returned[1], Mapping) else NOTHING
+        observations, infos = begun_with(self.env, self.name, seed, "(observations, infos)")
+        return observations, infos if isinstance(infos, Mapping) else NOTHING
 
     def see(self, agent: int) -> Seen:
         name = self._all_names[agent]
@@ -145,12 +139,3 @@ class ParallelCopy:
             self.acting = acting
         self._names = [self._all_names[agent] for agent in acting]
         self._are_plain = all(self.agents[agent].actions.is_plain for agent in acting)
-
-    def leave(self) -> Sequence[News]:
-        return ()
-
-    def render(self) -> NDArray[Any] | str | None:
-        return self.env.render()  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        self.env.close()

@@ -1,6 +1,6 @@
 """Does an episode follow from its seed? The same seed and the same actions, twice; and does anything outlive `reset`?"""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -58,10 +58,8 @@ def _attributes(env: object) -> Iterator[tuple[str, bytes | None]]:
             yield f"{type(env).__name__}.{name}", digest(value, {})
 
 
-def episode(
-    copy: Adapted, seed: np.random.SeedSequence, steps: int, between: Callable[[], object] | None = None
-) -> Trace:
-    """Play the first steps of an episode with drawn actions; `between` is called before each of them."""
+def episode(copy: Adapted, seed: np.random.SeedSequence, steps: int) -> Trace:
+    """Play the first steps of an episode with drawn actions."""
     found: list[tuple[str, Any]] = []
     choices = np.random.default_rng(seed)
     with seeded_globals(seed):  # as in a run
@@ -72,8 +70,6 @@ def episode(
             found.append((f"in what is seen after {step} steps" if step else "in what is seen first", shown))
             if not seen:
                 break
-            if between is not None:
-                between()
             found.append((f"in the rewards or ends of step {step + 1}", str(copy.step(drawn(copy, seen, choices)))))
     return found
 

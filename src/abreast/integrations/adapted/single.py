@@ -3,24 +3,21 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
-
 from abreast.errors import GameError, short
-from abreast.integrations.adapted.base import News, Seen, Step, begun, declare, earned, look
+from abreast.integrations.adapted.base import Adapted, Seen, Step, begun_with, declare, earned, look
 
 AGENT = "agent"
 """What its only agent is called."""
 ALONE = (0,)
 
 
-class SingleCopy:
+class SingleCopy(Adapted):
     """One `gymnasium.Env`."""
 
     is_in_turn: ClassVar[bool] = False
 
     def __init__(self, env: Any, name: str) -> None:
         self.env, self.name = env, name
-        self.acting: tuple[int, ...] = ()
         self._seen, self._info = self._reset(0)
         self.agents = declare(
             name, [AGENT], lambda _: env.observation_space, lambda _: env.action_space, {AGENT: self._info}
@@ -33,10 +30,8 @@ class SingleCopy:
         self.acting = ALONE
 
     def _reset(self, seed: int) -> tuple[Any, Any]:
-        returned = begun(self.env, self.name, seed)
-        if not isinstance(returned, tuple) or len(returned) != 2:
-            raise GameError(f"{self.name}.reset returned {short(returned)}: expected (observation, info).")
-        return returned[0], returned[1] or {}
+        seen, info = begun_with(self.env, self.name, seed, "(observation, info)")
+        return seen, info or {}
 
     def see(self, agent: int) -> Seen:
         return look(self.name, self._agent, self._seen, self._info)
@@ -53,12 +48,3 @@ class SingleCopy:
         if terminated or truncated:
             self.acting = ()
         return Step((earned(self.name, self._agent, reward),), (bool(terminated),))
-
-    def leave(self) -> Sequence[News]:
-        return ()
-
-    def render(self) -> NDArray[Any] | str | None:
-        return self.env.render()  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        self.env.close()

@@ -3,10 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from numpy.typing import NDArray
-
 from abreast.errors import GameError, short
 from abreast.integrations.adapted.base import (
+    Adapted,
     News,
     Seen,
     Step,
@@ -19,14 +18,13 @@ from abreast.integrations.adapted.base import (
 )
 
 
-class TurnCopy:
+class TurnCopy(Adapted):
     """One `AECEnv`. An agent's reward is what it got from its action until its next turn, as `last` says: so it is late."""
 
     is_in_turn: ClassVar[bool] = True
 
     def __init__(self, env: Any, name: str) -> None:
         self.env, self.name = env, name
-        self.acting: tuple[int, ...] = ()
         begun(env, name, 0)
         self._names = possible_agents(env, name)
         self._numbers = {each: number for number, each in enumerate(self._names)}
@@ -99,9 +97,3 @@ class TurnCopy:
                 news.append(News(agent, reward, ended, cut))
         self._owed.clear()
         return news
-
-    def render(self) -> NDArray[Any] | str | None:
-        return self.env.render()  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        self.env.close()

@@ -14,7 +14,6 @@ Dict with `action_mask`            what the rest is (`observation`, if that is a
 
 import copy
 import functools
-import itertools
 import logging
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -163,27 +162,32 @@ def _reached(given: Any, part: _Part) -> Any:
     return given
 
 
+def _write_parts(given: Any, parts: Sequence[_Part], out: NDArray[Any]) -> None:
+    """Put what was observed of these parts into an array of zeros, one after the other."""
+    begin = 0
+    for part in parts:
+        try:
+            part.write(_reached(given, part), out[begin : begin + part.size])
+        except (TypeError, ValueError):
+            raise GameError(f"{short(given)}, which does not fit its space.") from None
+        begin += part.size
+
+
 def _flat_view(parts: Sequence[_Part], left_out: Sequence[str]) -> View:
     """All parts in one vector; of bytes where all of them are."""
-    offsets = [0, *itertools.accumulate(part.size for part in parts)]
-    _check_size(offsets[-1])
+    size = sum(part.size for part in parts)
+    _check_size(size)
     for part in parts:
         if part.is_picture and parent_pid() is None:  # of other processes, it was told here
             _tell_of_picture(part.path)
-    of_bytes = all(part.view is None for part in parts)
-    kind = np.dtype(np.uint8) if of_bytes else np.dtype(np.float32)
-    places = [(part, slice(begin, begin + part.size)) for part, begin in zip(parts, offsets, strict=False)]
+    kind = np.dtype(np.uint8 if all(part.view is None for part in parts) else np.float32)
 
     def read(given: Any) -> NDArray[Any]:
-        out = np.zeros(offsets[-1], dtype=kind)
-        for part, place in places:
-            try:
-                part.write(_reached(given, part), out[place])
-            except (TypeError, ValueError):
-                raise GameError(f"{short(given)}, which does not fit its space.") from None
+        out = np.zeros(size, dtype=kind)
+        _write_parts(given, parts, out)
         return out
 
-    return View(PlainObservation((offsets[-1],), kind, 1.0), read, left_out=left_out)
+    return View(PlainObservation((size,), kind, 1.0), read, left_out=left_out)
 
 
 @functools.cache
@@ -203,19 +207,13 @@ def _planes_view(picture: _Part, others: Sequence[_Part], left_out: Sequence[str
     height, width, channels = seen.input_size
     more = sum(part.size for part in others)
     _check_size(height * width * (channels + more))
-    lit = round(1 / scale)
-    offsets = [0, *itertools.accumulate(part.size for part in others)]
-    look = picture.view.read
+    lit, look = round(1 / scale), picture.view.read
 
     def read(given: Any) -> NDArray[Any]:
         out = np.empty((height, width, channels + more), dtype=np.uint8)
         out[:, :, :channels] = look(_reached(given, picture))
         numbers = np.zeros(more, dtype=np.uint8)
-        for part, begin in zip(others, offsets, strict=False):
-            try:
-                part.write(_reached(given, part), numbers[begin : begin + part.size])
-            except (TypeError, ValueError):
-                raise GameError(f"{short(given)}, which does not fit its space.") from None
+        _write_parts(given, others, numbers)
         out[:, :, channels:] = numbers * lit
         return out
 

@@ -1,20 +1,34 @@
 """Environments of sorrel's as experiments of ours: with their own models, or with ours."""
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import torch
+from numpy.typing import NDArray
 
+from abreast.attributes import true_copy
 from abreast.errors import ConfigError, GameError, short
 from abreast.integrations.adapted.lanes import WORLD, AdaptedPlayer, as_seed
-from abreast.integrations.sorrel.game import Generators, Lane, SorrelGame, copy_environment, models_in
-from abreast.integrations.sorrel.model import OWN_MODELS, OurSeat, SorrelModel, actions_of
+from abreast.integrations.sorrel.game import (
+    Generators,
+    Lane,
+    SorrelGame,
+    attributes_state,
+    models_in,
+    parts_of_model,
+    set_attributes,
+)
+from abreast.models import BaseModel, ModelConfig
 from abreast.models.observation import PlainObservation
 from abreast.replay import Buffer
+from abreast.state import State
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
 from abreast.training.experiment import Experiment, check_independence
+from abreast.worlds.playable import as_reward
 
 if TYPE_CHECKING:
     from abreast.integrations.sorrel.source import SorrelSource
@@ -23,6 +37,11 @@ log = logging.getLogger("abreast")
 
 NEEDED = ("world", "agents", "config", "turn", "reset", "take_turn")
 WITH_OURS = "train models of abreast's in it, one for each agent (model.algorithm=dqn)"
+OWN_MODELS = {"algorithm": "abreast.integrations.sorrel.experiment:SorrelModel", "epsilon_decay": 0.0}
+"""The section `model` where models are sorrel's: their settings are those of their environment (`world.sorrel`)."""
+
+
+# ---- with its own models
 
 
 class SorrelExperiment(Experiment):
@@ -50,13 +69,9 @@ class SorrelExperiment(Experiment):
                 f"multiprocessing.num_envs or num_actors is more than 1, but {self.name} can only be played in one lane, by"
                 f" one actor: agents of sorrel's choose by what is in their memory. Leave it out, or {WITH_OURS}."
             )
-        turns = int(section_of(env.config, "experiment").get("max_turns", config.experiment.max_turns))
-        counted = config.experiment.with_derived(num_agents=len(env.agents), max_turns=turns)
-        decay = section_of(env.config, "model").get("epsilon_decay")
-        lane = Lane(env, Generators(counted.seed if seeded else None))
-        lane.seats = [SorrelModel(lane, agent, decay, config.model) for agent in range(len(env.agents))]
-        players = [AdaptedPlayer(f"agent {number}", model) for number, model in enumerate(lane.seats)]
-        super().__init__(SorrelGame(lambda _: lane, players, 1), config.with_derived(experiment=counted))
+        lane = Lane(env, Generators(config.experiment.seed if seeded else None))
+        lane.seats = [SorrelModel(lane, agent, config.model) for agent in env.agents]
+        super().__init__(SorrelGame(lambda _: lane, players_with(lane.seats), 1), counting(config, env))
 
     @property
     def name(self) -> str:
@@ -66,20 +81,22 @@ class SorrelExperiment(Experiment):
     def target(self) -> str | None:
         return f"sorrel:{type(self.env).__module__}:{type(self.env).__qualname__}"
 
-    @property
-    def has_own_loop(self) -> bool:
-        """Whether its environment has another `run_experiment` than the framework's."""
-        return len([kind for kind in type(self.env).__mro__ if "run_experiment" in vars(kind)]) > 1
-
     def make_lanes(self) -> None:
         """There is one. What a user has to know is said here."""
-        if self.has_own_loop:
+        if len([kind for kind in type(self.env).__mro__ if "run_experiment" in vars(kind)]) > 1:
             log.warning(
                 "%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name
             )
 
     def twin(self) -> "SorrelExperiment":
-        twin = SorrelExperiment(copy_environment(self.env), self.config)
+        try:
+            env = true_copy(self.env, {id(torch.default_generator): torch.default_generator})
+        except ValueError as error:
+            raise ConfigError(
+                f"{self.name} cannot be evaluated here, because it cannot be copied ({error}): use `abreast eval RUN`, which"
+                " builds another one."
+            ) from error
+        twin = SorrelExperiment(env, self.config)
         twin.epochs_played = self.epochs_played
         return twin
 
@@ -105,6 +122,97 @@ class SorrelExperiment(Experiment):
         )
 
 
+class SorrelModel(BaseModel):
+    """A model of sorrel's, as the loop of a sequential run calls it: the agent's own object plays and learns. What it is and
+    what it remembers is kept with its environment (`game.py`).
+    """
+
+    KNOWN = BaseModel.KNOWN | {"lane", "agent", "inner", "decays", "reward"}
+    inner: Any = None
+    """The agent's own model."""
+    reward = 0.0
+    decays = 0
+    """How often epsilon is to fall when the round of this epoch has been trained."""
+
+    def __init__(self, lane: Lane, agent: Any, config: ModelConfig) -> None:
+        self.lane, self.agent = lane, agent
+        shape = getattr(getattr(agent.model.memory, "states", None), "shape", (0, 1))[1:]
+        seen = PlainObservation(shape, np.float32, 1.0)
+        super().__init__(seen, actions_of(agent), config, np.random.SeedSequence(0))
+        self.inner = agent.model  # only now: its epsilon is not that of our settings
+
+    @property
+    def epsilon(self) -> float:
+        return float(getattr(self.inner, "epsilon", 0.0))
+
+    @epsilon.setter
+    def epsilon(self, value: float) -> None:
+        if hasattr(self.inner, "epsilon") and self.epsilon != value:  # which may be an array: it stays one
+            self.inner.epsilon = value
+
+    # ---- what the loop calls
+
+    def start_epoch_action(self, *, epoch: int) -> None:
+        self.settle()
+        self._call("start_epoch_action", epoch=epoch)
+        memory, add = self.inner.memory, self.inner.memory.add
+
+        def add_counted(obs: Any, action: Any, reward: Any, *more: Any, **named: Any) -> Any:
+            """(No other place has the rewards of a single agent.)"""
+            self.reward += float(reward)
+            return add(obs, action, reward, *more, **named)
+
+        vars(memory)["add"] = add_counted
+
+    def end_epoch_action(self, *, epoch: int) -> None:
+        self.end_episode(0)
+        self._call("end_epoch_action", epoch=epoch)
+
+    def end_episode(self, lane: int, done: bool = False) -> None:
+        """Called where an epoch ends or is interrupted: its rewards are counted no more."""
+        vars(self.inner.memory).pop("add", None)
+
+    def train_step(self) -> float:
+        loss = float(self._call("train_step"))
+        self.settle()
+        return loss
+
+    def epsilon_decay(self, rate: float) -> None:
+        """As its environment's settings say, and as in sorrel's own loop, after the round of this epoch."""
+        self.decays += 1
+
+    def settle(self) -> None:
+        """No round is under way: let epsilon fall, if that is left to do."""
+        rate = section_of(self.lane.env.config, "model").get("epsilon_decay")
+        for _ in range(0 if rate is None else self.decays):
+            self.inner.epsilon_decay(rate)
+        self.decays = 0
+
+    def _call(self, name: str, **named: Any) -> Any:
+        """Call the model as its environment does, which may have its own way (`_model_train_step` and others)."""
+        way = getattr(self.lane.env, f"_model_{name}", None)
+        with self.lane.generators:
+            return getattr(self.inner, name)(**named) if way is None else way(self.agent, *named.values())
+
+    # ---- its state, without that of its agent
+
+    @property
+    def file_kind(self) -> str:
+        return type(self.inner).__name__
+
+    def learning_state(self) -> State:
+        self.settle()
+        counted, own = super().learning_state(), attributes_state(parts_of_model(self.inner), self.lane.places())
+        return State({**counted.facts, **own.facts}, own.arrays)
+
+    def set_learning_state(self, state: State) -> None:
+        super().set_learning_state(State(state.facts))
+        set_attributes(parts_of_model(self.inner), self.lane.places(), state)
+
+
+# ---- with ours
+
+
 class SorrelLanes(Experiment):
     """Trains models of ours in environments that were written for sorrel, one in each lane: worlds, entities and agents stay
     as they are, and each agent finds one of ours in the place of its model. Each lane has generators of its own.
@@ -116,14 +224,13 @@ class SorrelLanes(Experiment):
         self.source, self.factory = source, partial(source.build, config)
         env = source.make_environment(config)  # which is only looked at
         check_environment(env)
-        self.config = config.with_derived(experiment=config.experiment.with_derived(num_agents=len(env.agents)))
+        self.config = counting(config, env)
         self.config.check_agents(len(env.agents))
         with Generators(0):
             sizes = [np.asarray(agent.pov(env.world)).size for agent in env.agents]
         seen = [PlainObservation((size,), np.float32, 1.0) for size in sizes]
         models = [self.make_model(seen[number], actions_of(each), number) for number, each in enumerate(env.agents)]
-        players = [AdaptedPlayer(f"agent {number}", model) for number, model in enumerate(models)]
-        self.game = SorrelGame(self._make_lane, players, config.multiprocessing.lanes)
+        self.game = SorrelGame(self._make_lane, players_with(models), config.multiprocessing.lanes)
 
     def _make_lane(self, number: int) -> Lane:
         env = self.source.make_environment(self.config)
@@ -145,6 +252,76 @@ class SorrelLanes(Experiment):
             self.game.lane(number)
 
 
+class NoSuchPart(GameError, AttributeError):
+    """An agent of sorrel's asks its model for what models of ours have not."""
+
+
+class OurSeat:
+    """What an agent of sorrel's finds where its model was, and where that model's memory was: a model of ours chooses and
+    remembers, in one lane. A step that the agent has chosen without its model is not remembered.
+    """
+
+    reward = 0.0
+    epsilon, n_frames, size, extra_data = 0.0, 1, 0, MappingProxyType[str, Any]({})
+    """Ours explores as its own settings say, stacks frames itself, and does not show its rows."""
+
+    def __init__(self, player: AdaptedPlayer, lane: int) -> None:
+        self._player, self._lane = player, lane
+        self._step: tuple[NDArray[Any], int] | None = None
+        """What was seen and chosen, and is not remembered yet."""
+        self.memory = self
+
+    def take_action(self, state: Any) -> int:
+        model, seen = self._player.model, np.asarray(state, dtype=np.float32).ravel()
+        if seen.shape != tuple(model.observation.input_size):
+            raise GameError(
+                f"{self._player.name} gives its model {seen.size} numbers to choose by, but its first observation had"
+                f" {model.observation.input_size[0]}: let `pov` always return as many."
+            )
+        self._step = seen, model.take_actions([seen], [self._lane])[0]
+        return self._step[1]
+
+    def add(self, obs: Any, action: Any, reward: Any, done: Any, **extra: Any) -> None:
+        earned = as_reward(reward)
+        self.reward += earned
+        if self._step is not None:
+            seen, chosen = self._step
+            self._player.model.remember_all([seen], [chosen], [earned], [bool(done)], [self._lane])
+            self._step = None
+
+    def current_state(self) -> NDArray[Any]:
+        return np.empty((0, *self._player.model.observation.input_size))
+
+    def _nothing(self, *arguments: Any, **named: Any) -> None:
+        """The run does it, for the model."""
+
+    reset = add_empty = set_epsilon = start_epoch_action = end_epoch_action = _nothing
+
+    def __getattr__(self, name: str) -> Any:
+        raise NoSuchPart(
+            f"{self._player.name} asks its model for {name}, which models of abreast's have not: train it with its own model"
+            " (leave model.algorithm out), or port the game (docs/coming-from-sorrel.md)."
+        )
+
+
+# ---- both
+
+
+def players_with(models: Sequence[BaseModel]) -> list[AdaptedPlayer]:
+    return [AdaptedPlayer(f"agent {number}", model) for number, model in enumerate(models)]
+
+
+def counting(config: Config[Any, Any], env: Any) -> Config[Any, Any]:
+    """A configuration that says how many agents the environment has."""
+    return config.with_derived(experiment=config.experiment.with_derived(num_agents=len(env.agents)))
+
+
+def actions_of(agent: Any) -> int:
+    """How many actions an agent has."""
+    found: Any = getattr(getattr(agent, "action_spec", None), "n_actions", None) or agent.model.action_space
+    return found if isinstance(found, int) else len(found)
+
+
 def check_environment(env: Any) -> None:
     """Refuse what is no environment of sorrel's."""
     missing = [name for name in NEEDED if not hasattr(env, name)]
@@ -159,9 +336,8 @@ def check_models(env: Any) -> None:
         check_independence([*models_in(env).values()])
     except ConfigError as error:
         raise ConfigError(f"{str(error).rstrip('.')}, or {WITH_OURS}.") from None
-    for index, agent in enumerate(env.agents):
-        if not hasattr(agent.model, "memory"):
-            raise GameError(f"the model of agent {index} has no memory: expected one of sorrel's models.")
+    if not all(hasattr(model, "memory") for model in models_in(env).values()):
+        raise GameError(f"a model of {type(env).__name__} has no memory: expected models of sorrel's.")
 
 
 def section_of(config: Any, name: str) -> Mapping[str, Any]:
@@ -176,10 +352,6 @@ def settings_for(env: Any, given: Mapping[str, Any]) -> Config[Any, Any]:
     Its loop plays one epoch more than `experiment.epochs` says.
     """
     own = section_of(env.config, "experiment")
-    if "epochs" not in own or "max_turns" not in own:
-        raise ConfigError(
-            f"the configuration of {type(env).__name__} has no experiment.epochs or no experiment.max_turns: give both."
-        )
     known = {key: own[key] for key in ExperimentConfig.model_fields if own.get(key) is not None}
     wanted = {**known, "epochs": int(own["epochs"]) + 1, **section_of(given, "experiment")}
     if wanted["max_turns"] != own["max_turns"]:

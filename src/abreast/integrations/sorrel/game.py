@@ -6,32 +6,29 @@ as one pickle (`codec.py`), so that what they share stays shared. When it is rea
 environment that a script has built is the one that goes on.
 """
 
-import copy
+import functools
 import inspect
 import random
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from PIL import Image
 
-from abreast.attributes import IMMUTABLE, reachable
+from abreast.attributes import IMMUTABLE
 from abreast.codec import Names, Places, decode, encode_possible
-from abreast.errors import ConfigError, StateError, WorldError
-from abreast.integrations.adapted.lanes import AdaptedPlayer, as_seed
-from abreast.models.own import reseed_generators
+from abreast.errors import ConfigError, WorldError
+from abreast.integrations.adapted.lanes import AdaptedPlayer, NumberedLanes, as_seed
+from abreast.models.own import LEARNED, reseed_generators
 from abreast.state import State, join, part_of
 from abreast.streams import IN_USE
 from abreast.training.lanes import picture_of
-from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Played
 
 WAY_OUT = "make it where it is used, or train models of abreast's (model.algorithm=dqn)."
-LEFT_OUT = "left_out"
-"""Where a pickle names attributes that are not in it. (All others have a dot in their names.)"""
 LARGEST_SEED = 2**32
 """NumPy takes no other."""
 
@@ -47,14 +44,10 @@ class Generators:
     def __init__(self, seed: int | None = None) -> None:
         self._place = self._outer = _place()
         if seed is not None:
-            self.seed(seed)
-
-    def seed(self, seed: int) -> None:
-        """Begin anew."""
-        with self:
-            random.seed(seed)
-            np.random.seed(seed % LARGEST_SEED)  # noqa: NPY002 (the global one is what this is about)
-            torch.default_generator.manual_seed(seed % LARGEST_SEED)
+            with self:
+                random.seed(seed)
+                np.random.seed(seed % LARGEST_SEED)  # noqa: NPY002 (the global one is what this is about)
+                torch.default_generator.manual_seed(seed % LARGEST_SEED)
 
     def __enter__(self) -> "Generators":
         IN_USE.acquire()  # of lanes in several threads, one is played at a time
@@ -93,16 +86,16 @@ class Lane:
     """Begun here."""
 
     def reset(self) -> None:
-        env, models = self.env, models_in(self.env)
+        models = models_in(self.env)
         for seat in self.seats:
-            seat.settle()
             seat.reward = 0.0
         with self.generators:
-            env.reset()
+            self.env.reset()
         self.epochs += 1
-        if [id(model) for model in models_in(env).values()] != [id(model) for model in models.values()]:
+        if models_in(self.env) != models:
             raise ConfigError(
-                f"{type(env).__name__}.reset makes other models, which have learned nothing: keep those of setup_agents."
+                f"{type(self.env).__name__}.reset makes other models, which have learned nothing: keep those of"
+                " setup_agents."
             )
 
     @property
@@ -126,55 +119,45 @@ class Lane:
         rewards = [seat.reward for seat in self.seats]
         return Played(int(env.turn), rewards, {"total_reward": float(env.world.total_reward), **figures})
 
-    def state(self) -> tuple[State, str | None]:
-        """All that the run has changed, the generators with it; and why it is not all, if something cannot be kept."""
-        for seat in self.seats:
-            seat.settle()
-        data, left_out = encode_attributes(*self.kept())
-        reasons = [f"{reason.rstrip('.')}; {WAY_OUT}" for reason in left_out.values()]
-        return State({"epochs": self.epochs}, {"kept": data}), next(iter(reasons), None)
-
-    def set_state(self, state: State) -> None:
-        set_attributes(self.kept()[0], state.arrays["kept"], *self.kept()[1:])
-        self.epochs = int(state.facts["epochs"])
-        with self.generators:  # which refuse a place that is none
-            pass
-
-    def kept(self) -> tuple[dict[str, Any], dict[str, Any], Names]:
-        """Whose attributes its state has; what else these may refer to; which classes a file may name."""
-        owners, models = {**owners_of(self.env), "generators": self.generators}, models_in(self.env)
-        owners |= models if self.keeps_models else {}
-        names = Names([*owners.values(), *(model.memory for model in models.values())])
-        return owners, {**owners, **models, **shared_places(self.env.config)}, names
-
     def draw_from(self, seed: np.random.SeedSequence) -> None:
         """Let the next epoch follow from a seed, also where it draws from generators of the environment's own."""
-        self.generators.seed(as_seed(seed))
+        self.generators = Generators(as_seed(seed))
         reseed_generators(self.env, {} if self.keeps_models else models_in(self.env), seed)
 
+    # ---- what is kept
 
-class SorrelGame(Playable):
+    def state(self) -> State:
+        """All that the run has changed, the generators with it."""
+        found = attributes_state(self._owners(), self.places())
+        return found._replace(facts={**found.facts, "epochs": self.epochs})
+
+    def set_state(self, state: State) -> None:
+        set_attributes(self._owners(), self.places(), state)
+        self.epochs = int(state.facts["epochs"])
+
+    def _owners(self) -> dict[str, Any]:
+        """Whose attributes its state has."""
+        found = {**parts_of(self.env), "generators": self.generators}
+        for key, model in models_in(self.env).items() if self.keeps_models else ():
+            found |= parts_of_model(model, key)
+        return found
+
+    def places(self) -> dict[str, Any]:
+        """What attributes may refer to."""
+        return {**models_in(self.env), **self._owners(), **shared_places(self.env.config)}
+
+
+class SorrelGame(NumberedLanes):
     """An environment and others like it, each played as `run_experiment` of sorrel's plays it."""
-
-    plays_by_lane = True
 
     def __init__(self, make_lane: Callable[[int], Lane], players: Sequence[AdaptedPlayer], lanes: int) -> None:
         self.players: Sequence[AdaptedPlayer] = players
-        self._make_lane, self._count, self._first = make_lane, lanes, 0
-        self._made: dict[int, Lane] = {}
+        self.lanes, self.lane = lanes, functools.cache(make_lane)
+        """How many there are; and the one with a number, wherever it was played before."""
         self._playing: list[Lane] = []
 
-    def lane(self, number: int) -> Lane:
-        """The lane with a number, wherever it was played before."""
-        if number not in self._made:
-            self._made[number] = self._make_lane(number)
-        return self._made[number]
-
-    def become_actor(self, first_lane: int) -> None:
-        self._first = first_lane
-
     def reset(self, lanes: int) -> None:
-        self._playing = [self.lane(self._first + index) for index in range(lanes)]
+        self._playing = [self.lane(self.first_lane + index) for index in range(lanes)]
         for lane in self._playing:
             lane.reset()
         self.turns = int(self._playing[0].env.turn)
@@ -204,16 +187,8 @@ class SorrelGame(Playable):
         for number, seed in enumerate(seeds):
             self.lane(number).draw_from(seed)
 
-    def state(self) -> State:
-        return join(**{f"lane{lane}": state for lane, state in self.lane_states(range(self._count)).items()})
-
-    def set_state(self, state: State) -> None:
-        self.set_lane_states({lane: part_of(state, f"lane{lane}") for lane in range(self._count)})
-
     def lane_states(self, lanes: Iterable[int]) -> dict[int, State]:
-        found = {number: self.lane(number).state() for number in lanes}
-        self.why_not_resumable = next((reason for _, reason in found.values() if reason is not None), None)
-        return {number: state for number, (state, _) in found.items()}
+        return {number: self.lane(number).state() for number in lanes}
 
     def set_lane_states(self, states: Mapping[int, State]) -> None:
         for number, state in states.items():
@@ -223,8 +198,8 @@ class SorrelGame(Playable):
 # ---- attributes
 
 
-def owners_of(env: Any) -> dict[str, Any]:
-    """The objects whose attributes are kept, beside models."""
+def parts_of(env: Any) -> dict[str, Any]:
+    """The environment and all that belongs to it, beside models."""
     return {"env": env, "world": env.world, **{f"agent{number}": agent for number, agent in enumerate(env.agents)}}
 
 
@@ -233,65 +208,42 @@ def models_in(env: Any) -> dict[str, Any]:
     return {f"model{number}": agent.model for number, agent in enumerate(env.agents)}
 
 
-def shared_places(config: Any) -> dict[str, object]:
-    """What is not kept: the generator of the process, which models refer to, and the configuration."""
-    return {"torch.default_generator": torch.default_generator, **dict(_sections(config, "config"))}
+def parts_of_model(model: Any, key: str = "model") -> dict[str, Any]:
+    """The parts of one of sorrel's that stay the objects they are: agents and worlds may refer to them."""
+    modules = model.modules() if isinstance(model, torch.nn.Module) else [model]
+    return {f"{key}_memory": model.memory, **{f"{key}_{number}": each for number, each in enumerate(modules)}}
 
 
-def _sections(config: Any, path: str) -> Iterator[tuple[str, object]]:
+def shared_places(config: Any, path: str = "config") -> dict[str, Any]:
+    """What is not kept: the configuration, and the generator of the process, which models refer to."""
+    found = {"torch.default_generator": torch.default_generator}
     if not isinstance(config, IMMUTABLE):  # a number is one and the same object wherever it occurs
-        yield path, config
+        found[path] = config
     for name, section in config.items_ex(resolve=False) if hasattr(config, "items_ex") else ():  # OmegaConf's
-        yield from _sections(section, f"{path}.{name}")
+        found |= shared_places(section, f"{path}.{name}")
+    return found
 
 
 def attributes_of(owners: Mapping[str, Any]) -> dict[str, Any]:
     """Their attributes, by names such as `agent0.location`."""
-    return {f"{key}.{name}": value for key, owner in owners.items() for name, value in vars(owner).items()}
+    return join(**{key: State(vars(owner)) for key, owner in owners.items()}).facts
 
 
-def encode_attributes(
-    owners: Mapping[str, Any], places: Places, names: Names
-) -> tuple[NDArray[np.uint8], dict[str, str]]:
-    """All attributes of these objects as bytes; and those that cannot be encoded, which are left out, with the reason."""
-    values = attributes_of(owners)
-    data, left_out = encode_possible({**values, LEFT_OUT: []}, places, names)
-    if left_out:
-        kept = {path: value for path, value in values.items() if path not in left_out}
-        data, _ = encode_possible({**kept, LEFT_OUT: [*left_out]}, places, names)
-    return data, {path: error.of(type(_owner(owners, path)[0]).__name__) for path, error in left_out.items()}
+def attributes_state(owners: Mapping[str, Any], places: Places) -> State:
+    """All attributes of these objects. What no file can hold is left out; `unkept` has it, with the reason."""
+    known = {**places, **owners}
+    data, left_out = encode_possible(attributes_of(owners), known, Names(known.values()))
+    kinds = {path: type(owners[path.partition(".")[0]]).__name__ for path in left_out}
+    unkept = {path: f"{error.of(kinds[path]).rstrip('.')}; {WAY_OUT}" for path, error in left_out.items()}
+    return State({"unkept": unkept}, {LEARNED: data})
 
 
-def set_attributes(owners: Mapping[str, Any], data: NDArray[np.uint8], places: Places, names: Names) -> None:
-    """Give objects the attributes that `encode_attributes` was given, and no others; what was left out there stays."""
-    now = attributes_of(owners)
-    found = decode(data, places, names, now)
-    gone = now.keys() - found.keys() - set(found.pop(LEFT_OUT))
-    changes = [(*_owner(owners, path), value) for path, value in found.items()]  # one that does not fit changes nothing
-    for owner, name in [_owner(owners, path) for path in gone]:
-        del vars(owner)[name]
-    for owner, name, value in changes:
-        vars(owner)[name] = value
-
-
-def _owner(owners: Mapping[str, Any], path: str) -> tuple[Any, str]:
-    key, _, name = path.partition(".")
-    if key not in owners:
-        raise StateError(f"{path} is in the state, but there is no such object here.")
-    return owners[key], name
-
-
-def copy_environment(env: Any) -> Any:
-    """Another environment like this one, which shares nothing with it; a `ConfigError` says why there is none."""
-    common = {"torch.default_generator": torch.default_generator}
-    try:
-        twin = copy.deepcopy(env, {id(each): each for each in common.values()})
-        shared = {id(each) for each in reachable(env, common)} & {id(each) for each in reachable(twin, common)}
-        if shared:
-            raise ValueError("a function in it would belong to both")
-    except Exception as error:
-        raise ConfigError(
-            f"{type(env).__name__} cannot be evaluated here, because it cannot be copied ({type(error).__name__}: {error}):"
-            " use `abreast eval RUN`, which builds another one."
-        ) from error
-    return twin
+def set_attributes(owners: Mapping[str, Any], places: Places, state: State) -> None:
+    """Give objects the attributes that `attributes_state` found, and no others; what was left out there stays."""
+    known = {**places, **owners}
+    found = decode(state.arrays[LEARNED], known, Names(known.values()), attributes_of(owners))
+    for key, owner in owners.items():
+        own, left_out = (part_of(State(each), key).facts for each in (found, state.facts["unkept"]))
+        for name in vars(owner).keys() - own.keys() - left_out.keys():
+            del vars(owner)[name]
+        vars(owner).update(own)

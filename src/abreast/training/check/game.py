@@ -3,6 +3,8 @@
     for verdict in check_game(find_game("my_module:MyGame")):
         print(*verdict)
 
+Those in PLAYED ask for a `Playable` alone: environments of other libraries are checked by them, too.
+
 Agents act at random, each from a stream of its lane, so that a lane is given the same actions whatever is played beside it.
 What is compared are the rows of their memories: what each agent saw, did and got. Only the last check trains.
 """
@@ -33,12 +35,14 @@ from abreast.codec import digest
 from abreast.errors import StateError, short
 from abreast.models import RandomModel
 from abreast.streams import seeded_globals, shared_streams
+from abreast.training.actors.base import models_of
 from abreast.training.actors.process import why_not_built
 from abreast.training.check.telling import SMALL, describe_error, trains_alike
 from abreast.training.collect import PLAYING, check_observation, collect_pass
 from abreast.training.config import Config
 from abreast.training.devices import compute_threads
 from abreast.training.environment import BUILDING, Environment
+from abreast.training.experiment import Experiment
 from abreast.worlds.playable import Played
 
 TURNS = 12
@@ -50,13 +54,18 @@ WHY = " A run seeds these generators, so it can be repeated; but lanes that draw
 
 
 Game = Any
-"""An `abreast.games.Game`. (Its module stands on this one.)"""
+"""An `abreast.games.AnyGame`. (Its module stands on this one.)"""
 
 
 def check_game(game: Game) -> Iterator[Verdict]:
     """Check a game."""
+    return check_played(GameTrial(game), CHECKS)
+
+
+def check_played(trial: "GameTrial", checks: Sequence[Check[Any]]) -> Iterator[Verdict]:
+    """Check whatever can be played and trained."""
     with compute_threads(1):  # as in a run
-        yield from judge(CHECKS, GameTrial(game), describe_error)
+        yield from judge(checks, trial, describe_error)
 
 
 # ---- playing
@@ -74,7 +83,7 @@ class ScriptedModel(RandomModel):
 
     def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
         check_observation(self.number, self, state)
-        return int(self._streams[lane].integers(self.n_actions))
+        return self.drawn_action(self._streams[lane].random(), lane)
 
 
 class Record(NamedTuple):
@@ -92,49 +101,54 @@ class GameTrial:
     """A game, as its checks build and play it."""
 
     game: Game
+    draw: str = "draw all random numbers from self.world.rng"
+    """Where its random numbers have to come from, in words."""
+    settings: Sequence[str] = ()
+    """It is checked with these."""
 
     def configure(self, *overrides: str) -> Config[Any, Any]:
         """Settings for an epoch that takes little time."""
         own = self.game.configure()
-        usual = [f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}"]
+        usual = [*self.settings, f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}"]
         usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
         if getattr(own.world, "batched", False) is True:
             usual.append("world.batched=false")  # objects are looked at
-        config: Config[Any, Any] = self.game.configure(None, [*SMALL, *usual, *overrides])
+        config: Config[Any, Any] = self.game.configure(None, [*usual, *SMALL, *overrides])
         return config
 
-    def build(self, *overrides: str) -> Environment:
-        """An environment whose agents act at random."""
-        return scripted(self.game.build(self.configure(*overrides)))
+    def build(self, *overrides: str) -> Experiment:
+        """An experiment whose agents act at random."""
+        env: Experiment = self.game.build(self.configure(*overrides))
+        return scripted(env)
 
     def close(self) -> None:
         """There is nothing to close."""
 
 
-def scripted(env: Environment) -> Environment:
-    """The environment, with other models."""
-    if not env.agents:
-        raise Fault("it has no agents: fill self.agents in setup_agents.")
+def scripted(env: Experiment) -> Experiment:
+    """The experiment, with other models."""
     lanes = env.config.multiprocessing.lanes
     rows = lanes * (2 * env.config.experiment.max_turns + 4)
     config = env.config.model.model_copy(update={"n_frames": 1, "buffer_capacity": rows})
-    for number, agent in enumerate(env.agents):
-        seed = env.agent_seed(number)
-        agent.model = ScriptedModel(agent.observation_spec, agent.action_spec.n_actions, config, seed, lanes)
-        agent.model.number = number
+    players: Sequence[Any] = env.game.players
+    for number, player in enumerate(players):
+        own = player.model
+        player.model = ScriptedModel(own.observation, own.n_actions, config, env.agent_seed(number), lanes)
+        player.model.number = number
     return env
 
 
-def play(env: Environment, epoch: int = 0, lanes: int = 1, on_turn: Callable[[], None] | None = None) -> list[Record]:
-    """Play an epoch in each lane."""
-    before = [agent.model.memory.written.tolist() for agent in env.agents]
+def play(
+    env: Experiment, epoch: int = 0, lanes: int = 1, first: int = 0, on_turn: Callable[[], None] | None = None
+) -> list[Record]:
+    """Play an epoch in each lane, from the first on."""
+    models = models_of(env.game)
+    before = [model.memory.written.tolist() for model in models]
     records = []
     played = collect_pass(env.game, epoch, lanes, env.config.experiment.seed, on_turn=on_turn)
-    for result, lane_env in zip(played, env.lanes, strict=False):
-        lane, trace = lane_env.agents[0].lane, []
-        lived = [
-            each.model.memory.trajectory(lane, start[lane]) for each, start in zip(env.agents, before, strict=True)
-        ]
+    for lane, result in enumerate(played, first):
+        trace: list[tuple[str, Any]] = []
+        lived = [each.memory.trajectory(lane, start[lane]) for each, start in zip(models, before, strict=True)]
         for step in range(max(len(each.rewards) for each in lived)):
             for agent, each in enumerate(lived):
                 what = {"observation": each.states, "reward": each.rewards, "end of the episode": each.dones}
@@ -195,16 +209,18 @@ def _depends_on_its_seed(trial: GameTrial) -> str | None:
     return follows_from_seed(
         two_epochs,
         lambda place: (
-            f"two environments with the same seed and the same actions differ {place}: draw all random numbers from"
-            f" self.world.rng, and keep what changes in attributes of self, not of a class or a module.{_suspects(trial)}"
+            f"two environments with the same seed and the same actions differ {place}: {trial.draw}, and keep what changes"
+            f" in attributes of self, not of a class or a module.{_suspects(trial)}"
         ),
     )
 
 
 def _has_true_lanes(trial: GameTrial) -> None:
     for lane, record in enumerate(play(trial.build(TWO_LANES), lanes=2)):
-        alone = play(trial.build(TWO_LANES).lanes[lane])
-        if (place := first_difference(traced(alone), record.trace)) is not None:
+        env = trial.build(TWO_LANES)
+        if lane:
+            env.game.become_actor(lane)
+        if (place := first_difference(traced(play(env, first=lane)), record.trace)) is not None:
             raise Fault(
                 f"lane {lane} played beside another gives other results than played alone, {place}: the lanes share"
                 " something that changes, such as a list of a class or a module; make it an attribute, in __init__ or"
@@ -215,6 +231,8 @@ def _has_true_lanes(trial: GameTrial) -> None:
 def _suspects(trial: GameTrial) -> str:
     """Attributes of classes and modules that change while the game is played."""
     env = trial.build()
+    if not isinstance(env, Environment):
+        return ""
     before = _shared_values(env)
     play(env)
     changed = [name for name, value in _shared_values(env).items() if before.get(name) != value]
@@ -258,7 +276,7 @@ def _outlives_reset(trial: GameTrial) -> None:
         raise Fault(
             f"an actor that takes over from another, after an epoch, plays on differently, {place}: what outlives an epoch"
             " is in something that state() does not have. Keep it in an attribute of the environment, the world or an"
-            " agent, or make it anew in populate_environment."
+            " agent, or make it anew when an epoch begins (populate_environment, reset)."
         )
 
 
@@ -269,11 +287,11 @@ def _is_the_same_in_another_process(trial: GameTrial) -> None:
     plays_alike_elsewhere(_as_actor, env.factory)
 
 
-def _as_actor(factory: Callable[[], Environment]) -> Trace:
+def _as_actor(factory: Callable[[], Experiment]) -> Trace:
     """What an actor plays that builds its environment anew."""
     env = scripted(factory())
     env.game.become_actor(1)
-    return traced(play(env))
+    return traced(play(env, first=1))
 
 
 def _remembers_every_reward(trial: GameTrial) -> None:
@@ -294,21 +312,25 @@ def _remembers_every_reward(trial: GameTrial) -> None:
 
 
 def _trains_alike(trial: GameTrial) -> str | None:
-    remedy = "`abreast check` its model, as MODULE:MODEL."
+    remedy = f"{trial.draw}; and `abreast check` its model, as MODULE:MODEL."
     return trains_alike(lambda: trial.game.build(trial.configure(TWO_LANES)), remedy)
 
 
 PLAY, GLOBAL, SEEDED, LANES, STATE = "episode", "global random state", "seed", "lanes", "state"
 SOUND = (PLAY, GLOBAL, SEEDED)
-CHECKS: tuple[Check[GameTrial], ...] = (
-    Check(PLAY, "can be built and played; observations fit their spec, rewards are finite", _can_be_played),
-    Check(GLOBAL, "is not changed by building and playing", _leaves_global_random_state_alone, [PLAY]),
+CAN_PLAY = Check(PLAY, "can be built and played; observations fit their spec, rewards are finite", _can_be_played)
+PLAYED: tuple[Check[GameTrial], ...] = (
     Check(SEEDED, "the same seed gives the same epochs, other seeds give others", _depends_on_its_seed, [PLAY, GLOBAL]),
     Check(LANES, "played side by side give the same as alone", _has_true_lanes, SOUND),
     Check(STATE, "an actor that takes over plays on alike", _outlives_reset, [*SOUND, LANES]),
     Check(
         "several actors", "one in another process plays alike", _is_the_same_in_another_process, [*SOUND, LANES, STATE]
     ),
-    Check("late rewards", "every reward of a score is in the agent's memory", _remembers_every_reward, SOUND),
     Check("training", "learners in processes learn what the sequential run does", _trains_alike, [*SOUND, LANES]),
+)
+CHECKS: tuple[Check[GameTrial], ...] = (
+    CAN_PLAY,
+    Check(GLOBAL, "is not changed by building and playing", _leaves_global_random_state_alone, [PLAY]),
+    Check("late rewards", "every reward of a score is in the agent's memory", _remembers_every_reward, SOUND),
+    *PLAYED,
 )
