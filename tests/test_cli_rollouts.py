@@ -18,7 +18,7 @@ import yaml
 
 import varied_env  # noqa: F401 (registers it)
 from abreast.cli import run
-from abreast.rollouts.drivers.client import retries
+from abreast.rollouts.drivers import client
 from llm_server import Drop, LLMServer, Status, Text
 from varied_env import length, shown
 
@@ -35,7 +35,7 @@ COMMAND = [sys.executable, "-c", f"{INTERRUPTIBLE}; import varied_env; from abre
 def in_an_empty_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(retries, "FIRST_S", 0.001)
+    monkeypatch.setattr(client, "FIRST_S", 0.001)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join([TESTS, os.environ.get("PYTHONPATH", "")]))
 
 

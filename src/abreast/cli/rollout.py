@@ -17,7 +17,7 @@ from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, Rollo
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.config import tag_context
-from abreast.rollouts.drivers.client.chat import OpenAIPolicy
+from abreast.rollouts.drivers.client import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay

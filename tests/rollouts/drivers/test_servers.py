@@ -10,9 +10,8 @@ import pytest
 import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.drivers import play
-from abreast.rollouts.drivers.client import retries
-from abreast.rollouts.drivers.client.chat import OpenAIPolicy
+from abreast.rollouts.drivers import client, play
+from abreast.rollouts.drivers.client import OpenAIPolicy
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.play import orders_of, play_episodes
 from llm_server import Cut, Drop, LLMServer, Status, Text
@@ -22,7 +21,7 @@ from varied_env import length, shown
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_S", 0.001)
+    monkeypatch.setattr(client, "FIRST_S", 0.001)
 
 
 GO = "<think>on</think><answer>Go</answer>"
