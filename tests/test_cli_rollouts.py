@@ -365,7 +365,7 @@ def test_the_log_holds_the_first_traceback_of_each_kind_and_why_requests_are_sen
     with LLMServer(lambda request: Status(500, "no room") if request.number < 8 else Text(GO)) as server:
         assert rollout(server, "--episodes", "1", "--retries", "9", output=("--output", "two")) == 0
     log = Path("two/log.txt").read_text()
-    assert log.count("a request is sent again, because it answered with status 500 (no room)") == 3
+    assert log.count("a request is sent again, because it answered with status 500 (no room)") == 1
     assert "8 requests in all were sent again, because it answered with status 500" in log
     assert yaml.safe_load(Path("two/rollout.yaml").read_text())["server"]["model"] == "tiny"
 
