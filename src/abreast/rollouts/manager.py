@@ -17,7 +17,7 @@ from abreast.errors import ConfigError, RolloutError, nearest, short
 from abreast.processes.cores import cores
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import check_env_ids, check_inputs, check_seed
-from abreast.rollouts.episodes.pool import Pool, Wanted
+from abreast.rollouts.episodes.pool import Pool
 from abreast.rollouts.episodes.seeds import Mode, Seeds
 from abreast.rollouts.episodes.single import NewEpisode, SingleEpisode
 from abreast.rollouts.episodes.slot import Cache, Slot
@@ -208,8 +208,7 @@ class EnvStateManager:
         if group_id is not None and (isinstance(group_id, bool) or not isinstance(group_id, int)):
             raise RolloutError(f"group_id is {short(group_id)}: expected a whole number.")
         seed = None if seed is None else check_seed(seed)
-        wanted = Wanted(tag or names[0], seed, group_id, self.use_multiprocessing)
-        return NewEpisode(self._pool, self._contexts[wanted.tag], wanted)
+        return NewEpisode(self._pool, self._contexts[tag or names[0]], seed, group_id, self.use_multiprocessing)
 
     @property
     def episodes_under_way(self) -> int:
