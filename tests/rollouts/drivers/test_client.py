@@ -56,7 +56,7 @@ def test_what_is_sent_and_what_comes_back(stream, monkeypatch):
         assert sent.pop("stream") is True and sent.pop("stream_options") == {"include_usage": True}
     assert sent == {"model": "tiny", "messages": HELLO, "temperature": 0.5, "max_tokens": 9}
     assert (text, tokens, reason, calls) == ("Hi there!", (7, 3), "stop", [])
-    assert (counts.requests, counts.retries, counts.answers, counts.uncounted, counts.tokens) == (1, 0, 1, 0, (7, 3))
+    assert (counts.requests, counts.retries, counts.uncounted, counts.tokens) == (1, 0, 0, (7, 3))
 
 
 def test_answers_without_token_counts_are_counted():

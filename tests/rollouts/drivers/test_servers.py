@@ -70,7 +70,7 @@ def test_a_server_that_fails_in_every_way_loses_no_episode_and_ends_none_twice(s
     check_each_once(ended, 60, size=2)
     check_whole(ended)
     turns = sum(length(each.seed) for each in ended)
-    assert done["answers"] == policy.counts.answers == turns  # no turn was answered twice
+    assert done["answers"] == turns  # no turn was answered twice
     assert (
         policy.counts.requests == len(server.requests) == turns + policy.counts.retries and policy.counts.retries > 20
     )

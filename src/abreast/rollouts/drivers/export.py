@@ -80,7 +80,7 @@ def of_run(run: Path) -> Source:
     """The episodes of a run folder."""
     path = find_file(run)
     config, play, version_ = read_run(path.parent)
-    lines = sorted(read_lines(path).lines, key=lambda line: int(line["episode"]))
+    lines = sorted(read_lines(path)[0], key=lambda line: int(line["episode"]))
     tags = {
         name: find_tag(name, config.custom_envs, preset=config.preset, context=config.context)
         for name in {line["tag"] for line in lines}
