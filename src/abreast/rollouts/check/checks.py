@@ -19,11 +19,32 @@ import numpy as np
 from gymnasium.spaces import Text
 from gymnasium.utils.env_checker import check_env
 
-from abreast.checking import Check, Fault, Skipped, Verdict, compare_states, judge, new_global_states
+from abreast.checking import (
+    Check,
+    Fault,
+    Skipped,
+    Verdict,
+    compare_states,
+    judge,
+    new_global_states,
+    plays_alike_elsewhere,
+)
 from abreast.errors import short
 from abreast.rollouts.adapters import FourTuple, TextAdapter
 from abreast.rollouts.adapters.actions import refusal
-from abreast.rollouts.check.trial import SEED, STEPS, Shown, Trial, begin, find_trial, raised, step, told
+from abreast.rollouts.check.trial import (
+    SEED,
+    STEPS,
+    Shown,
+    Trial,
+    begin,
+    digests_of,
+    find_trial,
+    place,
+    raised,
+    step,
+    told,
+)
 from abreast.rollouts.episodes.episode import Episode, is_picture
 
 OTHER_SEEDS = range(2, 10)
@@ -156,8 +177,7 @@ def _draws(trial: Trial, env: Any) -> bool:
 
 @_if_replayable
 def _is_a_gymnasium_environment(trial: Trial) -> None:
-    env = trial.make()
-    env = _inside(env)
+    env = _inside(trial.make())
     if isinstance(env, FourTuple):
         raise Skipped(
             "its reset has not Gymnasium's form, which is reset(*, seed=None, options=None), so it is adapted"
@@ -259,15 +279,7 @@ def _replays(trial: Trial) -> None:
 
 @_if_replayable
 def _is_the_same_in_another_process(trial: Trial) -> None:
-    actions = trial.actions()
-    here, there = trial.digests(actions), trial.digests_elsewhere(actions)
-    if here != there:
-        turn = next(number for number, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
-        place = "at the start" if turn == 0 else f"after step {turn}"
-        raise Fault(
-            f"in another process the same seed and actions lead to another state {place}: do not depend on hash() of a text,"
-            " the order of a set, the time, or the process."
-        )
+    plays_alike_elsewhere(digests_of, trial.target, trial.actions())
 
 
 START, PLAY, GLOBAL, SEEDED = "start", "episode", "global random state", "seed"
@@ -302,14 +314,14 @@ def _inside(env: Any) -> Any:
 
 def _compare(one: Sequence[Shown], two: Sequence[Shown], says: str) -> None:
     """Refuse episodes that differ, with the PLACE where they do first."""
-    place = _first_difference(one, two)
-    if place is not None:
-        raise Fault(says.replace("PLACE", place))
+    where = _first_difference(one, two)
+    if where is not None:
+        raise Fault(says.replace("PLACE", where))
 
 
 def _first_difference(one: Sequence[Shown], two: Sequence[Shown]) -> str | None:
     """Where two episodes differ first, in words."""
     for number, (mine, theirs) in enumerate(zip(one, two, strict=False)):
         if not mine.equals(theirs):
-            return "at the start" if number == 0 else f"after step {number}"
+            return place(number)
     return None if len(one) == len(two) else "in their length"

@@ -80,7 +80,7 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
     made = []
     for turn in range(_answered(context, cache)):
         before = _prompt(chat, context, cache, turn)
-        answer = context.answer_of(cache["history"][turn]).removeprefix(context.opening)
+        answer = context.shown(cache["history"][turn])[0].removeprefix(context.opening)
         prompt, written = chat.encode_pieces([before, answer])
         _check_no_end(chat, written, turn)
         has_end = _wrote_end(chat, context, cache, turn)
@@ -111,7 +111,7 @@ def _answered(context: Context, cache: Mapping[str, Any]) -> int:
 def _wrote_end(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> bool:
     """Whether the model wrote the end of its turn where the shown answer ends: no limit has cut it off before."""
     entry = cache["history"][turn]
-    token = context.cut_at(entry)
+    _, token = context.shown(entry)
     return entry.get("finish_reason") != "length" and (token is None or chat.encode(token) == [chat.end_of_turn])
 
 

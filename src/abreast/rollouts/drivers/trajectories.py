@@ -26,8 +26,6 @@ from abreast.settings import read_yaml
 log = logging.getLogger("abreast")
 
 _PICTURE = re.compile(r"episode_(\d+)_\d+\.png")
-_HALF_WRITTEN = re.compile(r"\.(config\.yaml|rollout\.yaml|trajectories\.jsonl|episode_\d+_\d+\.png)\.\d+\.part")
-"""Names of files that `write_whole` has not renamed yet."""
 
 
 def read_run(folder: Path) -> tuple[RolloutConfig, PlayConfig, str]:
@@ -138,9 +136,8 @@ def _writing_to(folder: Path) -> Iterator[None]:
 def _remove_leftovers(folder: Path, episodes: Collection[int]) -> None:
     """Remove what a run that was killed has not finished: half-written files, and pictures of episodes it does not have."""
     pictures = folder / "images"
-    for path in (*folder.glob(".*.part"), *pictures.glob(".*.part")):
-        if _HALF_WRITTEN.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+    for path in (*folder.glob(".*.*.part"), *pictures.glob(".*.*.part")):  # as `write_whole` names them
+        path.unlink(missing_ok=True)
     for path in pictures.glob("episode_*.png"):
         named = _PICTURE.fullmatch(path.name)
         if named is not None and int(named[1]) not in episodes:
