@@ -236,7 +236,7 @@ class EnvStateManager:
         Means are over the episodes that are over; `unfinished`, `failed` and `never_begun` count the others. A cache then
         has `metrics` too, with the same definitions (episodes/summary.py); see `rollout_cache`.
         """
-        return states_of(self.envs if episodes is None else episodes)
+        return states_of(self.envs if episodes is None else [episode.slot for episode in episodes])
 
     def statuses(self) -> list[dict[str, Any]]:
         """Seed, actions taken, reward, and how it ended, of every environment."""

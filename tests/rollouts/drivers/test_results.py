@@ -2,7 +2,7 @@
 
 from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.results import Results
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.episodes.slot import Tally
 
 
 def result(group, success, penalty=0.0, error=None):

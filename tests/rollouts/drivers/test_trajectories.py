@@ -13,7 +13,7 @@ from abreast.rollouts import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.episodes.slot import Tally
 from abreast.rollouts.registry import find_tag
 
 PLAY = PlayConfig(tag="Bandit", episodes=8, group_size=2)

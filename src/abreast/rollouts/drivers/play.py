@@ -26,7 +26,7 @@ from abreast.rollouts.drivers.policies.base import (
     Unanswered,
     is_cancelled,
 )
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.episodes.slot import Tally
 from abreast.rollouts.manager import EnvStateManager
 
 log = logging.getLogger("abreast")

@@ -8,7 +8,8 @@ from typing import Any
 
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.policies.base import Counts, Tokens
-from abreast.rollouts.episodes.summary import Tally, latencies, pass_at_k
+from abreast.rollouts.episodes.slot import Tally
+from abreast.rollouts.episodes.summary import latencies, pass_at_k
 
 SESSION = " (this session)"
 """Follows the name of a figure of a resumed run that is not about all of its episodes."""

@@ -37,7 +37,7 @@ class SingleEpisode:
     """An episode, and all that is known of it; it may be read after its end, too."""
 
     def __init__(self, pool: Pool, slot: Slot, context: Context) -> None:
-        self._pool, self._slot, self._context = pool, slot, context
+        self._pool, self.slot, self._context = pool, slot, context
         if slot.terminated:
             raise BeginError(f"an episode of {slot.tag.name} could not begin: {slot.error}")
         self._job: Job | None = None
@@ -63,7 +63,7 @@ class SingleEpisode:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One entry per turn, and the newest state."""
-        return self._slot.history
+        return self.slot.history
 
     @property
     def info(self) -> dict[str, Any]:
@@ -88,12 +88,12 @@ class SingleEpisode:
     @property
     def terminated(self) -> bool:
         """Whether it has come to its end, or failed."""
-        return self._slot.terminated
+        return self.slot.terminated
 
     @property
     def done(self) -> bool:
         """Whether the episode is over; it also is once it was closed."""
-        return self._slot.terminated or self.is_closed
+        return self.slot.terminated or self.is_closed
 
     @property
     def success(self) -> bool:
@@ -108,7 +108,7 @@ class SingleEpisode:
     @property
     def error(self) -> str | None:
         """Why it could not go on, if it could not."""
-        return self._slot.error
+        return self.slot.error
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -118,19 +118,19 @@ class SingleEpisode:
     @property
     def is_closed(self) -> bool:
         """Whether its environment was given back; at the end of the episode it is."""
-        return not self._pool.has(self._slot)
+        return not self._pool.has(self.slot)
 
     def close(self) -> None:
         """Give the environment back. The end of the episode and of the `with` do it, too."""
-        self._pool.give_back(self._slot)
+        self._pool.give_back(self.slot)
 
     def __del__(self) -> None:
-        if self._pool.has(self._slot):
-            self._pool.dropped.append(self._slot)  # nothing else: this may happen at any moment, in any thread
+        if self._pool.has(self.slot):
+            self._pool.dropped.append(self.slot)  # nothing else: this may happen at any moment, in any thread
 
     def _begin(self, answer: str | Sequence[str]) -> Job:
         """Begin a turn."""
-        slot = self._slot
+        slot = self.slot
         self._pool.touch(slot)
         if slot.terminated:
             raise RolloutError(f"the episode of environment {self.env_id} is over: begin another one.")
@@ -143,7 +143,7 @@ class SingleEpisode:
 
     def _ended(self) -> Step:
         """The turn is taken; an environment whose episode is over is free."""
-        slot, self._job = self._slot, None
+        slot, self._job = self.slot, None
         entry = slot.cache["history"][-2]
         if slot.terminated:
             self._pool.give_back(slot)

@@ -25,6 +25,7 @@ from abreast.rollouts.episodes.episode import SLOW_S, Digest, TurnResult
 from abreast.rollouts.episodes.guard import Refused
 from abreast.rollouts.episodes.here import SILENCES, MainProcess
 from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT, TAKEN, Cache, Inputs, Slot
+from abreast.rollouts.episodes.summary import metrics_of
 from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.episodes.waiting import LOOK_S, Job, Listener
 from abreast.rollouts.workers.messages import AT_ANSWERS, Answer, Order, read_answers
@@ -278,6 +279,8 @@ class Turns:
             log.error("environment %d (%s) cannot go on: %s%s", slot.env_id, slot.tag.name, result.failure, trace)
             self._logged.add(stack)
         slot.write(result, self._penalty)
+        if slot.terminated:
+            slot.cache["metrics"] = metrics_of(slot)
         timing = self.places.timings[slot.tag.name]
         if timing.cost is None or result.seconds > SLOW_S or (result.waited > SLOW_S and not was_sent):
             timing.note(result, is_start=slot.inputs is None)

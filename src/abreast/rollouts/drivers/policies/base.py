@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
-from abreast.rollouts.episodes.slot import Cache
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.episodes.slot import Cache, Tally
 from abreast.rollouts.registry import Tag
 
 
