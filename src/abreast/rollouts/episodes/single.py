@@ -86,11 +86,6 @@ class SingleEpisode:
         return self.reward + self.penalty
 
     @property
-    def terminated(self) -> bool:
-        """Whether it has come to its end, or failed."""
-        return self.slot.terminated
-
-    @property
     def done(self) -> bool:
         """Whether the episode is over; it also is once it was closed."""
         return self.slot.terminated or self.is_closed

@@ -142,9 +142,6 @@ class Slot:
     job: Any = None
     """The `Job` that waits for it."""
 
-    def __post_init__(self) -> None:
-        self.actions_left = self.tag.budget
-
     @property
     def history(self) -> list[dict[str, Any]]:
         """The entries of its episode; empty if none was started."""

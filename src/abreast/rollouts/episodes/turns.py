@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from abreast.errors import RolloutError, StateError
+from abreast.errors import RolloutError
 from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
@@ -28,7 +28,7 @@ from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT, TAKE
 from abreast.rollouts.episodes.summary import metrics_of
 from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.episodes.waiting import LOOK_S, Job, Listener
-from abreast.rollouts.workers.messages import AT_ANSWERS, Answer, Order, read_answers
+from abreast.rollouts.workers.messages import AT_ANSWERS, Order, read_answers
 from abreast.rollouts.workers.places import Places
 
 log = logging.getLogger("abreast")
@@ -209,7 +209,7 @@ class Turns:
                 return
             for event in team.events():
                 if isinstance(event, Answered):
-                    for env_id, fields, digest in self._read(event):
+                    for env_id, fields, digest in read_answers(event.value):
                         slot = self.pending.get(env_id)
                         if slot is None or slot.phase is not SENT or slot.key != event.key:
                             continue  # abandoned
@@ -223,14 +223,6 @@ class Turns:
                 not self._arrived.is_set()
             ):  # to set it takes 2 µs, so once for all answers, and only if `recv` was called
                 self._arrived.set()
-
-    def _read(self, event: Answered) -> Sequence[Answer]:
-        """The answers in an event; if they cannot be read, that is the answer of each that was asked."""
-        try:
-            return read_answers(event.value)
-        except StateError as error:
-            asked = (slot for slot in self.pending.values() if slot.phase is SENT and slot.key == event.key)
-            return [(slot.env_id, f"what it returned {error}", None) for slot in asked if slot.worker == event.worker]
 
     def _stay_here(self, slot: Slot, why: str) -> None:
         """An environment cannot live in a worker: if no turn was taken, it begins once more, in the main process."""
