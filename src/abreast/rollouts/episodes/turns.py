@@ -151,9 +151,10 @@ class Turns:
             self._arrived.clear()
             begun = self.receivable
             self.take_queued(begun)
+            # Before the next line: a turn that another thread takes in between must not be missed.
+            are_all = not any(slot.phase is SENT for slot in begun)  # another thread may have received some
             taken = [slot for slot in begun if slot.phase is TAKEN]
             left_s = 3600.0 if end is None else end - time.monotonic()
-            are_all = not any(slot.phase is SENT for slot in begun)  # another thread may have received some
             if len(taken) >= min_ready or are_all or (has_looked and left_s <= 0):
                 return taken
             has_looked = True
