@@ -278,7 +278,7 @@ def test_a_wrong_configuration_is_one_sentence(change, says):
         ("left", "inputs are 'left': expected a list"),
         ([{"actions": ["a"]}], "expected a mapping with env_id and actions"),
         ([3], "an input is 3"),
-        (go([2], "a"), "env_id is 2: expected a number from 0 to 1"),
+        (go([2], "a"), "env_id is 2: expected a whole number from 0 to 1"),
         (go([-1], "a"), "env_id is -1"),
         (go([True], "a"), "env_id is True"),
         (go(["0"], "a"), "env_id is '0'"),

@@ -17,7 +17,7 @@ from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, Rollo
 from abreast.files import make_run_folder
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.config import tag_context
-from abreast.rollouts.drivers.client.chat import OpenAIPolicy
+from abreast.rollouts.drivers.client import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay
@@ -26,7 +26,7 @@ from abreast.rollouts.drivers.play import Order, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
-from abreast.rollouts.drivers.results import Result, figures, usage
+from abreast.rollouts.drivers.results import Results, usage
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
 from abreast.rollouts.files import read_config
 from abreast.rollouts.loading import load_config
@@ -88,9 +88,8 @@ def prepare_again(asked: Asked, run: Path) -> Prepared:
     refused = [*(key for key, value in fixed.items() if value is not None), *asked.overrides]
     if refused:
         raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
-    begun = read_run(run)
-    play = PlayConfig.parse(merge(begun.play.model_dump(), asked.play))
-    return _ready(begun.config, play)
+    config, begun, _ = read_run(run)
+    return _ready(config, PlayConfig.parse(merge(begun.model_dump(), asked.play)))
 
 
 def run_rollout(
@@ -108,19 +107,19 @@ def run_rollout(
     made = make_run_folder("-".join(play.tags), output) if resumed is None else None
     folder = made.path if made is not None else Path(resumed or "")
     remark = shlex.join(_command(folder, play))
-    results, stopped, code = list[Result](), None, 0
+    stopped, code = None, 0
     kept = Trajectories(folder, chosen, play, remark, __version__, retry_failed)
-    before = kept.before
+    results = kept.results
     for fault in kept.faults:
         complain(f"{fault} It is played again.")
-    display = RolloutDisplay(play.episodes, before, policy.counts, is_silent=play.policy == "human")
+    display = RolloutDisplay(play.episodes, results, policy.counts, is_silent=play.policy == "human")
     try:
         with manager, kept, display:
 
             def note(played: Played) -> None:
                 with held_back(signal.SIGINT, signal.SIGTERM):
-                    results.append(kept.add(played))
-                display.ended(results[-1])
+                    kept.add(played)
+                display.ended()
 
             orders = _orders(prepared, kept.numbers)
             stopped = play_episodes(
@@ -131,18 +130,18 @@ def run_rollout(
     except SystemExit as end:  # SIGTERM: see `main`
         stopped, code = "terminated", int(end.code or 0)
     except (AbreastError, OSError, MemoryError):
-        if made is not None and not results:
+        if made is not None and not results.tallies:
             made.take_back()
         else:
-            _say_stopped(len(results), len(before), "an error", folder)
+            _say_stopped(results, "an error", folder)
         raise
     if stopped is not None:
-        _say_stopped(len(results), len(before), stopped, folder)
-    elif before and not results:
-        out.print(f"nothing is missing: all {counted(len(before), 'episode')} are there")
-    rows = figures(results, play.group_size, display.turns_per_s, before) if results or before else {}
+        _say_stopped(results, stopped, folder)
+    elif results.before and not results.tallies:
+        out.print(f"nothing is missing: all {counted(results.before, 'episode')} are there")
+    rows = results.rows(play.group_size, display.turns_per_s) if results.episodes else {}
     if policy.counts is not None:
-        rows |= usage(policy.counts, before, play, is_resumed=resumed is not None)
+        rows |= usage(policy.counts, results, play, is_resumed=resumed is not None)
     table = Table("", Column(", ".join(play.tags), justify="right"), box=None)
     for row in rows.items():
         table.add_row(*row)
@@ -158,7 +157,7 @@ def run_rollout(
     out.print(f"The run folder is {folder}")
     if code:
         raise typer.Exit(code)
-    _check(policy, [*before, *results], folder)
+    _check(policy, results, folder)
 
 
 # ---- before
@@ -175,7 +174,7 @@ def _with_replay(asked: Asked) -> Asked:
     folder = find_file(run).parent
     overrides = [override for override in asked.overrides if "=" in override]
     config = folder / "config.yaml" if asked.config is None and (folder / "config.yaml").is_file() else asked.config
-    name = named[0] if len(named) == 2 else read_run(folder).play.tag
+    name = named[0] if len(named) == 2 else read_run(folder)[1].tag
     return asked._replace(name=name, overrides=overrides, config=config, play={**asked.play, "replay": str(run)})
 
 
@@ -312,26 +311,25 @@ def _command(folder: Path, play: PlayConfig) -> list[str]:
 # ---- after
 
 
-def _say_stopped(episodes: int, before: int, reason: str, folder: Path) -> None:
+def _say_stopped(results: Results, reason: str, folder: Path) -> None:
     again = shlex.join(["abreast", "rollout", "--resume", str(folder)])
-    kept = f"all {before + episodes:,} of the run are kept" if before else "these are kept"
-    count = counted(episodes, "more episode" if before else "episode")
+    kept = f"all {results.episodes:,} of the run are kept" if results.before else "these are kept"
+    count = counted(len(results.tallies), "more episode" if results.before else "episode")
     out.print(as_typed(f"Stopped after {count} ({reason}); {kept}. To go on: {again}"))
 
 
-def _check(policy: Policy, results: Sequence[Result], folder: Path) -> None:
+def _check(policy: Policy, results: Results, folder: Path) -> None:
     """Raise if episodes could not go on, or came out otherwise than recorded."""
     if isinstance(policy, ReplayPolicy):
         if policy.differences:
             first = policy.differences[min(policy.differences)]
             raise FailedEpisodesError(
-                f"{len(policy.differences)} of {counted(len(results), 'episode')} differ from the record; {first}"
+                f"{len(policy.differences)} of {counted(results.episodes, 'episode')} differ from the record; {first}"
             )
-        out.print(f"All {counted(len(results), 'episode')} came out as recorded.")
+        out.print(f"All {counted(results.episodes, 'episode')} came out as recorded.")
         return
-    failures = [result.error for result in results if result.error is not None]
-    if failures:
+    if results.errors:
         raise FailedEpisodesError(
-            f"{len(failures)} of {counted(len(results), 'episode')} could not go on; the first:"
-            f" {failures[0].rstrip('.')} (see {folder}/log.txt)."
+            f"{len(results.errors)} of {counted(results.episodes, 'episode')} could not go on; the first:"
+            f" {results.errors[0].rstrip('.')} (see {folder}/log.txt)."
         )

@@ -11,7 +11,7 @@ from abreast.cli.app import ROLLOUTS, app, complain, counted, look_here, out
 from abreast.cli.app import show as show_table
 from abreast.errors import ConfigError, RolloutError
 from abreast.plugins import import_target, is_target
-from abreast.rollouts.drivers.browse import Filter, sort_lines, table_of, text_of
+from abreast.rollouts.drivers.browse import select_lines, sort_lines, table_of, text_of
 from abreast.rollouts.drivers.export import export, of_run
 from abreast.rollouts.drivers.lines import find_file, read_lines
 
@@ -63,17 +63,18 @@ def trajectories(
     if target is None and (per_turn or tokenizer is not None):
         raise ConfigError("--per-turn and --tokenizer are for exports: give --export FILE too.")
     look_here()
-    found = read_lines(find_file(run))
-    for fault in found.faults:
+    found, faults = read_lines(find_file(run))
+    for fault in faults:
         complain(fault)
     if show is not None:
-        line = next((line for line in found.lines if line["episode"] == show), None)
+        line = next((line for line in found if line["episode"] == show), None)
         if line is None:
-            raise RolloutError(f"there is no episode {show} in {run}, which holds {len(found.lines)} episodes.")
+            raise RolloutError(f"there is no episode {show} in {run}, which holds {len(found)} episodes.")
         out.print(text_of(line))
         return
-    wanted = Filter(success, errors, tag, seed, group, min_reward, max_reward, contains)
-    lines = sort_lines((line for line in found.lines if wanted.fits(line)), sort)
+    equal = {"success": success, "tag": tag, "seed": seed, "group_id": group}
+    wanted = select_lines(found, equal, errors, min_reward, max_reward, contains)
+    lines = sort_lines(wanted, sort)
     if target is not None:
         source = of_run(run)._replace(lines=lines)
         is_replaced = target.exists()
@@ -91,7 +92,7 @@ def trajectories(
         if lines
         else ""
     )
-    out.print(f"{len(lines):,} of {counted(len(found.lines), 'episode')}{means}{more}")
+    out.print(f"{len(lines):,} of {counted(len(found), 'episode')}{means}{more}")
 
 
 def _load(name: str | None) -> Any:

@@ -15,8 +15,8 @@ from typing import Any, Self
 
 from abreast.errors import ConfigError, RolloutError, nearest, short
 from abreast.rollouts.context.context import Context
-from abreast.rollouts.episodes.inputs import check_env_ids, check_inputs, check_seed
-from abreast.rollouts.episodes.pool import Pool, Wanted
+from abreast.rollouts.episodes.inputs import check_env_ids, check_inputs, check_whole
+from abreast.rollouts.episodes.pool import Pool
 from abreast.rollouts.episodes.seeds import Mode, Seeds
 from abreast.rollouts.episodes.single import NewEpisode, SingleEpisode
 from abreast.rollouts.episodes.slot import Cache, Slot
@@ -87,8 +87,7 @@ class EnvStateManager:
 
         Other arguments are settings of the manager: `EnvStateManager.for_tag("FrozenLake", use_multiprocessing=False)`.
         """
-        if isinstance(concurrency, bool) or not isinstance(concurrency, int) or concurrency < 1:
-            raise RolloutError(f"concurrency is {short(concurrency)}: expected 1 or more.")
+        concurrency = check_whole("concurrency", concurrency, 1)
         given = load_config(config, mode, [tag]).config.model_dump(exclude_unset=True)
         manager = {**es_manager, "episodes": {**es_manager.get("episodes", {}), "max": concurrency}}
         return cls(merge(given, {"es_manager": manager}), mode, tags=[tag])
@@ -159,10 +158,7 @@ class EnvStateManager:
         self._turns.guard.check()
         if not self._was_sent:
             raise RolloutError("recv called before send: there is nothing to wait for.")
-        if isinstance(min_ready, bool) or not isinstance(min_ready, int) or min_ready < 1:
-            raise RolloutError(
-                f"min_ready is {short(min_ready)}: expected 1 or more; timeout=0 is for a look without waiting."
-            )
+        check_whole("min_ready", min_ready, 1)
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
             raise RolloutError(
                 f"timeout is {short(timeout)}: expected seconds, 0 or more, or None to wait for any time."
@@ -201,11 +197,9 @@ class EnvStateManager:
             raise RolloutError(f"there are the tags {', '.join(names)}: say which, as in episode({names[0]!r}).")
         if tag is not None and tag not in names:
             raise RolloutError(f"there is no tag {short(tag)} in this manager: {nearest(str(tag), names)}")
-        if group_id is not None and (isinstance(group_id, bool) or not isinstance(group_id, int)):
-            raise RolloutError(f"group_id is {short(group_id)}: expected a whole number.")
-        seed = None if seed is None else check_seed(seed)
-        wanted = Wanted(tag or names[0], seed, group_id, self.use_multiprocessing)
-        return NewEpisode(self._pool, self._contexts[wanted.tag], wanted)
+        group_id = None if group_id is None else check_whole("group_id", group_id)
+        seed = None if seed is None else check_whole("the seed", seed, 0)
+        return NewEpisode(self._pool, self._contexts[tag or names[0]], seed, group_id, self.use_multiprocessing)
 
     @property
     def episodes_under_way(self) -> int:
@@ -233,7 +227,7 @@ class EnvStateManager:
         Means are over the episodes that are over; `unfinished`, `failed` and `never_begun` count the others. A cache then
         has `metrics` too, with the same definitions (episodes/summary.py); see `rollout_cache`.
         """
-        return states_of(self.envs if episodes is None else episodes)
+        return states_of(self.envs if episodes is None else [episode.slot for episode in episodes])
 
     def statuses(self) -> list[dict[str, Any]]:
         """Seed, actions taken, reward, and how it ended, of every environment."""

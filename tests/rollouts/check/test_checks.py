@@ -9,7 +9,7 @@ import pytest
 import unfit_envs
 from abreast.errors import RolloutError
 from abreast.rollouts.check import check_environment, checks
-from abreast.rollouts.check.trial import Trial, find_trial
+from abreast.rollouts.check.trial import find_trial
 from abreast.rollouts.registry import KINDS
 
 # (environment, the check that refuses it, what it says)
@@ -30,7 +30,11 @@ UNFIT = [
         "making it changed the state of the module random",
     ),
     ("SeedsTorchInReset", "global random state", "reset changed the state of torch"),
-    ("UsesHash", "other processes", "in another process the same seed and actions lead to another state at the start"),
+    (
+        "UsesHash",
+        "other processes",
+        "in another process, with the same seed and actions, it plays differently at the start",
+    ),
     ("ChangesWhenLookedAt", "replay", "render must not change the state"),
     ("FROM_A_LAMBDA", "pickling", "not a lambda or a local one"),
     (
@@ -61,7 +65,7 @@ UNFIT = [
 @pytest.fixture
 def at_home(monkeypatch):
     """Another process is not the point, and takes its time."""
-    monkeypatch.setattr(Trial, "digests_elsewhere", lambda self, actions: self.digests(actions))
+    monkeypatch.setattr(checks, "plays_alike_elsewhere", lambda play, *arguments: play(*arguments))
 
 
 ALL_CHECKS = ("DrawsFromItsOwnStream", "SharesAList", "TellsNothing", "RaisesInStep", "ChangesWhenLookedAt")

@@ -49,8 +49,8 @@ def test_the_mask_holds_the_answers_and_their_ends_and_nothing_else():
     text = chatml(context.conversation(cache), asks=False)
     assert tokens.input_ids == tokenizer.encode(text, add_special_tokens=False)
     assert "the end" not in text  # nothing is learned from what comes after the last answer
-    assert {len(tokens.input_ids)} == {len(tokens.loss_mask), len(tokens.rewards), len(tokens.attention_mask)}
-    assert decode(tokenizer, tokens.input_ids[: tokens.prompt_length]).endswith(f"{START}assistant\n")
+    assert {len(tokens.input_ids)} == {len(tokens.loss_mask), len(tokens.rewards)}
+    assert decode(tokenizer, tokens.input_ids[: tokens.spans[0][0]]).endswith(f"{START}assistant\n")
     assert tokens.first_turn == 0
 
 
@@ -87,7 +87,7 @@ def test_each_turn_may_be_a_sequence_of_its_own():
     assert [tokens.first_turn for tokens in turns] == [0, 1, 2]
     assert [tokens.rewards[-1] for tokens in turns] == [0.5, -0.1, 2.0]
     for turn, tokens in enumerate(turns):
-        prompt = decode(tokenizer, tokens.input_ids[: tokens.prompt_length])
+        prompt = decode(tokenizer, tokens.input_ids[: tokens.spans[0][0]])
         assert prompt == chatml(context.messages(cache, turn=turn), asks=True)
 
 
@@ -139,7 +139,7 @@ def test_a_template_that_changes_answers_is_refused_for_one_sequence_and_works_b
     turns = tokenize_turns(context, cache, tokenizer)
     assert [written(tokens, tokenizer) for tokens in turns] == [[answer + END] for answer in ANSWERS]
     for turn, tokens in enumerate(turns):
-        prompt = decode(tokenizer, tokens.input_ids[: tokens.prompt_length])
+        prompt = decode(tokenizer, tokens.input_ids[: tokens.spans[0][0]])
         assert prompt == template(context.messages(cache, turn=turn), True)
     assert written(tokenize(context, cache, tokenizer, chat_template=chatml), tokenizer)[0] == ANSWERS[0] + END
 
@@ -192,7 +192,6 @@ def needs_no_system(messages, asks):
             CharTokenizer(needs_no_system),
             "not supported. Without a place for a system message, set context.system_prompt",
         ),
-        (CharTokenizer(lambda messages, asks: 3), "made 3 with tokenize=False: expected a text."),
     ],
 )
 def test_a_tokenizer_that_cannot_do_it_is_refused(tokenizer, told):
@@ -261,10 +260,10 @@ def test_too_many_tokens_are_refused_or_cost_the_oldest_turns():
 
 def test_prompts_keep_the_limit_too_in_play_and_in_training():
     cache, tokenizer = episode(), CharTokenizer()
-    sizes = [tokens.prompt_length for tokens in tokenize_turns(context_of(), cache, tokenizer)]
+    sizes = [tokens.spans[0][0] for tokens in tokenize_turns(context_of(), cache, tokenizer)]
     dropping = context_of(max_prompt_tokens=sizes[1], when_too_long="drop_oldest")
     turns = tokenize_turns(dropping, cache, tokenizer)
-    assert [tokens.prompt_length for tokens in turns][:2] == sizes[:2] and turns[2].prompt_length <= sizes[1]
+    assert [tokens.spans[0][0] for tokens in turns][:2] == sizes[:2] and turns[2].spans[0][0] <= sizes[1]
     assert len(prompt_ids(dropping, cache, tokenizer)) <= sizes[1]
     with pytest.raises(RolloutError, match="raise it"):
         prompt_ids(context_of(max_prompt_tokens=sizes[1]), cache, tokenizer)
@@ -298,7 +297,7 @@ def test_masks_are_right_for_any_answers(answers, merges):
     context, cache = context_of(), episode(answers, [1.0] * 4)
     tokenizer = CharTokenizer(merges=sorted(merges))
     shown = [
-        context.answer_of(entry) + END * _has_end(answer)
+        context.shown(entry)[0] + END * _has_end(answer)
         for entry, answer in zip(cache["history"], answers, strict=False)
     ]
     tokens = tokenize(context, cache, tokenizer)

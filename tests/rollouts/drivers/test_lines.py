@@ -9,7 +9,7 @@ import pytest
 import varied_env  # noqa: F401 (registers it)
 from abreast.errors import RunFolderError
 from abreast.rollouts import Context, EnvStateManager
-from abreast.rollouts.drivers.browse import Filter, table_of, text_of
+from abreast.rollouts.drivers.browse import select_lines, table_of, text_of
 from abreast.rollouts.drivers.lines import encode, find_file, line_of, plain, read_lines, repair
 from abreast.rollouts.drivers.play import play_episodes
 from abreast.rollouts.drivers.policies.base import Answer, Policy, Tokens, Unanswered
@@ -129,18 +129,18 @@ def test_repair_leaves_a_whole_file_alone_and_makes_none_that_is_missing(file):
 
 def test_episodes_without_an_answer_can_be_left_out(file):
     assert repair(file, lambda line: not line["unanswered"]) == []
-    assert [line["episode"] for line in read_lines(file).lines] == [0, 1, 2, 3]
+    assert [line["episode"] for line in read_lines(file)[0]] == [0, 1, 2, 3]
 
 
 def test_lines_that_are_no_episode_are_named_and_the_others_read(file):
     lines = file.read_bytes().splitlines(keepends=True)
     bad = [b"{\n", b"[1]\n", b"3\n", b"{}\n", b"\xff\xfe\n", b"[" * 100_000 + b"\n", b'{"episode": "one"}\n', lines[1]]
     file.write_bytes(b"".join([*lines[:2], b"\n", *bad, *lines[2:]]))
-    found = read_lines(file)
-    assert [line["episode"] for line in found.lines] == [0, 1, 2, 3, 4]
+    found, faults = read_lines(file)
+    assert [line["episode"] for line in found] == [0, 1, 2, 3, 4]
     reasons = ["not valid JSON", "it is [1]", "it is 3", "it has no episode", "not valid JSON", "not valid JSON",
                "its episode is 'one'", "holds episode 1 once more"]  # fmt: skip
-    for number, (fault, reason) in enumerate(zip(found.faults, reasons, strict=True), 4):
+    for number, (fault, reason) in enumerate(zip(faults, reasons, strict=True), 4):
         assert fault.startswith(f"line {number} of ") and reason in fault, fault
 
 
@@ -178,10 +178,10 @@ def test_a_line_of_another_shape_is_refused_or_can_be_shown_listed_and_searched(
                 inner = inner[key]
             inner[place[-1]] = value
             path.write_text(json.dumps(damaged))
-            found = read_lines(path)
-            refused += len(found.faults)
-            for each in found.lines:
+            found, faults = read_lines(path)
+            refused += len(faults)
+            for each in found:
                 text_of(each)
                 table_of([each], 80)
-                assert not Filter(contains="not there").fits(each)
+                assert not select_lines([each], {}, contains="not there")
     assert refused > 100

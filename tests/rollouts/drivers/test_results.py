@@ -1,13 +1,27 @@
 """The figures of a rollout."""
 
-from abreast.rollouts.drivers.policies.base import Tokens
-from abreast.rollouts.drivers.results import Result, figures
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.drivers.display import RolloutDisplay
+from abreast.rollouts.drivers.results import Results
+from abreast.rollouts.episodes.slot import Tally
 
 
 def result(group, success, penalty=0.0, error=None):
-    tally = Tally(reward=float(success), success=success, given=1, executed=1, seconds=[0.001])
-    return Result(group, tally, error, Tokens(), penalty)
+    counts = {"num_given": 1, "num_actions": 1, "num_invalid": 0, "tokens": {"prompt": 0, "completion": 0}}
+    about = {"group_id": group, "tag": "Bandit", "error": error, "history": []}
+    return {**about, **counts, "reward": float(success), "success": success, "penalty": penalty}
+
+
+def results_of(lines, before=()):
+    results = Results()
+    for line in before:
+        results.add(line)
+    for line in lines:
+        results.add(line, Tally(seconds=[0.001]))
+    return results
+
+
+def figures(lines, group_size, turns_per_s, before=()):
+    return results_of(lines, before).rows(group_size, turns_per_s)
 
 
 def test_pass_at_k_counts_complete_groups_only():
@@ -32,3 +46,12 @@ def test_episodes_that_could_not_go_on_are_counted_apart():
     told = figures([result(0, True), result(0, False, error="it broke")], 2, 1.0)
     assert (told["episodes"], told["could not go on"], told["success"]) == ("2", "1", "100.0%")
     assert "pass@2" not in told and "could not go on" not in figures([result(0, True)], 1, 1.0)
+
+
+def test_the_live_display_shows_the_same_means(capsys):
+    lines = [result(0, True), result(0, False, -0.5), result(1, False, -0.25, error="it broke")]
+    results = results_of(lines)
+    with RolloutDisplay(3, results) as display:
+        display.ended()
+    assert "episodes 3/3  success 50%  reward 0.50  score 0.25" in capsys.readouterr().err
+    assert results.rows(1, 1.0)["success"] == "50.0%" and results.rows(1, 1.0)["score"] == "0.250"

@@ -13,7 +13,7 @@ from abreast.rollouts import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import Trajectories, read_run
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.episodes.slot import Tally
 from abreast.rollouts.registry import find_tag
 
 PLAY = PlayConfig(tag="Bandit", episodes=8, group_size=2)
@@ -73,18 +73,17 @@ def test_an_episode_is_kept_as_soon_as_it_is_over_whatever_its_info_holds(tmp_pa
 
 def test_a_run_can_be_read_and_gone_on_with(tmp_path):
     with keep(tmp_path) as kept:
-        assert kept.before == []
+        assert kept.results.before == 0
         kept.add(played(0, []))
         kept.add(played(1, [], is_unanswered=True, error="no."))
-    begun = read_run(tmp_path)
-    assert begun.play == PLAY and begun.config == RolloutConfig() and begun.version == "1.2.3"
+    assert read_run(tmp_path) == (RolloutConfig(), PLAY, "1.2.3")
     with (tmp_path / "trajectories.jsonl").open("a") as file:
         file.write('{"episode": 2, "gro')
     with keep(tmp_path) as kept:
-        assert kept.numbers == {0, 1} and len(kept.before) == 2 and len(kept.faults) == 1
+        assert kept.numbers == {0, 1} and kept.results.before == 2 and len(kept.faults) == 1
         kept.add(played(2, []))
     with keep(tmp_path, retry_failed=True) as kept:
-        assert kept.numbers == {0, 2} and len(kept.before) == 2
+        assert kept.numbers == {0, 2} and kept.results.before == 2
     assert "resumed with 2 episodes" in (tmp_path / "log.txt").read_text()
 
 
@@ -122,7 +121,7 @@ def test_a_large_run_is_gone_on_with_one_line_in_memory_at_a_time(tmp_path):
     tracemalloc.start()
     try:
         with keep(tmp_path) as kept:
-            assert len(kept.before) == len(kept.numbers) == 200 and len(kept.faults) == 1
+            assert kept.results.before == len(kept.numbers) == 200 and len(kept.faults) == 1
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()

@@ -10,8 +10,7 @@ import pytest
 import stranger_envs  # noqa: F401 (registers an id)
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
-from abreast.rollouts.check import check_environment
-from abreast.rollouts.check.trial import Trial
+from abreast.rollouts.check import check_environment, checks
 from abreast.rollouts.envs import gymnasium as package
 from abreast.rollouts.envs.gymnasium import KIND, GymnasiumConfig, make
 from rollout_helpers import go, settings
@@ -203,7 +202,7 @@ def test_an_id_that_a_script_registers_is_known_in_workers(tmp_path):
 
 @pytest.mark.parametrize("name", ["FrozenLake-v1", "Blackjack-v1", "CartPole-v1", "StrangersWalk-v0"])
 def test_an_id_can_be_checked(name, monkeypatch):
-    monkeypatch.setattr(Trial, "digests_elsewhere", lambda self, actions: self.digests(actions))
+    monkeypatch.setattr(checks, "plays_alike_elsewhere", lambda play, *arguments: play(*arguments))
     assert {verdict.outcome for verdict in check_environment(name)} == {"ok"}
 
 

@@ -106,7 +106,7 @@ def test_an_episode_goes_on_beside_a_batch_and_they_do_not_disturb_each_other(us
                 assert manager.step(go(range(4), "a")) == loop.step(go(range(4), "a"))
                 episode.step(["b"])
             assert episode.cache["history"] == expected("Calm", 9, ["b"], ["b"], ["b"])
-            with pytest.raises(RolloutError, match=r"env_id is \d+: expected a number from 0 to 3"):
+            with pytest.raises(RolloutError, match=r"env_id is \d+: expected a whole number from 0 to 3"):
                 manager.step(go([episode.env_id], "a"))
             assert manager.reset(seed=5) == loop.reset(5), "a reset does not end it"
             episode.step(["b"])
@@ -181,7 +181,7 @@ def test_a_manager_for_a_tag_needs_no_groups():
         with pytest.raises(RolloutError, match="this manager has no batch"):
             manager.reset()
     for concurrency in (0, True, "x"):
-        with pytest.raises(RolloutError, match=r"concurrency is .*: expected 1 or more"):
+        with pytest.raises(RolloutError, match=r"concurrency is .*: expected a whole number, 1 or more"):
             EnvStateManager.for_tag("FrozenLake", concurrency=concurrency)
     with pytest.raises(ConfigError, match="max_worker"):
         EnvStateManager.for_tag("FrozenLake", max_worker=2)
@@ -253,7 +253,7 @@ def test_some_environments_begin_anew_and_the_others_go_on():
 
 
 @pytest.mark.parametrize(("given", "message"), [
-    ({"env_ids": [4]}, "env_id is 4: expected a number from 0 to 3"),
+    ({"env_ids": [4]}, "env_id is 4: expected a whole number from 0 to 3"),
     ({"env_ids": [1, 1]}, "give each environment once"),
     ({"env_ids": []}, "expected a list of numbers"),
     ({"env_ids": 3}, "expected a list of numbers"),
@@ -281,13 +281,8 @@ def test_mistakes_in_what_is_asked_for_are_told():
         ]:
             with pytest.raises(RolloutError, match=message):
                 manager.episode(*arguments)
-        new = manager.episode("Calm")
-        with pytest.raises(AttributeError, match=r"has not begun, so it has no step: use `with .*\.begin\(\)`"):
-            new.step(["down"])
-        with pytest.raises(AttributeError, match="object has no attribute 'stepp'"):
-            new.stepp(["down"])
-        with new, pytest.raises(RolloutError, match="was begun already"):
-            new.begin()
+        with pytest.raises(AttributeError, match="'NewEpisode' object has no attribute 'step'"):
+            manager.episode("Calm").step(["down"])
 
 
 # ---- more episodes than environments
@@ -740,7 +735,7 @@ def test_an_episode_that_was_closed_early_is_truncated():
     with EnvStateManager(config(False)) as manager:
         with manager.episode(seed=1) as episode:
             episode.step(["a"])
-        assert episode.done and episode.truncated and not episode.terminated and not episode.success
+        assert episode.done and episode.truncated and not episode.slot.terminated and not episode.success
 
 
 # ---- deaths, and effects that happen once

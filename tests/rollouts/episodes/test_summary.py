@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from abreast.rollouts import find_tag
-from abreast.rollouts.episodes.slot import Slot
-from abreast.rollouts.episodes.summary import Tally, metrics_of, pass_at_k
+from abreast.rollouts.episodes.slot import Slot, Tally
+from abreast.rollouts.episodes.summary import metrics_of, pass_at_k
 from rollout_helpers import LAKE, go, here, villain
 
 

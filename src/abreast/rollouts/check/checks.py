@@ -19,11 +19,32 @@ import numpy as np
 from gymnasium.spaces import Text
 from gymnasium.utils.env_checker import check_env
 
-from abreast.checking import Check, Fault, Skipped, Verdict, compare_states, judge, new_global_states
+from abreast.checking import (
+    Check,
+    Fault,
+    Skipped,
+    Verdict,
+    compare_states,
+    judge,
+    new_global_states,
+    plays_alike_elsewhere,
+)
 from abreast.errors import short
 from abreast.rollouts.adapters import FourTuple, TextAdapter
 from abreast.rollouts.adapters.actions import refusal
-from abreast.rollouts.check.trial import SEED, STEPS, Shown, Trial, begin, find_trial, raised, step, told
+from abreast.rollouts.check.trial import (
+    SEED,
+    STEPS,
+    Shown,
+    Trial,
+    begin,
+    digests_of,
+    find_trial,
+    place,
+    raised,
+    step,
+    told,
+)
 from abreast.rollouts.episodes.episode import Episode, is_picture
 
 OTHER_SEEDS = range(2, 10)
@@ -156,8 +177,7 @@ def _draws(trial: Trial, env: Any) -> bool:
 
 @_if_replayable
 def _is_a_gymnasium_environment(trial: Trial) -> None:
-    env = trial.make()
-    env = _inside(env)
+    env = _inside(trial.make())
     if isinstance(env, FourTuple):
         raise Skipped(
             "its reset has not Gymnasium's form, which is reset(*, seed=None, options=None), so it is adapted"
@@ -169,20 +189,9 @@ def _is_a_gymnasium_environment(trial: Trial) -> None:
         try:
             check_env(env, skip_render_check=True)
         except (AssertionError, TypeError, AttributeError, gymnasium.error.Error) as error:
-            raise Fault(f"Gymnasium's own check says: {str(error).rstrip('.')}.{_about_text(env)}") from error
-
-
-def _about_text(env: Any) -> str:
-    """A hint for the most frequent fault: a text that is not in the space of texts."""
-    space = getattr(env, "observation_space", None)
-    text = begin(env, SEED)[0]
-    if not isinstance(space, gymnasium.spaces.Text) or not isinstance(text, str) or text in space:
-        return ""
-    strange = "".join(sorted(set(text) - space.character_set))
-    if strange:
-        return f" The charset of its observation_space, a space of text, lacks {short(strange)}: give charset=."
-    allowed = f"{space.min_length} to {space.max_length}"
-    return f" Its first observation has {len(text)} characters, its observation_space allows {allowed}."
+            is_text = isinstance(getattr(env, "observation_space", None), Text)
+            hint = " A space of texts holds letters and digits only, unless charset= says otherwise." if is_text else ""
+            raise Fault(f"Gymnasium's own check says: {str(error).rstrip('.')}.{hint}") from error
 
 
 def _has_info_keys(trial: Trial) -> str | None:
@@ -259,15 +268,7 @@ def _replays(trial: Trial) -> None:
 
 @_if_replayable
 def _is_the_same_in_another_process(trial: Trial) -> None:
-    actions = trial.actions()
-    here, there = trial.digests(actions), trial.digests_elsewhere(actions)
-    if here != there:
-        turn = next(number for number, pair in enumerate(zip(here, there, strict=True)) if pair[0] != pair[1])
-        place = "at the start" if turn == 0 else f"after step {turn}"
-        raise Fault(
-            f"in another process the same seed and actions lead to another state {place}: do not depend on hash() of a text,"
-            " the order of a set, the time, or the process."
-        )
+    plays_alike_elsewhere(digests_of, trial.target, trial.actions())
 
 
 START, PLAY, GLOBAL, SEEDED = "start", "episode", "global random state", "seed"
@@ -302,14 +303,14 @@ def _inside(env: Any) -> Any:
 
 def _compare(one: Sequence[Shown], two: Sequence[Shown], says: str) -> None:
     """Refuse episodes that differ, with the PLACE where they do first."""
-    place = _first_difference(one, two)
-    if place is not None:
-        raise Fault(says.replace("PLACE", place))
+    where = _first_difference(one, two)
+    if where is not None:
+        raise Fault(says.replace("PLACE", where))
 
 
 def _first_difference(one: Sequence[Shown], two: Sequence[Shown]) -> str | None:
     """Where two episodes differ first, in words."""
     for number, (mine, theirs) in enumerate(zip(one, two, strict=False)):
         if not mine.equals(theirs):
-            return "at the start" if number == 0 else f"after step {number}"
+            return place(number)
     return None if len(one) == len(two) else "in their length"

@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
 
-from abreast.checking import Fault, elsewhere
+from abreast.checking import Fault, Trace
 from abreast.errors import AbreastError, short, words
 from abreast.rollouts.adapters import FourTuple, TextAdapter
 from abreast.rollouts.drivers.policies.local import listed_action
@@ -105,10 +106,6 @@ class Trial:
         """The actions of an episode."""
         return [shown.action for shown in self.play(self.make(), SEED)[1:]]
 
-    def digests(self, actions: Sequence[Any]) -> list[str]:
-        """The digests of an episode with these actions, as rollouts compute them."""
-        return [episode.take_digest()[1].hex() for episode, _ in self.turns(actions)]
-
     def turns(self, actions: Sequence[Any]) -> Iterator[tuple[Episode, TurnResult]]:
         """Play an episode with these actions as the manager plays it: its start, then one turn for each action."""
         lookup = self.config.action_lookup
@@ -119,10 +116,6 @@ class Trial:
             if turn.failure is not None:
                 raise Fault(f"it raised {turn.failure}.")
             yield episode, turn
-
-    def digests_elsewhere(self, actions: Sequence[Any]) -> list[str]:
-        """The same digests from a new process, in which texts have other hashes."""
-        return list(elsewhere(_digests_of, self.target, list(actions)))
 
     def _choose(self, env: Any, space: Any, observation: Any, info: Any, rng: np.random.Generator) -> Any:
         lookup = self.config.action_lookup
@@ -139,9 +132,15 @@ class Trial:
         return env.write_action(space.sample()) if isinstance(env, TextAdapter) else str(space.sample())
 
 
-def _digests_of(target: str, actions: Sequence[Any]) -> list[str]:
-    """What the other process runs."""
-    return find_trial(target).digests(actions)
+def digests_of(target: str, actions: Sequence[Any]) -> Trace:
+    """The digests of an episode with these actions, as rollouts compute them."""
+    with closing(find_trial(target)) as trial:
+        return [(place(number), turn[0].take_digest()[1]) for number, turn in enumerate(trial.turns(actions))]
+
+
+def place(step: int) -> str:
+    """A step of an episode, in words."""
+    return f"after step {step}" if step else "at the start"
 
 
 def begin(env: Any, seed: int) -> tuple[Any, dict[str, Any]]:

@@ -77,7 +77,7 @@ class Context:
             content = content_of([*begin, *self._turn(cache, number, images)])
             messages.append({"role": "user", "content": content})
             if number < answered:
-                messages.append({"role": "assistant", "content": self.answer_of(history[number])})
+                messages.append({"role": "assistant", "content": self.shown(history[number])[0]})
         if images == "pil" and any(isinstance(message["content"], list) for message in messages):
             for message in messages:  # templates of processors expect one form in all messages
                 if isinstance(message["content"], str):
@@ -88,15 +88,9 @@ class Context:
         """How many turns of an episode have an answer."""
         return sum(1 for entry in cache.get("history", ()) if "actions" in entry)
 
-    def answer_of(self, entry: Mapping[str, Any]) -> str:
-        """What messages show as the answer of a turn; without the text of a model, its actions in their normal form."""
-        return self._shown(entry)[0]
-
-    def cut_at(self, entry: Mapping[str, Any]) -> str | None:
-        """The special token at which the shown answer ends; an empty text if it was too long; None if it is whole."""
-        return self._shown(entry)[1]
-
-    def _shown(self, entry: Mapping[str, Any]) -> tuple[str, str | None]:
+    def shown(self, entry: Mapping[str, Any]) -> tuple[str, str | None]:
+        """What messages show as the answer of a turn (without the text of a model, its actions in their normal form), and
+        the special token at which it was cut off: an empty text if it was too long, None if it is whole."""
         raw, response = entry.get("llm_raw_response") or "", entry.get("llm_response") or ""
         text = raw or response if self.config.answers == "raw" else response or raw
         if not text and entry.get("actions"):

@@ -10,7 +10,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
-from abreast.errors import RolloutError, short
+from abreast.errors import RolloutError
 
 _PROBE = "abreast"
 
@@ -40,7 +40,7 @@ class ChatTokenizer:
                 " Context.messages(cache, images='pil')."
             )
         try:
-            text = self._tokenizer.apply_chat_template(
+            return self._tokenizer.apply_chat_template(  # type: ignore[no-any-return]
                 [dict(message) for message in messages], tokenize=False, add_generation_prompt=asks, **self._options
             )
         except Exception as error:
@@ -49,11 +49,6 @@ class ChatTokenizer:
                 f"the chat template of {self.name} refused the messages: {type(error).__name__}:"
                 f" {' '.join(str(error).split())[:300].rstrip('.')}.{hint if 'system' in str(error).lower() else ''}"
             ) from error
-        if not isinstance(text, str):
-            raise RolloutError(
-                f"the chat template of {self.name} made {short(text)} with tokenize=False: expected a text."
-            )
-        return text
 
     def encode(self, text: str) -> list[int]:
         """The tokens of a text; none is added."""

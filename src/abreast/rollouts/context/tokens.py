@@ -11,7 +11,7 @@ thinking models remove earlier `<think>` parts, or write `<think>` themselves: t
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Context
@@ -34,26 +34,12 @@ class Tokens:
     first_turn: int
     """The turn of the first span: more than 0 if older turns were dropped, or if this is a later turn."""
 
-    @property
-    def attention_mask(self) -> list[int]:
-        """1 for every token: nothing is padded."""
-        return [1] * len(self.input_ids)
-
-    @property
-    def prompt_length(self) -> int:
-        """Tokens before the first answer."""
-        return self.spans[0][0]
-
 
 T = TypeVar("T")
 
 
-class _Rendered(NamedTuple):
-    """The text of an answered turn: what is before it, and how it goes on."""
-
-    before: str
-    answer: str
-    tail: str
+_Rendered = tuple[str, str, str]
+"""The text before the answer of a turn, the answer, and how it goes on up to the next."""
 
 
 def tokenize(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> Tokens:
@@ -80,7 +66,7 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
     made = []
     for turn in range(_answered(context, cache)):
         before = _prompt(chat, context, cache, turn)
-        answer = context.answer_of(cache["history"][turn]).removeprefix(context.opening)
+        answer = context.shown(cache["history"][turn])[0].removeprefix(context.opening)
         prompt, written = chat.encode_pieces([before, answer])
         _check_no_end(chat, written, turn)
         has_end = _wrote_end(chat, context, cache, turn)
@@ -111,7 +97,7 @@ def _answered(context: Context, cache: Mapping[str, Any]) -> int:
 def _wrote_end(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> bool:
     """Whether the model wrote the end of its turn where the shown answer ends: no limit has cut it off before."""
     entry = cache["history"][turn]
-    token = context.cut_at(entry)
+    _, token = context.shown(entry)
     return entry.get("finish_reason") != "length" and (token is None or chat.encode(token) == [chat.end_of_turn])
 
 
@@ -153,16 +139,16 @@ def _sequence(
     """The tokens of an episode from the turn `first` on, up to its last answer."""
     turns = _rendered(chat, context.conversation(cache, first=first), first, context.opening)
     pieces, done = list[str](), 0
-    for turn in turns:
-        pieces += [turn.before[done:], turn.answer]
-        done = len(turn.before) + len(turn.answer)
-    encoded = chat.encode_pieces([*pieces, turns[-1].tail])
+    for before, answer, _ in turns:
+        pieces += [before[done:], answer]
+        done = len(before) + len(answer)
+    encoded = chat.encode_pieces([*pieces, turns[-1][2]])
     ids, mask = list(encoded[0]), [0] * len(encoded[0])
     placed, spans = [0.0] * len(ids), list[tuple[int, int]]()
-    for number, turn in enumerate(turns):
+    for number, (_, _, tail) in enumerate(turns):
         written, after = encoded[2 * number + 1], encoded[2 * number + 2]
         _check_no_end(chat, written, first + number)
-        end = _place_of_end(chat, after, turn.tail)
+        end = _place_of_end(chat, after, tail)
         has_end = ends[first + number]
         if not has_end and written:
             end = -1
@@ -202,7 +188,7 @@ def _rendered(chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], first:
                 f"the chat template of {chat.name} does not show the answer of turn {number} as the model wrote it, right"
                 f" after the prompt, so the mask would be wrong: {_REMEDY}"
             )
-        turns.append(_Rendered(before, answer, after[len(before) + len(answer) :]))
+        turns.append((before, answer, after[len(before) + len(answer) :]))
     return turns
 
 

@@ -1,7 +1,7 @@
 """Looking at trajectories: which of them, a table of many, the whole of one."""
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 from operator import itemgetter
 from typing import Any
 
@@ -15,31 +15,26 @@ from abreast.rollouts.drivers.lines import Line
 SORT_KEYS = ("episode", "reward", "score", "turns", "seed")
 
 
-@dataclass(frozen=True)
-class Filter:
-    """Which episodes are wanted; all conditions hold for each."""
-
-    success: bool | None = None
-    errors: bool = False
-    tag: str | None = None
-    seed: int | None = None
-    group_id: int | None = None
-    min_reward: float | None = None
-    max_reward: float | None = None
-    contains: str | None = None
-    """A text in what was said or shown."""
-
-    def fits(self, line: Line) -> bool:
-        """Whether an episode is one of them."""
-        wanted = (self.success, self.tag, self.seed, self.group_id)
-        found = (line["success"], line["tag"], line["seed"], line["group_id"])
-        return (
-            all(want is None or want == have for want, have in zip(wanted, found, strict=True))
-            and (not self.errors or line["error"] is not None)
-            and (self.min_reward is None or line["reward"] >= self.min_reward)
-            and (self.max_reward is None or line["reward"] <= self.max_reward)
-            and (self.contains is None or self.contains.casefold() in _said(line))
-        )
+def select_lines(
+    lines: Iterable[Line],
+    equal: Mapping[str, Any],
+    errors: bool = False,
+    min_reward: float | None = None,
+    max_reward: float | None = None,
+    contains: str | None = None,
+) -> list[Line]:
+    """The episodes for which all conditions hold: keys of a line that have these values, unless they are None; an error; a
+    reward within bounds; a text in what was said or shown."""
+    text, wanted = (contains or "").casefold(), {key: value for key, value in equal.items() if value is not None}
+    least, most = -inf if min_reward is None else min_reward, inf if max_reward is None else max_reward
+    return [
+        line
+        for line in lines
+        if all(line[key] == value for key, value in wanted.items())
+        and (line["error"] is not None or not errors)
+        and least <= line["reward"] <= most
+        and (not text or text in _said(line))
+    ]
 
 
 def _said(line: Line) -> str:

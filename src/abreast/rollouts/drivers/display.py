@@ -2,41 +2,33 @@
 
 import sys
 import time
-from collections.abc import Sequence
 from datetime import timedelta
 from types import TracebackType
 
-import numpy as np
 from rich.console import Console, RenderableType
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 
 from abreast.rollouts.drivers.policies.base import Counts
-from abreast.rollouts.drivers.results import SESSION, Result
+from abreast.rollouts.drivers.results import SESSION, Results
 
 PLAIN_LINES = 10
 """Lines printed over a whole rollout where the output is not a terminal."""
 
 
 class RolloutDisplay:
-    """Shows turns and episodes as they are taken. `before`: episodes that a resumed rollout already has.
-
-    Episodes, success, reward and score are of the whole run; speed, requests and tokens are of this session.
+    """Shows turns and episodes as they are taken. Success, reward and score are those of `results`, of the whole run; speed,
+    requests and tokens are of this session.
     """
 
-    def __init__(
-        self, episodes: int, before: Sequence[Result] = (), counts: Counts | None = None, is_silent: bool = False
-    ) -> None:
-        self._episodes, self._counts = episodes, counts
-        self._before = self._over = len(before)
-        self._sums = np.sum([(0, 0, 0), *map(_shown, before)], axis=0, dtype=float)
-        self._label = SESSION if before else ""
+    def __init__(self, episodes: int, results: Results, counts: Counts | None = None, is_silent: bool = False) -> None:
+        self._episodes, self._results, self._counts = episodes, results, counts
+        self._label = SESSION if results.before else ""
         self._turns, self._elapsed_s, self._started = 0, 0.0, time.perf_counter()
-        console = Console(file=sys.stderr, quiet=is_silent)
+        self._console = console = Console(file=sys.stderr, quiet=is_silent)
         is_live = console.is_terminal and not is_silent
         self._live = Live(console=console, refresh_per_second=8, get_renderable=self._table) if is_live else None
-        self._console = console
 
     def __enter__(self) -> "RolloutDisplay":
         self._started = time.perf_counter()
@@ -60,20 +52,20 @@ class RolloutDisplay:
         self._turns += 1
         self._elapsed_s = time.perf_counter() - self._started
 
-    def ended(self, result: Result) -> None:
-        """Count an episode that is over."""
-        self._over += 1
-        self._sums += _shown(result)
-        is_due = self._over * PLAIN_LINES // self._episodes > (self._over - 1) * PLAIN_LINES // self._episodes
+    def ended(self) -> None:
+        """Show that an episode is over, which `results` has counted."""
+        over, episodes = self._results.episodes, self._episodes
+        is_due = over * PLAIN_LINES // episodes > (over - 1) * PLAIN_LINES // episodes
         if self._live is None and is_due:
-            line = f"episodes {self._over:,}/{self._episodes:,}  {'  '.join([*self._means(), *self._speed()])}"
+            line = f"episodes {over:,}/{episodes:,}  {'  '.join([*self._means(), *self._speed()])}"
             self._console.print(line, highlight=False, soft_wrap=True)
 
     def _table(self) -> RenderableType:
+        over = self._results.episodes
         table = Table.grid(padding=(0, 2))
-        bar = ProgressBar(self._episodes, self._over, width=20, finished_style="bar.complete")
-        table.add_row("episodes", f"{self._over:,} of {self._episodes:,}", bar, *self._speed())
-        if self._over:
+        bar = ProgressBar(self._episodes, over, width=20, finished_style="bar.complete")
+        table.add_row("episodes", f"{over:,} of {self._episodes:,}", bar, *self._speed())
+        if over:
             table.add_row("so far", *self._means())
         if self._counts is not None:
             asked = f"{self._counts.requests:,} requests, {self._counts.retries:,} again"
@@ -82,16 +74,12 @@ class RolloutDisplay:
         return table
 
     def _means(self) -> list[str]:
-        success, reward, score = self._sums / self._over
-        return [f"success {success:.0%}", f"reward {reward:.2f}", f"score {score:.2f}"]
+        mean = self._results.mean
+        return [f"success {mean('success'):.0%}", f"reward {mean('reward'):.2f}", f"score {mean('score'):.2f}"]
 
     def _speed(self) -> list[str]:
-        speed, done = [f"{self.turns_per_s:,.0f} turns/s{self._label}"], self._over - self._before
+        speed, done = [f"{self.turns_per_s:,.0f} turns/s{self._label}"], len(self._results.tallies)
         if done:
-            left = self._elapsed_s / done * (self._episodes - self._over)
+            left = self._elapsed_s / done * (self._episodes - self._results.episodes)
             speed.append(f"{timedelta(seconds=round(left))} left")
         return speed
-
-
-def _shown(result: Result) -> tuple[float, float, float]:
-    return result.tally.success, result.tally.reward, result.score

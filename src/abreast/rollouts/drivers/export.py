@@ -48,10 +48,8 @@ class Source(NamedTuple):
 
     lines: list[Line]
     tags: Mapping[str, Tag]
-    config: RolloutConfig
-    abreast_version: str
-    policy: str | None = None
-    model: str | None = None
+    shared: dict[str, Any]
+    """What all rows have: policy, model, abreast_version, config_digest."""
 
 
 def export(
@@ -80,12 +78,12 @@ def of_run(run: Path) -> Source:
     """The episodes of a run folder."""
     path = find_file(run)
     config, play, version_ = read_run(path.parent)
-    lines = sorted(read_lines(path).lines, key=lambda line: int(line["episode"]))
+    lines = sorted(read_lines(path)[0], key=lambda line: int(line["episode"]))
     tags = {
         name: find_tag(name, config.custom_envs, preset=config.preset, context=config.context)
         for name in {line["tag"] for line in lines}
     }
-    return Source(lines, tags, config, version_, play.policy, play.server.model)
+    return Source(lines, tags, _shared(config, version_, play.policy, play.server.model))
 
 
 def of_manager(manager: EnvStateManager, path: Path) -> Source:
@@ -101,7 +99,11 @@ def of_manager(manager: EnvStateManager, path: Path) -> Source:
                 answers=answers, tokens=Tokens(), is_over=env.terminated,
             )  # fmt: skip
             lines.append(line_of(played, lambda image: save_picture(image, path.parent, next(names))))
-    return Source(lines, dict(manager.tags), manager.config, version("abreast"))
+    return Source(lines, manager.tags, _shared(manager.config, version("abreast")))
+
+
+def _shared(config: RolloutConfig, version: str, policy: str | None = None, model: str | None = None) -> dict[str, Any]:
+    return {"policy": policy, "model": model, "abreast_version": version, "config_digest": digest_of(config)}
 
 
 # ---- rows
@@ -128,10 +130,7 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> list[di
         "num_turns": len(answers),
         "prompt_tokens": tokens.get("prompt", 0),
         "completion_tokens": tokens.get("completion", 0),
-        "policy": source.policy,
-        "model": source.model,
-        "abreast_version": source.abreast_version,
-        "config_digest": digest_of(source.config),
+        **source.shared,
     }
     if per_turn:
         prompts = [line["messages"][:shown] if isinstance(shown, int) else shown for shown in line["prompts"]]

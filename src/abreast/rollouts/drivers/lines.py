@@ -19,7 +19,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from PIL.Image import Image
@@ -142,14 +142,6 @@ def plain(value: Any, inside: tuple[int, ...] = ()) -> Any:
 # ---- reading
 
 
-class Found(NamedTuple):
-    """What a file of trajectories holds."""
-
-    lines: list[Line]
-    faults: list[str]
-    """Lines that are no episode, and why; each a sentence."""
-
-
 def find_file(run: Path) -> Path:
     """The trajectories of a run: its folder, or the file itself, is given."""
     path = run / "trajectories.jsonl" if run.is_dir() else run
@@ -158,15 +150,10 @@ def find_file(run: Path) -> Path:
     return path
 
 
-def read_lines(path: Path) -> Found:
-    """All episodes of a file; of those with the same number, the first."""
-    found = Found([], [])
-    for _, _, read in _scan(path):
-        if isinstance(read, str):
-            found.faults.append(read)
-        else:
-            found.lines.append(read)
-    return found
+def read_lines(path: Path) -> tuple[list[Line], list[str]]:
+    """All episodes of a file, of those with the same number the first; a sentence for each line that is none."""
+    found = [read for _, _, read in _scan(path)]
+    return [read for read in found if isinstance(read, dict)], [read for read in found if isinstance(read, str)]
 
 
 def repair(path: Path, stays: Callable[[Line], bool]) -> list[str]:

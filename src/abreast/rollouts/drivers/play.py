@@ -26,7 +26,7 @@ from abreast.rollouts.drivers.policies.base import (
     Unanswered,
     is_cancelled,
 )
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.episodes.slot import Tally
 from abreast.rollouts.manager import EnvStateManager
 
 log = logging.getLogger("abreast")
@@ -135,20 +135,17 @@ class _Players:
         """Play episodes until none is waiting. There may be millions, so the iterator makes them one by one."""
         try:
             for order in waiting:
-                await self._play(order)
+                played = await self._episode(order)
+                self._on_ended(played)
+                self._policy.ended(played)
+                if self._unanswered_in_a_row >= STOP_AFTER:
+                    raise FailedEpisodesError(
+                        f"{self._unanswered_in_a_row} episodes in a row got no answer, the last because of:"
+                        f" {played.error} The rollout stops here, with the episodes that ended kept."
+                    )
         except MemoryError:
             self._reserve = bytearray()
             raise
-
-    async def _play(self, order: Order) -> None:
-        played = await self._episode(order)
-        self._on_ended(played)
-        self._policy.ended(played)
-        if self._unanswered_in_a_row >= STOP_AFTER:
-            raise FailedEpisodesError(
-                f"{self._unanswered_in_a_row} episodes in a row got no answer, the last because of: {played.error}"
-                " The rollout stops here, with the episodes that ended kept."
-            )
 
     async def _episode(self, order: Order) -> Played:
         number, name, seed, group_id = order

@@ -11,7 +11,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple
 
 import yaml
 
@@ -21,27 +20,16 @@ from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.lines import Line, encode, line_of, repair, save_picture
 from abreast.rollouts.drivers.policies.base import Played
-from abreast.rollouts.drivers.results import Result, result_of
+from abreast.rollouts.drivers.results import Results
 from abreast.settings import read_yaml
 
 log = logging.getLogger("abreast")
 
 _PICTURE = re.compile(r"episode_(\d+)_\d+\.png")
-_HALF_WRITTEN = re.compile(r"\.(config\.yaml|rollout\.yaml|trajectories\.jsonl|episode_\d+_\d+\.png)\.\d+\.part")
-"""Names of files that `write_whole` has not renamed yet."""
 
 
-class Begun(NamedTuple):
-    """A run that was begun before."""
-
-    config: RolloutConfig
-    play: PlayConfig
-    version: str
-    """Of abreast."""
-
-
-def read_run(folder: Path) -> Begun:
-    """What a run was begun with."""
+def read_run(folder: Path) -> tuple[RolloutConfig, PlayConfig, str]:
+    """What a run was begun with, the version of abreast among it."""
     missing = next((name for name in ("config.yaml", "rollout.yaml") if not (folder / name).is_file()), None)
     if missing is not None:
         raise RunFolderError(
@@ -51,7 +39,7 @@ def read_run(folder: Path) -> Begun:
     given = read_yaml(folder / "rollout.yaml")
     version = str(given.pop("abreast_version", "unknown"))
     try:
-        return Begun(RolloutConfig.parse(read_yaml(folder / "config.yaml")), PlayConfig.parse(given), version)
+        return RolloutConfig.parse(read_yaml(folder / "config.yaml")), PlayConfig.parse(given), version
     except ConfigError as error:
         raise RunFolderError(f"{folder} cannot be used: {error}") from None
 
@@ -59,8 +47,8 @@ def read_run(folder: Path) -> Begun:
 class Trajectories:
     """Writes each episode as soon as it is over, so that a crash loses none that has ended.
 
-    A run that is resumed appends to what is there: `before` are the results of the episodes that it had, `numbers` which
-    they are, `faults` what else was in its file.
+    A run that is resumed appends to what is there: `numbers` are the episodes that it had, `faults` what else was in its
+    file. `results` has the figures of these and of those that are added.
     """
 
     def __init__(
@@ -75,10 +63,10 @@ class Trajectories:
         self._folder = folder
         self._config = f"# {remark}\n{yaml.safe_dump(config.model_dump(), sort_keys=False)}"
         self._play = yaml.safe_dump({"abreast_version": version, **play.model_dump()}, sort_keys=False)
-        self._remark, self._count = remark, 0
+        self._remark, self.results = remark, Results()
         with _writing_to(folder), ExitStack() as until:
             until.enter_context(locked(folder))
-            self.before, self.numbers = list[Result](), set[int]()
+            self.numbers = set[int]()
             self.faults = repair(folder / "trajectories.jsonl", lambda line: self._keep(line, retry_failed))
             _remove_leftovers(folder, self.numbers)
             self._open = until.pop_all()
@@ -87,7 +75,7 @@ class Trajectories:
         """Note an episode that the run had, unless it is to be played again."""
         if retry_failed and line["unanswered"]:
             return False
-        self.before.append(result_of(line))
+        self.results.add(line)
         self.numbers.add(line["episode"])
         return True
 
@@ -102,8 +90,8 @@ class Trajectories:
             self._file = until.enter_context((self._folder / "trajectories.jsonl").open("ab", buffering=0))
             self._open = until.pop_all()
         log.info(self._remark)
-        if self.before:
-            log.info("resumed with %d episodes", len(self.before))
+        if self.results.before:
+            log.info("resumed with %d episodes", self.results.before)
         for fault in self.faults:
             log.warning("%s It is played again.", fault)
         return self
@@ -112,18 +100,17 @@ class Trajectories:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         how = "finished" if error is None else f"stopped by {type(error).__name__}"
-        before = len(self.before)
-        log.info("%s after %d episodes%s", how, self._count, f" more, {before + self._count} in all" if before else "")
+        count, before = len(self.results.tallies), self.results.before
+        log.info("%s after %d episodes%s", how, count, f" more, {before + count} in all" if before else "")
         self._open.close()
 
-    def add(self, played: Played) -> Result:
-        """Write an episode; returns its result."""
+    def add(self, played: Played) -> None:
+        """Write an episode."""
         names = (f"images/episode_{played.number:06d}_{number:02d}.png" for number in count())
         with _writing_to(self._folder):
             line = line_of(played, lambda image: save_picture(image, self._folder, next(names)))
             self._append(encode(line))
-        self._count += 1
-        return result_of(line, played.tally)
+        self.results.add(line, played.tally)
 
     def _append(self, line: bytes) -> None:
         """Write a whole line, or none of it if the disk is full."""
@@ -149,9 +136,8 @@ def _writing_to(folder: Path) -> Iterator[None]:
 def _remove_leftovers(folder: Path, episodes: Collection[int]) -> None:
     """Remove what a run that was killed has not finished: half-written files, and pictures of episodes it does not have."""
     pictures = folder / "images"
-    for path in (*folder.glob(".*.part"), *pictures.glob(".*.part")):
-        if _HALF_WRITTEN.fullmatch(path.name):
-            path.unlink(missing_ok=True)
+    for path in (*folder.glob(".*.*.part"), *pictures.glob(".*.*.part")):  # as `write_whole` names them
+        path.unlink(missing_ok=True)
     for path in pictures.glob("episode_*.png"):
         named = _PICTURE.fullmatch(path.name)
         if named is not None and int(named[1]) not in episodes:

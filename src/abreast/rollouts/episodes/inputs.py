@@ -20,7 +20,7 @@ def check_inputs(inputs: Sequence[Inputs], slots: Sequence[Slot]) -> dict[Slot, 
         except (TypeError, KeyError, IndexError):
             raise RolloutError(f"an input is {short(asked)}: expected a mapping with env_id and actions.") from None
         if type(env_id) is not int or not 0 <= env_id < len(slots):
-            env_id = _number(env_id, len(slots))
+            env_id = check_whole("env_id", env_id, 0, len(slots) - 1)
         slot = slots[env_id]
         if slot in checked:
             raise RolloutError(f"environment {env_id} is given twice: give one input for each.")
@@ -45,30 +45,26 @@ def check_env_ids(env_ids: Any, count: int) -> list[int]:
     """Environments of a batch of so many that are to begin anew."""
     if not isinstance(env_ids, Collection) or isinstance(env_ids, str) or not len(env_ids):
         raise RolloutError(f"env_ids are {short(env_ids)}: expected a list of numbers of environments.")
-    checked = [_number(env_id, count) for env_id in env_ids]
+    checked = [check_whole("env_id", env_id, 0, count - 1) for env_id in env_ids]
     if len(set(checked)) < len(checked):
         raise RolloutError(f"env_ids are {short(env_ids)}: give each environment once.")
     return checked
 
 
-def check_seed(seed: Any) -> int:
-    """A seed, of Python or numpy."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
-        raise RolloutError(f"the seed is {short(seed)}: expected a whole number, 0 or more.")
-    return int(seed)
+def check_whole(name: str, given: Any, least: int | None = None, most: int | None = None) -> int:
+    """A whole number, of Python or numpy, within bounds."""
+    is_whole = isinstance(given, int | np.integer) and not isinstance(given, bool)
+    if not is_whole or (least is not None and given < least) or (most is not None and given > most):
+        bounds = "" if least is None else f", {least} or more" if most is None else f" from {least} to {most}"
+        raise RolloutError(f"{name} is {short(given)}: expected a whole number{bounds}.")
+    return int(given)
 
 
 def check_seeds(seeds: Any, env_ids: Sequence[int]) -> list[int]:
     """One seed for each environment."""
     if not isinstance(seeds, Collection) or isinstance(seeds, str) or len(seeds) != len(env_ids):
         raise RolloutError(f"seeds are {short(seeds)}: expected {len(env_ids)}, one for each environment.")
-    return [check_seed(seed) for seed in seeds]
-
-
-def _number(env_id: Any, count: int) -> int:
-    if isinstance(env_id, bool) or not isinstance(env_id, int | np.integer) or not 0 <= env_id < count:
-        raise RolloutError(f"env_id is {short(env_id)}: expected a number from 0 to {count - 1}.")
-    return int(env_id)
+    return [check_whole("the seed", seed, 0) for seed in seeds]
 
 
 def _why_not(slot: Slot) -> str:

@@ -8,13 +8,11 @@ back environments that nobody uses any more, and tells those who have waited lon
 episodes that are in use would wait for itself: it is refused at once.
 """
 
-import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
-from typing import NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.config import EpisodesConfig
@@ -26,21 +24,8 @@ from abreast.rollouts.episodes.waiting import Job
 from abreast.rollouts.registry import Tag
 from abreast.rollouts.workers.places import Use
 
-log = logging.getLogger("abreast")
-
 LOOK_S = 0.05
 """How often those who wait are looked after: that an episode is garbage is not announced."""
-LONG_S = 30.0
-"""After so many seconds the log says that a caller waits, and for what."""
-
-
-class Wanted(NamedTuple):
-    """A single episode that is to begin."""
-
-    tag: str
-    seed: int | None
-    group_id: int | None
-    use: Use
 
 
 class Claim(Future[Slot]):
@@ -49,7 +34,6 @@ class Claim(Future[Slot]):
     def __init__(self, tag: str) -> None:
         super().__init__()
         self.tag, self.since = tag, time.monotonic()
-        self.was_told = False
 
 
 class Pool:
@@ -95,13 +79,13 @@ class Pool:
             if not claim.cancel() and claim.exception() is None:
                 self.give_back(claim.result())
 
-    def start(self, slot: Slot, wanted: Wanted) -> Job:
+    def start(self, slot: Slot, seed: int | None, group_id: int | None, use: Use) -> Job:
         """Begin an episode in an environment that the caller has claimed."""
-        self.turns.places.place([slot], wanted.use, is_batch=False)
+        self.turns.places.place([slot], use, is_batch=False)
         with self._guard:
             self.touch(slot)
-            slot.group_id, slot.begun_by = wanted.group_id, threading.get_ident()
-            slot.begin(self._seeds.of_single(wanted.seed))
+            slot.group_id, slot.begun_by = group_id, threading.get_ident()
+            slot.begin(self._seeds.of_single(seed))
             return self.turns.begin({slot: None}, together=True)
 
     def has(self, slot: Slot) -> bool:
@@ -209,23 +193,18 @@ class Pool:
             with self._guard:
                 self._take_back()
                 self._serve_all()
-                now = time.monotonic()
-                for claim in list(self._claims):
-                    self._tell(claim, now - claim.since)
+                self._end_claims()
                 if not self._claims:
                     self._keeper = None
                     return
 
-    def _tell(self, claim: Claim, waited_s: float) -> None:
-        """Tell a caller that it has waited long enough, or the log that it waits."""
-        timeout = self._config.wait_timeout
-        if claim.cancelled():
-            self._claims.remove(claim)
-        elif timeout is not None and waited_s >= timeout:
-            self._claims.remove(claim)
-            if claim.set_running_or_notify_cancel():
+    def _end_claims(self) -> None:
+        """Forget callers that have left, and tell those that have waited for as long as they may."""
+        timeout, now = self._config.wait_timeout, time.monotonic()
+        for claim in list(self._claims):
+            has_waited = timeout is not None and now - claim.since >= timeout
+            if has_waited and claim.set_running_or_notify_cancel():
                 told = f"{self._full(claim.tag)}: waited for {timeout:g} s (es_manager.episodes.wait_timeout)."
                 claim.set_exception(RolloutError(told))
-        elif waited_s > LONG_S and not claim.was_told:
-            claim.was_told = True
-            log.warning("%s, and a caller has waited for one for %g s", self._full(claim.tag), LONG_S)
+            if claim.done():
+                self._claims.remove(claim)

@@ -5,7 +5,7 @@ from typing import Literal
 
 from abreast.errors import RolloutError
 from abreast.rollouts.config import SeedConfig
-from abreast.rollouts.episodes.inputs import check_seed, check_seeds
+from abreast.rollouts.episodes.inputs import check_seeds, check_whole
 from abreast.rollouts.episodes.slot import Slot
 
 Mode = Literal["train", "val"]
@@ -35,7 +35,7 @@ class Seeds:
         if seeds is not None:
             chosen = check_seeds(seeds, [slot.env_id for slot in slots])
         elif seed is not None:
-            chosen = [check_seed(seed) + group for group in groups]
+            chosen = [check_whole("the seed", seed, 0) + group for group in groups]
         elif self._mode == "val":
             chosen = [self._config.val + group for group in groups]
         else:

@@ -14,11 +14,12 @@ from typing import Any, NamedTuple
 from abreast.errors import BeginError, RolloutError
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import check_actions
-from abreast.rollouts.episodes.pool import Claim, Pool, Wanted
+from abreast.rollouts.episodes.pool import Pool
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.turns import UNDER_WAY
 from abreast.rollouts.episodes.waiting import Job
 from abreast.rollouts.registry import Tag
+from abreast.rollouts.workers.places import Use
 
 
 class Step(NamedTuple):
@@ -36,7 +37,9 @@ class SingleEpisode:
     """An episode, and all that is known of it; it may be read after its end, too."""
 
     def __init__(self, pool: Pool, slot: Slot, context: Context) -> None:
-        self._pool, self._slot, self._context = pool, slot, context
+        self._pool, self.slot, self._context = pool, slot, context
+        if slot.terminated:
+            raise BeginError(f"an episode of {slot.tag.name} could not begin: {slot.error}")
         self._job: Job | None = None
         """Of a turn whose caller was interrupted or cancelled: it comes before the next."""
         self._is_stepping = False
@@ -60,7 +63,7 @@ class SingleEpisode:
     @property
     def history(self) -> list[dict[str, Any]]:
         """One entry per turn, and the newest state."""
-        return self._slot.history
+        return self.slot.history
 
     @property
     def info(self) -> dict[str, Any]:
@@ -83,14 +86,9 @@ class SingleEpisode:
         return self.reward + self.penalty
 
     @property
-    def terminated(self) -> bool:
-        """Whether it has come to its end, or failed."""
-        return self._slot.terminated
-
-    @property
     def done(self) -> bool:
         """Whether the episode is over; it also is once it was closed."""
-        return self._slot.terminated or self.is_closed
+        return self.slot.terminated or self.is_closed
 
     @property
     def success(self) -> bool:
@@ -105,7 +103,7 @@ class SingleEpisode:
     @property
     def error(self) -> str | None:
         """Why it could not go on, if it could not."""
-        return self._slot.error
+        return self.slot.error
 
     @property
     def messages(self) -> list[dict[str, Any]]:
@@ -115,19 +113,19 @@ class SingleEpisode:
     @property
     def is_closed(self) -> bool:
         """Whether its environment was given back; at the end of the episode it is."""
-        return not self._pool.has(self._slot)
+        return not self._pool.has(self.slot)
 
     def close(self) -> None:
         """Give the environment back. The end of the episode and of the `with` do it, too."""
-        self._pool.give_back(self._slot)
+        self._pool.give_back(self.slot)
 
     def __del__(self) -> None:
-        if self._pool.has(self._slot):
-            self._pool.dropped.append(self._slot)  # nothing else: this may happen at any moment, in any thread
+        if self._pool.has(self.slot):
+            self._pool.dropped.append(self.slot)  # nothing else: this may happen at any moment, in any thread
 
     def _begin(self, answer: str | Sequence[str]) -> Job:
         """Begin a turn."""
-        slot = self._slot
+        slot = self.slot
         self._pool.touch(slot)
         if slot.terminated:
             raise RolloutError(f"the episode of environment {self.env_id} is over: begin another one.")
@@ -140,7 +138,7 @@ class SingleEpisode:
 
     def _ended(self) -> Step:
         """The turn is taken; an environment whose episode is over is free."""
-        slot, self._job = self._slot, None
+        slot, self._job = self.slot, None
         entry = slot.cache["history"][-2]
         if slot.terminated:
             self._pool.give_back(slot)
@@ -191,17 +189,16 @@ class AsyncEpisode(SingleEpisode):
 class NewEpisode:
     """`with` or `async with` begins the episode, and gives the environment back in the end, whatever happens."""
 
-    def __init__(self, pool: Pool, context: Context, wanted: Wanted) -> None:
-        self._pool, self._context, self._wanted = pool, context, wanted
+    def __init__(self, pool: Pool, context: Context, seed: int | None, group_id: int | None, use: Use) -> None:
+        self._pool, self._context, self._wanted = pool, context, (seed, group_id, use)
         self._episode: SingleEpisode | None = None
-        self._is_used = False
 
     def begin(self) -> SyncEpisode:
         """Begin the episode; waits for a free environment first, if necessary. Whoever calls this calls its `close`, too."""
-        slot = self._claim(blocks=True).result()
+        slot = self._pool.claim(self._context.tag.name, blocks=True).result()
         try:
-            self._pool.turns.wait(self._pool.start(slot, self._wanted))
-            self._episode = episode = SyncEpisode(self._pool, _begun(slot), self._context)
+            self._pool.turns.wait(self._pool.start(slot, *self._wanted))
+            self._episode = episode = SyncEpisode(self._pool, slot, self._context)
         except BaseException:
             self._pool.give_back(slot)
             raise
@@ -209,33 +206,19 @@ class NewEpisode:
 
     async def begin_async(self) -> AsyncEpisode:
         """As `begin`, awaitable."""
-        claim = self._claim(blocks=False)
+        claim = self._pool.claim(self._context.tag.name, blocks=False)
         try:
             slot = await asyncio.wrap_future(claim)
         except BaseException:  # cancelled, perhaps in the moment in which it was served
             self._pool.withdraw(claim)
             raise
         try:
-            await self._pool.turns.wait_async(self._pool.start(slot, self._wanted))
-            self._episode = episode = AsyncEpisode(self._pool, _begun(slot), self._context)
+            await self._pool.turns.wait_async(self._pool.start(slot, *self._wanted))
+            self._episode = episode = AsyncEpisode(self._pool, slot, self._context)
         except BaseException:
             self._pool.give_back(slot)
             raise
         return episode
-
-    def _claim(self, blocks: bool) -> Claim:
-        if self._is_used:
-            raise RolloutError("this episode was begun already: call manager.episode for another one.")
-        self._is_used = True
-        return self._pool.claim(self._wanted.tag, blocks)
-
-    def __getattr__(self, name: str) -> Any:
-        if hasattr(SyncEpisode, name) or name in ("cache", "seed", "tag", "env_id", "tally"):
-            raise AttributeError(
-                f"the episode has not begun, so it has no {name}: use `with manager.episode(...) as episode:`, or"
-                " `episode = manager.episode(...).begin()`."
-            )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __enter__(self) -> SyncEpisode:
         return self.begin()
@@ -253,9 +236,3 @@ class NewEpisode:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.__exit__(kind, error, trace)
-
-
-def _begun(slot: Slot) -> Slot:
-    if slot.terminated:
-        raise BeginError(f"an episode of {slot.tag.name} could not begin: {slot.error}")
-    return slot

@@ -12,75 +12,21 @@ A mean is over the episodes that are over. Those that were never begun, are not 
 are counted apart.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from functools import cache
 from math import comb, nan
 from statistics import fmean
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from abreast.rollouts.registry import Tag
-
-
-@dataclass(slots=True)
-class Tally:
-    """Counters of an episode, beside its history."""
-
-    reward: float = 0.0
-    success: bool = False
-    given: int = 0
-    """Actions given; a turn without any counts as one."""
-    executed: int = 0
-    invalid: int = 0
-    """Those that were not known, or that the environment called invalid."""
-    timeouts: int = 0
-    seconds: list[float] = field(default_factory=list)
-    """Of each turn."""
-
-    def count(self, reward: float, given: int, executed: int, invalid: int, seconds: float) -> None:
-        """Add a turn."""
-        self.reward += reward
-        self.seconds.append(seconds)
-        self.given += given or 1
-        self.executed += executed
-        self.invalid += invalid if given else 1
-
-    def figures(self, penalty: float) -> dict[str, float]:
-        """Those that do not depend on `info`."""
-        return {
-            "success": float(self.success),
-            "num_actions": self.executed,
-            "reward": self.reward,
-            "penalty": penalty,
-            "score": self.reward + penalty,
-            "invalid_rate": self.invalid / self.given if self.given else 0.0,
-        }
-
+from abreast.rollouts.episodes.slot import Slot, Tally
 
 FIGURES = tuple(Tally().figures(0.0))
 NUMBERS = (int, float, np.number, np.bool_)
 
 
-class Played(Protocol):
-    """An episode, in whichever state it is."""
-
-    tag: Tag
-    cache: dict[str, Any]
-    tally: Tally
-
-    @property
-    def terminated(self) -> bool: ...
-
-    @property
-    def history(self) -> Sequence[Mapping[str, Any]]: ...
-
-    @property
-    def error(self) -> str | None: ...
-
-
-def metrics_of(episode: Played) -> dict[str, float]:
+def metrics_of(episode: Slot) -> dict[str, float]:
     """The figures of an episode as TAG/FIGURE, for trainers that read them per trajectory (RAGEN's names).
 
     If the type names the keys of `info` for which a mean over the turns is right (`EnvKind.turn_metrics`), others are
@@ -112,10 +58,10 @@ def _keys(tag: str) -> tuple[str, ...]:
     return tuple(f"{tag}/{figure}" for figure in FIGURES)
 
 
-def states_of(episodes: Iterable[Played]) -> dict[str, Any]:
+def states_of(episodes: Iterable[Slot]) -> dict[str, Any]:
     """Means per tag (`tags`), pass@k per group (`groups`); each cache then has `metrics`, with TAG/pass@k of its group."""
-    tags: dict[str, list[Played]] = {}
-    groups: dict[Any, list[Played]] = {}
+    tags: dict[str, list[Slot]] = {}
+    groups: dict[Any, list[Slot]] = {}
     for episode in episodes:
         tags.setdefault(episode.tag.name, []).append(episode)
         if episode.cache:
@@ -132,12 +78,12 @@ def states_of(episodes: Iterable[Played]) -> dict[str, Any]:
     return {"tags": {tag: summary_of(each) for tag, each in tags.items()}, "groups": told}
 
 
-def is_over(episode: Played) -> bool:
+def is_over(episode: Slot) -> bool:
     """Whether it has come to an end of its own: it was begun, is not under way, and did not fail."""
     return episode.terminated and episode.error is None
 
 
-def summary_of(episodes: Sequence[Played]) -> dict[str, float]:
+def summary_of(episodes: Sequence[Slot]) -> dict[str, float]:
     """Means over the episodes of a tag that are over, and how many are not; a mean of none is NaN."""
     over = [episode for episode in episodes if is_over(episode)]
     begun = [episode for episode in episodes if len(episode.history) > 1 or (episode.history and not episode.error)]

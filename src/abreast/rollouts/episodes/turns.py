@@ -17,7 +17,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 
-from abreast.errors import RolloutError, StateError
+from abreast.errors import RolloutError
 from abreast.processes.cores import cores
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
@@ -25,9 +25,10 @@ from abreast.rollouts.episodes.episode import SLOW_S, Digest, TurnResult
 from abreast.rollouts.episodes.guard import Refused
 from abreast.rollouts.episodes.here import SILENCES, MainProcess
 from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT, TAKEN, Cache, Inputs, Slot
+from abreast.rollouts.episodes.summary import metrics_of
 from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.episodes.waiting import LOOK_S, Job, Listener
-from abreast.rollouts.workers.messages import AT_ANSWERS, Answer, Order, read_answers
+from abreast.rollouts.workers.messages import AT_ANSWERS, Order, read_answers
 from abreast.rollouts.workers.places import Places
 
 log = logging.getLogger("abreast")
@@ -150,9 +151,10 @@ class Turns:
             self._arrived.clear()
             begun = self.receivable
             self.take_queued(begun)
+            # Before the next line: a turn that another thread takes in between must not be missed.
+            are_all = not any(slot.phase is SENT for slot in begun)  # another thread may have received some
             taken = [slot for slot in begun if slot.phase is TAKEN]
             left_s = 3600.0 if end is None else end - time.monotonic()
-            are_all = not any(slot.phase is SENT for slot in begun)  # another thread may have received some
             if len(taken) >= min_ready or are_all or (has_looked and left_s <= 0):
                 return taken
             has_looked = True
@@ -208,7 +210,7 @@ class Turns:
                 return
             for event in team.events():
                 if isinstance(event, Answered):
-                    for env_id, fields, digest in self._read(event):
+                    for env_id, fields, digest in read_answers(event.value):
                         slot = self.pending.get(env_id)
                         if slot is None or slot.phase is not SENT or slot.key != event.key:
                             continue  # abandoned
@@ -222,14 +224,6 @@ class Turns:
                 not self._arrived.is_set()
             ):  # to set it takes 2 µs, so once for all answers, and only if `recv` was called
                 self._arrived.set()
-
-    def _read(self, event: Answered) -> Sequence[Answer]:
-        """The answers in an event; if they cannot be read, that is the answer of each that was asked."""
-        try:
-            return read_answers(event.value)
-        except StateError as error:
-            asked = (slot for slot in self.pending.values() if slot.phase is SENT and slot.key == event.key)
-            return [(slot.env_id, f"what it returned {error}", None) for slot in asked if slot.worker == event.worker]
 
     def _stay_here(self, slot: Slot, why: str) -> None:
         """An environment cannot live in a worker: if no turn was taken, it begins once more, in the main process."""
@@ -278,6 +272,8 @@ class Turns:
             log.error("environment %d (%s) cannot go on: %s%s", slot.env_id, slot.tag.name, result.failure, trace)
             self._logged.add(stack)
         slot.write(result, self._penalty)
+        if slot.terminated:
+            slot.cache["metrics"] = metrics_of(slot)
         timing = self.places.timings[slot.tag.name]
         if timing.cost is None or result.seconds > SLOW_S or (result.waited > SLOW_S and not was_sent):
             timing.note(result, is_start=slot.inputs is None)

@@ -138,7 +138,7 @@ class Places:
     def _pays(self, slot: Slot, is_batch: bool) -> bool:
         """Whether a process may be the place for it under `auto`."""
         if not is_batch and not slot.is_single:  # some of a batch begin anew
-            return self._is_in_process(slot)
+            return 0 <= slot.worker < self._processes
         timing = self.timings[slot.tag.name]
         if timing.cost is None or timing.waits:
             return False
@@ -224,9 +224,6 @@ class Places:
     def _living(self) -> list[int]:
         lost = self.team.lost if self.team is not None else ()
         return [worker for worker in range(self._processes) if worker not in lost]
-
-    def _is_in_process(self, slot: Slot) -> bool:
-        return 0 <= slot.worker < self._processes
 
     def _thread(self, slot: Slot) -> int:
         most = self._config.max_workers if self._use == "threads" else None  # auto: one for each that waits

@@ -23,7 +23,8 @@ DIGEST_WORTH_S, DIGEST_EVERY = 50e-6, 16
 def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWork":
     """The work of a process of its own."""
     if sys.platform == "linux":
-        _give_way()
+        # The main process finishes sending before the kernel lets a worker that was woken run in its place.
+        os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         if memory_mb is not None:
             _limit_memory(memory_mb)
     return RolloutWork(context, lambda answers: encode_message(answers, NAMES))
@@ -115,11 +116,6 @@ class RolloutWork:
         except StateError as error:
             return answer[0], f"what it returned cannot be sent: {error}", None
         return answer
-
-
-def _give_way() -> None:
-    """Let the main process finish sending before the kernel lets a worker that was woken run in its place."""
-    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def _limit_memory(megabytes: int) -> None:

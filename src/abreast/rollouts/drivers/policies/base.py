@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
-from abreast.rollouts.episodes.slot import Cache
-from abreast.rollouts.episodes.summary import Tally
+from abreast.rollouts.episodes.slot import Cache, Tally
 from abreast.rollouts.registry import Tag
 
 
@@ -64,14 +63,12 @@ class Counts:
     """Sent, also those that failed."""
     retries: int = 0
     """Requests that were sent again."""
-    answers: int = 0
     uncounted: int = 0
     """Answers for which the server gave no token counts."""
     tokens: Tokens = field(default_factory=Tokens)
 
     def note(self, tokens: Tokens | None) -> None:
         """Count an answer."""
-        self.answers += 1
         self.uncounted += tokens is None
         self.tokens = self.tokens.plus(tokens or Tokens())
 

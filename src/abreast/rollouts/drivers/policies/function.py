@@ -40,58 +40,43 @@ class FunctionPolicy(Policy):
 
     def __init__(self, target: str) -> None:
         self._name, thing = target, import_target(target, "policy", RolloutError)
-        if inspect.ismodule(thing):
-            own = [name for name, value in vars(thing).items() if getattr(value, "__module__", "") == thing.__name__]
-            some = ", ".join(name for name in own if not name.startswith("_")) or "none"
-            raise RolloutError(f"the policy {target} names no function: give {target}:FUNCTION; it has {some}.")
         if inspect.isclass(thing):
             try:
                 thing = thing()
             except Exception as error:
                 raise RolloutError(f"the policy {target} cannot be made: it raised {_words(error)}.") from error
         if not callable(thing):
-            raise RolloutError(f"the policy {target} is {short(thing)}: expected a function.")
+            raise RolloutError(f"the policy {target} is {short(thing)}: expected a function, as in FILE.py:FUNCTION.")
         self._function, self._wanted = thing, _wanted(target, thing)
         has_async_call = inspect.iscoroutinefunction(type(thing).__call__)
         self._is_async = has_async_call or inspect.iscoroutinefunction(thing)
         self._calls: queue.SimpleQueue[tuple[dict[str, Any], Future[Any]] | None] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._waiting: list[tuple[Asked, asyncio.Future[Answer]]] = []
-        self._collector: asyncio.Task[None] | None = None
+        self._waiting: list[Asked] = []
+        """Turns that the next batch holds."""
+        self._batch: asyncio.Task[list[Answer]] | None = None
+        self._one_at_a_time = asyncio.Lock()
 
     async def __call__(self, asked: Asked) -> Answer:
         if self._wanted is not None:
             return self._checked(await self._call({name: PARAMETERS[name](asked) for name in self._wanted}))
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting.append((asked, future))
-        if self._collector is None or self._collector.done():
-            self._collector = asyncio.create_task(self._collect())
-        return await future
+        if self._batch is None:
+            self._batch = asyncio.create_task(self._answer_batch())
+        self._waiting.append(asked)
+        batch, place = self._batch, len(self._waiting) - 1
+        return (await asyncio.shield(batch))[place]  # an episode that is stopped leaves the answers of others alone
 
     async def close(self) -> None:
         """End the thread, as soon as a call that is under way returns."""
-        if self._collector is not None:
-            self._collector.cancel()
         if self._thread is not None:
             self._calls.put(None)
 
-    async def _collect(self) -> None:
-        """Call the function with all turns that wait, until none does."""
-        while self._waiting:
-            await asyncio.sleep(GATHER_S)
-            taken, self._waiting = [each for each in self._waiting if not each[1].done()], []
-            answers = list[Answer]()
-            try:
-                answers = self._checked_batch(await self._call({"batch": [asked for asked, _ in taken]}), len(taken))
-            except RolloutError as error:
-                failure = error
-            for number, (_, future) in enumerate(taken):
-                if future.done():  # its episode was stopped meanwhile
-                    continue
-                if answers:
-                    future.set_result(answers[number])
-                else:
-                    future.set_exception(failure)
+    async def _answer_batch(self) -> list[Answer]:
+        """The answers to all turns that wait when the batch before it is answered."""
+        await asyncio.sleep(GATHER_S)
+        async with self._one_at_a_time:
+            taken, self._waiting, self._batch = self._waiting, [], None
+            return self._checked_batch(await self._call({"batch": taken}), len(taken))
 
     async def _call(self, arguments: dict[str, Any]) -> Any:
         try:

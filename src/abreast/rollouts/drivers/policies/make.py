@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from abreast.errors import RolloutError, nearest
 from abreast.plugins import is_target
-from abreast.rollouts.drivers.client.chat import OpenAIPolicy
+from abreast.rollouts.drivers.client import OpenAIPolicy
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.policies.base import Policy
 from abreast.rollouts.drivers.policies.function import FunctionPolicy

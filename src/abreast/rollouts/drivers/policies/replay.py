@@ -17,11 +17,10 @@ class ReplayPolicy(Policy):
         if file is None:
             raise RolloutError("the policy replay needs trajectories: name a run folder or a file after it.")
         path = find_file(Path(file))
-        found = read_lines(path)
-        if not found.lines:
+        lines, self.faults = read_lines(path)
+        if not lines:
             raise RolloutError(f"{path} holds no episode that could be played again.")
-        self.faults = found.faults
-        self.lines: dict[int, Line] = {line["episode"]: line for line in found.lines}
+        self.lines: dict[int, Line] = {line["episode"]: line for line in lines}
         self.differences: dict[int, str] = {}
 
     async def __call__(self, asked: Asked) -> Answer:

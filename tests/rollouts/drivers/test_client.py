@@ -9,8 +9,8 @@ import pytest
 
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts.context.config import ContextConfig
-from abreast.rollouts.drivers.client import chat, retries
-from abreast.rollouts.drivers.client.chat import OpenAIPolicy
+from abreast.rollouts.drivers import client as client_module
+from abreast.rollouts.drivers.client import OpenAIPolicy
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Asked, Unanswered
 from abreast.rollouts.registry import find_tag
@@ -21,7 +21,7 @@ HELLO = [{"role": "user", "content": "hello"}]
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):
-    monkeypatch.setattr(retries, "FIRST_S", 0.001)
+    monkeypatch.setattr(client_module, "FIRST_S", 0.001)
 
 
 def ask(url, messages=HELLO, context=None, **config):
@@ -56,7 +56,7 @@ def test_what_is_sent_and_what_comes_back(stream, monkeypatch):
         assert sent.pop("stream") is True and sent.pop("stream_options") == {"include_usage": True}
     assert sent == {"model": "tiny", "messages": HELLO, "temperature": 0.5, "max_tokens": 9}
     assert (text, tokens, reason, calls) == ("Hi there!", (7, 3), "stop", [])
-    assert (counts.requests, counts.retries, counts.answers, counts.uncounted, counts.tokens) == (1, 0, 1, 0, (7, 3))
+    assert (counts.requests, counts.retries, counts.uncounted, counts.tokens) == (1, 0, 0, (7, 3))
 
 
 def test_answers_without_token_counts_are_counted():
@@ -108,14 +108,14 @@ def test_a_key_of_two_lines(monkeypatch):
 
 
 def test_an_answer_that_is_too_large_may_pass(monkeypatch):
-    monkeypatch.setattr(chat, "LARGEST", 1000)
+    monkeypatch.setattr(client_module, "LARGEST", 1000)
     with LLMServer(lambda request: Text("x" * 2000 * (request.number == 0))) as server:
         assert ask(server.url)[1].retries == 1
 
 
 def test_a_line_of_a_stream_that_is_too_long_may_pass():
     def behave(request):
-        return Text("short") if request.number else Text("", delta={"content": "x" * (chat.LARGEST + 1)})
+        return Text("short") if request.number else Text("", delta={"content": "x" * (client_module.LARGEST + 1)})
 
     with LLMServer(behave) as server:
         assert ask(server.url, stream=True)[0][0] == "short"
@@ -143,9 +143,8 @@ def test_an_address_without_v1():
         refused(r"/v1 is: give that address", server.url.removesuffix("/v1"))
 
 
-@pytest.mark.parametrize(("code", "said"), [(404, "The model `big` does not exist."), (400, "Model not found: big")])
-def test_an_unknown_model_is_told_with_those_that_there_are(code, said):
-    with LLMServer(lambda request: Status(code, said), models=("small", "tiny")) as server:
+def test_an_unknown_model_is_told_with_those_that_there_are():
+    with LLMServer(lambda request: Status(404, "No model `big`."), models=("small", "tiny")) as server:
         refused("has no model 'big': give --model one of small, tiny", server.url, model="big")
 
 
@@ -214,20 +213,32 @@ def test_a_request_that_takes_too_long_is_sent_again():
     assert text == "at last" and counts.retries == 1
 
 
-def test_the_server_is_waited_for_as_long_as_it_asks(monkeypatch):
-    waits = []
-    sleep = asyncio.sleep
+def waits_for(monkeypatch, *replies):
+    """How long the client waits before it sends a request again, if the server replies so."""
+    waits, sleep = [], asyncio.sleep
 
     async def note(seconds, *rest):
         waits.append(seconds)
         await sleep(0)
 
-    with LLMServer(
-        lambda request: Text("x") if request.number else Status(429, headers={"Retry-After": "17"})
-    ) as server:
+    with LLMServer(lambda request: [*replies, Text("x")][request.number]) as server:
         monkeypatch.setattr(asyncio, "sleep", note)
-        assert ask(server.url)[0][0] == "x"
-    assert 17 in waits
+        assert ask(server.url, retries=len(replies))[0][0] == "x"
+        monkeypatch.setattr(asyncio, "sleep", sleep)
+    return [wait for wait in waits if wait]
+
+
+@pytest.mark.parametrize(("asked", "seconds"), [("17", 17), (str(10**9), 600), ("soon", 0), ("-2", 0), ("nan", 0)])
+def test_the_server_is_waited_for_as_long_as_it_asks_and_within_reason(monkeypatch, asked, seconds):
+    (wait,) = waits_for(monkeypatch, Status(429, headers={"Retry-After": asked}))
+    assert wait == seconds if seconds else 0 < wait < 0.01
+
+
+def test_waits_double_up_to_the_longest_and_are_shortened_by_at_most_half(monkeypatch):
+    monkeypatch.setattr(client_module, "FIRST_S", 0.5)
+    waits = waits_for(monkeypatch, *[Status(500, headers={"Retry-After": "0"})] * 8)
+    for wait, whole in zip(waits, [0.5, 1, 2, 4, 8, 16, 30, 30], strict=True):
+        assert whole / 2 <= wait <= whole
 
 
 def test_without_the_package_it_says_what_to_install(monkeypatch):
@@ -274,7 +285,7 @@ def test_escape_sequences_of_a_server_are_not_printed(caplog):
 
 
 def test_a_list_of_models_is_bounded_and_no_redirect_is_followed(monkeypatch):
-    with LLMServer(models=("m" * (chat.LARGEST + 1),)) as server:
+    with LLMServer(models=("m" * (client_module.LARGEST + 1),)) as server:
         refused("has no list of its models", server.url)
     with LLMServer() as there:
         redirect = Status(302, "", {"Location": f"{there.url}/models"})
