@@ -21,7 +21,7 @@ DEEPEST = 32
 """Parentheses inside each other."""
 
 _SIGNS = str.maketrans("×÷−", "*/-")
-_REFUSED = re.compile(r"[^-+*/()0-9 ]|[0-9]{%d}|(?:^|[-+*/(]) ?- ?-" % (MOST_DIGITS + 1))
+_REFUSED = re.compile(rf"[^-+*/()0-9 ]|[0-9]{{{MOST_DIGITS + 1}}}|(?:^|[-+*/(]) ?- ?-")
 """Other characters, long numbers, and a minus before a minus that is itself a sign."""
 _LEADING_ZEROS = re.compile(r"\b0+(?=[0-9])")
 
