@@ -6,7 +6,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from abreast.rollouts.envs.base import TextEnv, info_of
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
 from abreast.rollouts.envs.countdown.config import CountdownConfig
 from abreast.rollouts.envs.countdown.expression import LONGEST
 from abreast.rollouts.envs.countdown.judging import Verdict, judge
@@ -38,22 +38,18 @@ class CountdownEnv(TextEnv[str]):
         self.observation_space = spaces.Text(_LONGEST_STATE, charset=string.printable)
         self._rewards = {Verdict.CORRECT: self.config.score, Verdict.WRONG_VALUE: self.config.format_score}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         self._task = task = choose_task(self.config, self.np_random, seed)
         self._text = self._question = f"Numbers: {', '.join(map(str, task.numbers))}\nTarget: {task.target}"
-        self._playing = True
-        return self._text, info_of(verdict="")
+        return info_of(verdict="")
 
-    def step(self, action: object) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: object) -> Taken:
         if not isinstance(action, str):
-            return self._text, 0.0, False, False, info_of(valid=False, verdict="")
+            return 0.0, False, False, info_of(valid=False, verdict="")
         verdict = judge(action, self._task)
         is_read = verdict is not Verdict.UNREADABLE
         ends = is_read or self.config.unreadable_ends
-        self._playing = not ends
         self._text = f"{self._question}\n{_REMARKS[verdict]}"
         success = verdict is Verdict.CORRECT
         info = info_of(success=success, valid=is_read, effective=is_read, verdict=verdict.value)
-        return self._text, self._rewards.get(verdict, 0.0), ends, False, info
+        return self._rewards.get(verdict, 0.0), ends, False, info

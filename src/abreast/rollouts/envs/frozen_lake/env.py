@@ -6,7 +6,7 @@ from typing import Any
 from gymnasium.spaces import Discrete
 from gymnasium.utils.seeding import np_random
 
-from abreast.rollouts.envs.base import TextEnv, info_of
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, new_lake, slips
 from abreast.rollouts.envs.frozen_lake.picture import draw
@@ -32,8 +32,7 @@ class FrozenLakeEnv(TextEnv[int]):
         self.action_space = Discrete(len(ACTIONS), start=1)  # type: ignore[assignment]  # its numbers are numpy's
         self._slips = {action: slips(self.config, action) for action in ACTIONS}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         # A stream of its own for the lake, and one number of the other for the start, as Gymnasium's FrozenLake draws it:
         # with the same seed and the same moves, the ice is as slippery there as here.
         number = int(self.np_random.integers(2**32)) if seed is None else seed
@@ -41,13 +40,11 @@ class FrozenLakeEnv(TextEnv[int]):
         self.np_random.random()
         self._steps = 0
         self._stand_on(start)
-        self._playing = True
-        return self._text, info_of()
+        return info_of()
 
-    def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: int) -> Taken:
         if not self.config.knows(action):
-            return self._text, 0.0, False, False, info_of(valid=False)
+            return 0.0, False, False, info_of(valid=False)
 
         target = self._lake.neighbour(self._cell, self._slip(action))
         moved = target != self._cell
@@ -59,8 +56,7 @@ class FrozenLakeEnv(TextEnv[int]):
         success = ground == GOAL
         terminated = success or ground == HOLE
         truncated = not terminated and self._steps >= self.config.max_steps
-        self._playing = not (terminated or truncated)
-        return self._text, float(success), terminated, truncated, info_of(success=success, effective=moved)
+        return float(success), terminated, truncated, info_of(success=success, effective=moved)
 
     def render(self) -> str | Pixels:
         text: str = super().render()

@@ -7,7 +7,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from abreast.rollouts.envs.base import TextEnv, info_of
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
 from abreast.rollouts.envs.metamathqa.answers import LONGEST, Answer, read_answer
 from abreast.rollouts.envs.metamathqa.config import MetaMathQAConfig
 from abreast.rollouts.envs.metamathqa.questions import SHIPPED, load_questions, text_bounds
@@ -33,8 +33,7 @@ class MetaMathQAEnv(TextEnv[str]):
         self.action_space = spaces.Text(LONGEST, charset=string.printable)
         self.observation_space = spaces.Text(longest + _LONGEST_REMARK, charset=_ASCII | characters)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         questions = load_questions(self._path)  # not kept: a pickled environment stays small
         if self.config.numbering == "python" and seed is not None:
             query, label = questions[random.Random(seed).randint(0, len(questions) - 1)]
@@ -44,26 +43,23 @@ class MetaMathQAEnv(TextEnv[str]):
         self._label = self._read(label)
         self._attempts = 0
         self._question = self._text = f"Question: {query}"
-        self._playing = True
-        return self._text, info_of(attempts=0)
+        return info_of(attempts=0)
 
-    def step(self, action: object) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: object) -> Taken:
         answer = self._read(action) if isinstance(action, str) and len(action) <= LONGEST else None
         if answer is None or not answer.text:
-            return self._text, 0.0, False, False, info_of(valid=False, attempts=self._attempts)
+            return 0.0, False, False, info_of(valid=False, attempts=self._attempts)
         correct = answer.says_the_same_as(self._label)
         reward = 0.5**self._attempts if correct else 0.0
         self._attempts += 1
         truncated = not correct and self._attempts == self.config.max_attempts
-        self._playing = not (correct or truncated)
         of_all = "" if self.config.max_attempts is None else f" of {self.config.max_attempts}"
         self._text = (
             f"{self._question}\n\nYour last answer was {'correct' if correct else 'wrong'}. "
             f"Attempts made: {self._attempts}{of_all}."
         )
         info = info_of(success=correct, effective=True, attempts=self._attempts)
-        return self._text, reward, correct, truncated, info
+        return reward, correct, truncated, info
 
     def _read(self, text: str) -> Answer:
         if self.config.match == "text":

@@ -5,7 +5,7 @@ from typing import Any
 
 from gymnasium import spaces
 
-from abreast.rollouts.envs.base import TextEnv, info_of
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
 from abreast.rollouts.envs.grids import Pixels, show, text_space
 from abreast.rollouts.envs.sokoban.board import Board
 from abreast.rollouts.envs.sokoban.config import SokobanConfig
@@ -37,10 +37,9 @@ class SokobanEnv(TextEnv[int]):
         self.action_space = spaces.Discrete(4, start=1)  # type: ignore[assignment]  # its numbers are numpy's
         self.observation_space = text_space(self.config)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         self.put(self._make_room(seed))
-        return self._text, info_of(boxes_on_target=self._board.boxes_on_target)
+        return info_of(boxes_on_target=self._board.boxes_on_target)
 
     def put(self, room: Room) -> None:
         """Begin an episode in this room."""
@@ -49,12 +48,11 @@ class SokobanEnv(TextEnv[int]):
         self._steps = 0
         self._playing = True
 
-    def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: int) -> Taken:
         board = self._board
         before = board.boxes_on_target
         if not self.config.knows(action):
-            return self._text, 0.0, False, False, info_of(valid=False, boxes_on_target=before)
+            return 0.0, False, False, info_of(valid=False, boxes_on_target=before)
 
         moved = board.move(int(action) - 1)
         if moved:
@@ -67,9 +65,8 @@ class SokobanEnv(TextEnv[int]):
         if self.config.ignore_gym_reward:
             reward = self.config.success_reward if solved else 0.0
         truncated = not solved and self._steps >= self.config.max_steps
-        self._playing = not (solved or truncated)
         info = info_of(success=solved, effective=moved, boxes_on_target=board.boxes_on_target)
-        return self._text, reward, solved, truncated, info
+        return reward, solved, truncated, info
 
     def render(self) -> str | Pixels:
         """The text of the state or, with `render_mode` rgb_array, a picture of the room."""

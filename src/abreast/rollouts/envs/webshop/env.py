@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 from abreast.errors import ConfigError
-from abreast.rollouts.envs.base import TextEnv, info_of
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
 from abreast.rollouts.envs.webshop import pages
 from abreast.rollouts.envs.webshop.build import catalogue_from, user_folders
 from abreast.rollouts.envs.webshop.catalogue import Catalogue
@@ -56,21 +56,18 @@ class WebShopEnv(TextEnv[str]):
         self.observation_space = self._catalogue.text_space(MAX_OBSERVATION)
         self.action_space = self._catalogue.text_space(MAX_ACTION)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         number = int(self.np_random.integers(2**31)) if seed is None else seed
         place = goal_for_seed(self.config.split, number, self._goal_count)
         self._goal = self._catalogue.goal(self._goals, place)
         self._steps = 0
-        self._playing = True
         self._go_to(Session(f"{self._goals}-{place}", self._goal.instruction))
-        return self._text, self._info()
+        return self._info()
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: str) -> Taken:
         session = self._session_after(action)
         if session is None:
-            return self._text, 0.0, False, False, self._info(valid=False)
+            return 0.0, False, False, self._info(valid=False)
 
         before = self._page.url
         self._steps += 1
@@ -87,8 +84,7 @@ class WebShopEnv(TextEnv[str]):
             info |= {"success": total == 1.0, **result}
         most = self.config.max_steps
         truncated = not terminated and most is not None and self._steps >= most
-        self._playing = not (terminated or truncated)
-        return self._text, session.reward, terminated, truncated, info
+        return session.reward, terminated, truncated, info
 
     def _session_after(self, action: object) -> Session | None:
         """Where an action leads; None if there is no such action on this page."""
