@@ -74,7 +74,7 @@ class SokobanEnv(TextEnv[int]):
         return draw(self._board.plain()) if self.render_mode == "rgb_array" else text
 
     def _make_room(self, seed: int | None) -> Room:
-        (rows, columns), boxes, depth = self.config.dim_room, self.config.num_boxes, self.config.search_depth
+        (rows, columns), boxes, depth = self.config.shape, self.config.num_boxes, self.config.search_depth
         if self.config.room_search == "moves":
             number = int(self.np_random.integers(2**32)) if seed is None else seed
             return make_room_by_moves(rows, columns, boxes, depth, number, self.config.lengths)

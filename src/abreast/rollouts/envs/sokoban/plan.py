@@ -35,13 +35,13 @@ class Plan:
         self.pushes_needed = dict(self._pushes_needed())
 
     def moves(self) -> list[int]:
-        """A way to solve the room; where none is found, one that brings boxes nearer, or any legal move."""
+        """A way to solve the room; where none is found, one that brings boxes nearer, or a single step."""
         way: list[int] = []
         for weight, limit in SEARCHES:
             solved, way = self._search(weight, limit)
             if solved:
                 break
-        return way or [self._any_move()]
+        return way or [0]
 
     def shortest(self, at_most: int = NO_LIMIT) -> int | None:
         """The moves of a shortest way, proven by the search; None: there is none of `at_most` moves, or no proof."""
@@ -130,12 +130,3 @@ class Plan:
             direction = next(d for d, offset in enumerate(self.offsets) if wave >> here + offset & 1)
             yield direction
             here += self.offsets[direction]
-
-    def _any_move(self) -> int:
-        """A move that changes something, if there is one."""
-        free = self.room.floor & ~self.room.boxes
-        for direction, offset in enumerate(self.offsets):
-            there = self.room.player + offset
-            if free >> there & 1 or (self.room.boxes >> there & 1 and free >> there + offset & 1):
-                return direction
-        return 0
