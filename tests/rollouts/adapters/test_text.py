@@ -128,11 +128,6 @@ def test_the_threshold_of_a_specification_counts():
     assert reward == 1 and not info["success"]
 
 
-def test_junk_before_the_first_episode_is_told():
-    with pytest.raises(RolloutError, match="no episode under way: call reset first"):
-        TextAdapter(stranger_envs.Walk()).step("nothing")
-
-
 # ---- who is adapted
 
 
