@@ -138,7 +138,7 @@ def find_kind(name: str) -> EnvKind:
         return _as_kind(name, import_target(name, "environment", RolloutError))
     if name not in KINDS.names():
         raise RolloutError(
-            f"there is no environment type {name!r}: {_nearest(name, list_kinds())} One of your own is known when the module"
+            f"there is no environment type {name!r}: {nearest(name, list_kinds())} One of your own is known when the module"
             " that registers it has been imported, or as MODULE:ENV."
         )
     return _as_kind(name, KINDS.find(name))
@@ -155,7 +155,7 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
         return TagConfig(env_type="gymnasium", env_config={"id": name})
     if name not in types and ":" not in name:
         raise RolloutError(
-            f"there is no tag or environment type {name!r}: {_nearest(name, [*tags, *types])} Tags of your own go under"
+            f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
             " custom_envs; an environment that can be imported is a type too, as MODULE:ENV."
         )
     plain = TagConfig(env_type=name)
@@ -164,18 +164,8 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
 
 
 def is_gymnasium_id(name: str) -> bool:
-    """Whether it is registered in Gymnasium; or of the form MODULE:ID, where the module may do so when it is imported."""
-    module, _, key = name.rpartition(":")
-    return key in gymnasium.registry or bool(module and _ID.search(key))
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    """As `nearest`; where the name has the form of Gymnasium's ids, these are known, too."""
-    hint = nearest(name, known)
-    if _ID.search(name) and "did you mean" not in hint:
-        of_gymnasium = nearest(name, gymnasium.registry)
-        return of_gymnasium if "did you mean" in of_gymnasium else hint
-    return hint
+    """Whether it is registered in Gymnasium, or has the form of its ids: ID-v0, or MODULE:ID-v0."""
+    return name.rpartition(":")[2] in gymnasium.registry or _ID.search(name) is not None
 
 
 def find_tag(
