@@ -386,7 +386,7 @@ def test_other_damaged_files_are_named(tmp_path):
 
     refused("missing.jsonl", None, r"cannot read .*missing\.jsonl: No such file")
     refused("missing.parquet", None, r"cannot read .*missing\.parquet")
-    refused("empty.jsonl", "\n\n", r"empty\.jsonl holds no tasks")
+    refused("empty.jsonl", "\n\n", r"empty\.jsonl holds no records with nums and target")
     refused("tasks.csv", GOOD, r"expected \.jsonl, \.json or \.parquet")
     refused("tasks.json", GOOD, r"tasks\.json does not hold a JSON list")
     refused("list.json", f"[{GOOD}, 5]", r"list\.json, record 2")

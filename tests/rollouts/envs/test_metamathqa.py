@@ -412,7 +412,7 @@ def test_missing_and_empty_files_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.json: No such file"):
         MetaMathQAEnv({"data_path": str(tmp_path / "nowhere.json")})
     (tmp_path / "empty.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"empty\.json holds no questions"):
+    with pytest.raises(ConfigError, match=r"empty\.json holds no records with query and response"):
         MetaMathQAEnv({"data_path": str(tmp_path / "empty.json")})
 
 

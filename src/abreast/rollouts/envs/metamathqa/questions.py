@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import ConfigError
 from abreast.rollouts.envs.metamathqa.answers import LONGEST, label_in
-from abreast.rollouts.envs.records import read_records
+from abreast.rollouts.envs.records import load_records
 
 SHIPPED = Path(__file__).parent / "data" / "questions.jsonl"
 
@@ -21,10 +21,7 @@ class Question(NamedTuple):
 @cache
 def load_questions(path: Path) -> tuple[Question, ...]:
     """The questions of a file, read once per process; the worked solutions are not kept."""
-    questions = tuple(_question(record, place) for place, record in read_records(path, ("query", "response")))
-    if not questions:
-        raise ConfigError(f"the data file {path} holds no questions, expected records with query and response.")
-    return questions
+    return load_records(path, ("query", "response"), _question)
 
 
 @cache
@@ -36,11 +33,10 @@ def text_bounds(path: Path) -> tuple[int, frozenset[str]]:
 
 def _question(record: dict[str, Any], place: str) -> Question:
     query, response = record["query"], record["response"]
-    if not isinstance(query, str) or not query.strip() or not isinstance(response, str):
-        raise ConfigError(f"{place}: query and response must be texts, and query not empty.")
-    label = label_in(response)
-    if label is None or len(label) > LONGEST:
+    label = label_in(response) if isinstance(response, str) else None
+    if not isinstance(query, str) or not query.strip() or label is None or len(label) > LONGEST:
         raise ConfigError(
-            f"{place}: the response must end with 'The answer is:' and a label of at most {LONGEST} characters."
+            f"{place}: query must be a text, and response one that ends with 'The answer is:' and a label of at most"
+            f" {LONGEST} characters."
         )
     return Question(query.strip(), label)
