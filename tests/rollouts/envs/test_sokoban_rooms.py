@@ -217,10 +217,10 @@ def test_the_meanings_of_symbols_are_there_for_a_legend():
     ("config", "message"),
     [
         ({"grid_lookup": {0: "#"}}, r"expected a symbol for each of the numbers \[0, 1, 2, 3, 4, 5, 6\]"),
-        ({"grid_lookup": {**LETTERS, 6: "W"}}, "expected symbols that differ"),
+        ({"grid_lookup": {**LETTERS, 6: "W"}}, "symbols that differ"),
         ({"grid_lookup": {**LETTERS, 6: "me"}}, "the same length"),
         ({"grid_lookup": {**LETTERS, 6: "\n"}}, "without line breaks"),
-        ({"grid_lookup": dict.fromkeys(range(7), "")}, "expected symbols that differ"),
+        ({"grid_lookup": dict.fromkeys(range(7), "")}, "symbols that differ"),
         ({"grid_lookup": {"0": "#"}}, "grid_lookup has a key '0'"),
         ({"grid_vocab": {"W": "wall"}}, "grid_vocab is .* but the symbols of grid_lookup are '#'"),
     ],

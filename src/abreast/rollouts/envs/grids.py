@@ -18,6 +18,7 @@ from gymnasium.spaces import Text
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from abreast.errors import RolloutError
 from abreast.rollouts.config import EnvConfig
 
 HEADING = "Cells are (row, column), counted from (0, 0) at the top left."
@@ -72,17 +73,14 @@ class GridConfig(EnvConfig):
             raise ValueError(
                 f"action_lookup is {self.action_lookup}: expected four names, for {meant}. Leave it out, or name all four."
             )
-        lookup, numbers = self.grid_lookup, list(range(len(self.WORLD.symbols)))
-        if lookup is not None and sorted(lookup) != numbers:
-            raise ValueError(f"grid_lookup is {lookup}: expected a symbol for each of the numbers {numbers}.")
-        symbols = self.symbols
-        if len(set(symbols)) < len(symbols) or len({len(symbol) for symbol in symbols}) > 1 or not symbols[0]:
+        symbols, numbers = self.symbols, list(range(len(self.WORLD.symbols)))
+        is_complete = sorted(self.grid_lookup or numbers) == numbers and len(set(symbols)) == len(numbers)
+        are_lines = all(symbol.splitlines() == [symbol] for symbol in symbols)  # not empty, without line breaks
+        if not is_complete or not are_lines or len({len(symbol) for symbol in symbols}) > 1:
             raise ValueError(
-                f"grid_lookup is {lookup}: expected symbols that differ and have the same length, so that rows are of equal"
-                " width and can be read."
+                f"grid_lookup is {self.grid_lookup}: expected a symbol for each of the numbers {numbers}, and symbols that"
+                " differ, have the same length and are without line breaks, so that rows can be read."
             )
-        if any(symbol.splitlines() != [symbol] for symbol in symbols):
-            raise ValueError(f"grid_lookup is {lookup}: expected symbols without line breaks.")
         if self.grid_vocab is not None and set(self.grid_vocab) != set(symbols):
             raise ValueError(
                 f"grid_vocab is {self.grid_vocab}, but the symbols of grid_lookup are {', '.join(map(repr, symbols))}: give"
@@ -138,14 +136,16 @@ def show(config: GridConfig, plain: str) -> str:
 
 
 def read(config: GridConfig, text: str) -> list[str]:
-    """The rows of the plain grid that a text of any format shows; empty if it shows none."""
+    """The rows of the plain grid that a text of any format shows."""
     width, plain = len(config.symbols[0]), dict(zip(config.symbols, config.WORLD.symbols, strict=True))
     lines = ([plain.get(line[i : i + width], "") for i in range(0, len(line), width)] for line in text.splitlines())
     rows = ["".join(cells) for cells in lines if cells and all(cells)]
     if not rows:
         rows = _from_lists(config, {label: _CELL.findall(cells) for label, cells in _LISTED.findall(text)})
     players = sum(symbol in config.WORLD.labels["Player"] for row in rows for symbol in row)
-    return rows if players == 1 and len({len(row) for row in rows}) == 1 else []
+    if players != 1 or len({len(row) for row in rows}) != 1:
+        raise RolloutError(f"the state {text[:80]!r} shows no {config.WORLD.place} in text: take render_mode text.")
+    return rows
 
 
 def _from_lists(config: GridConfig, listed: Mapping[str, Sequence[tuple[str, str]]]) -> list[str]:

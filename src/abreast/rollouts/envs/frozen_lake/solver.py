@@ -5,7 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from abreast.errors import RolloutError
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, Lake, slips
 from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, PLAYER
@@ -18,13 +17,7 @@ SETTLED = 1e-9
 def solve(config: FrozenLakeConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
     """The names of the next moves: the whole way where the ice is not slippery, else the one best move."""
     state, actions_left = history[-1]["state"], history[-1]["actions_left"]
-    rows = read(config, state)
-    if len(rows) != config.size or len(rows[0]) != config.size:
-        raise RolloutError(
-            f"the solver of the frozen lake reads a map of {config.size} rows as text, but the state is {state[:200]!r}: "
-            "set render_mode to text."
-        )
-    plain = "\n".join(rows)
+    plain = "\n".join(read(config, state))
     if PLAYER not in plain or actions_left < 1:  # one in a hole or on the goal does not move
         return []
     lake, player = Lake(config.size, plain.replace(PLAYER, FROZEN)), plain.index(PLAYER)

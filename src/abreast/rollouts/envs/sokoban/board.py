@@ -1,6 +1,5 @@
 """The room as it is played: moves on a plain grid, and reading a room from a text."""
 
-from abreast.errors import RolloutError
 from abreast.rollouts.envs.grids import read
 from abreast.rollouts.envs.sokoban.config import SokobanConfig
 from abreast.rollouts.envs.sokoban.grid import Room, offsets, set_of
@@ -69,8 +68,6 @@ class Board:
 def read_room(config: SokobanConfig, text: str) -> Room:
     """The room that a text of any of the three formats shows."""
     rows = read(config, text)
-    if not rows:
-        raise RolloutError(f"the state {text[:80]!r} shows no room in text: take render_mode text.")
     cells = "".join(rows)
     found = {
         label: set_of(cell for cell, symbol in enumerate(cells) if symbol in symbols)
