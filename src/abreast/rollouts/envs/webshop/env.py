@@ -10,14 +10,13 @@ from typing import Any
 
 from abreast.errors import ConfigError
 from abreast.rollouts.envs.base import Taken, TextEnv, info_of
-from abreast.rollouts.envs.webshop import pages
 from abreast.rollouts.envs.webshop.build import catalogue_from, user_folders
 from abreast.rollouts.envs.webshop.catalogue import Catalogue
 from abreast.rollouts.envs.webshop.config import WebShopConfig
 from abreast.rollouts.envs.webshop.generate import generated_source
 from abreast.rollouts.envs.webshop.goals import goal_for_seed
 from abreast.rollouts.envs.webshop.loader import files_source
-from abreast.rollouts.envs.webshop.pages import SUB_PAGES, Page, Piece, Session, show
+from abreast.rollouts.envs.webshop.pages import Page, Session, show
 from abreast.rollouts.envs.webshop.reward import score
 from abreast.rollouts.envs.webshop.words import clean, search_words
 
@@ -39,8 +38,6 @@ class WebShopEnv(TextEnv[str]):
     text, reward, terminated, truncated, info = env.step("search[red running shoes]")
     text, reward, terminated, truncated, info = env.step(info["available_actions"][-1])
     """
-
-    name = "the web shop"
 
     def __init__(self, config: WebShopConfig | Mapping[str, Any] | None = None) -> None:
         self.config = WebShopConfig.parse({} if config is None else config)
@@ -92,35 +89,14 @@ class WebShopEnv(TextEnv[str]):
         if found is None:
             return None
         verb, argument = found[1].lower(), clean(found[2])
-        return self._search(argument) if verb == "search" else self._click(argument.lower())
-
-    def _search(self, query: str) -> Session | None:
-        words = tuple(search_words(query))
+        if verb == "click":
+            target = self._page.target(argument.lower())
+            return None if target is None else replace(self._session, **target)
+        words = tuple(search_words(argument))
         if not words or not self._page.has_search_bar:
             return None
-        query = "".join(character for character in query[:_MAX_QUERY] if character in self._catalogue.characters)
+        query = "".join(character for character in argument[:_MAX_QUERY] if character in self._catalogue.characters)
         return replace(self._session, page="results", query=query, results=self._catalogue.search(words))
-
-    def _click(self, text: str) -> Session | None:
-        target = self._page.target(text)
-        if target is None:
-            return None
-        session = self._session
-        match target:
-            case Piece(kind="product", text=asin):
-                viewed = tuple(dict.fromkeys((*session.viewed, asin)))
-                return replace(session, page="item", asin=asin, options={}, viewed=viewed)
-            case Piece(kind="option", text=value, option=name):
-                return replace(session, options={**session.options, name: value})
-            case Piece(text=pages.BACK_TO_SEARCH):
-                return Session(session.name, session.instruction, viewed=session.viewed)
-            case Piece(text=pages.BUY_NOW):
-                return replace(session, page="end")
-            case Piece(text=name) if name in SUB_PAGES:
-                return replace(session, page=name)
-            case Piece(text=name) if session.page == "results":
-                return replace(session, number=session.number + (1 if name == pages.NEXT else -1))
-        return replace(session, page="results" if session.page == "item" else "item")
 
     def _go_to(self, session: Session) -> None:
         self._session = session
