@@ -14,7 +14,7 @@ from abreast.rollouts.envs.grids import show
 from abreast.rollouts.envs.sokoban import KIND, SokobanConfig, SokobanEnv, plan, rooms, solver
 from abreast.rollouts.envs.sokoban.board import Board, read_room
 from abreast.rollouts.envs.sokoban.grid import cells_of, reachable, set_of
-from abreast.rollouts.envs.sokoban.picture import draw
+from abreast.rollouts.envs.sokoban.picture import TILES
 from abreast.rollouts.envs.sokoban.world import SYMBOLS
 from abreast.rollouts.registry import KINDS
 
@@ -365,11 +365,11 @@ def test_render_returns_the_text_or_a_picture():
     for row, line in enumerate(rows_of(text)):
         for column, symbol in enumerate(line):
             tile = picture[row * 24 : (row + 1) * 24, column * 24 : (column + 1) * 24]
-            assert (tile == draw(symbol)).all()
+            assert (tile == TILES[symbol]).all()
 
 
 def test_no_two_tiles_look_alike():
-    tiles = [draw(symbol).astype(int) for symbol in SYMBOLS]
+    tiles = [TILES[symbol].astype(int) for symbol in SYMBOLS]
     for i, one in enumerate(tiles):
         for other in tiles[:i]:
             assert (np.abs(one - other).sum(axis=2) > 60).mean() > 0.2

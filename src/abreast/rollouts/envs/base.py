@@ -1,6 +1,6 @@
 """What the text environments have in common: the text in sight, whether an episode is under way, and `info`."""
 
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import gymnasium
 
@@ -15,8 +15,6 @@ class TextEnv(gymnasium.Env[str, Action]):
     """An environment that shows a text. Its class defines `_begin` and `_take`, and both set `_text`."""
 
     metadata = {"render_modes": ["text"], "render_fps": 1}  # noqa: RUF012 (Gymnasium's own form)
-    name: ClassVar[str]
-    """What it is called in errors."""
     render_mode = "text"
     _text = ""
     _playing = False
@@ -37,7 +35,7 @@ class TextEnv(gymnasium.Env[str, Action]):
 
     def step(self, action: Action) -> tuple[str, float, bool, bool, dict[str, Any]]:
         if not self._playing:
-            raise RolloutError(f"{self.name} was stepped with no episode under way: call reset first.")
+            raise RolloutError(f"{type(self).__name__} was stepped with no episode under way: call reset first.")
         reward, terminated, truncated, info = self._take(action)
         self._playing = not (terminated or truncated)
         return self._text, reward, terminated, truncated, info
@@ -45,7 +43,7 @@ class TextEnv(gymnasium.Env[str, Action]):
     def render(self) -> Any:
         """The text of the state."""
         if not self._text:
-            raise RolloutError(f"{self.name} was to be rendered before its first episode: call reset first.")
+            raise RolloutError(f"{type(self).__name__} was to be rendered before its first episode: call reset first.")
         return self._text
 
 

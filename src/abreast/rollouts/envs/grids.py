@@ -14,12 +14,13 @@ from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from gymnasium.spaces import Text
+from gymnasium.spaces import Discrete, Text
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
 from abreast.errors import RolloutError
 from abreast.rollouts.config import EnvConfig
+from abreast.rollouts.envs.base import TextEnv
 
 HEADING = "Cells are (row, column), counted from (0, 0) at the top left."
 _LISTED = re.compile(r"^(\w+): ([(), \d]+|none)$", re.MULTILINE)
@@ -61,6 +62,8 @@ class GridConfig(EnvConfig):
     """What `render` returns: the text of the state, or a picture of it."""
     observation_format: Literal["grid", "coord", "grid_coord"] = "grid"
     """The text of the state: a grid of symbols, a list of coordinates, or both."""
+    max_steps: int = Field(100, ge=1, le=1_000_000)
+    """Moves after which an episode is cut off; an unknown action is no move."""
     grid_lookup: dict[int, str] | None = None
     """Symbols by number, all of the same length, one character or more."""
     grid_vocab: dict[str, str] | None = None
@@ -104,6 +107,27 @@ class GridConfig(EnvConfig):
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         raise NotImplementedError
+
+
+class GridEnv(TextEnv[int]):
+    """An environment in a world of cells; its class calls `_see` when something has changed."""
+
+    metadata = {"render_modes": ["text", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
+    TILES: ClassVar[Mapping[str, Pixels]]
+    """A picture of each symbol."""
+
+    def __init__(self, config: GridConfig) -> None:
+        self.render_mode = config.render_mode
+        self.observation_space = text_space(config)
+        self.action_space = Discrete(4, start=1)  # type: ignore[assignment]  # its numbers are numpy's
+
+    def _see(self, config: GridConfig, plain: str) -> None:
+        self._plain, self._text = plain, show(config, plain)
+
+    def render(self) -> str | Pixels:
+        """The text of the state or, with `render_mode` rgb_array, a picture of it."""
+        text: str = super().render()
+        return text if self.render_mode == "text" else draw(self.TILES, self._plain)
 
 
 def legend(config: GridConfig, more: str = "") -> str:

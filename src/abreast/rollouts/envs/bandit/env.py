@@ -20,8 +20,6 @@ class BanditEnv(TextEnv[int]):
     text, reward, terminated, truncated, info = env.step(2)  # the hi arm
     """
 
-    name = "the bandit"
-
     def __init__(self, config: BanditConfig | Mapping[str, Any] | None = None) -> None:
         self.config = BanditConfig.parse({} if config is None else config)
         names, start = self.config.names, self.config.action_space_start

@@ -23,8 +23,6 @@ class FrozenLakeConfig(GridConfig):
     """Whether a move may go to a side instead."""
     success_rate: float = Field(1 / 3, ge=0, le=1)
     """Chance of a move on slippery ice to go the intended way; the two sides share the rest evenly."""
-    max_steps: int = Field(100, ge=1, le=1_000_000)
-    """Moves after which an episode is cut off; an unknown action is no move."""
     grid_lookup: dict[int, str] | None = None
     """Symbols by number: 0 player, 1 ice, 2 hole, 3 goal, 4 player in a hole, 5 player on the goal; all of the same length,
     one character or more. None: `P _ O G X √`."""

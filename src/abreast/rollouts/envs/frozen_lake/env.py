@@ -3,18 +3,17 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gymnasium.spaces import Discrete
 from gymnasium.utils.seeding import np_random
 
-from abreast.rollouts.envs.base import Taken, TextEnv, info_of
+from abreast.rollouts.envs.base import Taken, info_of
 from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, new_lake, slips
-from abreast.rollouts.envs.frozen_lake.picture import draw
+from abreast.rollouts.envs.frozen_lake.picture import TILES
 from abreast.rollouts.envs.frozen_lake.world import GOAL, HOLE
-from abreast.rollouts.envs.grids import Pixels, show, text_space
+from abreast.rollouts.envs.grids import GridEnv
 
 
-class FrozenLakeEnv(TextEnv[int]):
+class FrozenLakeEnv(GridEnv):
     """Cross the ice to the goal; do not fall into a hole.
 
     env = FrozenLakeEnv({"size": 4})
@@ -22,14 +21,11 @@ class FrozenLakeEnv(TextEnv[int]):
     text, reward, terminated, truncated, info = env.step(3)  # right
     """
 
-    metadata = {"render_modes": ["text", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
-    name = "the frozen lake"
+    TILES = TILES
 
     def __init__(self, config: FrozenLakeConfig | Mapping[str, Any] | None = None) -> None:
         self.config = FrozenLakeConfig.parse({} if config is None else config)
-        self.render_mode = self.config.render_mode
-        self.observation_space = text_space(self.config)
-        self.action_space = Discrete(len(ACTIONS), start=1)  # type: ignore[assignment]  # its numbers are numpy's
+        super().__init__(self.config)
         self._slips = {action: slips(self.config, action) for action in ACTIONS}
 
     def _begin(self, seed: int | None) -> dict[str, Any]:
@@ -58,13 +54,9 @@ class FrozenLakeEnv(TextEnv[int]):
         truncated = not terminated and self._steps >= self.config.max_steps
         return float(success), terminated, truncated, info_of(success=success, effective=moved)
 
-    def render(self) -> str | Pixels:
-        text: str = super().render()
-        return text if self.render_mode == "text" else draw(self._lake.with_player(self._cell))
-
     def _stand_on(self, cell: int) -> None:
         self._cell = cell
-        self._text = show(self.config, self._lake.with_player(cell))
+        self._see(self.config, self._lake.with_player(cell))
 
     def _slip(self, action: int) -> int:
         """The direction a move really takes."""

@@ -24,8 +24,6 @@ class MetaMathQAEnv(TextEnv[str]):
     answer (no text, an empty one, one beyond 1,000 characters) changes nothing and is no attempt.
     """
 
-    name = "metamathqa"
-
     def __init__(self, config: MetaMathQAConfig | Mapping[str, Any] | None = None) -> None:
         self.config = MetaMathQAConfig.parse(config or {})
         self._path = self.config.data_path or SHIPPED

@@ -31,8 +31,6 @@ class SokobanConfig(GridConfig):
     """Columns; none: those of `dim_room`."""
     num_boxes: int = Field(3, ge=1)
     """Boxes, and as many targets. How many there can be depends on the room: 4 in one of 6 by 6, 8 at most."""
-    max_steps: int = Field(100, ge=1, le=1_000_000)
-    """Steps after which the episode is truncated."""
     search_depth: int = Field(300, ge=1, le=100_000)
     """How far from the solved room the search for a hard start goes at most: in pulls, or in moves (`room_search`)."""
     room_search: Literal["pulls", "moves"] = "pulls"
