@@ -21,7 +21,6 @@ from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
 from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.config import (
-    PRESETS,
     SPARE_TURNS,
     EnvConfig,
     OpenEnvConfig,
@@ -183,9 +182,9 @@ def find_tag(
     settings = tag_settings(name, custom, preset)
     preset = settings.preset_under(preset)
     kind = find_kind(settings.env_type)
-    given = settings.model_dump(include={"invalid_turn_cost", "max_turns"}, exclude_none=True)
-    rules = {**PRESETS.get(preset or "", {}), **given}
-    cost, budget = rules.get("invalid_turn_cost", 1), settings.max_actions_per_traj
+    cost, budget = settings.invalid_turn_cost, settings.max_actions_per_traj
+    if cost is None:
+        cost = 0 if preset == "ragen" else 1
     faults = list[str]()
     try:
         config = kind.config.parse(_with_defaults(kind, settings, mode, preset))
@@ -206,7 +205,7 @@ def find_tag(
         settings.env_instruction or kind.instruction,
         told,
         invalid_turn_cost=cost,
-        max_turns=rules.get("max_turns", None if cost else budget + SPARE_TURNS),
+        max_turns=settings.max_turns or (None if cost else budget + SPARE_TURNS),
     )
 
 

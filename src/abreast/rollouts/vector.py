@@ -174,8 +174,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         given: Sequence[int | None] = [None] * count if seed is None else seed
         if len(given) != count:
             raise RolloutError(f"there are {len(given)} seeds for {count} environments: give one for each.")
-        seeds = self.manager.config.seed
-        first = seeds.val if self.manager.mode == "val" else seeds.train
+        first = getattr(self.manager.config.seed, self.manager.mode)
         fresh = [first + env_id for env_id in range(count)]
         if self._seeds and self.manager.mode == "train":
             fresh = [before + count for before in self._seeds]

@@ -7,7 +7,6 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from abreast.rollouts.config import EnvConfig
-from abreast.rollouts.ragen import KEYS, Keys
 
 PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
@@ -46,7 +45,7 @@ Name = Annotated[str, Field(max_length=40, pattern=r"^\S+( \S+)*$")]
 class BanditConfig(EnvConfig):
     """What the two arms are called and what they pay."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["bandit"]
+    THEIR_KEYS: ClassVar[str] = "bandit"
 
     split: Literal["train", "test"] | None = None
     """Draw the names of the arms, by seed, from one of two sets; none: lo_arm_name and hi_arm_name, which win if given."""

@@ -6,13 +6,12 @@ from pydantic import Field
 
 from abreast.rollouts.envs.frozen_lake.world import LAKE
 from abreast.rollouts.envs.grids import GridConfig, World
-from abreast.rollouts.ragen import KEYS, Keys
 
 
 class FrozenLakeConfig(GridConfig):
     """How large, how holey and how slippery the lake is."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["frozen_lake"]
+    THEIR_KEYS: ClassVar[str] = "frozen_lake"
     WORLD: ClassVar[World] = LAKE
 
     size: int = Field(4, ge=2, le=100)

@@ -7,7 +7,6 @@ from pydantic import Field, model_validator
 from abreast.rollouts.envs.grids import GridConfig, World
 from abreast.rollouts.envs.sokoban.rooms import Lengths, most_boxes
 from abreast.rollouts.envs.sokoban.world import ROOM
-from abreast.rollouts.ragen import KEYS, Keys
 
 Side = Annotated[int, Field(ge=3, le=30, strict=True)]
 Moves = Annotated[int, Field(ge=1, le=1000, strict=True)]
@@ -18,7 +17,7 @@ SOFT_TRIES = 10
 class SokobanConfig(GridConfig):
     """Settings of Sokoban."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["sokoban"]
+    THEIR_KEYS: ClassVar[str] = "sokoban"
     WORLD: ClassVar[World] = ROOM
 
     action_lookup: dict[int, str] = Field({1: "Up", 2: "Down", 3: "Left", 4: "Right"})
