@@ -130,7 +130,7 @@ BAD = [
     ({"id": "FrozenLak-v1"}, "id: there is no Gymnasium environment 'FrozenLak-v1': did you mean 'FrozenLake-v1'?"),
     (
         {"id": "nothing like it"},
-        "lists them. If a module of yours registers it, give MODULE:ID.",
+        "If a module of yours registers it, give MODULE:ID.",
     ),
     ({"id": "no_module:Thing-v0"}, "id: 'no_module:Thing-v0' needs the module 'no_module', which cannot be imported"),
     (

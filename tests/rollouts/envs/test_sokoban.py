@@ -13,9 +13,9 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts.envs.grids import show
 from abreast.rollouts.envs.sokoban import KIND, SokobanConfig, SokobanEnv, plan, rooms, solver
 from abreast.rollouts.envs.sokoban.board import Board, read_room
+from abreast.rollouts.envs.sokoban.config import SYMBOLS
 from abreast.rollouts.envs.sokoban.grid import cells_of, reachable, set_of
 from abreast.rollouts.envs.sokoban.picture import TILES
-from abreast.rollouts.envs.sokoban.world import SYMBOLS
 from abreast.rollouts.registry import KINDS
 
 UP, DOWN, LEFT, RIGHT = 1, 2, 3, 4

@@ -191,9 +191,7 @@ def text_space(config: GridConfig) -> Text:
     """The space of all texts."""
     (rows, columns), symbols = config.shape, config.symbols
     grid = rows * (columns * len(symbols[0]) + 1) - 1
-    if config.observation_format == "grid":
-        return Text(grid, min_length=grid, charset=frozenset("".join(symbols) + "\n"))
-    frame = show(config, "") + "".join([*symbols, "none, (0123456789)"])
+    frame = show(config, "") + "".join([*symbols, "none, (0123456789)\n"])
     listed = rows * columns * len(config.WORLD.labels) * len(f"({rows}, {columns}), ")
     return Text(len(frame) + grid + listed, charset=frozenset(frame))
 

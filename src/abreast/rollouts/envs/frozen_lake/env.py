@@ -6,10 +6,9 @@ from typing import Any
 from gymnasium.utils.seeding import np_random
 
 from abreast.rollouts.envs.base import Taken, info_of
-from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
+from abreast.rollouts.envs.frozen_lake.config import GOAL, HOLE, FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, new_lake, slips
 from abreast.rollouts.envs.frozen_lake.picture import TILES
-from abreast.rollouts.envs.frozen_lake.world import GOAL, HOLE
 from abreast.rollouts.envs.grids import GridEnv
 
 

@@ -1,6 +1,6 @@
 """The lake as a picture: one tile per cell, drawn for this project in 8×8 pixels and enlarged."""
 
-from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
+from abreast.rollouts.envs.frozen_lake.config import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
 from abreast.rollouts.envs.grids import make_tiles
 
 SCALE = 4

@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
+from abreast.rollouts.envs.frozen_lake.config import FROZEN, GOAL, PLAYER, FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, Lake, slips
-from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, PLAYER
 from abreast.rollouts.envs.grids import read
 
 DISCOUNT = 0.999  # just enough to prefer the shorter of two ways that are equally safe

@@ -75,9 +75,8 @@ def _find(name: str) -> EnvSpec:
         except ImportError as error:
             raise ValueError(f"id: {name!r} needs the module {module!r}, which cannot be imported: {error}.") from None
     if key not in gymnasium.registry:
-        ids = sorted(gymnasium.registry)
-        hint = nearest(key, ids)
-        if "did you mean" not in hint:
-            hint = "gymnasium.pprint_registry() lists them. If a module of yours registers it, give MODULE:ID."
-        raise ValueError(f"id: there is no Gymnasium environment {key!r}: {hint}")
+        hint = nearest(key, gymnasium.registry)
+        raise ValueError(
+            f"id: there is no Gymnasium environment {key!r}: {hint} If a module of yours registers it, give MODULE:ID."
+        )
     return gymnasium.registry[key]

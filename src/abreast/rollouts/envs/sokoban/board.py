@@ -1,9 +1,7 @@
 """The room as it is played: moves on a plain grid, and reading a room from a text."""
 
 from abreast.rollouts.envs.grids import read
-from abreast.rollouts.envs.sokoban.config import SokobanConfig
-from abreast.rollouts.envs.sokoban.grid import Room, offsets, set_of
-from abreast.rollouts.envs.sokoban.world import (
+from abreast.rollouts.envs.sokoban.config import (
     BOX,
     BOX_ON_TARGET,
     FLOOR,
@@ -12,7 +10,9 @@ from abreast.rollouts.envs.sokoban.world import (
     ROOM,
     TARGET,
     WALL,
+    SokobanConfig,
 )
+from abreast.rollouts.envs.sokoban.grid import Room, offsets, set_of
 
 _PLAYER_COMES = {FLOOR: PLAYER, BOX: PLAYER, TARGET: PLAYER_ON_TARGET, BOX_ON_TARGET: PLAYER_ON_TARGET}
 _PLAYER_GOES = {PLAYER: FLOOR, PLAYER_ON_TARGET: TARGET}

@@ -6,12 +6,41 @@ from pydantic import Field, model_validator
 
 from abreast.rollouts.envs.grids import GridConfig, World
 from abreast.rollouts.envs.sokoban.rooms import Lengths, most_boxes
-from abreast.rollouts.envs.sokoban.world import ROOM
 
 Side = Annotated[int, Field(ge=3, le=30, strict=True)]
 Moves = Annotated[int, Field(ge=1, le=1000, strict=True)]
 SOFT_TRIES = 10
 """Rooms drawn for `solvable_within` before one that does not fit is taken: a start must stay cheap."""
+
+WALL, FLOOR, TARGET, BOX_ON_TARGET, BOX, PLAYER, PLAYER_ON_TARGET = SYMBOLS = "#_O√XPS"
+
+ROOM = World(
+    symbols=SYMBOLS,
+    meanings=("wall", "floor", "target", "box on a target", "box", "you", "you on a target"),
+    labels={
+        "Player": PLAYER + PLAYER_ON_TARGET,
+        "Boxes": BOX + BOX_ON_TARGET,
+        "Targets": TARGET + BOX_ON_TARGET + PLAYER_ON_TARGET,
+        "Floor": SYMBOLS.replace(WALL, ""),
+    },
+    rest="wall",
+    moves=("up", "down", "left", "right"),
+    place="room",
+    symbols_in_words=(
+        f"{WALL} wall, {FLOOR} floor, {TARGET} target, {BOX} box, {BOX_ON_TARGET} box on a target, {PLAYER} you, "
+        f"{PLAYER_ON_TARGET} you on a target"
+    ),
+    coordinates_in_words=(
+        "as (row, column), counted from (0, 0) at the top left; rows grow downwards, columns to the right. The player is "
+        "you. A box whose cell is also listed under the targets is on a target."
+    ),
+    picture_in_words=(
+        "The state is a picture of the room from above. Dark bricks are walls, bare cells are floor, a red frame with a "
+        "red spot is a target, a brown crate is a box, a green crate is a box on a target. The figure in blue is you; in "
+        "a red frame, you stand on a target."
+    ),
+    only_in_coord=frozenset({"Floor"}),
+)
 
 
 class SokobanConfig(GridConfig):

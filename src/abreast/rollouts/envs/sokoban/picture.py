@@ -1,7 +1,7 @@
 """The room as a picture: one tile a cell. The tiles are drawn here, in text, where a review can see them."""
 
 from abreast.rollouts.envs.grids import make_tiles
-from abreast.rollouts.envs.sokoban.world import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET, WALL
+from abreast.rollouts.envs.sokoban.config import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET, WALL
 
 PIXEL = 3
 """Each dot of a drawing becomes a square of this many pixels: 8 × 8 dots make a tile of 24 × 24."""

@@ -68,17 +68,15 @@ class WebShopEnv(TextEnv[str]):
 
         before = self._page.url
         self._steps += 1
-        terminated = session.page == "end"
+        terminated, result = session.page == "end", dict[str, Any]()
         if terminated:
             bought, wanted = self._catalogue.product(session.asin), self._catalogue.product(self._goal.asin)
             result = score(bought, session.options.values(), self._goal, wanted)
             total = result.pop("total")
-            reward = float(total == 1.0) if self.config.binary_reward else total
-            session = replace(session, reward=reward)
+            result["success"] = total == 1.0
+            session = replace(session, reward=float(result["success"]) if self.config.binary_reward else total)
         self._go_to(session)
-        info = self._info(effective=self._page.url != before)
-        if terminated:
-            info |= {"success": total == 1.0, **result}
+        info = self._info(effective=self._page.url != before) | result
         most = self.config.max_steps
         truncated = not terminated and most is not None and self._steps >= most
         return session.reward, terminated, truncated, info
@@ -121,9 +119,8 @@ def open_shop(config: WebShopConfig) -> Catalogue:
             _say_that_it_is_not_there(config.dataset)
     else:
         data = config.data.expanduser().absolute()
-        folder = data if data.is_dir() else data.parent
-        named = {"small": "items_shuffle_1000.json", "full": "items_shuffle.json"}.get(config.dataset or "")
-        source, folders = files_source(folder / named if named and data.is_dir() else data), [folder, *user_folders()]
+        source = files_source(data, config.dataset)
+        folders = [data if data.is_dir() else data.parent, *user_folders()]
     if config.cache_dir is not None:
         folders = [config.cache_dir.expanduser().absolute()]
     if config.num_products is not None:

@@ -16,14 +16,15 @@ from abreast.rollouts.envs.webshop.build import Source
 from abreast.rollouts.envs.webshop.goals import digest
 
 PRODUCTS, LABELS, WISHES = "items_shuffle", "items_ins_v2", "items_human_ins.json"
+_NAMES = {"small": f"{PRODUCTS}_1000.json", "full": f"{PRODUCTS}.json"}
 _CHUNK = 1 << 20
 _LONGEST_VALUE = 64 << 20
 _BETWEEN = re.compile(r"[\s,:]*")
 
 
-def files_source(data: Path) -> Source:
-    """The files in a folder, or beside the product file that is named."""
-    products = _products_file(data)
+def files_source(data: Path, dataset: str | None = None) -> Source:
+    """The files in a folder (with a `dataset`, those of that size), or beside the product file that is named."""
+    products = _products_file(data, _NAMES.get(dataset or "", f"{PRODUCTS}*.json"))
     labels = products.with_name(products.name.replace(PRODUCTS, LABELS))
     if not labels.is_file():
         raise ConfigError(f"there is no file {labels}, which goes with {products.name}: put it beside it.")
@@ -38,13 +39,12 @@ def files_source(data: Path) -> Source:
     )
 
 
-def _products_file(data: Path) -> Path:
-    found = [data] if data.is_file() else sorted(data.glob(f"{PRODUCTS}*.json"))
+def _products_file(data: Path, name: str) -> Path:
+    found = [data] if data.is_file() else sorted(data.glob(name))
     if len(found) != 1 or not found[0].name.startswith(PRODUCTS):
         names = ", ".join(path.name for path in found) or "none"
         raise ConfigError(
-            f"data is {data}: expected a file called {PRODUCTS}*.json, or a folder with one. Found: {names}; name the one to"
-            " use."
+            f"data is {data}: expected a file called {name}, or a folder with one. Found: {names}; name the one to use."
         )
     return found[0]
 
