@@ -5,7 +5,7 @@ from typing import Any
 
 from abreast.rollouts.envs.base import Taken, info_of
 from abreast.rollouts.envs.grids import GridEnv
-from abreast.rollouts.envs.sokoban.board import Board
+from abreast.rollouts.envs.sokoban.board import plain
 from abreast.rollouts.envs.sokoban.config import SokobanConfig
 from abreast.rollouts.envs.sokoban.depth_first import make_room_by_moves
 from abreast.rollouts.envs.sokoban.grid import Room
@@ -34,33 +34,32 @@ class SokobanEnv(GridEnv):
 
     def _begin(self, seed: int | None) -> dict[str, Any]:
         self.put(self._make_room(seed))
-        return info_of(boxes_on_target=self._board.boxes_on_target)
+        return info_of(boxes_on_target=self._room.boxes_on_target)
 
     def put(self, room: Room) -> None:
         """Begin an episode in this room."""
-        self._board = Board(room)
-        self._see(self.config, self._board.plain())
+        self._room = room
+        self._see(self.config, plain(room))
         self._steps = 0
         self._playing = True
 
     def _take(self, action: int) -> Taken:
-        board = self._board
-        before = board.boxes_on_target
+        before = self._room.boxes_on_target
         if not self.config.knows(action):
             return 0.0, False, False, info_of(valid=False, boxes_on_target=before)
 
-        moved = board.move(int(action) - 1)
+        room = self._room.after(int(action) - 1)
+        moved, on_target = room is not self._room, room.boxes_on_target
+        solved = on_target == room.boxes.bit_count()
         if moved:
-            self._see(self.config, board.plain())
+            self._room = room
+            self._see(self.config, plain(room))
         self._steps += 1
-        solved = board.boxes_on_target == board.boxes
-        reward = STEP_REWARD + BOX_REWARD * (board.boxes_on_target - before)
-        if solved:
-            reward += SOLVED_REWARD
+        reward = STEP_REWARD + BOX_REWARD * (on_target - before) + SOLVED_REWARD * solved
         if self.config.ignore_gym_reward:
             reward = self.config.success_reward if solved else 0.0
         truncated = not solved and self._steps >= self.config.max_steps
-        info = info_of(success=solved, effective=moved, boxes_on_target=board.boxes_on_target)
+        info = info_of(success=solved, effective=moved, boxes_on_target=on_target)
         return reward, solved, truncated, info
 
     def _make_room(self, seed: int | None) -> Room:
