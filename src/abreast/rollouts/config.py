@@ -261,7 +261,7 @@ class RolloutConfig(Lenient):
             parsed = super().parse(own.values, where)
         except ConfigError as error:
             told = tuple(f"{key} is " for key in own.faults)
-            raise ConfigError.of(faults + [each for each in error.faults if not each.startswith(told)]) from None
+            faults += [each for each in error.faults if not each.startswith(told)]
         if faults:
             raise ConfigError.of(faults)
         return parsed

@@ -138,11 +138,13 @@ BAD = [
         "Pendulum-v1 cannot be played: its action space is Box(-2.0, 2.0, (1,), float32), and",
     ),
     ({"kwargs": {"colour": 3}}, "FrozenLake-v1 cannot be made: "),
-    ({"kwargs": {"render_mode": "ansi"}}, "give render_mode beside kwargs, not in it."),
-    ({"render_mode": "human"}, "human draws on a screen"),
+    (
+        {"render_mode": "human"},
+        "render_mode is 'human', but FrozenLake-v1 has auto, observation, ansi, rgb_array: take",
+    ),
     (
         {"render_mode": "anis"},
-        "render_mode is 'anis', but FrozenLake-v1 has observation, ansi, rgb_array: take",
+        "render_mode is 'anis', but FrozenLake-v1 has auto, observation, ansi, rgb_array: take",
     ),
     (
         {"action_lookup": {4: "Jump"}},

@@ -1,10 +1,8 @@
 """Environments from before Gymnasium: `reset` returns an observation, `step` four values."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from abreast.errors import RolloutError, short
-from abreast.rollouts.adapters.base import Adapter
+from abreast.rollouts.adapters.base import Adapter, five_values, two_values
 from abreast.rollouts.signatures import NAMED, parameters_of
 
 
@@ -49,27 +47,6 @@ class FourTuple(Adapter):
 
 
 NEVER = "never"
-
-
-def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
-    """What `reset` returned, in Gymnasium's form: (observation, info)."""
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
-        return result[0], dict(result[1])
-    return result, {}
-
-
-def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-    """What `step` returned, in Gymnasium's form: (observation, reward, terminated, truncated, info)."""
-    if isinstance(result, tuple) and len(result) == 5:
-        return result
-    if not isinstance(result, tuple) or len(result) != 4:
-        raise RolloutError(
-            f"step returned {short(result)}: expected (observation, reward, terminated, truncated, info), or four values"
-            " with done, as in old Gym."
-        )
-    observation, reward, done, info = result
-    was_cut = bool(info.get("TimeLimit.truncated", False))
-    return observation, float(reward), bool(done) and not was_cut, was_cut, info
 
 
 def is_old(env: Any) -> bool:

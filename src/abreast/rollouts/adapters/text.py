@@ -8,9 +8,8 @@ from gymnasium.utils.env_checker import data_equivalence
 
 from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import Actions, Names, action_space_of, names_of
-from abreast.rollouts.adapters.base import Adapter
+from abreast.rollouts.adapters.base import Adapter, five_values, two_values
 from abreast.rollouts.adapters.observations import text_of, without_escapes
-from abreast.rollouts.adapters.old import five_values, two_values
 
 INFO_KEYS = frozenset({"success", "action_is_valid", "action_is_effective"})
 SILENT_MODES = (None, "human")

@@ -7,7 +7,7 @@ import gymnasium
 
 from abreast.errors import RolloutError
 from abreast.rollouts.adapters.text import TextAdapter
-from abreast.rollouts.envs.gymnasium.config import OBSERVATION, GymnasiumConfig
+from abreast.rollouts.envs.gymnasium.config import GymnasiumConfig
 
 
 def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapter:
@@ -19,8 +19,8 @@ def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapt
     """
     settings = GymnasiumConfig.parse({} if config is None else config)
     try:
-        mode = _render_mode(settings)
-        given = settings.kwargs if mode is None else {"render_mode": mode, **settings.kwargs}  # not every one takes it
+        mode = settings.shown_mode
+        given = settings.kwargs if mode is None else {**settings.kwargs, "render_mode": mode}  # not every one takes it
         # Gymnasium's checker would warn, once for each of hundreds; `abreast check` tells
         env = gymnasium.make(settings.spec, **{"disable_env_checker": True, **given})
     except Exception as error:
@@ -30,14 +30,3 @@ def make(config: GymnasiumConfig | Mapping[str, Any] | None = None) -> TextAdapt
     except RolloutError as error:
         env.close()
         raise RolloutError(f"{settings.id} cannot be played: {error}") from None
-
-
-def _render_mode(config: GymnasiumConfig) -> str | None:
-    """The mode for `gymnasium.make`, if the environment has it."""
-    mode, modes = config.shown_mode, config.render_modes
-    if mode is not None and modes is not None and mode not in modes:
-        offered = [each for each in modes if each != "human"]
-        raise RolloutError(
-            f"render_mode is {mode!r}, but {config.id} has {', '.join([OBSERVATION, *offered])}: take one of these, or auto."
-        )
-    return mode

@@ -32,7 +32,7 @@ class Plan:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.offsets = offsets(room.columns)
-        self.pushes_needed = dict(self._pushes_needed())
+        self.pushes_needed = self._pushes_needed()
 
     def moves(self) -> list[int]:
         """A way to solve the room; where none is found, one that brings boxes nearer, or a single step."""
@@ -98,19 +98,17 @@ class Plan:
                 for cell in cells_of(wave & stand):
                     yield walked, cell, direction
 
-    def _pushes_needed(self) -> Iterator[tuple[int, int]]:
-        """(cell, pushes from there to the nearest target), for every cell from which there is a way."""
-        floor = self.room.floor
-        wave = reached = self.room.targets
-        pushes = 0
-        while wave:
-            yield from ((cell, pushes) for cell in cells_of(wave))
-            wider = 0
+    def _pushes_needed(self) -> dict[int, int]:
+        """By cell: pushes from there to the nearest target, for every cell from which there is a way."""
+        floor, needed = self.room.floor, dict.fromkeys(cells_of(self.room.targets), 0)
+        frontier = list(needed)
+        for to in frontier:  # grows while it is walked through: nearest cells first
             for offset in self.offsets:  # a box comes from where the player could have pulled it to
-                wider |= shifted(wave, offset) & floor & shifted(floor, -offset)
-            wave = wider & ~reached
-            reached |= wave
-            pushes += 1
+                box, stand = to + offset, to + 2 * offset
+                if box not in needed and stand >= 0 and floor >> box & floor >> stand & 1:
+                    needed[box] = needed[to] + 1
+                    frontier.append(box)
+        return needed
 
     def _way_to(self, state: State, came_from: Mapping[State, tuple[State, int, int]]) -> list[int]:
         pushes = []
