@@ -36,19 +36,18 @@ def read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"defaults is {short(listed)} in {path}: expected a list of files beside it, say [base].")
     layers, absent = list[dict[str, Any]](), list[Any]()
     for entry in listed if "_self_" in listed else [*listed, "_self_"]:
-        if entry == "_self_":
-            layers.append(own)
-            continue
         name = _named(entry)
         file = path.parent / f"{name}.yaml"
-        if not file.is_file():
+        if entry == "_self_":
+            layers.append(own)
+        elif file.is_file():
+            inside = read_config(file, (*above, path))
+            absent += [each for each in inside.pop("defaults", ()) if each not in absent]
+            for key in reversed(name.parts[:-1]):  # its contents go into the section of its group
+                inside = {key: inside}
+            layers.append(inside)
+        else:
             absent.append(entry)
-            continue
-        inside = read_config(file, (*above, path))
-        absent += [each for each in inside.pop("defaults", ()) if each not in absent]
-        for key in reversed(name.parts[:-1]):  # its contents go into the section of its group
-            inside = {key: inside}
-        layers.append(inside)
     merged: dict[str, Any] = own
     if len(layers) > 1:
         tool = _omegaconf(f"the defaults of {path}")

@@ -99,8 +99,9 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         terminations, truncations = (np.zeros(self.num_envs, dtype=np.bool_) for _ in range(2))
         told: dict[int, dict[str, Any]] = {}
         for env_id in going:
-            seen, rewards[env_id], terminations[env_id], truncations[env_id], told[env_id] = self._result(env_id)
-            self._seen[env_id] = seen
+            self._seen[env_id], rewards[env_id], terminations[env_id], truncations[env_id], told[env_id] = self._result(
+                env_id
+            )
         self._is_over = terminations | truncations
         final: dict[int, dict[str, Any]] = {}
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
@@ -112,9 +113,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             told.update(self._begin(begins))
         infos: dict[str, Any] = {}
         for env_id in range(self.num_envs):  # in this order, as SyncVectorEnv: it decides the types of arrays
-            if env_id in final:
-                infos = self._add_info(infos, final[env_id], env_id)
-            infos = self._add_info(infos, told[env_id], env_id)
+            infos = self._add_info(infos, final.get(env_id, {}) | told[env_id], env_id)
         return self._observations(), rewards, terminations, truncations, infos
 
     def render(self) -> tuple[Any, ...]:

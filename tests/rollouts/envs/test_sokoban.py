@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts.envs.grids import show
-from abreast.rollouts.envs.sokoban import KIND, SokobanConfig, SokobanEnv, plan, rooms, solver
+from abreast.rollouts.envs.sokoban import KIND, SokobanConfig, SokobanEnv, board, plan, rooms
 from abreast.rollouts.envs.sokoban.board import plain, read_room
 from abreast.rollouts.envs.sokoban.config import SYMBOLS
 from abreast.rollouts.envs.sokoban.grid import cells_of, reachable, set_of
@@ -49,7 +49,7 @@ def play(env, seed, turns=40):
 
 
 def solve(env, text, actions_left=1000):
-    return solver.solve(env.config, [{"state": text, "actions_left": actions_left}])
+    return board.solve(env.config, [{"state": text, "actions_left": actions_left}])
 
 
 def follow(env, names):
@@ -420,7 +420,7 @@ def test_no_way_is_shorter():
 
 def test_boxes_in_corners_and_along_walls_without_targets_are_lost():
     room = room_in("#######\n#_____#\n#__P__#\n#___XO#\n#_____#\n#######")
-    needed = solver.Plan(room).pushes_needed
+    needed = plan.Plan(room).pushes_needed
     lost = set(cells_of(room.floor)) - needed.keys()
     assert lost == {7 + column for column in range(1, 6)} | {28 + column for column in range(1, 6)} | {15, 22}
     assert (needed[3 * 7 + 5], needed[3 * 7 + 4], needed[2 * 7 + 2]) == (0, 1, 4)

@@ -10,12 +10,11 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import find_tag
 from abreast.rollouts.config import TagConfig, shipped_tags
 from abreast.rollouts.envs.sokoban import SokobanConfig, SokobanEnv, depth_first
-from abreast.rollouts.envs.sokoban.board import read_room
+from abreast.rollouts.envs.sokoban.board import read_room, solve
 from abreast.rollouts.envs.sokoban.config import SYMBOLS
 from abreast.rollouts.envs.sokoban.grid import cells_of, offsets
 from abreast.rollouts.envs.sokoban.plan import Plan
 from abreast.rollouts.envs.sokoban.rooms import Lengths
-from abreast.rollouts.envs.sokoban.solver import solve
 
 SHIPPED = [name for name, tag in shipped_tags().items() if tag.env_type == "sokoban"]
 RAGEN_ROOMS = {  # 6 by 6, one box, search_depth 300: what its code makes of these seeds

@@ -1,6 +1,8 @@
-"""Rooms as plain grids, and rooms read from texts."""
+"""Rooms as plain grids, rooms read from texts, and a player that plans the whole way in what it has read."""
 
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from typing import Any
 
 from abreast.rollouts.envs.grids import read
 from abreast.rollouts.envs.sokoban.config import (
@@ -15,6 +17,7 @@ from abreast.rollouts.envs.sokoban.config import (
     SokobanConfig,
 )
 from abreast.rollouts.envs.sokoban.grid import Room, cells_of, set_of
+from abreast.rollouts.envs.sokoban.plan import Plan
 
 
 def plain(room: Room) -> str:
@@ -44,3 +47,10 @@ def read_room(config: SokobanConfig, text: str) -> Room:
     }
     player = found["Player"].bit_length() - 1
     return Room(len(rows), len(rows[0]), found["Floor"], found["Targets"], found["Boxes"], player)
+
+
+def solve(config: SokobanConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The moves that solve the room in sight, as many of them as there are actions left."""
+    now = history[-1]
+    moves = Plan(read_room(config, now["state"])).moves()
+    return [config.action_lookup[move + 1] for move in moves[: now["actions_left"]]]
