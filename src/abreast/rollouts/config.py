@@ -22,10 +22,6 @@ MOST_ENVS = 1_000_000
 """Environments in one manager."""
 
 Preset = Literal["ragen"]
-CONTEXTS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": ragen.CONTEXT})
-"""Settings of prompts and answers under a preset."""
-PRESETS: Mapping[str, Mapping[str, Any]] = MappingProxyType({"ragen": ragen.RULES})
-"""Settings of a tag under a preset; those of its environment are in `EnvKind.presets`."""
 SPARE_TURNS = 5
 """Where a turn without a valid action is free, an episode has as many more turns than actions, unless max_turns is given."""
 
@@ -43,8 +39,8 @@ class Lenient(Section):
 class EnvConfig(Section):
     """Settings every environment has; each environment's own class adds to them."""
 
-    THEIR_KEYS: ClassVar[ragen.Keys] = MappingProxyType({})
-    """Keys of RAGEN: the names that they have here, or why there are none."""
+    THEIR_KEYS: ClassVar[str] = "none"
+    """The section of `ragen.KEYS` that has the keys of RAGEN."""
 
     action_lookup: dict[int, str] | None = None
     """Actions by number. With it, names become numbers and unknown ones are dropped; without it, texts are passed on."""
@@ -52,12 +48,12 @@ class EnvConfig(Section):
     @pydantic.model_validator(mode="before")
     @classmethod
     def _own_keys(cls, values: Any) -> Any:
-        return ragen.own_keys(values, cls.THEIR_KEYS)
+        return ragen.own_keys(values, ragen.KEYS.get(cls.THEIR_KEYS, {}))
 
     @classmethod
     def own_name(cls, key: str) -> str:
         """The name that a key of RAGEN has here."""
-        own = cls.THEIR_KEYS.get(key, key)
+        own = ragen.KEYS.get(cls.THEIR_KEYS, {}).get(key, key)
         return own if isinstance(own, str) else own.file_key or key
 
     @pydantic.model_validator(mode="after")
@@ -118,7 +114,7 @@ class TagConfig(Lenient):
 
 def tag_context(settings: TagConfig, given: ContextConfig | None, preset: str | None, where: str) -> ContextConfig:
     """Prompts and answers of a tag: its own keys, over those of the configuration, over those of the preset."""
-    below = CONTEXTS.get(preset or "", {})
+    below = ragen.CONTEXT if preset == "ragen" else {}
     if below and settings.max_tokens is not None:  # RAGEN tells the model this number, and cuts nothing off
         below = {**below, "max_words": settings.max_tokens}
     return (given or ContextConfig()).between(below, settings.context, where)
@@ -271,7 +267,7 @@ class RolloutConfig(Lenient):
             parsed = super().parse(own.values, where)
         except ConfigError as error:
             told = tuple(f"{key} is " for key in own.faults)
-            raise ConfigError.of(faults + [each for each in error.faults if not each.startswith(told)]) from None
+            faults += [each for each in error.faults if not each.startswith(told)]
         if faults:
             raise ConfigError.of(faults)
         return parsed

@@ -9,7 +9,7 @@ Files are merged and references resolved by OmegaConf, which is imported only wh
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from importlib import import_module
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from abreast.errors import ConfigError, short
@@ -36,19 +36,18 @@ def read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
         raise ConfigError(f"defaults is {short(listed)} in {path}: expected a list of files beside it, say [base].")
     layers, absent = list[dict[str, Any]](), list[Any]()
     for entry in listed if "_self_" in listed else [*listed, "_self_"]:
+        name = _named(entry)
+        file = path.parent / f"{name}.yaml"
         if entry == "_self_":
             layers.append(own)
-            continue
-        name, package = _named(entry)
-        file = path.parent / f"{name}.yaml"
-        if name is None or not file.is_file():
+        elif file.is_file():
+            inside = read_config(file, (*above, path))
+            absent += [each for each in inside.pop("defaults", ()) if each not in absent]
+            for key in reversed(name.parts[:-1]):  # its contents go into the section of its group
+                inside = {key: inside}
+            layers.append(inside)
+        else:
             absent.append(entry)
-            continue
-        inside = read_config(file, (*above, path))
-        absent += [each for each in inside.pop("defaults", ()) if each not in absent]
-        for key in reversed(package):
-            inside = {key: inside}
-        layers.append(inside)
     merged: dict[str, Any] = own
     if len(layers) > 1:
         tool = _omegaconf(f"the defaults of {path}")
@@ -87,18 +86,10 @@ def own_sections(given: Mapping[Any, Any], sections: Collection[str], settings: 
     return Own(values, faults)
 
 
-def _named(entry: Any) -> tuple[str | None, tuple[str, ...]]:
-    """The file that an entry of `defaults` names, without its ending, and the section its contents go into."""
-    group, option = "", entry
-    if isinstance(entry, dict) and len(entry) == 1:
-        ((group, option),) = entry.items()
-    if not isinstance(group, str) or not isinstance(option, str) or group.startswith("override "):
-        return None, ()
-    group, at, package = group.removeprefix("optional ").partition("@")
-    path = "/".join(part for part in (*group.split("/"), *option.partition("@")[0].split("/")) if part)
-    folder = path.split("/")[:-1]
-    inside = (package if at else option.partition("@")[2]).split(".") if at or "@" in option else folder
-    return path, tuple(part for part in inside if part and part != "_global_")
+def _named(entry: Any) -> PurePosixPath:
+    """The file that an entry of `defaults` names: `name`, `group/name` or {group: name}."""
+    parts = next(iter(entry.items())) if isinstance(entry, dict) and entry else (entry,)
+    return PurePosixPath(*(str(part).strip("/") for part in parts))
 
 
 def _looks_like_ours(key: Any, given: Mapping[Any, Any], sections: Collection[str], settings: Collection[str]) -> bool:

@@ -33,24 +33,23 @@ def load_config(given: object, mode: str, played: Sequence[str] = ()) -> Loaded:
     Tags that are not used may be of types that are not there. A single fault is raised as it is, several as one list.
     """
     values = read_config(Path(given)) if isinstance(given, str | Path) else {} if given is None else given
-    config, errors, faulty = None, list[ConfigError | RolloutError](), set[str]()
+    errors, faulty, tags = list[ConfigError | RolloutError](), set[str](), dict[str, Tag]()
     try:
-        config = usable = RolloutConfig.parse(values)
+        config = RolloutConfig.parse(values)
     except ConfigError as error:
         errors.append(error)
-        usable, faulty = _usable(values)
-    names = played or getattr(usable.es_manager, mode).env_configs.tags
-    tags: dict[str, Tag] = {}
+        config, faulty = _usable(values)
+    names = played or getattr(config.es_manager, mode).env_configs.tags
     for name in dict.fromkeys(name for name in names if name not in faulty):
         try:
-            tags[name] = find_tag(name, usable.custom_envs, mode, usable.preset, usable.context)
+            tags[name] = find_tag(name, config.custom_envs, mode, config.preset, config.context)
         except ConfigError as error:
             errors.append(error)
         except RolloutError as error:
             errors.append(RolloutError(f"{error}{_not_found(values)}"))
     if len(errors) == 1:
         raise errors[0]
-    if errors or config is None:
+    if errors:
         raise ConfigError.of(
             fault for error in errors for fault in (error.faults if isinstance(error, ConfigError) else [str(error)])
         )
@@ -76,15 +75,14 @@ def _usable(values: Any) -> tuple[RolloutConfig, set[str]]:
     if not isinstance(values, Mapping):
         return RolloutConfig(), set()
     own = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig)).values
-    right, config = copy.deepcopy(own), RolloutConfig()
+    right, given = copy.deepcopy(own), own.get("custom_envs")
     for _ in range(MOST_FAULTS):
         try:
             config = RolloutConfig.model_validate(right)
-            break
+            return config, set(given) - set(config.custom_envs) if isinstance(given, Mapping) else set()
         except ValidationError as error:
             _remove(right, error.errors()[0]["loc"])
-    given = own.get("custom_envs")
-    return config, set(given) - set(config.custom_envs) if isinstance(given, Mapping) else set()
+    return RolloutConfig(), set()
 
 
 def _remove(values: dict[Any, Any], place: Sequence[int | str]) -> None:

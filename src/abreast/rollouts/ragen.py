@@ -116,9 +116,6 @@ KEYS: Mapping[str, Keys] = MappingProxyType(
 )
 """By section, or by type for `env_config`: the name that a key has here, or why there is none."""
 
-RULES: Mapping[str, Any] = MappingProxyType({"invalid_turn_cost": 0})
-"""What the preset selects of a tag; those of its environment are in `EnvKind.presets`."""
-
 CONTEXT: Mapping[str, Any] = MappingProxyType(
     {
         "answer_format": "blocks",

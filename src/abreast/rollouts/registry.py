@@ -21,7 +21,6 @@ from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.plugins import Plugins, import_target
 from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.config import (
-    PRESETS,
     SPARE_TURNS,
     EnvConfig,
     OpenEnvConfig,
@@ -138,7 +137,7 @@ def find_kind(name: str) -> EnvKind:
         return _as_kind(name, import_target(name, "environment", RolloutError))
     if name not in KINDS.names():
         raise RolloutError(
-            f"there is no environment type {name!r}: {_nearest(name, list_kinds())} One of your own is known when the module"
+            f"there is no environment type {name!r}: {nearest(name, list_kinds())} One of your own is known when the module"
             " that registers it has been imported, or as MODULE:ENV."
         )
     return _as_kind(name, KINDS.find(name))
@@ -155,7 +154,7 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
         return TagConfig(env_type="gymnasium", env_config={"id": name})
     if name not in types and ":" not in name:
         raise RolloutError(
-            f"there is no tag or environment type {name!r}: {_nearest(name, [*tags, *types])} Tags of your own go under"
+            f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
             " custom_envs; an environment that can be imported is a type too, as MODULE:ENV."
         )
     plain = TagConfig(env_type=name)
@@ -164,18 +163,8 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
 
 
 def is_gymnasium_id(name: str) -> bool:
-    """Whether it is registered in Gymnasium; or of the form MODULE:ID, where the module may do so when it is imported."""
-    module, _, key = name.rpartition(":")
-    return key in gymnasium.registry or bool(module and _ID.search(key))
-
-
-def _nearest(name: str, known: Sequence[str]) -> str:
-    """As `nearest`; where the name has the form of Gymnasium's ids, these are known, too."""
-    hint = nearest(name, known)
-    if _ID.search(name) and "did you mean" not in hint:
-        of_gymnasium = nearest(name, gymnasium.registry)
-        return of_gymnasium if "did you mean" in of_gymnasium else hint
-    return hint
+    """Whether it is registered in Gymnasium, or has the form of its ids: ID-v0, or MODULE:ID-v0."""
+    return name.rpartition(":")[2] in gymnasium.registry or _ID.search(name) is not None
 
 
 def find_tag(
@@ -193,9 +182,9 @@ def find_tag(
     settings = tag_settings(name, custom, preset)
     preset = settings.preset_under(preset)
     kind = find_kind(settings.env_type)
-    given = settings.model_dump(include={"invalid_turn_cost", "max_turns"}, exclude_none=True)
-    rules = {**PRESETS.get(preset or "", {}), **given}
-    cost, budget = rules.get("invalid_turn_cost", 1), settings.max_actions_per_traj
+    cost, budget = settings.invalid_turn_cost, settings.max_actions_per_traj
+    if cost is None:
+        cost = 0 if preset == "ragen" else 1
     faults = list[str]()
     try:
         config = kind.config.parse(_with_defaults(kind, settings, mode, preset))
@@ -216,7 +205,7 @@ def find_tag(
         settings.env_instruction or kind.instruction,
         told,
         invalid_turn_cost=cost,
-        max_turns=rules.get("max_turns", None if cost else budget + SPARE_TURNS),
+        max_turns=settings.max_turns or (None if cost else budget + SPARE_TURNS),
     )
 
 

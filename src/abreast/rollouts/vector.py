@@ -11,7 +11,6 @@ workers that die are replaced meanwhile, and `auto` places environments, as in e
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
-from difflib import get_close_matches
 from typing import Any, Literal
 
 import gymnasium
@@ -26,7 +25,6 @@ from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.adapters.observations import text_of
 from abreast.rollouts.adapters.report import REPORT, read_report
 from abreast.rollouts.adapters.text import SILENT_MODES
-from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, is_gymnasium_id, list_kinds
 
@@ -56,10 +54,6 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         mode: Literal["train", "val"] = "train",
         autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP,
     ) -> None:
-        if isinstance(config, EnvStateManager):
-            raise RolloutError(
-                "a vector environment makes a manager of its own: give it the configuration, not a manager."
-            )
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.manager = _ReportingManager(config, mode)
         try:
@@ -105,8 +99,9 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         terminations, truncations = (np.zeros(self.num_envs, dtype=np.bool_) for _ in range(2))
         told: dict[int, dict[str, Any]] = {}
         for env_id in going:
-            seen, rewards[env_id], terminations[env_id], truncations[env_id], told[env_id] = self._result(env_id)
-            self._seen[env_id] = seen
+            self._seen[env_id], rewards[env_id], terminations[env_id], truncations[env_id], told[env_id] = self._result(
+                env_id
+            )
         self._is_over = terminations | truncations
         final: dict[int, dict[str, Any]] = {}
         if self.autoreset_mode == AutoresetMode.SAME_STEP:
@@ -118,9 +113,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
             told.update(self._begin(begins))
         infos: dict[str, Any] = {}
         for env_id in range(self.num_envs):  # in this order, as SyncVectorEnv: it decides the types of arrays
-            if env_id in final:
-                infos = self._add_info(infos, final[env_id], env_id)
-            infos = self._add_info(infos, told[env_id], env_id)
+            infos = self._add_info(infos, final.get(env_id, {}) | told[env_id], env_id)
         return self._observations(), rewards, terminations, truncations, infos
 
     def render(self) -> tuple[Any, ...]:
@@ -161,24 +154,15 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
 
     def _masked(self, options: dict[str, Any] | None) -> list[int]:
         """The environments to reset."""
-        options = dict(options or {})
-        mask = options.pop("reset_mask", None)
-        if options:
+        known = {"reset_mask": np.ones(self.num_envs, np.bool_), **(options or {})}
+        mask = np.asarray(known.pop("reset_mask"))
+        is_fitting = mask.dtype == np.bool_ and mask.shape == (self.num_envs,) and mask.any()
+        if known or not is_fitting or not (self._seeds or mask.all()):
             raise RolloutError(
-                f"options are {short(options)}: only reset_mask is known. Settings of an environment go into its env_config."
+                f"options are {short(options)}: only reset_mask is known, an array of {self.num_envs} booleans, some of them"
+                " True; the first reset must begin all of them. Settings of an environment go into its env_config."
             )
-        if mask is None:
-            return list(range(self.num_envs))
-        given = np.asarray(mask)
-        if given.dtype != np.bool_ or given.shape != (self.num_envs,) or not given.any():
-            raise RolloutError(
-                f"options['reset_mask'] is {short(mask)}: expected an array of {self.num_envs} booleans, some of them True."
-            )
-        if not self._seeds and not given.all():
-            raise RolloutError(
-                "options['reset_mask'] leaves environments out at the first reset: begin all of them first."
-            )
-        chosen: list[int] = np.flatnonzero(given).tolist()
+        chosen: list[int] = np.flatnonzero(mask).tolist()
         return chosen
 
     def _new_seeds(self, seed: int | Sequence[int | None] | None, chosen: Sequence[int]) -> list[int]:
@@ -189,8 +173,7 @@ class RolloutVectorEnv(VectorEnv[Any, Any, NDArray[Any]]):
         given: Sequence[int | None] = [None] * count if seed is None else seed
         if len(given) != count:
             raise RolloutError(f"there are {len(given)} seeds for {count} environments: give one for each.")
-        seeds = self.manager.config.seed
-        first = seeds.val if self.manager.mode == "val" else seeds.train
+        first = getattr(self.manager.config.seed, self.manager.mode)
         fresh = [first + env_id for env_id in range(count)]
         if self._seeds and self.manager.mode == "train":
             fresh = [before + count for before in self._seeds]
@@ -258,13 +241,6 @@ def make_vec(
     if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
         raise RolloutError(f"num_envs is {short(num_envs)}: expected 1 or more.")
     settings, kind = dict(env_config or {}), name
-    for key in es_manager.keys() - ManagerConfig.model_fields.keys():
-        if not get_close_matches(key, ManagerConfig.model_fields, n=1):
-            raise RolloutError(
-                f"make_vec has no argument {key!r}: what a type takes goes into env_config, as in"
-                f" env_config={{{key!r}: ...}}; arguments for gymnasium.make go into its kwargs, as in"
-                " env_config={'kwargs': {...}}."
-            )
     if name not in list_kinds() and is_gymnasium_id(name):
         kind, settings = "gymnasium", {"id": name, "render_mode": "observation", **settings}
     tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}

@@ -130,7 +130,6 @@ def test_one_that_takes_no_seed_is_played_all_the_same():
 @pytest.mark.parametrize(
     ("reset", "seeded"),
     [
-        (lambda self, seed, /: (seed, {}), 5),
         (lambda self, seed=None, options=None, mode=None: (seed, mode), (5, "val")),
         (lambda self, **more: sorted(more.items()), [("seed", 5)]),
         (lambda self, *, seed: seed, 5),

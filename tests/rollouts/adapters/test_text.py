@@ -128,11 +128,6 @@ def test_the_threshold_of_a_specification_counts():
     assert reward == 1 and not info["success"]
 
 
-def test_junk_before_the_first_episode_is_told():
-    with pytest.raises(RolloutError, match="no episode under way: call reset first"):
-        TextAdapter(stranger_envs.Walk()).step("nothing")
-
-
 # ---- who is adapted
 
 
@@ -150,7 +145,7 @@ def test_what_can_be_played_as_it_is_stays_as_it_is():
 
 
 def test_continuous_actions_are_refused_in_one_sentence():
-    with pytest.raises(RolloutError, match=r"Continuous cannot be played: its action space is Box\(-1.0, 1.0,"):
+    with pytest.raises(RolloutError, match=r"its action space is Box\(-1.0, 1.0,"):
         play("stranger_envs:Continuous", [])
 
 

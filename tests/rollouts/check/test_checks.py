@@ -194,7 +194,7 @@ def test_what_cannot_be_replayed_is_not_compared(at_home):
             "episode, render",
             "its action space is Dict('go': Discrete(2)), and texts can name actions of",
         ),
-        ("Continuous", "start", "Continuous cannot be played: its action space is Box(-1.0, 1.0, (1,), float32)"),
+        ("Continuous", "start", "its action space is Box(-1.0, 1.0, (1,), float32)"),
         ("Seedless", "seed", "its reset takes no seed, and it has no method seed(seed): add one of them"),
         (
             "ListsWhatIsNot",

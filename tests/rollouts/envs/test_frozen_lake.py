@@ -28,7 +28,8 @@ def place(*rows, **config):
     env = FrozenLakeEnv({"size": len(rows), "is_slippery": False, **config})
     env.reset(seed=0)
     text = "\n".join(rows)
-    env._lake, env._cell, env._text = Lake(len(rows), text.replace("P", "_")), text.index("P"), text
+    env._lake = Lake(len(rows), text.replace("P", "_"))
+    env._stand_on(text.index("P"))
     return env
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from abreast.rollouts import find_kind
 from abreast.rollouts.context.context import Context
-from abreast.rollouts.envs.sokoban.world import SYMBOLS
+from abreast.rollouts.envs.sokoban.config import SYMBOLS
 from abreast.rollouts.registry import find_tag
 
 

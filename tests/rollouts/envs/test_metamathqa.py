@@ -16,7 +16,7 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts.envs.countdown.expression import parse
 from abreast.rollouts.envs.metamathqa import KIND, MetaMathQAEnv
 from abreast.rollouts.envs.metamathqa.answers import label_in, read_answer
-from abreast.rollouts.envs.metamathqa.questions import SHIPPED, load_questions
+from abreast.rollouts.envs.metamathqa.env import SHIPPED, load_questions
 
 QUESTION = {"query": "What is half of 84?", "response": "Half of 84 is 84 / 2 = 42.\nThe answer is: 42"}
 
@@ -412,7 +412,7 @@ def test_missing_and_empty_files_are_named(tmp_path):
     with pytest.raises(ConfigError, match=r"cannot read .*nowhere\.json: No such file"):
         MetaMathQAEnv({"data_path": str(tmp_path / "nowhere.json")})
     (tmp_path / "empty.json").write_text("[]")
-    with pytest.raises(ConfigError, match=r"empty\.json holds no questions"):
+    with pytest.raises(ConfigError, match=r"empty\.json holds no records with query and response"):
         MetaMathQAEnv({"data_path": str(tmp_path / "empty.json")})
 
 

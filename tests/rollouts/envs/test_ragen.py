@@ -13,7 +13,7 @@ from abreast.rollouts import EnvStateManager, RolloutConfig, find_kind, find_tag
 from abreast.rollouts.config import TagConfig, shipped_tags
 from abreast.rollouts.envs.bandit.config import PAIRS
 from abreast.rollouts.envs.countdown.tasks import Task, is_a_sum, load_tasks
-from abreast.rollouts.envs.metamathqa.questions import SHIPPED, load_questions
+from abreast.rollouts.envs.metamathqa.env import SHIPPED, load_questions
 from abreast.rollouts.envs.records import records_of_split
 from abreast.rollouts.envs.webshop.goals import goals_of_split
 

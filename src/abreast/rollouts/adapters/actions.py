@@ -36,16 +36,15 @@ class Actions:
             raise RolloutError(refusal(space))
         self.space = space
         self.names = {number: name for number, name in (names or {}).items() if number in space}
-        starts = np.atleast_1d(getattr(space, "start", 0)).ravel()
-        sizes = np.atleast_1d(space.n if isinstance(space, Discrete) else getattr(space, "nvec", ())).ravel()
+        starts, sizes = (
+            getattr(space, "start", ()),
+            space.n if isinstance(space, Discrete) else getattr(space, "nvec", ()),
+        )
         self._ranges = [
-            range(int(start), int(start) + int(size))
-            for start, size in zip(np.resize(starts, sizes.shape), sizes, strict=True)
+            range(int(start), int(start + size)) for start, size in zip(np.ravel(starts), np.ravel(sizes), strict=True)
         ]
         """Of each number in an action; empty for texts."""
         self._by_name = {name.strip().casefold(): number for number, name in self.names.items()}
-        if isinstance(space, Discrete) and space.n <= MOST_LISTED:
-            self._by_name = {str(number): number for number in self._ranges[0]} | self._by_name
 
     def read(self, given: Any) -> Any:
         """The action that a text names, or that is given as it is; None if there is no such action."""
@@ -57,9 +56,7 @@ class Actions:
         if name.casefold() in self._by_name:
             return self._by_name[name.casefold()]
         numbers = [name] if is_one else given.translate(_BRACKETS).split()
-        if len(numbers) != len(self._ranges) or not all(_NUMBER.fullmatch(number) for number in numbers):
-            return None
-        if any(int(number) not in known for number, known in zip(numbers, self._ranges, strict=True)):
+        if len(numbers) != len(self._ranges) or not all(map(_is_in, numbers, self._ranges)):
             return None
         return int(name) if is_one else np.array([*map(int, numbers)], self.space.dtype).reshape(self.space.shape)
 
@@ -125,6 +122,10 @@ def names_of(env: Any, space: Any) -> Names:
     names = {number: name for number, name in found.items() if number in space}
     differ = {name.strip().casefold() for name in names.values()}
     return names if len(differ) == len(names) else {}
+
+
+def _is_in(text: str, known: range) -> bool:
+    return _NUMBER.fullmatch(text) is not None and int(text) in known
 
 
 def _fits(mask: Any, count: int) -> bool:

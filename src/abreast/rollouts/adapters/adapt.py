@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 from gymnasium.spaces import Box, Discrete, MultiDiscrete
 
-from abreast.errors import RolloutError
-from abreast.rollouts.adapters.actions import action_space_of, refusal
+from abreast.rollouts.adapters.actions import action_space_of
 from abreast.rollouts.adapters.old import FourTuple, is_old
 from abreast.rollouts.adapters.report import Reporter
 from abreast.rollouts.adapters.text import TextAdapter
@@ -27,10 +26,7 @@ def adapt(env: Any, config: Any, mode: str = "train") -> Any:
     space, lookup = action_space_of(env), getattr(config, "action_lookup", None)
     if lookup is not None:
         return TextAdapter(env, lookup) if isinstance(space, Discrete) and _shows_numbers(env) else env
-    if isinstance(space, Box):
-        name = type(getattr(env, "unwrapped", env)).__name__
-        raise RolloutError(f"{name} cannot be played: {refusal(space)}")
-    return TextAdapter(env) if isinstance(space, Discrete | MultiDiscrete) else env
+    return TextAdapter(env) if isinstance(space, Discrete | MultiDiscrete | Box) else env  # which refuses Box
 
 
 @dataclass(frozen=True)

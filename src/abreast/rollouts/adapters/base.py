@@ -1,8 +1,11 @@
 """What all adapters share."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import gymnasium
+
+from abreast.errors import RolloutError, short
 
 
 class Adapter(gymnasium.Env[Any, Any]):
@@ -45,3 +48,24 @@ class Adapter(gymnasium.Env[Any, Any]):
         if name.startswith("_"):  # private, or not set yet while this is unpickled
             raise AttributeError(name)
         return getattr(self._env, name)
+
+
+def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
+    """What `reset` returned, in Gymnasium's form: (observation, info)."""
+    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
+        return result[0], dict(result[1])
+    return result, {}
+
+
+def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+    """What `step` returned, in Gymnasium's form: (observation, reward, terminated, truncated, info)."""
+    if isinstance(result, tuple) and len(result) == 5:
+        return result
+    if not isinstance(result, tuple) or len(result) != 4:
+        raise RolloutError(
+            f"step returned {short(result)}: expected (observation, reward, terminated, truncated, info), or four values"
+            " with done, as in old Gym."
+        )
+    observation, reward, done, info = result
+    was_cut = bool(info.get("TimeLimit.truncated", False))
+    return observation, float(reward), bool(done) and not was_cut, was_cut, info

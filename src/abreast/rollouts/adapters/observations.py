@@ -1,7 +1,7 @@
 """Observations as texts: the same for the same observation, in every process, whatever numpy's print options are."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -22,7 +22,7 @@ def text_of(observation: Any) -> str:
     if isinstance(observation, str):
         return observation
     if isinstance(observation, Mapping):
-        return "\n".join(f"{key}: {value}" for key, value in _flat(observation, ""))
+        return "\n".join(_flat(observation, ""))
     if isinstance(observation, tuple | list):
         left, right = "()" if isinstance(observation, tuple) else "[]"
         return f"{left}{', '.join(text_of(each) for each in observation)}{right}"
@@ -47,14 +47,12 @@ def _named(match: re.Match[str]) -> str:
     return f"<{colours[-1]}:{match[2]}>" if colours and match[2] else match[2]
 
 
-def _flat(observation: Mapping[Any, Any], above: str) -> list[tuple[str, str]]:
-    lines: list[tuple[str, str]] = []
+def _flat(observation: Mapping[Any, Any], above: str) -> Iterator[str]:
     for key, value in observation.items():
         if isinstance(value, Mapping):
-            lines += _flat(value, f"{above}{key}.")
+            yield from _flat(value, f"{above}{key}.")
         else:
-            lines.append((f"{above}{key}", text_of(value)))
-    return lines
+            yield f"{above}{key}: {text_of(value)}"
 
 
 def _text_of_array(array: np.ndarray[Any, Any]) -> str:

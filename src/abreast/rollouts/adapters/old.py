@@ -1,10 +1,8 @@
 """Environments from before Gymnasium: `reset` returns an observation, `step` four values."""
 
-from collections.abc import Mapping
 from typing import Any
 
-from abreast.errors import RolloutError, short
-from abreast.rollouts.adapters.base import Adapter
+from abreast.rollouts.adapters.base import Adapter, five_values, two_values
 from abreast.rollouts.signatures import NAMED, parameters_of
 
 
@@ -19,8 +17,8 @@ class FourTuple(Adapter):
     def __init__(self, env: Any, mode: str = "train") -> None:
         super().__init__(env)
         self._mode = mode
-        self._by_place, self._takes = _arguments(env)
-        self._seeds_itself = "seed" not in (*self._by_place, *self._takes) and callable(getattr(env, "seed", None))
+        self._takes = _arguments(env)
+        self._seeds_itself = "seed" not in self._takes and callable(getattr(env, "seed", None))
         self._render_with = _render_mode(env)
         if self._render_with == NEVER:
             self.render_mode = None
@@ -28,15 +26,14 @@ class FourTuple(Adapter):
     @property
     def takes_seed(self) -> bool:
         """Whether it can be given a seed."""
-        return self._seeds_itself or "seed" in (*self._by_place, *self._takes)
+        return self._seeds_itself or "seed" in self._takes
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         if self._seeds_itself and seed is not None:
             self._env.seed(seed)
         given = {"seed": seed, "mode": self._mode, "options": options}
-        named = {name: given[name] for name in self._takes}
-        return two_values(self._env.reset(*(given[name] for name in self._by_place), **named))
+        return two_values(self._env.reset(**{name: given[name] for name in self._takes}))
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Take a step. `info["TimeLimit.truncated"]` says that a time limit ended the episode."""
@@ -52,27 +49,6 @@ class FourTuple(Adapter):
 NEVER = "never"
 
 
-def two_values(result: Any) -> tuple[Any, dict[str, Any]]:
-    """What `reset` returned, in Gymnasium's form: (observation, info)."""
-    if isinstance(result, tuple) and len(result) == 2 and isinstance(result[1], Mapping):
-        return result[0], dict(result[1])
-    return result, {}
-
-
-def five_values(result: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
-    """What `step` returned, in Gymnasium's form: (observation, reward, terminated, truncated, info)."""
-    if isinstance(result, tuple) and len(result) == 5:
-        return result
-    if not isinstance(result, tuple) or len(result) != 4:
-        raise RolloutError(
-            f"step returned {short(result)}: expected (observation, reward, terminated, truncated, info), or four values"
-            " with done, as in old Gym."
-        )
-    observation, reward, done, info = result
-    was_cut = bool(info.get("TimeLimit.truncated", False))
-    return observation, float(reward), bool(done) and not was_cut, was_cut, info
-
-
 def is_old(env: Any) -> bool:
     """Whether its `reset` differs from Gymnasium's, which takes `seed` and `options` by name."""
     parameters = parameters_of(env.reset)
@@ -81,16 +57,14 @@ def is_old(env: Any) -> bool:
     return not {"seed", "options"} <= {name for name, each in parameters.items() if each.kind in NAMED}
 
 
-def _arguments(env: Any) -> tuple[list[str], list[str]]:
-    """Which of seed, mode and options `reset` takes by place only, and which by name."""
+def _arguments(env: Any) -> list[str]:
+    """Which of seed, mode and options `reset` takes."""
     parameters = parameters_of(env.reset) or {}
-    known = {name: each for name, each in parameters.items() if name in ("seed", "mode", "options")}
-    by_place = [name for name, each in known.items() if each.kind is each.POSITIONAL_ONLY]
-    by_name = [name for name, each in known.items() if each.kind in NAMED]
+    known = [name for name in ("seed", "mode", "options") if name in parameters]
     takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
     if takes_any and "seed" not in known and not callable(getattr(env, "seed", None)):
-        by_name.append("seed")
-    return by_place, by_name
+        known.append("seed")
+    return known
 
 
 def _render_mode(env: Any) -> str | None:

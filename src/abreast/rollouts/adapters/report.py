@@ -6,8 +6,7 @@ from typing import Any
 from abreast.codec import Names, decode_message, encode_message
 from abreast.errors import StateError
 from abreast.rollouts.adapters.actions import Actions
-from abreast.rollouts.adapters.base import Adapter
-from abreast.rollouts.adapters.old import five_values, two_values
+from abreast.rollouts.adapters.base import Adapter, five_values, two_values
 from abreast.rollouts.adapters.text import SILENT_MODES, TextAdapter
 
 NAMES = Names(())

@@ -6,11 +6,10 @@ from typing import Any
 
 from gymnasium.utils.env_checker import data_equivalence
 
-from abreast.errors import RolloutError
+from abreast.errors import RolloutError, short
 from abreast.rollouts.adapters.actions import Actions, Names, action_space_of, names_of
-from abreast.rollouts.adapters.base import Adapter
+from abreast.rollouts.adapters.base import Adapter, five_values, two_values
 from abreast.rollouts.adapters.observations import text_of, without_escapes
-from abreast.rollouts.adapters.old import five_values, two_values
 
 INFO_KEYS = frozenset({"success", "action_is_valid", "action_is_effective"})
 SILENT_MODES = (None, "human")
@@ -39,6 +38,10 @@ class TextAdapter(Adapter):
         space = action_space_of(env)
         self.action_space = space
         self._only_named = names is not None
+        if names is not None and not all(number in space for number in names):
+            raise RolloutError(
+                f"action_lookup is {short(names)}, but its action space is {short(space)}: leave it out."
+            )
         self.actions = Actions(space, names if names is not None else names_of(env, space))
         self._listed = self.actions.listed(only_named=self._only_named)
         self._drawn = self.render_mode not in SILENT_MODES
@@ -54,10 +57,6 @@ class TextAdapter(Adapter):
         """Whether this names an action."""
         return self.actions.read(text) is not None
 
-    def write_action(self, action: Any) -> str:
-        """The text that names an action."""
-        return self.actions.write(action)
-
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         observation, info = two_values(self._env.reset(seed=seed))
@@ -70,7 +69,8 @@ class TextAdapter(Adapter):
         """Take a step, with the action that a text names, or with an action itself."""
         known = self.actions.read(action)
         if known is None:
-            return self._refuse()
+            info = {"success": False, "action_is_valid": False, "action_is_effective": False}
+            return self._observation, 0.0, False, False, info
         observation, reward, terminated, truncated, info = five_values(self._env.step(known))
         self._total += float(reward)
         missing = INFO_KEYS - info.keys()
@@ -109,12 +109,6 @@ class TextAdapter(Adapter):
             return
         mask = info.get("action_mask")
         info["available_actions"] = self._listed if mask is None else self.actions.listed(mask, self._only_named)
-
-    def _refuse(self) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        if self._observation is None:
-            raise RolloutError("the environment was stepped with no episode under way: call reset first.")
-        info = {"success": False, "action_is_valid": False, "action_is_effective": False}
-        return self._observation, 0.0, False, False, info
 
 
 def _kept(observation: Any) -> Any:

@@ -129,7 +129,7 @@ class Trial:
             )
         if listed is not None or space is None:  # the old form has no info: then as the random policy plays
             return listed or str(rng.integers(100))
-        return env.write_action(space.sample()) if isinstance(env, TextAdapter) else str(space.sample())
+        return env.actions.write(space.sample()) if isinstance(env, TextAdapter) else str(space.sample())
 
 
 def digests_of(target: str, actions: Sequence[Any]) -> Trace:

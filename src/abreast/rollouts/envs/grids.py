@@ -14,11 +14,13 @@ from functools import cache
 from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
-from gymnasium.spaces import Text
+from gymnasium.spaces import Discrete, Text
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from abreast.errors import RolloutError
 from abreast.rollouts.config import EnvConfig
+from abreast.rollouts.envs.base import TextEnv
 
 HEADING = "Cells are (row, column), counted from (0, 0) at the top left."
 _LISTED = re.compile(r"^(\w+): ([(), \d]+|none)$", re.MULTILINE)
@@ -60,6 +62,8 @@ class GridConfig(EnvConfig):
     """What `render` returns: the text of the state, or a picture of it."""
     observation_format: Literal["grid", "coord", "grid_coord"] = "grid"
     """The text of the state: a grid of symbols, a list of coordinates, or both."""
+    max_steps: int = Field(100, ge=1, le=1_000_000)
+    """Moves after which an episode is cut off; an unknown action is no move."""
     grid_lookup: dict[int, str] | None = None
     """Symbols by number, all of the same length, one character or more."""
     grid_vocab: dict[str, str] | None = None
@@ -72,17 +76,14 @@ class GridConfig(EnvConfig):
             raise ValueError(
                 f"action_lookup is {self.action_lookup}: expected four names, for {meant}. Leave it out, or name all four."
             )
-        lookup, numbers = self.grid_lookup, list(range(len(self.WORLD.symbols)))
-        if lookup is not None and sorted(lookup) != numbers:
-            raise ValueError(f"grid_lookup is {lookup}: expected a symbol for each of the numbers {numbers}.")
-        symbols = self.symbols
-        if len(set(symbols)) < len(symbols) or len({len(symbol) for symbol in symbols}) > 1 or not symbols[0]:
+        symbols, numbers = self.symbols, list(range(len(self.WORLD.symbols)))
+        is_complete = sorted(self.grid_lookup or numbers) == numbers and len(set(symbols)) == len(numbers)
+        are_lines = all(symbol.splitlines() == [symbol] for symbol in symbols)  # not empty, without line breaks
+        if not is_complete or not are_lines or len({len(symbol) for symbol in symbols}) > 1:
             raise ValueError(
-                f"grid_lookup is {lookup}: expected symbols that differ and have the same length, so that rows are of equal"
-                " width and can be read."
+                f"grid_lookup is {self.grid_lookup}: expected a symbol for each of the numbers {numbers}, and symbols that"
+                " differ, have the same length and are without line breaks, so that rows can be read."
             )
-        if any(symbol.splitlines() != [symbol] for symbol in symbols):
-            raise ValueError(f"grid_lookup is {lookup}: expected symbols without line breaks.")
         if self.grid_vocab is not None and set(self.grid_vocab) != set(symbols):
             raise ValueError(
                 f"grid_vocab is {self.grid_vocab}, but the symbols of grid_lookup are {', '.join(map(repr, symbols))}: give"
@@ -106,6 +107,27 @@ class GridConfig(EnvConfig):
     def shape(self) -> tuple[int, int]:
         """Rows and columns."""
         raise NotImplementedError
+
+
+class GridEnv(TextEnv[int]):
+    """An environment in a world of cells; its class calls `_see` when something has changed."""
+
+    metadata = {"render_modes": ["text", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
+    TILES: ClassVar[Mapping[str, Pixels]]
+    """A picture of each symbol."""
+
+    def __init__(self, config: GridConfig) -> None:
+        self.render_mode = config.render_mode
+        self.observation_space = text_space(config)
+        self.action_space = Discrete(4, start=1)  # type: ignore[assignment]  # its numbers are numpy's
+
+    def _see(self, config: GridConfig, plain: str) -> None:
+        self._plain, self._text = plain, show(config, plain)
+
+    def render(self) -> str | Pixels:
+        """The text of the state or, with `render_mode` rgb_array, a picture of it."""
+        text: str = super().render()
+        return text if self.render_mode == "text" else draw(self.TILES, self._plain)
 
 
 def legend(config: GridConfig, more: str = "") -> str:
@@ -138,14 +160,16 @@ def show(config: GridConfig, plain: str) -> str:
 
 
 def read(config: GridConfig, text: str) -> list[str]:
-    """The rows of the plain grid that a text of any format shows; empty if it shows none."""
+    """The rows of the plain grid that a text of any format shows."""
     width, plain = len(config.symbols[0]), dict(zip(config.symbols, config.WORLD.symbols, strict=True))
     lines = ([plain.get(line[i : i + width], "") for i in range(0, len(line), width)] for line in text.splitlines())
     rows = ["".join(cells) for cells in lines if cells and all(cells)]
     if not rows:
         rows = _from_lists(config, {label: _CELL.findall(cells) for label, cells in _LISTED.findall(text)})
     players = sum(symbol in config.WORLD.labels["Player"] for row in rows for symbol in row)
-    return rows if players == 1 and len({len(row) for row in rows}) == 1 else []
+    if players != 1 or len({len(row) for row in rows}) != 1:
+        raise RolloutError(f"the state {text[:80]!r} shows no {config.WORLD.place} in text: take render_mode text.")
+    return rows
 
 
 def _from_lists(config: GridConfig, listed: Mapping[str, Sequence[tuple[str, str]]]) -> list[str]:
@@ -167,9 +191,7 @@ def text_space(config: GridConfig) -> Text:
     """The space of all texts."""
     (rows, columns), symbols = config.shape, config.symbols
     grid = rows * (columns * len(symbols[0]) + 1) - 1
-    if config.observation_format == "grid":
-        return Text(grid, min_length=grid, charset=frozenset("".join(symbols) + "\n"))
-    frame = show(config, "") + "".join([*symbols, "none, (0123456789)"])
+    frame = show(config, "") + "".join([*symbols, "none, (0123456789)\n"])
     listed = rows * columns * len(config.WORLD.labels) * len(f"({rows}, {columns}), ")
     return Text(len(frame) + grid + listed, charset=frozenset(frame))
 

@@ -1,7 +1,7 @@
 """Records from a user's file: JSON lines, a JSON list or Parquet; each with its place in the file, for messages."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -19,6 +19,16 @@ def records_of_split(records: Sequence[Record], split: Split) -> Sequence[Record
         return records
     wanted = {"train": range(8), "test": (8,), "val": (9,)}[split]
     return [record for number, record in enumerate(records) if number % 10 in wanted]
+
+
+def load_records(
+    path: Path, fields: Sequence[str], make: Callable[[dict[str, Any], str], Record]
+) -> tuple[Record, ...]:
+    """What `make` makes of every record and its place ("tasks.jsonl, line 3")."""
+    records = tuple(make(record, place) for place, record in read_records(path, fields))
+    if not records:
+        raise ConfigError(f"the data file {path} holds no records with {' and '.join(fields)}: give another.")
+    return records
 
 
 def read_records(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -67,10 +77,8 @@ def _parquet_rows(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]
         raise ConfigError(f"reading {path} needs the package pyarrow: pip install abreast[parquet]") from None
     try:
         with parquet.ParquetFile(path) as file:
-            number = 0
-            for batch in file.iter_batches(columns=list(fields)):
-                for record in batch.to_pylist():
-                    number += 1
-                    yield f"{path}, row {number}", record
+            rows = (row for batch in file.iter_batches(columns=list(fields)) for row in batch.to_pylist())
+            for number, record in enumerate(rows, start=1):
+                yield f"{path}, row {number}", record
     except arrow.ArrowException as error:
         raise ConfigError(f"{path} is not a valid Parquet file: {str(error).splitlines()[0]}") from None

@@ -15,11 +15,6 @@ def _solve(config: BanditConfig, history: Sequence[Mapping[str, Any]]) -> list[s
     return [*shown, config.hi_arm_name][: min(1, actions_left)]
 
 
-def _legend(config: BanditConfig) -> str:
-    """What the state shows; not which arm is which."""
-    return "The state names the two arms. An action is the name of an arm."
-
-
 def _listed_actions(config: BanditConfig) -> list[str]:
     """The names of the arms, if all episodes have the same two; otherwise the state names them."""
     return list(config.names.values()) if len(config.pairs) == 1 else []
@@ -35,7 +30,7 @@ KIND = EnvKind(
         "nothing, and on average it pays more. Judge by their names which is which, and choose the one that pays more "
         "on average. You choose once."
     ),
-    legend=_legend,
+    legend=lambda config: "The state names the two arms. An action is the name of an arm.",
     listed_actions=_listed_actions,
     solver=_solve,
     presets={"ragen": {"split": "train"}},

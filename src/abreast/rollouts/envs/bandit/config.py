@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from abreast.rollouts.config import EnvConfig
-from abreast.rollouts.ragen import KEYS, Keys
 
 PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
     {
@@ -39,17 +38,20 @@ PAIRS: Mapping[str, tuple[tuple[str, str], ...]] = MappingProxyType(
 )
 """Names of arms, the lo arm first, as `split` has them: a steady trade and one that pays seldom, but then well."""
 
+Name = Annotated[str, Field(max_length=40, pattern=r"^\S+( \S+)*$")]
+"""Words in one line with single blanks between them."""
+
 
 class BanditConfig(EnvConfig):
     """What the two arms are called and what they pay."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["bandit"]
+    THEIR_KEYS: ClassVar[str] = "bandit"
 
     split: Literal["train", "test"] | None = None
     """Draw the names of the arms, by seed, from one of two sets; none: lo_arm_name and hi_arm_name, which win if given."""
-    lo_arm_name: str = Field("Phoenix", min_length=1, max_length=40)
+    lo_arm_name: Name = "Phoenix"
     """The arm that always pays the same."""
-    hi_arm_name: str = Field("Dragon", min_length=1, max_length=40)
+    hi_arm_name: Name = "Dragon"
     """The arm that pays more, but seldom; choosing it is success."""
     lo_reward: float = 0.1
     """What the lo arm pays, always."""
@@ -68,9 +70,6 @@ class BanditConfig(EnvConfig):
 
     @model_validator(mode="after")
     def _actions_follow_from_names(self) -> Self:
-        for key, name in (("lo_arm_name", self.lo_arm_name), ("hi_arm_name", self.hi_arm_name)):
-            if name != " ".join(name.split()):
-                raise ValueError(f"{key} is {name!r}, expected words in one line with single blanks between them.")
         if self.lo_arm_name.casefold() == self.hi_arm_name.casefold():
             raise ValueError(
                 f"lo_arm_name is {self.lo_arm_name!r} and hi_arm_name is {self.hi_arm_name!r}: an action could mean either "

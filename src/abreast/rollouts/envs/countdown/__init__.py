@@ -5,15 +5,6 @@ from abreast.rollouts.envs.countdown.env import CountdownEnv
 from abreast.rollouts.envs.countdown.solver import solve
 from abreast.rollouts.registry import EnvKind
 
-
-def _legend(config: CountdownConfig) -> str:
-    """What the state shows, and what an answer looks like."""
-    return (
-        "The state lists the numbers and the target. An answer is the expression alone, made of the numbers, +, -, "
-        "*, / and parentheses, for example (25 - 4) * 3."
-    )
-
-
 KIND = EnvKind(
     name="countdown",
     summary="Combine all the given numbers into an expression whose value is the target; the first expression counts.",
@@ -23,7 +14,10 @@ KIND = EnvKind(
         "You see some numbers and a target. Write one arithmetic expression whose value is the target. Use every number "
         "exactly once and no other number. The first expression you give counts."
     ),
-    legend=_legend,
+    legend=lambda config: (
+        "The state lists the numbers and the target. An answer is the expression alone, made of the numbers, +, -, "
+        "*, / and parentheses, for example (25 - 4) * 3."
+    ),
     solver=solve,
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
     presets={

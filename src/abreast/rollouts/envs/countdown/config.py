@@ -8,13 +8,12 @@ from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
 from abreast.rollouts.envs.records import Split
-from abreast.rollouts.ragen import KEYS, Keys
 
 
 class CountdownConfig(EnvConfig):
     """Where tasks come from, how hard the generated ones are, and what an answer is worth."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["countdown"]
+    THEIR_KEYS: ClassVar[str] = "countdown"
 
     action_lookup: None = None
     """Always none: the answer is free text."""

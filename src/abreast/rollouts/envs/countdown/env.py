@@ -1,24 +1,29 @@
 """Countdown as an environment: one task, one answer that can be read."""
 
+import re
 import string
 from collections.abc import Mapping
-from typing import Any
+from fractions import Fraction
+from typing import Any, Literal
 
 from gymnasium import spaces
 
-from abreast.rollouts.envs.base import TextEnv, info_of
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
 from abreast.rollouts.envs.countdown.config import CountdownConfig
-from abreast.rollouts.envs.countdown.expression import LONGEST
-from abreast.rollouts.envs.countdown.judging import Verdict, judge
-from abreast.rollouts.envs.countdown.tasks import choose_task, tasks_in_file
+from abreast.rollouts.envs.countdown.expression import LONGEST, ExpressionError, parse
+from abreast.rollouts.envs.countdown.tasks import Task, choose_task, tasks_in_file
 
-_REMARKS = {
-    Verdict.CORRECT: "Your answer is correct.",
-    Verdict.WRONG_VALUE: "Your answer uses the right numbers, but its value is not the target.",
-    Verdict.WRONG_NUMBERS: "Your answer does not use every number exactly once.",
-    Verdict.UNREADABLE: "Your answer is not an arithmetic expression.",
+Verdict = Literal["correct", "wrong value", "wrong numbers", "unreadable"]
+"""How an answer came out."""
+_REMARKS: Mapping[Verdict, str] = {
+    "correct": "Your answer is correct.",
+    "wrong value": "Your answer uses the right numbers, but its value is not the target.",
+    "wrong numbers": "Your answer does not use every number exactly once.",
+    "unreadable": "Your answer is not an arithmetic expression.",
 }
 _LONGEST_STATE = 1_000
+_CLOSE_ENOUGH = Fraction(1, 100_000)
+_CLAIMED_VALUE = re.compile(r"\s*-?[0-9]+(\.[0-9]+)?\s*")
 
 
 class CountdownEnv(TextEnv[str]):
@@ -28,32 +33,53 @@ class CountdownEnv(TextEnv[str]):
     nor does anything but a text.
     """
 
-    name = "countdown"
-
     def __init__(self, config: CountdownConfig | Mapping[str, Any] | None = None) -> None:
         self.config = CountdownConfig.parse(config or {})
         if self.config.data_path is not None:
             tasks_in_file(self.config)  # a damaged file is reported here, not in the middle of a run
         self.action_space = spaces.Text(LONGEST, charset=string.digits + "+-*/() ")
         self.observation_space = spaces.Text(_LONGEST_STATE, charset=string.printable)
-        self._rewards = {Verdict.CORRECT: self.config.score, Verdict.WRONG_VALUE: self.config.format_score}
+        self._rewards = {"correct": self.config.score, "wrong value": self.config.format_score}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         self._task = task = choose_task(self.config, self.np_random, seed)
         self._text = self._question = f"Numbers: {', '.join(map(str, task.numbers))}\nTarget: {task.target}"
-        self._playing = True
-        return self._text, info_of(verdict="")
+        return info_of(verdict="")
 
-    def step(self, action: object) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: object) -> Taken:
         if not isinstance(action, str):
-            return self._text, 0.0, False, False, info_of(valid=False, verdict="")
+            return 0.0, False, False, info_of(valid=False, verdict="")
         verdict = judge(action, self._task)
-        is_read = verdict is not Verdict.UNREADABLE
+        is_read = verdict != "unreadable"
         ends = is_read or self.config.unreadable_ends
-        self._playing = not ends
         self._text = f"{self._question}\n{_REMARKS[verdict]}"
-        success = verdict is Verdict.CORRECT
-        info = info_of(success=success, valid=is_read, effective=is_read, verdict=verdict.value)
-        return self._text, self._rewards.get(verdict, 0.0), ends, False, info
+        info = info_of(success=verdict == "correct", valid=is_read, effective=is_read, verdict=verdict)
+        return self._rewards.get(verdict, 0.0), ends, False, info
+
+
+def judge(answer: str, task: Task) -> Verdict:
+    """The verdict on an answer, of whatever length or content."""
+    try:
+        expression = parse(_expression_in(answer))
+    except ExpressionError:
+        return "unreadable"
+    if sorted(expression.numbers) != sorted(task.numbers):
+        return "wrong numbers"
+    is_close = -_CLOSE_ENOUGH < expression.value - task.target < _CLOSE_ENOUGH  # never, if it is not a number
+    return "correct" if is_close else "wrong value"
+
+
+def _expression_in(answer: str) -> str:
+    """The expression alone, without `<answer>` tags around it or `= value` behind it.
+
+    The claimed value must be a number, but which one does not matter: the expression speaks for itself.
+    """
+    if len(answer) > LONGEST:
+        raise ExpressionError(f"it is longer than {LONGEST} characters")
+    _, opened, tagged = answer.rpartition("<answer>")
+    if opened:
+        answer = tagged.partition("</answer>")[0]
+    expression, equals, claimed = answer.partition("=")
+    if equals and not _CLAIMED_VALUE.fullmatch(claimed):
+        raise ExpressionError("what follows the equals sign is not a number")
+    return expression

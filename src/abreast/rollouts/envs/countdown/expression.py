@@ -1,30 +1,29 @@
-"""Arithmetic in a text, read by a small parser: what it does not know it refuses, and nothing is ever executed.
+"""Arithmetic in a text: Python's own parser reads it, and what is not listed here is refused. Nothing is ever executed.
 
-    sum     = product { ("+" | "-") product }
-    product = factor  { ("*" | "/") factor }
-    factor  = [ "-" ] ( number | "(" sum ")" )
-    number  = one to nine of the digits 0-9
-
-So one minus may stand before a number or a parenthesis, a plus may not; there are no powers, decimals or names.
-`×`, `÷` and the typographic minus `−` are taken for `*`, `/` and `-`. Values are exact fractions.
+Whole numbers of one to nine digits, `+ - * /` and parentheses; one minus may stand before a number or a parenthesis, a plus
+may not; there are no powers, decimals or names. `×`, `÷` and the typographic minus `−` are taken for `*`, `/` and `-`.
+Values are exact fractions.
 """
 
+import ast
 import math
 import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import accumulate
 
 LONGEST = 1_000
 """Characters a text may have: with it, every cost below is bounded."""
 MOST_DIGITS = 9
 DEEPEST = 32
-"""Parentheses inside each other; far from Python's own limit, so no text can exhaust the stack."""
+"""Parentheses inside each other."""
 
-_TOKEN = re.compile(r"[0-9]+|\S")
 _SIGNS = str.maketrans("×÷−", "*/-")
-_END = ""
+_REFUSED = re.compile(rf"[^-+*/()0-9 ]|[0-9]{{{MOST_DIGITS + 1}}}|(?:^|[-+*/(]) ?- ?-")
+"""Other characters, long numbers, and a minus before a minus that is itself a sign."""
+_LEADING_ZEROS = re.compile(r"\b0+(?=[0-9])")
 
 Value = Fraction | float
 
@@ -47,59 +46,41 @@ def parse(text: str) -> Expression:
     """Read a whole text as one expression, or raise `ExpressionError`."""
     if len(text) > LONGEST:
         raise ExpressionError(f"it is longer than {LONGEST} characters")
-    parser = _Parser(_TOKEN.findall(text.translate(_SIGNS)))
-    value = parser.sum(depth=0)
-    if parser.next != _END:
-        raise ExpressionError("something follows the expression")
-    return Expression(tuple(parser.numbers), value)
+    plain = " ".join(text.translate(_SIGNS).split())
+    depth = max(accumulate((character == "(") - (character == ")") for character in plain), default=0)
+    if _REFUSED.search(plain) or depth > DEEPEST:
+        raise ExpressionError("something in it is no number, operator or parenthesis, or is too long or too deep")
+    try:
+        tree = ast.parse(_LEADING_ZEROS.sub("", plain), mode="eval").body
+    except (SyntaxError, RecursionError) as error:
+        raise ExpressionError(str(error)) from None
+    return Expression(tuple(map(int, re.findall("[0-9]+", plain))), _value(tree))
 
 
 def _quotient(left: Value, right: Value) -> Value:
     return left / right if right else math.nan
 
 
-_SUMS: dict[str, Callable[[Value, Value], Value]] = {"+": operator.add, "-": operator.sub}
-_PRODUCTS: dict[str, Callable[[Value, Value], Value]] = {"*": operator.mul, "/": _quotient}
+_OPERATIONS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: _quotient,
+}
 
 
-class _Parser:
-    """One method per rule of the grammar; each consumes its tokens and returns their value."""
-
-    def __init__(self, tokens: list[str]) -> None:
-        self.numbers: list[int] = []
-        self._tokens = iter(tokens)
-        self.next = next(self._tokens, _END)
-
-    def sum(self, depth: int) -> Value:
-        value = self.product(depth)
-        while self.next in _SUMS:
-            value = _SUMS[self._take()](value, self.product(depth))
-        return value
-
-    def product(self, depth: int) -> Value:
-        value = self.factor(depth)
-        while self.next in _PRODUCTS:
-            value = _PRODUCTS[self._take()](value, self.factor(depth))
-        return value
-
-    def factor(self, depth: int) -> Value:
-        if self.next == "-":
-            self._take()
-            return -self.primary(depth)
-        return self.primary(depth)
-
-    def primary(self, depth: int) -> Value:
-        token = self._take()
-        if token == "(" and depth < DEEPEST:
-            value = self.sum(depth + 1)
-            if self._take() != ")":
-                raise ExpressionError("a parenthesis is not closed")
-            return value
-        if not token.isdecimal() or not token.isascii() or len(token) > MOST_DIGITS:
-            raise ExpressionError("a number is missing or too long, or too many parentheses lie inside each other")
-        self.numbers.append(int(token))
-        return Fraction(self.numbers[-1])
-
-    def _take(self) -> str:
-        token, self.next = self.next, next(self._tokens, _END)
-        return token
+def _value(tree: ast.expr) -> Value:
+    values: dict[ast.AST, Value] = {}
+    for node in reversed([*ast.walk(tree)]):  # parts before what they are parts of; recursion could exhaust the stack
+        match node:
+            case ast.Constant(value=int(number)):
+                values[node] = Fraction(number)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                values[node] = -values[operand]
+            case ast.BinOp(left, operation, right) if type(operation) in _OPERATIONS:
+                values[node] = _OPERATIONS[type(operation)](values[left], values[right])
+            case ast.operator() | ast.unaryop():
+                continue
+            case _:
+                raise ExpressionError(f"{type(node).__name__} is not among the four operations")
+    return values[tree]

@@ -10,7 +10,7 @@ import numpy as np
 from abreast.errors import ConfigError
 from abreast.rollouts.envs.countdown.config import CountdownConfig
 from abreast.rollouts.envs.countdown.expression import MOST_DIGITS
-from abreast.rollouts.envs.records import Split, read_records, records_of_split
+from abreast.rollouts.envs.records import load_records, records_of_split
 
 MOST_NUMBERS = 32
 MOST_SUMMANDS = 16
@@ -35,23 +35,18 @@ def choose_task(config: CountdownConfig, rng: np.random.Generator, seed: int | N
     return tasks[int(rng.integers(len(tasks)))]
 
 
+@cache
 def tasks_in_file(config: CountdownConfig) -> Sequence[Task]:
     """The tasks that the configuration leaves of its file."""
     assert config.data_path is not None
-    split: Split = "all" if config.numbering == "by_seed" else config.split
-    return _tasks_in_file(config.data_path, config.max_instances, config.plus_minus_only, split)
-
-
-@cache
-def _tasks_in_file(path: Path, most: int | None, plus_minus_only: bool, split: Split) -> Sequence[Task]:
-    tasks: Sequence[Task] = load_tasks(path)[:most]
-    if plus_minus_only:
-        tasks = [task for task in tasks if is_a_sum(task)]
-        if not tasks:
-            raise ConfigError(
-                f"no task of the data file {path} is solved by addition and subtraction alone: leave plus_minus_only out."
-            )
-    return records_of_split(tasks, split)
+    read = load_tasks(config.data_path)[: config.max_instances]
+    tasks = [task for task in read if not config.plus_minus_only or is_a_sum(task)]
+    if not tasks:
+        raise ConfigError(
+            f"no task of the data file {config.data_path} is solved by addition and subtraction alone: leave"
+            " plus_minus_only out."
+        )
+    return records_of_split(tasks, "all" if config.numbering == "by_seed" else config.split)
 
 
 def is_a_sum(task: Task) -> bool:
@@ -94,18 +89,16 @@ def _whole_results(first: int, second: int, limit: int, plus_minus_only: bool) -
 @cache
 def load_tasks(path: Path) -> tuple[Task, ...]:
     """The tasks of a file, read once per process."""
-    tasks = tuple(_task(record, place) for place, record in read_records(path, ("nums", "target")))
-    if not tasks:
-        raise ConfigError(f"the data file {path} holds no tasks, expected records with nums and target.")
-    return tasks
+    return load_records(path, ("nums", "target"), _task)
 
 
 def _task(record: dict[str, Any], place: str) -> Task:
     numbers, target = record["nums"], record["target"]
-    if not isinstance(numbers, list) or not 1 <= len(numbers) <= MOST_NUMBERS or not all(map(_fits, numbers)):
-        raise ConfigError(f"{place}: nums must be a list of 1 to {MOST_NUMBERS} whole numbers from 0 to {LARGEST}.")
-    if not _fits(target):
-        raise ConfigError(f"{place}: target must be a whole number from 0 to {LARGEST}.")
+    is_list = isinstance(numbers, list) and 1 <= len(numbers) <= MOST_NUMBERS
+    if not is_list or not all(map(_fits, [*numbers, target])):
+        raise ConfigError(
+            f"{place}: nums must be a list of 1 to {MOST_NUMBERS} whole numbers, target one, all from 0 to {LARGEST}."
+        )
     return Task(tuple(numbers), target)
 
 

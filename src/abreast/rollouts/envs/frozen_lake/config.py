@@ -4,15 +4,38 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from abreast.rollouts.envs.frozen_lake.world import LAKE
 from abreast.rollouts.envs.grids import GridConfig, World
-from abreast.rollouts.ragen import KEYS, Keys
+
+PLAYER, FROZEN, HOLE, GOAL, PLAYER_IN_HOLE, PLAYER_ON_GOAL = SYMBOLS = "P_OGX√"
+STANDING_ON = {FROZEN: PLAYER, HOLE: PLAYER_IN_HOLE, GOAL: PLAYER_ON_GOAL}
+
+LAKE = World(
+    symbols=SYMBOLS,
+    meanings=("you", "ice", "hole", "goal", "you in a hole", "you on the goal"),
+    labels={
+        "Player": PLAYER + PLAYER_IN_HOLE + PLAYER_ON_GOAL,
+        "Goal": GOAL + PLAYER_ON_GOAL,
+        "Holes": HOLE + PLAYER_IN_HOLE,
+    },
+    rest="ice",
+    moves=("left", "down", "right", "up"),
+    place="lake",
+    symbols_in_words=(
+        f"{PLAYER} you, {FROZEN} ice, {HOLE} hole, {GOAL} goal, {PLAYER_IN_HOLE} you in a hole,"
+        f" {PLAYER_ON_GOAL} you on the goal"
+    ),
+    coordinates_in_words="as (row, column), counted from (0, 0) at the top left. The player is you.",
+    picture_in_words=(
+        "The state is a picture of the lake from above. Light cells are ice, a dark pool is a hole, the green flag is "
+        "the goal. The figure in a red coat is you."
+    ),
+)
 
 
 class FrozenLakeConfig(GridConfig):
     """How large, how holey and how slippery the lake is."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["frozen_lake"]
+    THEIR_KEYS: ClassVar[str] = "frozen_lake"
     WORLD: ClassVar[World] = LAKE
 
     size: int = Field(4, ge=2, le=100)
@@ -23,8 +46,6 @@ class FrozenLakeConfig(GridConfig):
     """Whether a move may go to a side instead."""
     success_rate: float = Field(1 / 3, ge=0, le=1)
     """Chance of a move on slippery ice to go the intended way; the two sides share the rest evenly."""
-    max_steps: int = Field(100, ge=1, le=1_000_000)
-    """Moves after which an episode is cut off; an unknown action is no move."""
     grid_lookup: dict[int, str] | None = None
     """Symbols by number: 0 player, 1 ice, 2 hole, 3 goal, 4 player in a hole, 5 player on the goal; all of the same length,
     one character or more. None: `P _ O G X √`."""

@@ -3,18 +3,16 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gymnasium.spaces import Discrete
 from gymnasium.utils.seeding import np_random
 
-from abreast.rollouts.envs.base import TextEnv, info_of
-from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
+from abreast.rollouts.envs.base import Taken, info_of
+from abreast.rollouts.envs.frozen_lake.config import GOAL, HOLE, FrozenLakeConfig
 from abreast.rollouts.envs.frozen_lake.lake import ACTIONS, new_lake, slips
-from abreast.rollouts.envs.frozen_lake.picture import draw
-from abreast.rollouts.envs.frozen_lake.world import GOAL, HOLE
-from abreast.rollouts.envs.grids import Pixels, show, text_space
+from abreast.rollouts.envs.frozen_lake.picture import TILES
+from abreast.rollouts.envs.grids import GridEnv
 
 
-class FrozenLakeEnv(TextEnv[int]):
+class FrozenLakeEnv(GridEnv):
     """Cross the ice to the goal; do not fall into a hole.
 
     env = FrozenLakeEnv({"size": 4})
@@ -22,18 +20,14 @@ class FrozenLakeEnv(TextEnv[int]):
     text, reward, terminated, truncated, info = env.step(3)  # right
     """
 
-    metadata = {"render_modes": ["text", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
-    name = "the frozen lake"
+    TILES = TILES
 
     def __init__(self, config: FrozenLakeConfig | Mapping[str, Any] | None = None) -> None:
         self.config = FrozenLakeConfig.parse({} if config is None else config)
-        self.render_mode = self.config.render_mode
-        self.observation_space = text_space(self.config)
-        self.action_space = Discrete(len(ACTIONS), start=1)  # type: ignore[assignment]  # its numbers are numpy's
+        super().__init__(self.config)
         self._slips = {action: slips(self.config, action) for action in ACTIONS}
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         # A stream of its own for the lake, and one number of the other for the start, as Gymnasium's FrozenLake draws it:
         # with the same seed and the same moves, the ice is as slippery there as here.
         number = int(self.np_random.integers(2**32)) if seed is None else seed
@@ -41,13 +35,11 @@ class FrozenLakeEnv(TextEnv[int]):
         self.np_random.random()
         self._steps = 0
         self._stand_on(start)
-        self._playing = True
-        return self._text, info_of()
+        return info_of()
 
-    def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: int) -> Taken:
         if not self.config.knows(action):
-            return self._text, 0.0, False, False, info_of(valid=False)
+            return 0.0, False, False, info_of(valid=False)
 
         target = self._lake.neighbour(self._cell, self._slip(action))
         moved = target != self._cell
@@ -59,16 +51,11 @@ class FrozenLakeEnv(TextEnv[int]):
         success = ground == GOAL
         terminated = success or ground == HOLE
         truncated = not terminated and self._steps >= self.config.max_steps
-        self._playing = not (terminated or truncated)
-        return self._text, float(success), terminated, truncated, info_of(success=success, effective=moved)
-
-    def render(self) -> str | Pixels:
-        text: str = super().render()
-        return text if self.render_mode == "text" else draw(self._lake.with_player(self._cell))
+        return float(success), terminated, truncated, info_of(success=success, effective=moved)
 
     def _stand_on(self, cell: int) -> None:
         self._cell = cell
-        self._text = show(self.config, self._lake.with_player(cell))
+        self._see(self.config, self._lake.with_player(cell))
 
     def _slip(self, action: int) -> int:
         """The direction a move really takes."""

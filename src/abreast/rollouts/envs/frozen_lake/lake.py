@@ -11,8 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from abreast.rollouts.envs.frozen_lake.config import FrozenLakeConfig
-from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, HOLE, STANDING_ON
+from abreast.rollouts.envs.frozen_lake.config import FROZEN, GOAL, HOLE, STANDING_ON, FrozenLakeConfig
 
 LEFT, DOWN, RIGHT, UP = ACTIONS = (1, 2, 3, 4)  # in a circle: the sides of each are the one before and the one after
 TRIES = 100

@@ -1,9 +1,6 @@
 """The lake as a picture: one tile per cell, drawn for this project in 8×8 pixels and enlarged."""
 
-from functools import partial
-
-from abreast.rollouts.envs.frozen_lake.world import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
-from abreast.rollouts.envs.grids import draw as draw_tiles
+from abreast.rollouts.envs.frozen_lake.config import FROZEN, GOAL, HOLE, PLAYER, PLAYER_IN_HOLE, PLAYER_ON_GOAL
 from abreast.rollouts.envs.grids import make_tiles
 
 SCALE = 4
@@ -84,5 +81,5 @@ ART = {
 }
 # fmt: on
 
-draw = partial(draw_tiles, make_tiles(ART, PALETTE, SCALE))
-"""The picture of a plain grid: pixels of shape (size·32, size·32, 3)."""
+TILES = make_tiles(ART, PALETTE, SCALE)
+"""Of each symbol, 32 × 32 pixels."""

@@ -7,10 +7,8 @@ import gymnasium
 from gymnasium.envs.registration import EnvSpec, load_env_creator
 from pydantic import Field, PrivateAttr, model_validator
 
-from abreast.errors import nearest
+from abreast.errors import RolloutError, nearest
 from abreast.rollouts.config import EnvConfig
-
-OBSERVATION = "observation"
 
 
 class GymnasiumConfig(EnvConfig):
@@ -30,15 +28,7 @@ class GymnasiumConfig(EnvConfig):
     _spec: EnvSpec | None = PrivateAttr(None)
 
     @model_validator(mode="after")
-    def _can_be_shown(self) -> Self:
-        if "render_mode" in self.kwargs:
-            raise ValueError(
-                f"kwargs has render_mode {self.kwargs['render_mode']!r}: give render_mode beside kwargs, not in it."
-            )
-        if self.render_mode == "human":
-            raise ValueError(
-                "render_mode human draws on a screen, and nothing can be read from it: take auto, ansi or rgb_array."
-            )
+    def _is_known(self) -> Self:
         self._spec = _find(self.id)
         return self
 
@@ -53,18 +43,20 @@ class GymnasiumConfig(EnvConfig):
         return (self.spec.entry_point,)
 
     @property
-    def render_modes(self) -> list[str] | None:
-        """The render modes of the environment's class; None if it does not say."""
-        entry = self.spec.entry_point
-        metadata = getattr(load_env_creator(entry) if isinstance(entry, str) else entry, "metadata", None)
-        return None if metadata is None else list(metadata.get("render_modes", []))
-
-    @property
     def shown_mode(self) -> str | None:
-        """The render mode for `gymnasium.make`; None: the observation is shown."""
-        if self.render_mode == "auto":
-            return "ansi" if "ansi" in (self.render_modes or ()) else None
-        return None if self.render_mode == OBSERVATION else self.render_mode
+        """The render mode for `gymnasium.make`; None: the observation is shown. Human would draw on a screen."""
+        entry, wanted = self.spec.entry_point, self.render_mode
+        metadata = getattr(load_env_creator(entry) if isinstance(entry, str) else entry, "metadata", None)
+        offered = [
+            "auto",
+            "observation",
+            *(mode for mode in (metadata or {}).get("render_modes", ()) if mode != "human"),
+        ]
+        if wanted == "human" or (metadata is not None and wanted not in offered):
+            raise RolloutError(f"render_mode is {wanted!r}, but {self.id} has {', '.join(offered)}: take one of these.")
+        if wanted == "auto" and "ansi" in offered:
+            return "ansi"
+        return None if wanted in ("auto", "observation") else wanted
 
 
 def _find(name: str) -> EnvSpec:
@@ -75,9 +67,8 @@ def _find(name: str) -> EnvSpec:
         except ImportError as error:
             raise ValueError(f"id: {name!r} needs the module {module!r}, which cannot be imported: {error}.") from None
     if key not in gymnasium.registry:
-        ids = sorted(gymnasium.registry)
-        hint = nearest(key, ids)
-        if "did you mean" not in hint:
-            hint = "gymnasium.pprint_registry() lists them. If a module of yours registers it, give MODULE:ID."
-        raise ValueError(f"id: there is no Gymnasium environment {key!r}: {hint}")
+        hint = nearest(key, gymnasium.registry)
+        raise ValueError(
+            f"id: there is no Gymnasium environment {key!r}: {hint} If a module of yours registers it, give MODULE:ID."
+        )
     return gymnasium.registry[key]

@@ -4,15 +4,6 @@ from abreast.rollouts.envs.metamathqa.config import MetaMathQAConfig
 from abreast.rollouts.envs.metamathqa.env import MetaMathQAEnv
 from abreast.rollouts.registry import EnvKind
 
-
-def _legend(config: MetaMathQAConfig) -> str:
-    """What the state shows, and what an answer looks like."""
-    return (
-        "The state is the question and, after a wrong answer, how many attempts were made. An answer is the result "
-        "alone, for example 42, 3/4 or Monday."
-    )
-
-
 KIND = EnvKind(
     name="metamathqa",
     summary="Answer a question of school mathematics; every wrong attempt halves the reward.",
@@ -22,7 +13,10 @@ KIND = EnvKind(
         "You see a question of school mathematics. Work out the result. After a wrong answer you may try again, but every "
         "wrong answer halves the reward."
     ),
-    legend=_legend,
+    legend=lambda config: (
+        "The state is the question and, after a wrong answer, how many attempts were made. An answer is the result "
+        "alone, for example 42, 3/4 or Monday."
+    ),
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
     presets={"ragen": {"numbering": "python", "match": "text", "max_attempts": None}},
 )

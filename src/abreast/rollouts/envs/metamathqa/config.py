@@ -7,13 +7,12 @@ from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
 from abreast.rollouts.envs.records import Split
-from abreast.rollouts.ragen import KEYS, Keys
 
 
 class MetaMathQAConfig(EnvConfig):
     """Where questions come from, and how often one may try."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["metamathqa"]
+    THEIR_KEYS: ClassVar[str] = "metamathqa"
 
     action_lookup: None = None
     """Always none: the answer is free text."""

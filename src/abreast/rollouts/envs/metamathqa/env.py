@@ -3,16 +3,19 @@
 import random
 import string
 from collections.abc import Mapping
-from typing import Any
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from gymnasium import spaces
 
-from abreast.rollouts.envs.base import TextEnv, info_of
-from abreast.rollouts.envs.metamathqa.answers import LONGEST, Answer, read_answer
+from abreast.errors import ConfigError
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
+from abreast.rollouts.envs.metamathqa.answers import LONGEST, Answer, label_in, read_answer
 from abreast.rollouts.envs.metamathqa.config import MetaMathQAConfig
-from abreast.rollouts.envs.metamathqa.questions import SHIPPED, load_questions, text_bounds
-from abreast.rollouts.envs.records import records_of_split
+from abreast.rollouts.envs.records import load_records, records_of_split
 
+SHIPPED = Path(__file__).parent / "data" / "questions.jsonl"
 _ASCII = frozenset(map(chr, range(128)))
 _LONGEST_REMARK = 200
 
@@ -24,8 +27,6 @@ class MetaMathQAEnv(TextEnv[str]):
     answer (no text, an empty one, one beyond 1,000 characters) changes nothing and is no attempt.
     """
 
-    name = "metamathqa"
-
     def __init__(self, config: MetaMathQAConfig | Mapping[str, Any] | None = None) -> None:
         self.config = MetaMathQAConfig.parse(config or {})
         self._path = self.config.data_path or SHIPPED
@@ -33,8 +34,7 @@ class MetaMathQAEnv(TextEnv[str]):
         self.action_space = spaces.Text(LONGEST, charset=string.printable)
         self.observation_space = spaces.Text(longest + _LONGEST_REMARK, charset=_ASCII | characters)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         questions = load_questions(self._path)  # not kept: a pickled environment stays small
         if self.config.numbering == "python" and seed is not None:
             query, label = questions[random.Random(seed).randint(0, len(questions) - 1)]
@@ -44,28 +44,56 @@ class MetaMathQAEnv(TextEnv[str]):
         self._label = self._read(label)
         self._attempts = 0
         self._question = self._text = f"Question: {query}"
-        self._playing = True
-        return self._text, info_of(attempts=0)
+        return info_of(attempts=0)
 
-    def step(self, action: object) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: object) -> Taken:
         answer = self._read(action) if isinstance(action, str) and len(action) <= LONGEST else None
         if answer is None or not answer.text:
-            return self._text, 0.0, False, False, info_of(valid=False, attempts=self._attempts)
+            return 0.0, False, False, info_of(valid=False, attempts=self._attempts)
         correct = answer.says_the_same_as(self._label)
         reward = 0.5**self._attempts if correct else 0.0
         self._attempts += 1
         truncated = not correct and self._attempts == self.config.max_attempts
-        self._playing = not (correct or truncated)
         of_all = "" if self.config.max_attempts is None else f" of {self.config.max_attempts}"
         self._text = (
             f"{self._question}\n\nYour last answer was {'correct' if correct else 'wrong'}. "
             f"Attempts made: {self._attempts}{of_all}."
         )
         info = info_of(success=correct, effective=True, attempts=self._attempts)
-        return self._text, reward, correct, truncated, info
+        return reward, correct, truncated, info
 
     def _read(self, text: str) -> Answer:
         if self.config.match == "text":
             return Answer("".join(text.lower().split()), None, is_percentage=False)
         return read_answer(text)
+
+
+class Question(NamedTuple):
+    """What is asked, and the answer that counts."""
+
+    query: str
+    label: str
+
+
+@cache
+def load_questions(path: Path) -> tuple[Question, ...]:
+    """The questions of a file, read once per process; the worked solutions are not kept."""
+    return load_records(path, ("query", "response"), _question)
+
+
+@cache
+def text_bounds(path: Path) -> tuple[int, frozenset[str]]:
+    """The length of the longest question of a file, and all characters beyond ASCII that occur in one."""
+    queries = [question.query for question in load_questions(path)]
+    return max(map(len, queries)), frozenset().union(*(query for query in queries if not query.isascii()))
+
+
+def _question(record: dict[str, Any], place: str) -> Question:
+    query, response = record["query"], record["response"]
+    label = label_in(response) if isinstance(response, str) else None
+    if not isinstance(query, str) or not query.strip() or label is None or len(label) > LONGEST:
+        raise ConfigError(
+            f"{place}: query must be a text, and response one that ends with 'The answer is:' and a label of at most"
+            f" {LONGEST} characters."
+        )
+    return Question(query.strip(), label)

@@ -1,9 +1,9 @@
 """Sokoban: push every box onto a target."""
 
 from abreast.rollouts.envs.grids import legend
+from abreast.rollouts.envs.sokoban.board import solve
 from abreast.rollouts.envs.sokoban.config import SokobanConfig
 from abreast.rollouts.envs.sokoban.env import SokobanEnv
-from abreast.rollouts.envs.sokoban.solver import solve
 from abreast.rollouts.registry import EnvKind
 
 KIND = EnvKind(

@@ -1,10 +1,11 @@
-"""The room as it is played: moves on a plain grid, and reading a room from a text."""
+"""Rooms as plain grids, rooms read from texts, and a player that plans the whole way in what it has read."""
 
-from abreast.errors import RolloutError
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
 from abreast.rollouts.envs.grids import read
-from abreast.rollouts.envs.sokoban.config import SokobanConfig
-from abreast.rollouts.envs.sokoban.grid import Room, offsets, set_of
-from abreast.rollouts.envs.sokoban.world import (
+from abreast.rollouts.envs.sokoban.config import (
     BOX,
     BOX_ON_TARGET,
     FLOOR,
@@ -13,64 +14,32 @@ from abreast.rollouts.envs.sokoban.world import (
     ROOM,
     TARGET,
     WALL,
+    SokobanConfig,
 )
-
-_PLAYER_COMES = {FLOOR: PLAYER, BOX: PLAYER, TARGET: PLAYER_ON_TARGET, BOX_ON_TARGET: PLAYER_ON_TARGET}
-_PLAYER_GOES = {PLAYER: FLOOR, PLAYER_ON_TARGET: TARGET}
-_BOX_COMES = {FLOOR: BOX, TARGET: BOX_ON_TARGET}
-_SYMBOLS = {
-    "0000": WALL,
-    "1000": FLOOR,
-    "1100": TARGET,
-    "1010": BOX,
-    "1110": BOX_ON_TARGET,
-    "1001": PLAYER,
-    "1101": PLAYER_ON_TARGET,
-}
-"""By what is in a cell: floor, target, box, player."""
+from abreast.rollouts.envs.sokoban.grid import Room, cells_of, set_of
+from abreast.rollouts.envs.sokoban.plan import Plan
 
 
-class Board:
-    """A room in play."""
+def plain(room: Room) -> str:
+    """The plain grid that shows a room."""
+    cells = list(_ground(room.rows, room.columns, room.floor, room.targets))
+    for box in cells_of(room.boxes):
+        cells[box + box // room.columns] = (
+            BOX_ON_TARGET if room.targets >> box & 1 else BOX
+        )  # a line break for each row
+    cells[room.player + room.player // room.columns] = PLAYER_ON_TARGET if room.targets >> room.player & 1 else PLAYER
+    return "".join(cells)
 
-    def __init__(self, room: Room) -> None:
-        self.boxes = room.boxes.bit_count()
-        self.boxes_on_target = (room.boxes & room.targets).bit_count()
-        size, columns = room.rows * room.columns, room.columns
-        layers = (f"{cells:0{size}b}"[::-1] for cells in (room.floor, room.targets, room.boxes, 1 << room.player))
-        symbols = "".join([_SYMBOLS["".join(layer)] for layer in zip(*layers, strict=True)])
-        self._cells = list("\n".join(symbols[i : i + columns] for i in range(0, size, columns)))
-        self._player = room.player + room.player // columns  # a line break more for each row above
-        self._offsets = offsets(columns + 1)
 
-    def move(self, direction: int) -> bool:
-        """Step up, down, left or right (0 to 3), push a box if there is one; False if something is in the way."""
-        cells, here, offset = self._cells, self._player, self._offsets[direction]
-        there = here + offset
-        entered = cells[there]
-        if entered == WALL:
-            return False
-        if entered in (BOX, BOX_ON_TARGET):
-            beyond = cells[there + offset]
-            if beyond not in _BOX_COMES:
-                return False
-            cells[there + offset] = _BOX_COMES[beyond]
-            self.boxes_on_target += (beyond == TARGET) - (entered == BOX_ON_TARGET)
-        cells[there] = _PLAYER_COMES[entered]
-        cells[here] = _PLAYER_GOES[cells[here]]
-        self._player = there
-        return True
-
-    def plain(self) -> str:
-        """The plain grid."""
-        return "".join(self._cells)
+@lru_cache(maxsize=4096)  # an episode shows the same walls, floor and targets again and again
+def _ground(rows: int, columns: int, floor: int, targets: int) -> str:
+    symbols = [(FLOOR, TARGET)[targets >> cell & 1] if floor >> cell & 1 else WALL for cell in range(rows * columns)]
+    return "\n".join("".join(symbols[start : start + columns]) for start in range(0, rows * columns, columns))
 
 
 def read_room(config: SokobanConfig, text: str) -> Room:
     """The room that a text of any of the three formats shows."""
     rows = read(config, text)
-    if not rows:
-        raise RolloutError(f"the state {text[:80]!r} shows no room in text: take render_mode text.")
     cells = "".join(rows)
     found = {
         label: set_of(cell for cell, symbol in enumerate(cells) if symbol in symbols)
@@ -78,3 +47,10 @@ def read_room(config: SokobanConfig, text: str) -> Room:
     }
     player = found["Player"].bit_length() - 1
     return Room(len(rows), len(rows[0]), found["Floor"], found["Targets"], found["Boxes"], player)
+
+
+def solve(config: SokobanConfig, history: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The moves that solve the room in sight, as many of them as there are actions left."""
+    now = history[-1]
+    moves = Plan(read_room(config, now["state"])).moves()
+    return [config.action_lookup[move + 1] for move in moves[: now["actions_left"]]]

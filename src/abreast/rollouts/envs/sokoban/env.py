@@ -3,15 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
-from gymnasium import spaces
-
-from abreast.rollouts.envs.base import TextEnv, info_of
-from abreast.rollouts.envs.grids import Pixels, show, text_space
-from abreast.rollouts.envs.sokoban.board import Board
+from abreast.rollouts.envs.base import Taken, info_of
+from abreast.rollouts.envs.grids import GridEnv
+from abreast.rollouts.envs.sokoban.board import plain
 from abreast.rollouts.envs.sokoban.config import SokobanConfig
 from abreast.rollouts.envs.sokoban.depth_first import make_room_by_moves
 from abreast.rollouts.envs.sokoban.grid import Room
-from abreast.rollouts.envs.sokoban.picture import draw
+from abreast.rollouts.envs.sokoban.picture import TILES
 from abreast.rollouts.envs.sokoban.rooms import make_room
 
 STEP_REWARD = -0.1
@@ -20,7 +18,7 @@ BOX_REWARD = 1.0
 SOLVED_REWARD = 10.0
 
 
-class SokobanEnv(TextEnv[int]):
+class SokobanEnv(GridEnv):
     """Push every box onto a target.
 
     env = SokobanEnv({"num_boxes": 1})
@@ -28,56 +26,44 @@ class SokobanEnv(TextEnv[int]):
     text, reward, terminated, truncated, info = env.step(1)  # up
     """
 
-    metadata = {"render_modes": ["text", "rgb_array"], "render_fps": 4}  # noqa: RUF012 (Gymnasium's own form)
-    name = "Sokoban"
+    TILES = TILES
 
     def __init__(self, config: SokobanConfig | Mapping[str, Any] | None = None) -> None:
         self.config = SokobanConfig.parse(config or {})
-        self.render_mode = self.config.render_mode
-        self.action_space = spaces.Discrete(4, start=1)  # type: ignore[assignment]  # its numbers are numpy's
-        self.observation_space = text_space(self.config)
+        super().__init__(self.config)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         self.put(self._make_room(seed))
-        return self._text, info_of(boxes_on_target=self._board.boxes_on_target)
+        return info_of(boxes_on_target=self._room.boxes_on_target)
 
     def put(self, room: Room) -> None:
         """Begin an episode in this room."""
-        self._board = Board(room)
-        self._text = show(self.config, self._board.plain())
+        self._room = room
+        self._see(self.config, plain(room))
         self._steps = 0
         self._playing = True
 
-    def step(self, action: int) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
-        board = self._board
-        before = board.boxes_on_target
+    def _take(self, action: int) -> Taken:
+        before = self._room.boxes_on_target
         if not self.config.knows(action):
-            return self._text, 0.0, False, False, info_of(valid=False, boxes_on_target=before)
+            return 0.0, False, False, info_of(valid=False, boxes_on_target=before)
 
-        moved = board.move(int(action) - 1)
+        room = self._room.after(int(action) - 1)
+        moved, on_target = room is not self._room, room.boxes_on_target
+        solved = on_target == room.boxes.bit_count()
         if moved:
-            self._text = show(self.config, board.plain())
+            self._room = room
+            self._see(self.config, plain(room))
         self._steps += 1
-        solved = board.boxes_on_target == board.boxes
-        reward = STEP_REWARD + BOX_REWARD * (board.boxes_on_target - before)
-        if solved:
-            reward += SOLVED_REWARD
+        reward = STEP_REWARD + BOX_REWARD * (on_target - before) + SOLVED_REWARD * solved
         if self.config.ignore_gym_reward:
             reward = self.config.success_reward if solved else 0.0
         truncated = not solved and self._steps >= self.config.max_steps
-        self._playing = not (solved or truncated)
-        info = info_of(success=solved, effective=moved, boxes_on_target=board.boxes_on_target)
-        return self._text, reward, solved, truncated, info
-
-    def render(self) -> str | Pixels:
-        """The text of the state or, with `render_mode` rgb_array, a picture of the room."""
-        text: str = super().render()
-        return draw(self._board.plain()) if self.render_mode == "rgb_array" else text
+        info = info_of(success=solved, effective=moved, boxes_on_target=on_target)
+        return reward, solved, truncated, info
 
     def _make_room(self, seed: int | None) -> Room:
-        (rows, columns), boxes, depth = self.config.dim_room, self.config.num_boxes, self.config.search_depth
+        (rows, columns), boxes, depth = self.config.shape, self.config.num_boxes, self.config.search_depth
         if self.config.room_search == "moves":
             number = int(self.np_random.integers(2**32)) if seed is None else seed
             return make_room_by_moves(rows, columns, boxes, depth, number, self.config.lengths)

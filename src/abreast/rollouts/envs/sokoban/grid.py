@@ -5,11 +5,10 @@ masked away with it; nothing has to look for the edge.
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 
-@dataclass(frozen=True)
-class Room:
+class Room(NamedTuple):
     """A room and where everything in it stands."""
 
     rows: int
@@ -20,6 +19,21 @@ class Room:
     boxes: int
     player: int
     """The number of the player's cell, not a set."""
+
+    @property
+    def boxes_on_target(self) -> int:
+        """How many there are."""
+        return (self.boxes & self.targets).bit_count()
+
+    def after(self, direction: int) -> "Room":
+        """The room after a step up, down, left or right (0 to 3), which may push a box; the same if that is blocked."""
+        offset, boxes = offsets(self.columns)[direction], self.boxes
+        there, beyond = self.player + offset, self.player + 2 * offset
+        if boxes >> there & 1:
+            if not (self.floor & ~boxes) >> beyond & 1:
+                return self
+            boxes ^= 1 << there | 1 << beyond
+        return self._replace(boxes=boxes, player=there) if self.floor >> there & 1 else self
 
 
 def cells_of(cells: int) -> Iterator[int]:

@@ -1,10 +1,7 @@
 """The room as a picture: one tile a cell. The tiles are drawn here, in text, where a review can see them."""
 
-from functools import partial
-
-from abreast.rollouts.envs.grids import draw as draw_tiles
 from abreast.rollouts.envs.grids import make_tiles
-from abreast.rollouts.envs.sokoban.world import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET, WALL
+from abreast.rollouts.envs.sokoban.config import BOX, BOX_ON_TARGET, FLOOR, PLAYER, PLAYER_ON_TARGET, TARGET, WALL
 
 PIXEL = 3
 """Each dot of a drawing becomes a square of this many pixels: 8 × 8 dots make a tile of 24 × 24."""
@@ -85,5 +82,5 @@ DRAWINGS = {
     PLAYER_ON_TARGET: (_RING[0], *(f"t{row[1:-1]}t" for row in _PERSON[1:-1]), _RING[-1]),
 }
 
-draw = partial(draw_tiles, make_tiles(DRAWINGS, PALETTE, PIXEL))
-"""The picture of a plain grid, (rows · 24, columns · 24, 3)."""
+TILES = make_tiles(DRAWINGS, PALETTE, PIXEL)
+"""Of each symbol, 24 × 24 pixels."""

@@ -32,16 +32,16 @@ class Plan:
     def __init__(self, room: Room) -> None:
         self.room = room
         self.offsets = offsets(room.columns)
-        self.pushes_needed = dict(self._pushes_needed())
+        self.pushes_needed = self._pushes_needed()
 
     def moves(self) -> list[int]:
-        """A way to solve the room; where none is found, one that brings boxes nearer, or any legal move."""
+        """A way to solve the room; where none is found, one that brings boxes nearer, or a single step."""
         way: list[int] = []
         for weight, limit in SEARCHES:
             solved, way = self._search(weight, limit)
             if solved:
                 break
-        return way or [self._any_move()]
+        return way or [0]
 
     def shortest(self, at_most: int = NO_LIMIT) -> int | None:
         """The moves of a shortest way, proven by the search; None: there is none of `at_most` moves, or no proof."""
@@ -98,19 +98,17 @@ class Plan:
                 for cell in cells_of(wave & stand):
                     yield walked, cell, direction
 
-    def _pushes_needed(self) -> Iterator[tuple[int, int]]:
-        """(cell, pushes from there to the nearest target), for every cell from which there is a way."""
-        floor = self.room.floor
-        wave = reached = self.room.targets
-        pushes = 0
-        while wave:
-            yield from ((cell, pushes) for cell in cells_of(wave))
-            wider = 0
+    def _pushes_needed(self) -> dict[int, int]:
+        """By cell: pushes from there to the nearest target, for every cell from which there is a way."""
+        floor, needed = self.room.floor, dict.fromkeys(cells_of(self.room.targets), 0)
+        frontier = list(needed)
+        for to in frontier:  # grows while it is walked through: nearest cells first
             for offset in self.offsets:  # a box comes from where the player could have pulled it to
-                wider |= shifted(wave, offset) & floor & shifted(floor, -offset)
-            wave = wider & ~reached
-            reached |= wave
-            pushes += 1
+                box, stand = to + offset, to + 2 * offset
+                if box not in needed and stand >= 0 and floor >> box & floor >> stand & 1:
+                    needed[box] = needed[to] + 1
+                    frontier.append(box)
+        return needed
 
     def _way_to(self, state: State, came_from: Mapping[State, tuple[State, int, int]]) -> list[int]:
         pushes = []
@@ -130,12 +128,3 @@ class Plan:
             direction = next(d for d, offset in enumerate(self.offsets) if wave >> here + offset & 1)
             yield direction
             here += self.offsets[direction]
-
-    def _any_move(self) -> int:
-        """A move that changes something, if there is one."""
-        free = self.room.floor & ~self.room.boxes
-        for direction, offset in enumerate(self.offsets):
-            there = self.room.player + offset
-            if free >> there & 1 or (self.room.boxes >> there & 1 and free >> there + offset & 1):
-                return direction
-        return 0

@@ -70,11 +70,8 @@ class Lengths(NamedTuple):
 
     def fit(self, room: Room) -> bool:
         """Whether the room is one of them."""
-        pushes = room.boxes.bit_count()  # no solution has fewer moves
-        if self.most is None:
-            return self.least <= pushes or Plan(room).shortest(self.least - 1) is None
-        if pushes > self.most:
-            return False
+        if self.most is None:  # no solution has fewer moves than there are boxes
+            return self.least <= room.boxes.bit_count() or Plan(room).shortest(self.least - 1) is None
         shortest = Plan(room).shortest(self.most)
         return shortest is not None and shortest >= self.least
 
@@ -102,7 +99,8 @@ def make_room(
             continue  # too few to have a cell for every target and another one for every box
         player, *targets = (places[i] for i in rng.choice(len(places), num_boxes + 1, replace=False).tolist())
         search = BackwardSearch(floor, targets, columns)
-        for best in search.best_first(player, search_depth, lengths.most):
+        tried = 1 if lengths.most is None else SHORTER
+        for best in islice(search.best_first(player, search_depth, lengths.most), tried):
             room = Room(rows, columns, floor, set_of(targets), set_of(best.boxes), best.player)
             if lengths.fit(room):
                 return room
@@ -116,15 +114,10 @@ def make_room(
 
 def no_room(rows: int, columns: int, boxes: int, search_depth: int, attempts: int, lengths: Lengths) -> RolloutError:
     """What to say when no room was found."""
-    limits, remedy = "", "take fewer boxes, a larger room or a larger search_depth."
-    if lengths.is_strict:
-        limits = f" and a solution of {lengths.least} to {lengths.most or 'any number of'} moves"
-        remedy = (
-            "widen min_moves and max_moves, take another number of boxes or another size, or raise max_reset_tries."
-        )
     return RolloutError(
-        f"no room of {rows} by {columns} with {boxes} boxes{limits} and search_depth {search_depth} was found in "
-        f"{attempts} attempts: {remedy}"
+        f"no room of {rows} by {columns} with {boxes} boxes and a solution of {lengths.least} to "
+        f"{lengths.most or 'any number of'} moves and search_depth {search_depth} was found in {attempts} attempts: take "
+        "fewer boxes, a larger room or a larger search_depth, or widen min_moves and max_moves."
     )
 
 
@@ -181,15 +174,11 @@ class BackwardSearch:
         """Arrangements with all boxes off the targets."""
 
     def best_first(self, player: int, depth: int, most_moves: int | None = None) -> Iterator[Arrangement]:
-        """The arrangement with the highest score after at most `depth` pulls; nothing if some box cannot leave.
+        """Arrangements after at most `depth` pulls, those with the highest scores first; none if some box cannot leave.
 
-        With `most_moves`, further ones follow, by their scores: for a caller that needs a shorter solution. Of those with
-        the same number of pulls, which mostly have solutions of the same length, there are only a few.
+        Of those with the same number of pulls, which mostly have solutions of the same length, there are only a few.
         """
         self.found = self._all_off_targets(player, min(depth, most_moves or depth))
-        return islice(self._by_score(), 1 if most_moves is None else SHORTER)
-
-    def _by_score(self) -> Iterator[Arrangement]:
         offered: Counter[int] = Counter()
         for each in sorted(self.found, key=itemgetter(0), reverse=True):
             if offered[each.pulls] < ALIKE:

@@ -6,13 +6,12 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from abreast.rollouts.config import EnvConfig
-from abreast.rollouts.ragen import KEYS, Keys
 
 
 class WebShopConfig(EnvConfig):
     """Which shop, which shoppers' wishes, and how its pages look."""
 
-    THEIR_KEYS: ClassVar[Keys] = KEYS["webshop"]
+    THEIR_KEYS: ClassVar[str] = "webshop"
 
     observation_mode: Literal["text", "text_rich", "html", "url"] = "text"
     """How a page is shown: its texts with [SEP] between them, one a line with buttons marked, its HTML, or its address."""

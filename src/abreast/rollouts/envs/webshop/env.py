@@ -9,15 +9,14 @@ from itertools import islice
 from typing import Any
 
 from abreast.errors import ConfigError
-from abreast.rollouts.envs.base import TextEnv, info_of
-from abreast.rollouts.envs.webshop import pages
+from abreast.rollouts.envs.base import Taken, TextEnv, info_of
 from abreast.rollouts.envs.webshop.build import catalogue_from, user_folders
 from abreast.rollouts.envs.webshop.catalogue import Catalogue
 from abreast.rollouts.envs.webshop.config import WebShopConfig
 from abreast.rollouts.envs.webshop.generate import generated_source
 from abreast.rollouts.envs.webshop.goals import goal_for_seed
 from abreast.rollouts.envs.webshop.loader import files_source
-from abreast.rollouts.envs.webshop.pages import SUB_PAGES, Page, Piece, Session, show
+from abreast.rollouts.envs.webshop.pages import Page, Session, show
 from abreast.rollouts.envs.webshop.reward import score
 from abreast.rollouts.envs.webshop.words import clean, search_words
 
@@ -40,8 +39,6 @@ class WebShopEnv(TextEnv[str]):
     text, reward, terminated, truncated, info = env.step(info["available_actions"][-1])
     """
 
-    name = "the web shop"
-
     def __init__(self, config: WebShopConfig | Mapping[str, Any] | None = None) -> None:
         self.config = WebShopConfig.parse({} if config is None else config)
         self._catalogue = open_shop(self.config)
@@ -56,39 +53,33 @@ class WebShopEnv(TextEnv[str]):
         self.observation_space = self._catalogue.text_space(MAX_OBSERVATION)
         self.action_space = self._catalogue.text_space(MAX_ACTION)
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[str, dict[str, Any]]:
-        super().reset(seed=seed)
+    def _begin(self, seed: int | None) -> dict[str, Any]:
         number = int(self.np_random.integers(2**31)) if seed is None else seed
         place = goal_for_seed(self.config.split, number, self._goal_count)
         self._goal = self._catalogue.goal(self._goals, place)
         self._steps = 0
-        self._playing = True
         self._go_to(Session(f"{self._goals}-{place}", self._goal.instruction))
-        return self._text, self._info()
+        return self._info()
 
-    def step(self, action: str) -> tuple[str, float, bool, bool, dict[str, Any]]:
-        self._need_episode()
+    def _take(self, action: str) -> Taken:
         session = self._session_after(action)
         if session is None:
-            return self._text, 0.0, False, False, self._info(valid=False)
+            return 0.0, False, False, self._info(valid=False)
 
         before = self._page.url
         self._steps += 1
-        terminated = session.page == "end"
+        terminated, result = session.page == "end", dict[str, Any]()
         if terminated:
             bought, wanted = self._catalogue.product(session.asin), self._catalogue.product(self._goal.asin)
             result = score(bought, session.options.values(), self._goal, wanted)
             total = result.pop("total")
-            reward = float(total == 1.0) if self.config.binary_reward else total
-            session = replace(session, reward=reward)
+            result["success"] = total == 1.0
+            session = replace(session, reward=float(result["success"]) if self.config.binary_reward else total)
         self._go_to(session)
-        info = self._info(effective=self._page.url != before)
-        if terminated:
-            info |= {"success": total == 1.0, **result}
+        info = self._info(effective=self._page.url != before) | result
         most = self.config.max_steps
         truncated = not terminated and most is not None and self._steps >= most
-        self._playing = not (terminated or truncated)
-        return self._text, session.reward, terminated, truncated, info
+        return session.reward, terminated, truncated, info
 
     def _session_after(self, action: object) -> Session | None:
         """Where an action leads; None if there is no such action on this page."""
@@ -96,35 +87,14 @@ class WebShopEnv(TextEnv[str]):
         if found is None:
             return None
         verb, argument = found[1].lower(), clean(found[2])
-        return self._search(argument) if verb == "search" else self._click(argument.lower())
-
-    def _search(self, query: str) -> Session | None:
-        words = tuple(search_words(query))
+        if verb == "click":
+            target = self._page.target(argument.lower())
+            return None if target is None else replace(self._session, **target)
+        words = tuple(search_words(argument))
         if not words or not self._page.has_search_bar:
             return None
-        query = "".join(character for character in query[:_MAX_QUERY] if character in self._catalogue.characters)
+        query = "".join(character for character in argument[:_MAX_QUERY] if character in self._catalogue.characters)
         return replace(self._session, page="results", query=query, results=self._catalogue.search(words))
-
-    def _click(self, text: str) -> Session | None:
-        target = self._page.target(text)
-        if target is None:
-            return None
-        session = self._session
-        match target:
-            case Piece(kind="product", text=asin):
-                viewed = tuple(dict.fromkeys((*session.viewed, asin)))
-                return replace(session, page="item", asin=asin, options={}, viewed=viewed)
-            case Piece(kind="option", text=value, option=name):
-                return replace(session, options={**session.options, name: value})
-            case Piece(text=pages.BACK_TO_SEARCH):
-                return Session(session.name, session.instruction, viewed=session.viewed)
-            case Piece(text=pages.BUY_NOW):
-                return replace(session, page="end")
-            case Piece(text=name) if name in SUB_PAGES:
-                return replace(session, page=name)
-            case Piece(text=name) if session.page == "results":
-                return replace(session, number=session.number + (1 if name == pages.NEXT else -1))
-        return replace(session, page="results" if session.page == "item" else "item")
 
     def _go_to(self, session: Session) -> None:
         self._session = session
@@ -149,9 +119,8 @@ def open_shop(config: WebShopConfig) -> Catalogue:
             _say_that_it_is_not_there(config.dataset)
     else:
         data = config.data.expanduser().absolute()
-        folder = data if data.is_dir() else data.parent
-        named = {"small": "items_shuffle_1000.json", "full": "items_shuffle.json"}.get(config.dataset or "")
-        source, folders = files_source(folder / named if named and data.is_dir() else data), [folder, *user_folders()]
+        source = files_source(data, config.dataset)
+        folders = [data if data.is_dir() else data.parent, *user_folders()]
     if config.cache_dir is not None:
         folders = [config.cache_dir.expanduser().absolute()]
     if config.num_products is not None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html import escape
+from typing import Any
 from urllib.parse import quote
 
 from abreast.rollouts.envs.webshop.catalogue import Catalogue, Product
@@ -39,17 +40,23 @@ class Session:
     reward: float = 0.0
 
 
+START = {"page": "search", "query": "", "results": (), "number": 1, "asin": "", "options": {}}
+"""What `Back to Search` changes of a session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """One thing on a page."""
 
     kind: str
-    """heading, text, image, search, button, product or option; the last three can be clicked."""
+    """heading, text, image, search, button, product or option."""
     text: str
     option: str = ""
     """Whose value an option is."""
     chosen: bool = False
     """An option that is chosen, a product that was opened before."""
+    leads_to: Mapping[str, Any] | None = None
+    """What a click on it changes of the session; none: it cannot be clicked."""
 
 
 class Page:
@@ -61,7 +68,7 @@ class Page:
         self.has_search_bar = session.page == "search"
         self._clickable: dict[str, list[Piece]] = {}
         for piece in self.pieces:
-            if piece.kind in ("button", "product", "option"):
+            if piece.leads_to is not None:
                 self._clickable.setdefault(piece.text.lower(), []).append(piece)
 
     def actions(self) -> list[str]:
@@ -69,16 +76,16 @@ class Page:
         search = ["search[<words>]"] if self.has_search_bar else []
         return search + [f"click[{text}]" for text in self._clickable]
 
-    def target(self, text: str) -> Piece | None:
-        """What a click on a text (in lower case) hits: a button rather than an option of the same name, and a value
-        that several options offer where it is not chosen yet."""
-        found = self._clickable.get(text, [])
-        return min(found, key=lambda piece: (piece.kind == "option", piece.chosen), default=None)
+    def target(self, text: str) -> Mapping[str, Any] | None:
+        """What a click on a text (in lower case) changes of the session; none: there is no such thing. A button goes before
+        an option of the same name, and of several options that offer a value, one where it is not chosen yet."""
+        found = self._clickable.get(text, [Piece("text", text)])
+        return min(found, key=lambda piece: (piece.kind == "option", piece.chosen)).leads_to
 
 
 def _pieces(session: Session, catalogue: Catalogue) -> list[Piece]:
     instruction = _texts("Instruction:", session.instruction)
-    back, previous = Piece("button", BACK_TO_SEARCH), Piece("button", PREVIOUS)
+    back = Piece("button", BACK_TO_SEARCH, leads_to=START)
     match session.page:
         case "end":
             score = _texts("Your score (min 0.0, max 1.0)", f"{session.reward:.4g}")
@@ -87,26 +94,24 @@ def _pieces(session: Session, catalogue: Catalogue) -> list[Piece]:
             return [Piece("heading", "WebShop"), *instruction, Piece("search", "Search")]
         case "results":
             return [*instruction, back, *_results(session, catalogue)]
-    product = catalogue.product(session.asin)
-    is_item = session.page == "item"
-    return [
-        *instruction,
-        back,
-        previous,
-        *(_item(session, product) if is_item else _texts(*SUB_PAGES[session.page](product))),
-    ]
+    product, is_item = catalogue.product(session.asin), session.page == "item"
+    previous = Piece("button", PREVIOUS, leads_to={"page": "results" if is_item else "item"})
+    rest = _item(session, product) if is_item else _texts(*SUB_PAGES[session.page](product))
+    return [*instruction, back, previous, *rest]
 
 
 def _results(session: Session, catalogue: Catalogue) -> Iterator[Piece]:
     first, end = (session.number - 1) * PER_PAGE, session.number * PER_PAGE
     yield Piece("text", f"Page {session.number} (Total results: {len(session.results)})")
     if first:
-        yield Piece("button", PREVIOUS)
+        yield Piece("button", PREVIOUS, leads_to={"number": session.number - 1})
     if end < len(session.results):
-        yield Piece("button", NEXT)
+        yield Piece("button", NEXT, leads_to={"number": session.number + 1})
     for asin in session.results[first:end]:
         product = catalogue.product(asin)
-        yield from (Piece("image", product.image), Piece("product", asin, chosen=asin in session.viewed))
+        opened = {"page": "item", "asin": asin, "options": {}, "viewed": (*session.viewed, asin)}
+        yield Piece("image", product.image)
+        yield Piece("product", asin, chosen=asin in session.viewed, leads_to=opened)
         yield from _texts(product.title, product.price_tag)
 
 
@@ -115,10 +120,14 @@ def _item(session: Session, product: Product) -> Iterator[Piece]:
     for name, values in product.options.items():
         chosen = session.options.get(name)
         yield Piece("text", name if chosen is None else f"{name} (selected: {chosen})")
-        yield from (Piece("option", value, option=name, chosen=value == chosen) for value in values)
+        yield from (
+            Piece("option", value, name, value == chosen, leads_to={"options": {**session.options, name: value}})
+            for value in values
+        )
     yield Piece("heading", product.title)
     yield from _texts(f"Price: {product.price_tag}", f"Rating: {product.rating}")
-    yield from (Piece("button", text) for text in (*SUB_PAGES, BUY_NOW))
+    yield from (Piece("button", name, leads_to={"page": name}) for name in SUB_PAGES)
+    yield Piece("button", BUY_NOW, leads_to={"page": "end"})
 
 
 def _texts(*texts: str) -> Iterator[Piece]:

@@ -12,16 +12,15 @@ from abreast.rollouts.envs.webshop.words import content_words
 
 _LIMIT = re.compile(r",? and price lower than ([\d.]+) dollars$")
 _PRICE = re.compile(r"\$([\d.]+)")
-_MARKS = re.compile(r"\[(?:clicked )?button_?\]|<[^>]*>")
+_MARKS = re.compile(r"\n| \[SEP\] |\[(?:clicked )?button_?\]|<[!/]?\w[^>]*>")
 _NO_OPTIONS = {f"click[{text.lower()}]" for text in (PREVIOUS, "Back to Search", BUY_NOW, *SUB_PAGES)}
 
 
 def solve(config: WebShopConfig | Mapping[str, Any], history: Sequence[Mapping[str, Any]]) -> list[str]:
     """The actions of the next turn."""
-    mode = WebShopConfig.parse(config).observation_mode
-    if mode == "url":
+    if WebShopConfig.parse(config).observation_mode == "url":
         raise ConfigError("observation_mode is url, which shows no page to read: choose another one for the solver.")
-    texts = visible_texts(history[-1]["state"], mode)
+    texts = visible_texts(history[-1]["state"])
     instruction = texts[texts.index("Instruction:") + 1]
     if texts[-1] == "Search":
         return [f"search[{' '.join(content_words(_LIMIT.sub('', instruction)))}]"]
@@ -31,12 +30,9 @@ def solve(config: WebShopConfig | Mapping[str, Any], history: Sequence[Mapping[s
     return [f"click[{best_result(texts, instruction)}]"]
 
 
-def visible_texts(page: str, mode: str) -> list[str]:
-    """The texts on a page, without marks and tags."""
-    if mode == "text":
-        return page.split(" [SEP] ")
-    lines = (_MARKS.sub("", line).strip() for line in page.splitlines())
-    return [unescape(line) if mode == "html" else line for line in lines if line]
+def visible_texts(page: str) -> list[str]:
+    """The texts on a page of any mode, without marks and tags."""
+    return [unescape(text.strip()) for text in _MARKS.split(page) if text.strip()]
 
 
 def best_result(texts: Sequence[str], instruction: str) -> str:

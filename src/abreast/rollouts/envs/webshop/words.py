@@ -24,8 +24,7 @@ def clean(text: object) -> str:
     beyond the basic plane. Whatever is not text is empty."""
     if not isinstance(text, str):
         return ""
-    if not text.isascii():
-        text = unicodedata.normalize("NFKC", text)
+    text = unicodedata.normalize("NFKC", text)
     if not (text.isascii() and text.isprintable()):
         text = "".join(_kept(character) for character in text)
     return " ".join(text.split())
