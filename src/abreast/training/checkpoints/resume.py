@@ -26,6 +26,10 @@ MAY_CHANGE = frozenset(
     | {"multiprocessing.num_workers", "multiprocessing.learner_timeout", "multiprocessing.actor_timeout"}
     | {"multiprocessing.max_restarts", "multiprocessing.priority", "experiment.epochs", "experiment.record_period"}
     | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
+    | {
+        f"multiprocessing.cluster.{key}"
+        for key in ("address", "start_timeout", "workers_here", "learner_cpus", "actor_cpus")
+    }
 )
 """Settings that change neither what was learned nor what will be. (The schedule that is used is compared by itself.)"""
 MAPPINGS = frozenset({"experiment.load_agents", "multiprocessing.priority"})
