@@ -47,6 +47,8 @@ bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one
 	@$(BIN)/python benchmarks/rollouts.py
 	@$(BIN)/python benchmarks/start.py
 	@$(BIN)/python benchmarks/planner.py
+	@$(BIN)/python benchmarks/cluster.py
+	@$(BIN)/python benchmarks/cluster.py --measure
 	@$(BIN)/python benchmarks/sokoban_rooms.py
 	@$(BIN)/python benchmarks/learning.py
 	@$(BIN)/python benchmarks/adapters.py

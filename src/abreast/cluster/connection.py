@@ -118,7 +118,7 @@ class Connection:
             stdin=subprocess.PIPE, start_new_session=True, cwd="/",
         )  # fmt: skip
         try:
-            self._init(num_cpus=cores(), include_dashboard=False, _temp_dir=folder)
+            self._init(address="local", num_cpus=cores(), include_dashboard=False, _temp_dir=folder)  # not RAY_ADDRESS
         except Exception as error:
             shutil.rmtree(folder, ignore_errors=True)
             raise WorkerError(f"a local Ray could not start: {first_line(error)}.") from error

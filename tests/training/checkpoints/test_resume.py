@@ -156,7 +156,8 @@ def test_more_epochs_are_as_if_they_had_been_asked_for_at_once(way, tmp_path):
 
 def test_a_run_may_go_on_in_workers_where_that_changes_nothing(stopped, whole, tmp_path):
     shutil.copytree(stopped, tmp_path / "run")
-    run(None, "multiprocessing.schedule=lockstep", parallel=True, resume=tmp_path / "run")
+    cluster = "multiprocessing.cluster={address: 'elsewhere:1', workers_here: 1, learner_cpus: 2}"
+    run(None, "multiprocessing.schedule=lockstep", cluster, parallel=True, resume=tmp_path / "run")
     assert list(explain(left_behind(tmp_path / "run"), whole)) == []
 
 

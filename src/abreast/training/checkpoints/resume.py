@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abreast import __version__
+from abreast.cluster.config import TrainingCluster
 from abreast.errors import AbreastError, CheckpointError, short
 from abreast.settings import parse_yaml
 from abreast.state import State
@@ -26,11 +27,11 @@ MAY_CHANGE = frozenset(
     | {"multiprocessing.num_workers", "multiprocessing.learner_timeout", "multiprocessing.actor_timeout"}
     | {"multiprocessing.max_restarts", "multiprocessing.priority", "experiment.epochs", "experiment.record_period"}
     | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
-    | {"multiprocessing.cluster"}
+    | {f"multiprocessing.cluster.{key}" for key in TrainingCluster.model_fields if key != "learner_gpus"}
 )
 """Settings that change neither what was learned nor what will be. (The schedule that is used is compared by itself.)"""
-MAPPINGS = frozenset({"experiment.load_agents", "multiprocessing.priority", "multiprocessing.cluster"})
-"""Settings that are compared as a whole."""
+MAPPINGS = frozenset({"experiment.load_agents", "multiprocessing.priority"})
+"""Settings whose value is a mapping."""
 INSTEAD = "begin a new run, with its agents if you like (--load-agent)"
 
 
