@@ -1,6 +1,7 @@
 """Training on a cluster of two nodes: whatever dies there, the result is that of one thread. (Other subjects: promises/.)"""
 
 import json
+import math
 import random
 
 import pytest
@@ -115,9 +116,10 @@ SPLITS = [Split(0), Split(1), Split(2), *(Split(1 + remote, 1, remote) for remot
 @pytest.mark.parametrize(
     ("link", "remote"),
     [
-        (Link(0.002, 1e-9, 7), 7),
-        (Link(0.002, 1e-6, 7), 0),  # 5 s a copy
-        (Link(30.0, 1e-9, 7), 0),
+        (Link(0.002, 1e-9), 7),
+        (Link(0.002, 1e-6), 0),  # 5 s a copy
+        (Link(30.0, 1e-9), 0),
+        (Link(math.inf, math.inf), 0),  # no answer
     ],
 )
 def test_nodes_are_used_where_they_pay(link, remote):
@@ -149,7 +151,7 @@ def test_a_node_without_the_users_module(tmp_path, monkeypatch):
     settings = (*on_nodes(), "model.network=only_here:TwoLayers")
     env = small_game(*SMALL, *settings)  # the module is known here
     (tmp_path / "only_here.py").unlink()
-    with pytest.raises(WorkerError, match=r"No module named 'only_here'.*has to be installed on every node\.$"):
+    with pytest.raises(WorkerError, match=r"no module 'only_here'.*has to be installed on every node\.$"):
         env.run_experiment_mp(animate=False, logging=False)
 
 

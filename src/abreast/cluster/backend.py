@@ -26,32 +26,32 @@ HINT = "; what it needs has to be installed on every node"
 
 
 class RayBackend:
-    """Starts workers on nodes, and the first `here` of them with another backend."""
+    """Starts workers on other nodes, and the first `here` of them as processes of this machine (`near`). So is the next of a
+    worker that was lost before it was ready: the nodes have no room for it, or are being lost.
+    """
 
     def __init__(
-        self,
-        connection: Connection,
-        cpus: float,
-        gpus: float,
-        timeout_s: float,
-        here: int = 0,
-        near: Backend | None = None,
+        self, connection: Connection, cpus: float, gpus: float, timeout_s: float, near: Backend, here: int = 0
     ) -> None:
         self._connection, self._cpus, self._gpus, self._timeout_s = connection, cpus, gpus, timeout_s
-        self._here, self._near = here, near
-        # A local Ray has no other users: CPUs are not counted there.
-        shares = {"num_cpus": 0.0 if connection.is_local else cpus, "num_gpus": 0.0 if connection.is_local else gpus}
-        self._make_host = connection.ray.remote(
-            **shares, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
-        )(Host).remote
+        self._near, self._here = near, here
+        self._newest: dict[int, RayChild] = {}
+        self._make_host = connection.actor(
+            Host, num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
+        )
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:
-        if self._near is not None and number < self._here:
+        before = self._newest.pop(number, None)
+        if number < self._here or (before is not None and not before.was_ready):
             return self._near.start(number, spec, wake)
         try:
-            return RayChild(number, spec, wake, self._connection, self._make_host(), self._timeout_s, self._why_no_room)
+            child = RayChild(
+                number, spec, wake, self._connection, self._make_host(), self._timeout_s, self._why_no_room
+            )
         except Exception as error:
             raise WorkerError(f"{spec.name} could not start: {type(error).__name__}: {first_line(error)}.") from error
+        self._newest[number] = child
+        return child
 
     def _why_no_room(self) -> str:
         return self._connection.why_no_room(self._cpus, self._gpus)
@@ -154,6 +154,11 @@ class RayChild:
             elif message[2]:
                 self._unanswered.discard(message[0])
         return messages
+
+    @property
+    def was_ready(self) -> bool:
+        """Whether it has come to work."""
+        return Ready not in self._unanswered
 
     @property
     def is_alive(self) -> bool:

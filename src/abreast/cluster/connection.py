@@ -1,6 +1,7 @@
 """The connection of this program to a Ray cluster; without one at hand, a Ray of its own, which leaves nothing behind."""
 
 import logging
+import math
 import os
 import secrets
 import shutil
@@ -11,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -62,8 +63,6 @@ class Link(NamedTuple):
     """A short message."""
     byte_s: float
     """Each byte more."""
-    workers: int
-    """How many workers other nodes have room for."""
 
 
 class Connection:
@@ -96,7 +95,8 @@ class Connection:
             self._init(address=address)
         except Exception as error:
             raise ConfigError(
-                f"what answers at {address} is no cluster that can be joined: {first_line(error)}."
+                f"what answers at {address} is no cluster that can be joined: {first_line(error)}; one with tokens wants"
+                " RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
             ) from None
 
     def _join(self) -> bool:
@@ -133,33 +133,51 @@ class Connection:
         """Of all nodes."""
         return float(self.ray.cluster_resources().get("CPU", 0.0))
 
+    def _others(self) -> list[Mapping[str, float]]:
+        """What each node has, but this one."""
+        here = self.ray.get_runtime_context().get_node_id()
+        return [each["Resources"] for each in self.ray.nodes() if each["Alive"] and each["NodeID"] != here]
+
     def room_for(self, cpus: float) -> int:
         """How many workers with so many CPUs all nodes have room for, one at least."""
         return max(1, int(self.cpus // (cpus or 1.0)))
 
-    def measure(self, size: int, cpus: float, gpus: float) -> Link:
-        """Time messages of this size to a node and back; `cpus` and `gpus` are those of a worker."""
-        here = self.ray.get_runtime_context().get_node_id()
-        others = [each["Resources"] for each in self.ray.nodes() if each["Alive"] and each["NodeID"] != here]
-        room = sum(
-            int(min(each.get("CPU", 0.0) // (cpus or 1.0), each.get("GPU", 0.0) // gpus if gpus else 1e9))
-            for each in others
+    def room_elsewhere(self, cpus: float, gpus: float) -> int:
+        """How many workers other nodes have room for."""
+        shares = (
+            (each.get("CPU", 0.0) / (cpus or 1.0), each.get("GPU", 0.0) / gpus if gpus else math.inf)
+            for each in self._others()
         )
-        echo = self.ray.remote(num_cpus=0, scheduling_strategy="SPREAD")(Echo).remote()
+        return sum(int(min(share)) for share in shares)
+
+    def actor(self, kind: type, **options: Any) -> Callable[[], Any]:
+        """What makes an actor of this class: on another node, if there is any."""
+        if self.is_local:
+            options |= {"num_cpus": 0, "num_gpus": 0}  # it has no other users
+        elif self._others():
+            options["label_selector"] = {"ray.io/node-id": f"!{self.ray.get_runtime_context().get_node_id()}"}
+        make: Callable[[], Any] = self.ray.remote(**options)(kind).remote
+        return make
+
+    def measure(self, size: int, timeout_s: float) -> Link:
+        """Time messages of this size to a node and back. Where none has room for them, they never return."""
+        echo = self.actor(Echo, num_cpus=0)()
         data = np.zeros(size, dtype=np.uint8)
+        end = time.monotonic() + timeout_s
         try:
-            seconds = {each.nbytes: self._seconds_of_echo(echo, each) for each in (data[:1], data[:1], data)}
+            message_s, _, all_s = (self._seconds_of_echo(echo, each, end) for each in (data[:1], data, data))
+        except self.ray.exceptions.RayError:
+            return Link(math.inf, math.inf)
         finally:
             self.ray.kill(echo)
-        message_s = seconds[1]
-        return Link(message_s, max(seconds[size] - message_s, 1e-12) / size, room)
+        return Link(message_s, max(all_s - message_s, 1e-9) / size)
 
-    def _seconds_of_echo(self, echo: Any, data: NDArray[np.uint8]) -> float:
+    def _seconds_of_echo(self, echo: Any, data: NDArray[np.uint8], end: float) -> float:
         """The shortest of some times: the first contain the start of what answers."""
         times = []
         for _ in range(ECHOES):
             started = time.perf_counter()
-            self.ray.get(echo.echo.remote(data))
+            self.ray.get(echo.echo.remote(data), timeout=max(0.0, end - time.monotonic()))
             times.append(time.perf_counter() - started)
         return min(times)
 
@@ -183,7 +201,7 @@ class Connection:
         if name in self._nodes:
             return
         self._nodes[name] = facts
-        log.info("node %s", ", ".join(f"{key} {value}" for key, value in facts.items()))
+        log.info("node %s: %s", name, ", ".join(f"{key} {facts[key]}" for key in facts if key != "node"))
         for key in facts.keys() - {"node"}:
             here, there = self._facts[key], facts[key]
             if here != there and key in SAME_NEEDED:

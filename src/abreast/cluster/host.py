@@ -9,6 +9,7 @@ import platform
 import select
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -63,7 +64,10 @@ class Host:
         here = argv, [*path, *own], folder if Path(folder).is_dir() else str(Path.cwd())
         packed = packed._replace(blocks=blocks, where=here)
         self._child = ProcessChild(number, name, packed, "spawn", decode=bytes)
-        return node_facts()
+        import ray  # which has made this object
+
+        facts = node_facts()
+        return {**facts, "node": f"{facts['node']} {ray.get_runtime_context().get_node_id()[:8]}"}
 
     def exchange(self, orders: Sequence[Order], wait_s: float) -> Report:
         """Give the worker orders, then wait until it says something, or for `wait_s` seconds."""
@@ -71,7 +75,8 @@ class Host:
             for share, each in zip(self._reads, changes, strict=True):
                 if each is not None:
                     share.apply(each)
-            self._child.send_framed(framed(message))
+            with suppress(OSError):  # it has ended, which is told below
+                self._child.send_framed(framed(message))
         messages, ended = list[bytes](), None
         try:
             select.select(self._child.fds, (), (), wait_s)

@@ -178,8 +178,9 @@ class Plan:
 class Planner:
     """Plans the run of an experiment, with the settings given."""
 
-    def __init__(self, env: Runnable, given: MPConfig) -> None:
-        self._env, self._given, self._settings = env, given, env.config.experiment
+    def __init__(self, env: Runnable, given: MPConfig, room: int = 0) -> None:
+        """`room`: for workers on other nodes of a cluster."""
+        self._env, self._given, self._settings, self._room = env, given, env.config.experiment, room
         self._models = models_of(env.game)
         learning = [agent for agent in range(len(self._models)) if agent not in self._settings.freeze]
         is_free = given.schedule == "free"
@@ -205,7 +206,8 @@ class Planner:
         is_set = workers is not None or given.actors > 1
         if place in ("processes", "threads") or (place == "ray" and is_set):
             actors = min(given.actors, -(-self._settings.epochs // given.num_envs))
-            count = min(workers or self._most, len(self.groups))
+            most = self._most_here + self._room if place == "ray" else self._most
+            count = min(workers or most or 1, len(self.groups))
             remote = max(0, count - self._most_here) if place == "ray" else 0
             split = Split(count, self._allowed(actors, place != "threads"), remote)
             return self._plan(place, split, "as set", "nothing was left to choose, so nothing was measured")
@@ -238,14 +240,15 @@ class Planner:
     def decide(self, timing: Timing) -> Plan:
         """The plan for the rest of the run, by what it has measured of itself."""
         lanes = self._given.lanes
-        counts = [count for count in range(2, int(self.cores) + 1) if lanes % (LANES_TOGETHER * count) == 0]
+        most = int(self.cores) + self._room
+        counts = [count for count in range(2, most + 1) if lanes % (LANES_TOGETHER * count) == 0]
         if self._given.num_actors is not None or (counts and self._allowed(counts[-1], in_processes=True) == 1):
             counts = []
-        splits = [Split(workers, count) for workers in range(1, self._most_tried + 1) for count in (1, *counts)]
-        if timing.link is not None:
-            splits += self._splits_with(timing.link.workers, (1, *counts))
-            if not timing.link.workers:
-                self._leave_out("the cluster: it has no other node with room for a learner")
+        near = [count for count in (1, *counts) if count <= max(1, int(self.cores))]
+        splits = [Split(workers, count) for workers in range(1, self._most_tried + 1) for count in near]
+        splits += self._splits_with_nodes((1, *counts))
+        if timing.link is not None and not self._room:
+            self._leave_out("the cluster: it has no other node with room for a learner")
         split = choose(timing, splits)
         seconds, inline = seconds_of_pass(timing, split), timing.inline_s
         if split.workers:
@@ -264,12 +267,12 @@ class Planner:
         place: Place = "ray" if split.remote else "processes" if split.workers else "inline"
         return self._plan(place, split, pace, why, timing)
 
-    def _splits_with(self, room: int, actors: Sequence[int]) -> list[Split]:
-        """Splits that use so many workers and actors of a cluster at most."""
+    def _splits_with_nodes(self, actors: Sequence[int]) -> list[Split]:
+        """Splits that use other nodes of a cluster."""
         here = min(self._most_here, len(self.groups) - 1)
-        totals = range(here + 1, min(len(self.groups), here + room) + 1)
+        totals = range(here + 1, min(len(self.groups), here + self._room) + 1)
         found = [Split(total, count, total - here) for total in totals for count in actors]
-        return [split for split in found if split.remote + split.actors - 1 <= room]
+        return [split for split in found if split.remote + split.actors - 1 <= self._room]
 
     def _allowed(self, actors: int, in_processes: bool) -> int:
         """How many actors share the lanes: so many, or one where that is known to be all there can be."""

@@ -82,7 +82,8 @@ class MARLMultiprocessingSystem:
             )
         group_lanes(env.game, given)
         self._cluster = connect(given.cluster) if given.workers == "ray" else None
-        self._planner = Planner(env, given)
+        share = given.cluster.learner_cpus, given.cluster.learner_gpus
+        self._planner = Planner(env, given, 0 if self._cluster is None else self._cluster.room_elsewhere(*share))
         self.plan = self._planner.begin()
         self._fork_server_at = 0.0
         """When the process that others are forked from was asked for."""
@@ -175,7 +176,7 @@ class MARLMultiprocessingSystem:
         sent: tuple[int, ...] = ()
         if self._cluster is not None:
             sent = tuple(sum(self._sent_bytes(agent) for agent in group) for group in groups)
-            link = self._cluster.measure(max(sent), parallel.cluster.learner_cpus, parallel.cluster.learner_gpus)
+            link = self._cluster.measure(max(sent), parallel.cluster.start_timeout)
         return Timing(
             actors.pass_s,
             actors.computing_s,

@@ -256,7 +256,7 @@ class Places:
             processes: Backend = ProcessBackend(config.start_method, preload=[RolloutWork.__module__])
             if self._cluster is not None:
                 shares = config.cluster.worker_cpus, config.cluster.worker_gpus
-                processes = RayBackend(self._cluster, *shares, config.cluster.start_timeout)
+                processes = RayBackend(self._cluster, *shares, config.cluster.start_timeout, processes)
             policy = RestartPolicy(IDLE_DEATHS, config.step_timeout or float("inf"))
             self.team = Team(_Backends(processes, self._processes), self._spec, 0, policy)
         return self.team

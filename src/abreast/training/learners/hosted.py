@@ -243,7 +243,7 @@ def make_backend(config: MPConfig, role: Literal["learner", "actor"], here: int 
         return process_backend()
     cluster, connection = config.cluster, connect(config.cluster)
     shares = (cluster.learner_cpus, cluster.learner_gpus) if role == "learner" else (cluster.actor_cpus, 0.0)
-    return RayBackend(connection, *shares, cluster.start_timeout, here, process_backend())
+    return RayBackend(connection, *shares, cluster.start_timeout, process_backend(), here)
 
 
 def process_backend() -> ProcessBackend:
