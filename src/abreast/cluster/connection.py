@@ -133,18 +133,17 @@ class Connection:
         """Of all nodes."""
         return float(self.ray.cluster_resources().get("CPU", 0.0))
 
-    def room_for(self, cpus: float) -> int:
-        """How many workers with so many CPUs all nodes have room for, one at least."""
-        return max(1, int(self.cpus // (cpus or 1.0)))
+    def room_for(self, cpus: float, gpus: float = 0.0, but: str = "") -> int:
+        """How many workers with so many CPUs and GPUs there is room for, each on one node. `but`: a node left out."""
+        nodes = [each["Resources"] for each in self.ray.nodes() if each["Alive"] and each["NodeID"] != but]
+        return sum(
+            int(min(each.get("CPU", 0.0) / (cpus or 1.0), each.get("GPU", 0.0) / gpus if gpus else 1e9) + 1e-9)
+            for each in nodes
+        )  # ten tenths are in 1
 
     def measure(self, size: int, cpus: float, gpus: float) -> Link:
         """Time messages of this size to a node and back; `cpus` and `gpus` are those of a worker."""
-        here = self.ray.get_runtime_context().get_node_id()
-        others = [each["Resources"] for each in self.ray.nodes() if each["Alive"] and each["NodeID"] != here]
-        room = sum(
-            int(min(each.get("CPU", 0.0) // (cpus or 1.0), each.get("GPU", 0.0) // gpus if gpus else 1e9))
-            for each in others
-        )
+        room = self.room_for(cpus, gpus, but=self.ray.get_runtime_context().get_node_id())
         echo = self.ray.remote(num_cpus=0, scheduling_strategy="SPREAD")(Echo).remote()
         data = np.zeros(size, dtype=np.uint8)
         try:
