@@ -2,12 +2,15 @@
 
 import json
 import os
+import threading
 import time
 
 import pytest
 
 import nodes
 from abreast import runs
+from abreast.cluster.config import ClusterConfig
+from abreast.cluster.connection import connect
 from abreast.errors import ConfigError, GameError, RunFolderError
 from abreast.games import find_game
 from abreast.runs import RunConfig, run_many
@@ -44,6 +47,11 @@ def one_after_the_other(configs, folder):
         experiment.run_experiment(animate=False, output_dir=folder / f"alone_{number}")
         found.append(left_by(folder / f"alone_{number}"))
     return found
+
+
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.01)
 
 
 def log_of(result):
@@ -103,8 +111,7 @@ def test_of_a_run_that_comes_to_nothing_nothing_is_left(tmp_path):
 
 def test_an_interrupt_ends_all_of_them(tmp_path):
     def interrupt(result):
-        while not (tmp_path / "hangs.marker").exists():
-            time.sleep(0.01)
+        wait_for(tmp_path / "hangs.marker")
         raise KeyboardInterrupt
 
     configs = [config_of(tmp_path, "quick"), config_of(tmp_path, "hangs", *once(tmp_path, "hangs"))]
@@ -149,14 +156,20 @@ def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path, given, k
 # ---- on a cluster
 
 
+@pytest.fixture
+def cluster():
+    return {"address": nodes.nodes().address}
+
+
 @pytest.mark.xdist_group("ray")
-def test_on_nodes_results_are_the_same_and_a_retry_goes_on_from_what_was_sent(tmp_path):
-    cluster = {"address": nodes.nodes().address}
+def test_on_nodes_results_are_the_same_and_a_retry_goes_on_from_what_was_sent(tmp_path, cluster):
     configs = [
         config_of(tmp_path, "fine", "experiment.seed=1"),
         config_of(tmp_path, "killed", OFTEN, *once(tmp_path, "killed")),
         config_of(tmp_path, "refused", "world.fate=refuses"),
     ]
+    with pytest.raises(ConfigError, match="there is no room for a run: no node has 64 CPUs and 0 GPUs"):
+        run_many(configs, "ray", cpus=64, cluster=cluster)
     results = run_many(configs, "ray", cluster=cluster)
     assert [result.attempts for result in results] == [1, 2, 1]
     assert [result.error for result in results] == [None, None, "there are no berries in winter."]
@@ -167,7 +180,19 @@ def test_on_nodes_results_are_the_same_and_a_retry_goes_on_from_what_was_sent(tm
 
 
 @pytest.mark.xdist_group("ray")
-def test_a_run_that_no_node_has_room_for_is_refused(tmp_path):
-    cluster = {"address": nodes.nodes().address}
-    with pytest.raises(ConfigError, match="there is no room for a run: no node has 64 CPUs and 0 GPUs"):
-        run_many([config_of(tmp_path, "run")], "ray", cpus=64, cluster=cluster)
+def test_a_run_goes_on_elsewhere_when_its_node_is_lost(tmp_path, cluster):
+    def lose_node():
+        wait_for(tmp_path / "hangs.marker")
+        nodes.nodes().kill()
+        nodes.nodes().add()
+
+    while connect(ClusterConfig.parse(cluster)).room_for(3) == 0:  # the second node alone has 3 CPUs
+        time.sleep(0.1)
+    config = config_of(tmp_path, "run", OFTEN, *once(tmp_path, "hangs"))
+    thread = threading.Thread(target=lose_node)
+    thread.start()
+    (result,) = run_many([config], "ray", cpus=3, cluster=cluster)
+    thread.join()
+    assert (result.error, result.attempts) == (None, 2)
+    assert "goes on with 4 epochs recorded" in log_of(result)
+    assert [left_by(result.folder)] == one_after_the_other([config], tmp_path)

@@ -42,9 +42,15 @@ log = logging.getLogger("abreast")
 BACKENDS = ("processes", "ray")
 ATTEMPTS = 2
 """How often a run is begun whose worker dies."""
+STARTS = 5
+"""How often a worker is started for one run. More often than that, because a cluster goes on for some seconds to place
+workers on a node that it has just lost."""
 SILENCE_S = 3600.0
 """Seconds without a finished epoch after which a run is taken to hang: its worker is killed. An hour, because nothing is
 known of a game whose epochs are long, and a run that hangs costs others no more than its place."""
+
+START_S = 3600.0
+"""Seconds within which a worker has to start. It may wait for room on a cluster, for `ClusterConfig.start_timeout`."""
 
 
 @dataclass(frozen=True)
@@ -65,12 +71,13 @@ class RunResult(NamedTuple):
     config: RunConfig
     folder: Path
     attempts: int = 0
+    """How often it was begun."""
     node: str = ""
     """Where the last attempt was."""
     epochs: int = 0
     """How many it has recorded."""
     reward: float | None = None
-    """Mean of the last tenth of its epochs, as `abreast train` says it; None if the run has failed."""
+    """Mean of the last tenth of its epochs, as `abreast train` says it; None if it has not finished."""
     last_epoch: EpochRecord | None = None
     """The last line of its metrics."""
     error: str | None = None
@@ -95,18 +102,18 @@ def run_many(
     runs at once; those that have a checkpoint go on with `abreast train --resume`.
 
     cpus, gpus: what each run has. Processes share out no GPUs; on a cluster, each run sees those that are its own.
-    at_once: how many run at once; left out, as many as there are CPUs and GPUs for.
+    at_once: how many run at once; left out, as many as there are CPUs and GPUs for. On a cluster, there are never more.
     cluster: where the cluster is, for `ray`.
     on_done: called with each result as the run ends.
     """
     runs = list(configs)
     _check(runs, backend, cpus, gpus, at_once)
-    workers, room = _find_room(backend, cpus, gpus, cluster)
+    workers, room = _find_room(backend, cpus, gpus, at_once, cluster)
     made: list[RunFolder] = []
     try:
         for config in runs:  # now, so that a folder that cannot be written is refused before hours of work
             made.append(make_run_folder(config.game, config.output))
-        return _Runs(runs, workers, room if at_once is None else lambda: at_once, backend == "ray", on_done).run()
+        return _Runs(runs, workers, room, backend == "ray", on_done).run()
     finally:
         for folder in reversed(made):
             with suppress(OSError):  # there is something in it
@@ -147,17 +154,17 @@ def _check(configs: Sequence[RunConfig], backend: str, cpus: float, gpus: float,
 
 
 def _find_room(
-    backend: str, cpus: float, gpus: float, cluster: ClusterConfig | Mapping[str, Any] | None
+    backend: str, cpus: float, gpus: float, at_once: int | None, cluster: ClusterConfig | Mapping[str, Any] | None
 ) -> tuple[Backend, Callable[[], int]]:
     """Where workers are started, and for how many there is room, which changes as nodes come and go."""
     if backend == "processes":
-        return ProcessBackend(preload=["abreast.runs"]), lambda: max(1, int(cores() // cpus))
+        return ProcessBackend(preload=["abreast.runs"]), lambda: at_once or max(1, int(cores() // cpus))
     settings = ClusterConfig.parse(cluster or {})
     connection = connect(settings)
     if not connection.room_for(cpus, gpus):
         raise ConfigError(f"there is no room for a run: {connection.why_no_room(cpus, gpus)}.")
     workers = RayBackend(connection, cpus, gpus, settings.start_timeout)
-    return workers, lambda: max(1, connection.room_for(cpus, gpus))
+    return workers, lambda: max(1, min(connection.room_for(cpus, gpus), at_once or sys.maxsize))
 
 
 # ---- while they run
@@ -180,8 +187,9 @@ class _Runs:
         self._waiting = deque(range(len(configs)))
         self._under_way: dict[int, int] = {}
         """The number of a run by that of its worker."""
+        self._starts = [0] * len(configs)
         self._numbers = count()
-        self._team = Team(workers, self._spec, 0, RestartPolicy(ATTEMPTS, SILENCE_S))
+        self._team = Team(workers, self._spec, 0, RestartPolicy(ATTEMPTS, SILENCE_S, START_S))
 
     def run(self) -> list[RunResult]:
         """Run all of them."""
@@ -201,13 +209,13 @@ class _Runs:
         return ChildSpec(f"run {self._under_way[worker]}", RunWork)
 
     def _begin(self, number: int) -> None:
-        config, folder, before, *_ = self._results[number]
-        self._results[number] = RunResult(config, folder, before + 1)
+        config, folder, attempts, *_ = self._results[number]
         worker = next(self._numbers)
         self._under_way[worker] = number
-        files = files_of(folder) if self._is_elsewhere and before else {}
+        self._starts[number] += 1
+        files = files_of(folder) if self._is_elsewhere and attempts else {}
         self._team.add(worker)
-        self._team.submit(worker, number, (config, bool(before), self._is_elsewhere, files))
+        self._team.submit(worker, number, (config, attempts + 1, self._is_elsewhere, files))
 
     def _handle(self, event: Event, number: int) -> None:
         """Take in what a worker says, or its death; then see whether its run is over, or is to be begun again."""
@@ -227,7 +235,7 @@ class _Runs:
             return
         self._team.retire(event.worker)  # the team does not replace it: there may be less room than before
         del self._under_way[event.worker]
-        if isinstance(event, Answered) or run.attempts == ATTEMPTS:
+        if isinstance(event, Answered) or run.attempts == ATTEMPTS or self._starts[number] == STARTS:
             self._on_done(run)
         else:
             log.warning("run %d is begun again", number)
@@ -249,28 +257,27 @@ class RunWork:
     def close(self) -> None:
         """Nothing is open."""
 
-    def obey(self, key: Hashable, order: tuple[RunConfig, bool, bool, Mapping[str, bytes]]) -> None:
-        """Carry out a run: which, whether it was begun before, whether its files are to be sent, and those there are."""
-        config, is_retry, self._is_elsewhere, files = order
+    def obey(self, key: Hashable, order: tuple[RunConfig, int, bool, Mapping[str, bytes]]) -> None:
+        """Carry out a run. Its order: which it is, which attempt, whether it sends its files, those of the attempt before."""
+        config, self._attempt, self._is_elsewhere, files = order
         self._key, self._folder, self._sent = key, Path(config.output), list[Path]()
         if self._is_elsewhere:
             self._folder = _temporary_folder()
-            write_files(self._folder, files)
-        self._tell(last=False)
+        self._tell(last=False)  # where it is: if it dies, that may be the reason
+        write_files(self._folder, files)
         try:
-            epochs = self._run(config, is_retry)
-        except (
-            AbreastError
-        ) as error:  # anything else is the death of this worker: another node may have what is lacking
+            epochs = self._run(config)
+        except AbreastError as error:  # other errors are the death of this worker: elsewhere it may fare better
             self._tell(last=True, error=str(error))
             return
         reward = fmean(epoch["reward"] for epoch in epochs[-max(1, len(epochs) // 10) :])
         self._tell(last=True, epochs=len(epochs), reward=reward, last_epoch=epochs[-1])
 
-    def _run(self, config: RunConfig, is_retry: bool) -> list[EpochRecord]:
+    def _run(self, config: RunConfig) -> list[EpochRecord]:
         """Begin the run, or go on where the attempt before was."""
         game = find_game(config.game)
         experiment = game.build(game.configure(None, config.settings))
+        is_retry = self._attempt > 1
         found = [each for each in list_checkpoints(self._folder) if isinstance(each, Checkpoint)] if is_retry else []
         if any(each.kind == "run" and each.facts.resumable for each in found):
             return experiment.run_experiment(animate=False, logger=self, resume=self._folder).epochs
@@ -289,7 +296,8 @@ class RunWork:
     def _tell(self, last: bool, **known: Any) -> None:
         """Say what is known of the run, by the names in `RunResult`."""
         files = files_of(self._folder) if self._is_elsewhere else {}
-        self._context.answer(self._key, ({"node": platform.node(), **known}, files), last)
+        told = {"attempts": self._attempt, "node": platform.node(), "error": None, **known}
+        self._context.answer(self._key, (told, files), last)
 
 
 def _temporary_folder() -> Path:
