@@ -1,9 +1,13 @@
 """Many runs: results as one after the other, whatever happens to workers; failures of one run are in its result."""
 
+import contextlib
 import json
 import os
+import shutil
+import tempfile
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -13,7 +17,7 @@ from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import connect
 from abreast.errors import ConfigError, GameError, RunFolderError
 from abreast.games import find_game
-from abreast.runs import RunConfig, run_many
+from abreast.runs import RunConfig, files_of, run_many, write_files
 from fakes import timeless
 
 GAME, EPOCHS = "fragile_game:Fragile", 8
@@ -153,6 +157,25 @@ def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path, given, k
     assert [path.name for path in tmp_path.iterdir()] == ["used"]
 
 
+def test_files_that_arrive_are_there_whole_or_not_at_all(tmp_path):
+    old = {"config.yaml": b"old", "checkpoints/final/a": b"old", "checkpoints/first/a": b"old"}
+    new = {"config.yaml": b"new", "checkpoints/final/a": b"new", "log.txt": b"new"}
+    (tmp_path / "notes").write_text("of the user")
+    write_files(tmp_path, old)
+    with pytest.raises(TypeError):
+        write_files(tmp_path, {**new, "metrics.jsonl": None})
+    assert files_of(tmp_path) == old
+    write_files(tmp_path, new)
+    assert files_of(tmp_path) == new
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        "checkpoints",
+        "config.yaml",
+        "log.txt",
+        "notes",
+    ]
+
+
 # ---- on a cluster
 
 
@@ -183,6 +206,7 @@ def test_on_nodes_results_are_the_same_and_a_retry_goes_on_from_what_was_sent(tm
 def test_a_run_goes_on_elsewhere_when_its_node_is_lost(tmp_path, cluster):
     def lose_node():
         wait_for(tmp_path / "hangs.marker")
+        wait_for(tmp_path / "run" / "checkpoints" / "epoch_000004")  # it has arrived here
         nodes.nodes().kill()
         nodes.nodes().add()
 
@@ -193,6 +217,10 @@ def test_a_run_goes_on_elsewhere_when_its_node_is_lost(tmp_path, cluster):
     thread.start()
     (result,) = run_many([config], "ray", cpus=3, cluster=cluster)
     thread.join()
+    for kept in Path(tempfile.gettempdir()).glob("abreast_run_*/config.yaml"):  # what cleans up was on the node as well
+        with contextlib.suppress(OSError):
+            if str(tmp_path) in kept.read_text():
+                shutil.rmtree(kept.parent)
     assert (result.error, result.attempts) == (None, 2)
     assert "goes on with 4 epochs recorded" in log_of(result)
     assert [left_by(result.folder)] == one_after_the_other([config], tmp_path)

@@ -48,7 +48,6 @@ workers on a node that it has just lost."""
 SILENCE_S = 3600.0
 """Seconds without a finished epoch after which a run is taken to hang: its worker is killed. An hour, because nothing is
 known of a game whose epochs are long, and a run that hangs costs others no more than its place."""
-
 START_S = 3600.0
 """Seconds within which a worker has to start. It may wait for room on a cluster, for `ClusterConfig.start_timeout`."""
 
@@ -75,7 +74,7 @@ class RunResult(NamedTuple):
     node: str = ""
     """Where the last attempt was."""
     epochs: int = 0
-    """How many it has recorded."""
+    """How many it has played; 0 if it has not finished."""
     reward: float | None = None
     """Mean of the last tenth of its epochs, as `abreast train` says it; None if it has not finished."""
     last_epoch: EpochRecord | None = None
@@ -258,11 +257,12 @@ class RunWork:
         """Nothing is open."""
 
     def obey(self, key: Hashable, order: tuple[RunConfig, int, bool, Mapping[str, bytes]]) -> None:
-        """Carry out a run. Its order: which it is, which attempt, whether it sends its files, those of the attempt before."""
+        """Carry out a run. Its order: which, which attempt, whether it sends its files, those of the attempt before."""
         config, self._attempt, self._is_elsewhere, files = order
         self._key, self._folder, self._sent = key, Path(config.output), list[Path]()
         if self._is_elsewhere:
-            self._folder = _temporary_folder()
+            self._folder = Path(tempfile.mkdtemp(prefix="abreast_run_"))
+            self._cleaner = clean_up(self._folder)
         self._tell(last=False)  # where it is: if it dies, that may be the reason
         write_files(self._folder, files)
         try:
@@ -300,12 +300,10 @@ class RunWork:
         self._context.answer(self._key, (told, files), last)
 
 
-def _temporary_folder() -> Path:
-    """A folder that is removed when this process has ended, in whichever way."""
-    folder = tempfile.mkdtemp(prefix="abreast_run_")
-    command = [sys.executable, "-S", "-c", CLEAN_UP, folder]
-    subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")
-    return Path(folder)
+def clean_up(folder: Path) -> "subprocess.Popen[bytes]":
+    """A process that removes a folder when this one has ended, in whichever way; referred to until then."""
+    command = [sys.executable, "-S", "-c", CLEAN_UP, str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")
 
 
 # ---- run folders as messages
@@ -328,7 +326,7 @@ def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
             path = Path(beside, name)
             path.parent.mkdir(parents=True, exist_ok=True)
             write_whole(path, data)
-        for path in sorted(Path(beside).iterdir()):
+        for path in sorted(Path(beside).iterdir(), reverse=True):  # metrics before checkpoints, which count their lines
             place = folder / path.name
             if place.is_dir():  # a folder cannot be renamed over one that is not empty
                 place.rename(Path(beside, f"{path.name}.old"))
