@@ -1,4 +1,4 @@
-"""Imports point one way: cli → bench → games → training | rollouts → agents → models, worlds → replay → … → errors."""
+"""Imports point one way: cli → bench, runs → games → training | rollouts → agents → models, worlds → replay → … → errors."""
 
 import ast
 from pathlib import Path
@@ -87,6 +87,7 @@ MAY_IMPORT = {
         "files",
         "errors",
     },
+    "runs": {"games", "training", "cluster", "processes", "files", "errors"},
     "bench": {"games", "rollouts", "training", "models", "processes", "files", "errors"},
     "cli": {
         "bench",

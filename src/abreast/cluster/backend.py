@@ -26,19 +26,21 @@ HINT = "; what it needs has to be installed on every node"
 
 
 class RayBackend:
-    """Starts workers on other nodes, and the first `here` of them as processes of this machine (`near`). So is the next of a
-    worker that was lost before it was ready: the nodes have no room for it, or are being lost.
+    """Starts workers on nodes: on other ones, and the first `here` as processes of this machine (`near`); None: on any node.
+
+    The next of a worker that was lost before it was ready is near, too: nodes have no room for it, or are being lost.
     """
 
     def __init__(
-        self, connection: Connection, cpus: float, gpus: float, timeout_s: float, near: Backend, here: int = 0
+        self, connection: Connection, cpus: float, gpus: float, timeout_s: float, near: Backend, here: int | None = None
     ) -> None:
         self._connection, self._cpus, self._gpus, self._timeout_s = connection, cpus, gpus, timeout_s
-        self._near, self._here = near, here
+        self._near, self._here = near, here or 0
         self._newest: dict[int, RayChild] = {}
         self._make_host = connection.actor(
-            Host, num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0, scheduling_strategy="SPREAD"
-        )
+            Host, elsewhere=here is not None, num_cpus=cpus, num_gpus=gpus, max_restarts=0, max_task_retries=0,
+            scheduling_strategy="SPREAD",
+        )  # fmt: skip
 
     def start(self, number: int, spec: ChildSpec, wake: Callable[[], None]) -> Child:
         before = self._newest.pop(number, None)

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -113,7 +113,7 @@ class Connection:
         os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
         usual = tempfile.gettempdir()
         folder = tempfile.mkdtemp(prefix="abreast_ray_", dir=usual if len(usual) <= LONGEST_FOLDER else "/tmp")
-        subprocess.Popen(
+        self._cleaner = subprocess.Popen(
             [sys.executable, "-S", "-c", CLEAN_UP, folder],
             stdin=subprocess.PIPE, start_new_session=True, cwd="/",
         )  # fmt: skip
@@ -133,35 +133,33 @@ class Connection:
         """Of all nodes."""
         return float(self.ray.cluster_resources().get("CPU", 0.0))
 
-    def _others(self) -> list[Mapping[str, float]]:
-        """What each node has, but this one."""
-        here = self.ray.get_runtime_context().get_node_id()
-        return [each["Resources"] for each in self.ray.nodes() if each["Alive"] and each["NodeID"] != here]
+    @property
+    def _here(self) -> str:
+        """The node of this program."""
+        return str(self.ray.get_runtime_context().get_node_id())
 
-    def room_for(self, cpus: float) -> int:
-        """How many workers with so many CPUs all nodes have room for, one at least."""
-        return max(1, int(self.cpus // (cpus or 1.0)))
+    def room_for(self, cpus: float, gpus: float = 0.0, elsewhere: bool = False) -> int:
+        """How many workers with so many CPUs and GPUs there is room for, each on one node; `elsewhere`: not on this one."""
+        room = 0
+        for node in self.ray.nodes():
+            if node["Alive"] and not (elsewhere and node["NodeID"] == self._here):
+                has = node["Resources"]
+                by_gpus = has.get("GPU", 0.0) / gpus if gpus else math.inf
+                room += int(min(has.get("CPU", 0.0) / (cpus or 1.0), by_gpus) + 1e-9)  # ten tenths are in 1
+        return room
 
-    def room_elsewhere(self, cpus: float, gpus: float) -> int:
-        """How many workers other nodes have room for."""
-        shares = (
-            (each.get("CPU", 0.0) / (cpus or 1.0), each.get("GPU", 0.0) / gpus if gpus else math.inf)
-            for each in self._others()
-        )
-        return sum(int(min(share)) for share in shares)
-
-    def actor(self, kind: type, **options: Any) -> Callable[[], Any]:
-        """What makes an actor of this class: on another node, if there is any."""
+    def actor(self, kind: type, elsewhere: bool, **options: Any) -> Callable[[], Any]:
+        """What makes an actor of this class; `elsewhere`: on another node than this one, if there is any."""
         if self.is_local:
-            options |= {"num_cpus": 0, "num_gpus": 0}  # it has no other users
-        elif self._others():
-            options["label_selector"] = {"ray.io/node-id": f"!{self.ray.get_runtime_context().get_node_id()}"}
+            options["num_cpus"] = 0  # it has no other users
+        elif elsewhere and self.room_for(0.0, elsewhere=True):
+            options["label_selector"] = {"ray.io/node-id": f"!{self._here}"}
         make: Callable[[], Any] = self.ray.remote(**options)(kind).remote
         return make
 
     def measure(self, size: int, timeout_s: float) -> Link:
         """Time messages of this size to a node and back. Where none has room for them, they never return."""
-        echo = self.actor(Echo, num_cpus=0)()
+        echo = self.actor(Echo, elsewhere=True, num_cpus=0)()
         data = np.zeros(size, dtype=np.uint8)
         end = time.monotonic() + timeout_s
         try:

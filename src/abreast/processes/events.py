@@ -6,6 +6,9 @@ from typing import Any, NamedTuple
 
 from abreast.errors import WorkerError
 
+START_S = 120.0
+"""Seconds within which a worker has to be ready, unless it is said: imports can be slow."""
+
 
 class Answered(NamedTuple):
     """A worker has answered an order."""
@@ -51,8 +54,8 @@ class RestartPolicy:
     """Deaths in a row, without an answer and at no item, that are followed by a restart."""
     silence_s: float
     """Seconds without a sign of life after which a worker with outstanding orders is killed."""
-    start_s: float = 120.0
-    """Seconds within which a worker has to be ready; imports can be slow."""
+    start_s: float = START_S
+    """Seconds within which a worker has to be ready."""
 
 
 class RemoteTraceback(Exception):

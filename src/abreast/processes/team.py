@@ -37,7 +37,7 @@ from abreast.errors import WorkerError
 from abreast.processes.alarm import Alarm
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
 from abreast.processes.cores import SPIN_S, spin_wait
-from abreast.processes.events import Answered, Died, Event, Lost, RemoteTraceback, RestartPolicy
+from abreast.processes.events import START_S, Answered, Died, Event, Lost, RemoteTraceback, RestartPolicy
 
 log = logging.getLogger("abreast")
 
@@ -380,4 +380,4 @@ class Team:
             child.kill()
 
 
-__all__ = ["Answered", "Died", "Event", "Lost", "RemoteTraceback", "RestartPolicy", "Team"]
+__all__ = ["START_S", "Answered", "Died", "Event", "Lost", "RemoteTraceback", "RestartPolicy", "Team"]

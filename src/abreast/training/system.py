@@ -83,7 +83,9 @@ class MARLMultiprocessingSystem:
         group_lanes(env.game, given)
         self._cluster = connect(given.cluster) if given.workers == "ray" else None
         share = given.cluster.learner_cpus, given.cluster.learner_gpus
-        self._planner = Planner(env, given, 0 if self._cluster is None else self._cluster.room_elsewhere(*share))
+        self._planner = Planner(
+            env, given, 0 if self._cluster is None else self._cluster.room_for(*share, elsewhere=True)
+        )
         self.plan = self._planner.begin()
         self._fork_server_at = 0.0
         """When the process that others are forked from was asked for."""

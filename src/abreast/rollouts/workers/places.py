@@ -55,7 +55,8 @@ class Places:
         if self._cluster is None:
             count, usual = min(MOST_PROCESSES, cores()), PlacementRules()
         else:
-            count, usual = self._cluster.room_for(config.cluster.worker_cpus), PlacementRules(order_s=RAY_ORDER_S)
+            cluster, usual = config.cluster, PlacementRules(order_s=RAY_ORDER_S)
+            count = max(1, self._cluster.room_for(cluster.worker_cpus, cluster.worker_gpus))
         self._tags, self._config, self._rules = tags, config, rules or usual
         self._processes = min(config.max_workers or count, most)
         self.guard = Guard()

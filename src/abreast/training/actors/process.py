@@ -26,7 +26,7 @@ from abreast.training.actors.base import Play, actor_state, cut_episodes, models
 from abreast.training.actors.inline import InlineActors
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, MPConfig
-from abreast.training.learners.hosted import HostedLearners, make_backend
+from abreast.training.learners.hosted import HostedLearners, make_backend, start_s
 from abreast.training.published import Published, adopt_published
 from abreast.training.runnable import Factory, Runnable
 from abreast.worlds.playable import Playable, Played
@@ -155,7 +155,7 @@ class ProcessActors:
         self._waited_s = 0.0
         self._alone: InlineActors | None = None
         """Plays all lanes, once it was seen that one has to."""
-        policy = RestartPolicy(config.max_restarts, config.actor_timeout)
+        policy = RestartPolicy(config.max_restarts, config.actor_timeout, start_s(config))
         self._team = Team(make_backend(config, "actor"), self._spec, len(self._elsewhere), policy)
         self._team.start(wait=config.workers == "threads")
 

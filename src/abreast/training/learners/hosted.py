@@ -19,7 +19,7 @@ from abreast.processes.memory import SharedBlock
 from abreast.processes.process import ProcessBackend, comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.shares import RowsShare
-from abreast.processes.team import Died, Lost, RestartPolicy, Team
+from abreast.processes.team import START_S, Died, Lost, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State, part_of
@@ -80,7 +80,7 @@ class HostedLearners:
                 model.own_attributes.guard()
                 publish_model(model, place, rounds, updates=model.updates, results=[])
                 model.memory.move_rows(Ring(self.block.part(f"replay{index}.")))
-            policy = RestartPolicy(parallel.max_restarts, parallel.learner_timeout)
+            policy = RestartPolicy(parallel.max_restarts, parallel.learner_timeout, start_s(parallel))
             backend = make_backend(parallel, "learner", parallel.cluster.workers_here or 0)
             self._team = Team(backend, self._spec, workers, policy)
             # Threads share random generators with the pass that would be played beside their start.
@@ -244,6 +244,11 @@ def make_backend(config: MPConfig, role: Literal["learner", "actor"], here: int 
     cluster, connection = config.cluster, connect(config.cluster)
     shares = (cluster.learner_cpus, cluster.learner_gpus) if role == "learner" else (cluster.actor_cpus, 0.0)
     return RayBackend(connection, *shares, cluster.start_timeout, process_backend(), here)
+
+
+def start_s(config: MPConfig) -> float:
+    """Seconds within which a worker has to be ready; on a cluster, it has to be placed before."""
+    return START_S + (config.cluster.start_timeout if config.workers == "ray" else 0.0)
 
 
 def process_backend() -> ProcessBackend:

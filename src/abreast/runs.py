@@ -1,0 +1,334 @@
+"""Many runs: each in a worker of its own, as many at once as there is room, here or on the nodes of a cluster.
+
+    this program: run_many                        a worker for each attempt: RunWork
+      which run; files of the attempt before ───▶ run_experiment
+      ◀──── every checkpoint (on nodes, as files) ───┤
+      ◀──── how it ended (on nodes, with its folder) ┘
+
+A worker here writes to the run folder itself. One on a node, which may have no file system in common with this program,
+has a folder of its own there and sends the files; so what is left of a lost node is what is in the run folder here, and the
+next attempt goes on from that wherever it is placed.
+"""
+
+import logging
+import platform
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, NamedTuple
+
+from abreast.cluster.backend import RayBackend
+from abreast.cluster.config import ClusterConfig
+from abreast.cluster.connection import CLEAN_UP, connect
+from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, short
+from abreast.files import LOCK, WRITTEN, RunFolder, locked, make_run_folder, write_whole
+from abreast.games import find_game
+from abreast.processes.backend import Backend, ChildContext, ChildSpec
+from abreast.processes.cores import cores
+from abreast.processes.process import ProcessBackend
+from abreast.processes.team import Answered, Event, RestartPolicy, Team
+from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
+from abreast.training.run.metrics import EpochRecord
+
+log = logging.getLogger("abreast")
+
+BACKENDS = ("processes", "ray")
+ATTEMPTS = 2
+"""How often a run is begun whose worker dies."""
+STARTS = 5
+"""How often a worker is started for one run. More often than that, because a cluster goes on for some seconds to place
+workers on a node that it has just lost."""
+SILENCE_S = 3600.0
+"""Seconds without a finished epoch after which a run is taken to hang: its worker is killed. An hour, because nothing is
+known of a game whose epochs are long, and a run that hangs costs others no more than its place."""
+START_S = 3600.0
+"""Seconds within which a worker has to start. It may wait for room on a cluster, for `ClusterConfig.start_timeout`."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """A run, as `abreast train` is given it."""
+
+    game: str
+    """What `find_game` finds: a name, MODULE:NAME, FILE.py …"""
+    settings: Sequence[str]
+    """Each is section.key=value."""
+    output: Path | str
+    """The run folder, which must not hold another run."""
+
+
+class RunResult(NamedTuple):
+    """What became of a run."""
+
+    config: RunConfig
+    folder: Path
+    attempts: int = 0
+    """How often it was begun."""
+    node: str = ""
+    """Where the last attempt was."""
+    epochs: int = 0
+    """How many it has played; 0 if it has not finished."""
+    reward: float | None = None
+    """Mean of the last tenth of its epochs, as `abreast train` says it; None if it has not finished."""
+    last_epoch: EpochRecord | None = None
+    """The last line of its metrics."""
+    error: str | None = None
+    """Why it has failed, if it has. What it has left is in its folder."""
+
+
+def run_many(
+    configs: Iterable[RunConfig],
+    backend: Literal["processes", "ray"] = "processes",
+    *,
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    at_once: int | None = None,
+    cluster: ClusterConfig | Mapping[str, Any] | None = None,
+    on_done: Callable[[RunResult], None] = lambda result: None,
+) -> list[RunResult]:
+    """Run all of these, each as `run_experiment` would, without animations; returns their results in the same order.
+
+    What is wrong with the arguments is raised before anything starts. What happens to a run later is in its result: one
+    whose worker dies, raises something unexpected or hangs (`SILENCE_S`) is begun once more, on any node that has room, and
+    goes on from its last checkpoint; one that raises an AbreastError would do so again and is not. An interrupt ends all
+    runs at once; those that have a checkpoint go on with `abreast train --resume`.
+
+    cpus, gpus: what each run has. Processes share out no GPUs; on a cluster, each run sees those that are its own.
+    at_once: how many run at once; left out, as many as there are CPUs and GPUs for. On a cluster, there are never more.
+    cluster: where the cluster is, for `ray`.
+    on_done: called with each result as the run ends.
+    """
+    runs = list(configs)
+    _check(runs, backend, cpus, gpus, at_once)
+    workers, room = _find_room(backend, cpus, gpus, at_once, cluster)
+    made: list[RunFolder] = []
+    try:
+        for config in runs:  # now, so that a folder that cannot be written is refused before hours of work
+            made.append(make_run_folder(config.game, config.output))
+        return _Runs(runs, workers, room, backend == "ray", on_done).run()
+    finally:
+        for folder in reversed(made):
+            with suppress(OSError):  # there is something in it
+                for path in folder.made:
+                    path.rmdir()
+
+
+# ---- before the start
+
+
+def _check(configs: Sequence[RunConfig], backend: str, cpus: float, gpus: float, at_once: int | None) -> None:
+    """Refuse what cannot be run."""
+    if backend not in BACKENDS:
+        raise ConfigError(f"backend is {short(backend)}: {nearest(str(backend), BACKENDS)}")
+    if not configs:
+        raise ConfigError("the list of runs is empty: give one RunConfig at least.")
+    if not 0 < cpus < float("inf") or not 0 <= gpus < float("inf") or (at_once is not None and at_once < 1):
+        raise ConfigError(
+            f"cpus is {cpus}, gpus {gpus} and at_once {at_once}: expected more than 0 CPUs for each run, 0 GPUs or more,"
+            " and 1 run at once or more."
+        )
+    if gpus and backend == "processes":
+        raise ConfigError(f"gpus is {gpus:g}, but processes do not share out GPUs: leave it out, or use backend='ray'.")
+    first: dict[Path, int] = {}
+    for number, config in enumerate(configs):
+        same = first.setdefault(Path(config.output).resolve(), number)
+        if same != number:
+            raise ConfigError(f"runs {same} and {number} have the same output, {config.output}: give each its own.")
+        try:
+            parsed = find_game(config.game).configure(None, config.settings)
+        except ConfigError as error:
+            raise error.inside(f"run {number}") from None
+        if parsed.multiprocessing.enabled:
+            raise ConfigError(
+                f"run {number}: multiprocessing.enabled is true, but each of many runs is in one worker, which cannot have"
+                " workers of its own: leave it out."
+            )
+
+
+def _find_room(
+    backend: str, cpus: float, gpus: float, at_once: int | None, cluster: ClusterConfig | Mapping[str, Any] | None
+) -> tuple[Backend, Callable[[], int]]:
+    """Where workers are started, and for how many there is room, which changes as nodes come and go."""
+    near = ProcessBackend(preload=["abreast.runs"])
+    if backend == "processes":
+        return near, lambda: at_once or max(1, int(cores() // cpus))
+    settings = ClusterConfig.parse(cluster or {})
+    connection = connect(settings)
+    if not connection.room_for(cpus, gpus):
+        raise ConfigError(f"there is no room for a run: {connection.why_no_room(cpus, gpus)}.")
+    workers = RayBackend(connection, cpus, gpus, settings.start_timeout, near)
+    return workers, lambda: max(1, min(connection.room_for(cpus, gpus), at_once or sys.maxsize))
+
+
+# ---- while they run
+
+
+class _Runs:
+    """Those under way, and those that wait for room. Each attempt has a worker of its own: no run finds what another has
+    left in its process."""
+
+    def __init__(
+        self,
+        configs: Sequence[RunConfig],
+        workers: Backend,
+        room: Callable[[], int],
+        is_elsewhere: bool,
+        on_done: Callable[[RunResult], None],
+    ) -> None:
+        self._results = [RunResult(config, Path(config.output)) for config in configs]
+        self._room, self._is_elsewhere, self._on_done = room, is_elsewhere, on_done
+        self._waiting = deque(range(len(configs)))
+        self._under_way: dict[int, int] = {}
+        """The number of a run by that of its worker."""
+        self._starts = [0] * len(configs)
+        self._numbers = count()
+        self._team = Team(workers, self._spec, 0, RestartPolicy(ATTEMPTS, SILENCE_S, START_S))
+
+    def run(self) -> list[RunResult]:
+        """Run all of them."""
+        try:
+            while self._waiting or self._under_way:
+                while self._waiting and len(self._under_way) < self._room():
+                    self._begin(self._waiting.popleft())
+                self._team.wait()
+                for event in self._team.events():
+                    if event.worker in self._under_way:  # one that has answered may die as well
+                        self._handle(event, self._under_way[event.worker])
+        finally:
+            self._team.kill()
+        return self._results
+
+    def _spec(self, worker: int) -> ChildSpec:
+        return ChildSpec(f"run {self._under_way[worker]}", RunWork)
+
+    def _begin(self, number: int) -> None:
+        config, folder, attempts, *_ = self._results[number]
+        worker = next(self._numbers)
+        self._under_way[worker] = number
+        self._starts[number] += 1
+        files = files_of(folder) if self._is_elsewhere and attempts else {}
+        self._team.add(worker)
+        self._team.submit(worker, number, (config, attempts + 1, self._is_elsewhere, files))
+
+    def _handle(self, event: Event, number: int) -> None:
+        """Take in what a worker says, or its death; then see whether its run is over, or is to be begun again."""
+        run = self._results[number]
+        if isinstance(event, Answered):
+            told, files = event.value
+            run = run._replace(**told)
+            try:
+                write_files(run.folder, files)
+            except (OSError, RunFolderError) as error:
+                run = run._replace(error=f"the files of run {number} cannot be written to {run.folder}: {error}")
+        else:
+            run = run._replace(error=str(event.error))
+            log.info("its stack:", exc_info=event.error)
+        self._results[number] = run
+        if isinstance(event, Answered) and not event.last:
+            return
+        self._team.retire(event.worker)  # the team does not replace it: there may be less room than before
+        del self._under_way[event.worker]
+        if isinstance(event, Answered) or run.attempts == ATTEMPTS or self._starts[number] == STARTS:
+            self._on_done(run)
+        else:
+            log.warning("run %d is begun again", number)
+            self._waiting.appendleft(number)
+
+
+# ---- in a worker
+
+
+class RunWork:
+    """Carries out one run, and is its logger."""
+
+    def __init__(self, context: ChildContext) -> None:
+        self._context = context
+
+    def idle(self) -> float | None:
+        return None
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    def obey(self, key: Hashable, order: tuple[RunConfig, int, bool, Mapping[str, bytes]]) -> None:
+        """Carry out a run. Its order: which, which attempt, whether it sends its files, those of the attempt before."""
+        config, self._attempt, self._is_elsewhere, files = order
+        self._key, self._folder, self._sent = key, Path(config.output), list[Path]()
+        if self._is_elsewhere:
+            self._folder = Path(tempfile.mkdtemp(prefix="abreast_run_"))
+            self._cleaner = clean_up(self._folder)
+        self._tell(last=False)  # where it is: if it dies, that may be the reason
+        write_files(self._folder, files)
+        try:
+            epochs = self._run(config)
+        except AbreastError as error:  # other errors are the death of this worker: elsewhere it may fare better
+            self._tell(last=True, error=str(error))
+            return
+        reward = fmean(epoch["reward"] for epoch in epochs[-max(1, len(epochs) // 10) :])
+        self._tell(last=True, epochs=len(epochs), reward=reward, last_epoch=epochs[-1])
+
+    def _run(self, config: RunConfig) -> list[EpochRecord]:
+        """Begin the run, or go on where the attempt before was."""
+        game = find_game(config.game)
+        experiment = game.build(game.configure(None, config.settings))
+        is_retry = self._attempt > 1
+        found = [each for each in list_checkpoints(self._folder) if isinstance(each, Checkpoint)] if is_retry else []
+        if any(each.kind == "run" and each.facts.resumable for each in found):
+            return experiment.run_experiment(animate=False, logger=self, resume=self._folder).epochs
+        if is_retry:  # there is nothing to go on from
+            RunFolder(self._folder, (), frozenset()).take_back()
+        return experiment.run_experiment(animate=False, logger=self, output_dir=self._folder).epochs
+
+    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None:
+        """Show a sign of life; on a node, send what there is whenever there is another checkpoint."""
+        self._context.beat()
+        there = sorted((self._folder / "checkpoints").iterdir())
+        if self._is_elsewhere and there != self._sent:
+            self._sent = there
+            self._tell(last=False)
+
+    def _tell(self, last: bool, **known: Any) -> None:
+        """Say what is known of the run, by the names in `RunResult`."""
+        files = files_of(self._folder) if self._is_elsewhere else {}
+        told = {"attempts": self._attempt, "node": platform.node(), "error": None, **known}
+        self._context.answer(self._key, (told, files), last)
+
+
+def clean_up(folder: Path) -> "subprocess.Popen[bytes]":
+    """A process that removes a folder when this one has ended, in whichever way; referred to until then."""
+    command = [sys.executable, "-S", "-c", CLEAN_UP, str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")
+
+
+# ---- run folders as messages
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The files of a run, by their names in its folder; what else is in it is none of ours."""
+    roots = [folder / name for name in WRITTEN if name != LOCK]
+    paths = [path for root in roots for path in (root, *sorted(root.rglob("*"))) if path.is_file()]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def write_files(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Put the files of a run into its folder, in the place of those that it has. Each file, and `checkpoints` with all that
+    is in it, is there whole or not at all."""
+    if not files:
+        return
+    with locked(folder), tempfile.TemporaryDirectory(prefix=".part", dir=folder) as beside:
+        for name, data in files.items():
+            path = Path(beside, name)
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(path, data)
+        for path in sorted(Path(beside).iterdir(), reverse=True):  # metrics before checkpoints, which count their lines
+            place = folder / path.name
+            if place.is_dir():  # a folder cannot be renamed over one that is not empty
+                place.rename(Path(beside, f"{path.name}.old"))
+            path.rename(place)

@@ -1,0 +1,226 @@
+"""Many runs: results as one after the other, whatever happens to workers; failures of one run are in its result."""
+
+import contextlib
+import json
+import os
+import shutil
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import nodes
+from abreast import runs
+from abreast.cluster.config import ClusterConfig
+from abreast.cluster.connection import connect
+from abreast.errors import ConfigError, GameError, RunFolderError
+from abreast.games import find_game
+from abreast.runs import RunConfig, files_of, run_many, write_files
+from fakes import timeless
+
+GAME, EPOCHS = "fragile_game:Fragile", 8
+OFTEN, NEVER = "experiment.checkpoint_interval=2", "experiment.checkpoint_minutes=600"
+
+
+def config_of(folder, name, *settings):
+    """A run of a second or less."""
+    return RunConfig(GAME, [f"experiment.epochs={EPOCHS}", *settings], folder / name)
+
+
+def once(folder, fate):
+    """Settings of a run whose first attempt ends like this."""
+    return [f"world.fate={fate}", f"world.marker={folder / f'{fate}.marker'}"]
+
+
+def left_by(folder):
+    """What a run has recorded, times aside, and what its agents have learned."""
+    records = timeless(json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
+    agents = sorted((folder / "checkpoints" / "final").glob("*.safetensors"))
+    assert agents
+    return records, [path.read_bytes() for path in agents]
+
+
+def one_after_the_other(configs, folder):
+    """The same runs in this process; those whose fate has a marker have met it already."""
+    found = []
+    for number, config in enumerate(configs):
+        game = find_game(config.game)
+        experiment = game.build(game.configure(None, config.settings))
+        experiment.run_experiment(animate=False, output_dir=folder / f"alone_{number}")
+        found.append(left_by(folder / f"alone_{number}"))
+    return found
+
+
+def wait_for(path):
+    while not path.exists():
+        time.sleep(0.01)
+
+
+def log_of(result):
+    return (result.folder / "log.txt").read_text()
+
+
+def test_results_are_those_of_runs_one_after_the_other(tmp_path):
+    configs = [config_of(tmp_path, f"seed_{seed}", f"experiment.seed={seed}") for seed in range(3)]
+    done = []
+    results = run_many(configs, at_once=2, on_done=done.append)
+    assert [result.config for result in results] == configs
+    assert sorted(done, key=results.index) == results
+    for result in results:
+        assert (result.error, result.attempts, result.epochs) == (None, 1, EPOCHS)
+        assert result.node
+        last = json.loads((result.folder / "metrics.jsonl").read_text().splitlines()[-1])
+        assert (result.last_epoch, result.reward) == (last, last["reward"])
+    assert [left_by(result.folder) for result in results] == one_after_the_other(configs, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("fate", "checkpoints", "goes_on"),
+    [("killed", OFTEN, True), ("killed", NEVER, False), ("raises", OFTEN, True), ("hangs", OFTEN, True)],
+)
+def test_a_run_whose_worker_ends_is_begun_again_and_ends_equal(tmp_path, monkeypatch, fate, checkpoints, goes_on):
+    monkeypatch.setattr(runs, "SILENCE_S", 3.0 if fate == "hangs" else 60.0)
+    config = config_of(tmp_path, "run", checkpoints, *once(tmp_path, fate))
+    (result,) = run_many([config])
+    assert (result.error, result.attempts, result.epochs) == (None, 2, EPOCHS)
+    assert ("goes on with 4 epochs recorded" in log_of(result)) == goes_on
+    assert [left_by(result.folder)] == one_after_the_other([config], tmp_path)
+
+
+def test_a_run_that_fails_is_told_in_its_result_and_others_go_on(tmp_path):
+    fates = ["killed", "refuses", "raises", "none"]
+    configs = [config_of(tmp_path, fate, OFTEN, f"world.fate={fate}") for fate in fates]
+    killed, refused, raised, fine = run_many(configs, at_once=2)
+    assert killed.attempts == 2
+    assert "run 0 (pid " in killed.error
+    assert "SIGKILL" in killed.error
+    assert (refused.attempts, refused.error) == (1, "there are no berries in winter.")
+    assert raised.attempts == 2
+    assert "ZeroDivisionError: a berry was divided by zero" in raised.error
+    assert (fine.error, fine.epochs) == (None, EPOCHS)
+    for failed in (killed, refused, raised):
+        assert (failed.reward, failed.last_epoch) == (None, None)
+        assert len((failed.folder / "metrics.jsonl").read_text().splitlines()) == 5
+
+
+def test_of_a_run_that_comes_to_nothing_nothing_is_left(tmp_path):
+    configs = [config_of(tmp_path, "new/run", "experiment.num_agents=51"), config_of(tmp_path, "fine")]
+    refused, fine = run_many(configs)
+    assert "experiment.num_agents is 51" in refused.error
+    assert fine.error is None
+    assert [path.name for path in tmp_path.iterdir()] == ["fine"]
+
+
+def test_an_interrupt_ends_all_of_them(tmp_path):
+    def interrupt(result):
+        wait_for(tmp_path / "hangs.marker")
+        raise KeyboardInterrupt
+
+    configs = [config_of(tmp_path, "quick"), config_of(tmp_path, "hangs", *once(tmp_path, "hangs"))]
+    with pytest.raises(KeyboardInterrupt):
+        run_many(configs, at_once=2, on_done=interrupt)
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "hangs" / ".lock").read_text()), 0)
+
+
+BAD = {
+    "backend": ({"backend": "rays"}, ConfigError, "backend is 'rays': did you mean 'ray'?"),
+    "no runs": ({"configs": []}, ConfigError, "the list of runs is empty"),
+    "no CPUs": ({"cpus": 0}, ConfigError, "expected more than 0 CPUs"),
+    "no number": ({"cpus": float("nan")}, ConfigError, "expected more than 0 CPUs"),
+    "negative GPUs": ({"gpus": -1}, ConfigError, "0 GPUs or more"),
+    "none at once": ({"at_once": 0}, ConfigError, "1 run at once or more"),
+    "GPUs of processes": ({"gpus": 0.5}, ConfigError, "gpus is 0.5, but processes do not share out GPUs"),
+    "game": ({"game": "treasurehnt"}, GameError, "did you mean 'treasurehunt'?"),
+    "setting": ({"setting": "experiment.epoch=3"}, ConfigError, "run 1: unknown key experiment.epoch"),
+    "value": ({"setting": "experiment.epochs=-3"}, ConfigError, "run 1: experiment.epochs"),
+    "workers": ({"setting": "multiprocessing.enabled=true"}, ConfigError, "run 1: multiprocessing.enabled is true"),
+    "same folder": ({"output": "more/../first"}, ConfigError, "runs 0 and 1 have the same output"),
+    "used folder": ({"output": "used"}, RunFolderError, "already holds a run"),
+}
+
+
+@pytest.mark.parametrize(("given", "kind", "sentence"), BAD.values(), ids=BAD)
+def test_what_cannot_be_run_is_refused_before_anything_starts(tmp_path, given, kind, sentence):
+    (tmp_path / "used").mkdir()
+    (tmp_path / "used" / "metrics.jsonl").touch()
+    second = RunConfig(
+        given.pop("game", GAME), [given.pop("setting", "experiment.seed=1")], tmp_path / given.pop("output", "second")
+    )
+    configs = given.pop("configs", [config_of(tmp_path, "first"), second])
+    with pytest.raises(kind) as raised:
+        run_many(configs, **given)
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+    assert [path.name for path in tmp_path.iterdir()] == ["used"]
+
+
+def test_files_that_arrive_are_there_whole_or_not_at_all(tmp_path):
+    old = {"config.yaml": b"old", "checkpoints/final/a": b"old", "checkpoints/first/a": b"old"}
+    new = {"config.yaml": b"new", "checkpoints/final/a": b"new", "log.txt": b"new"}
+    (tmp_path / "notes").write_text("of the user")
+    write_files(tmp_path, old)
+    with pytest.raises(TypeError):
+        write_files(tmp_path, {**new, "metrics.jsonl": None})
+    assert files_of(tmp_path) == old
+    write_files(tmp_path, new)
+    assert files_of(tmp_path) == new
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".lock",
+        "checkpoints",
+        "config.yaml",
+        "log.txt",
+        "notes",
+    ]
+
+
+# ---- on a cluster
+
+
+@pytest.fixture
+def cluster():
+    return {"address": nodes.nodes().address}
+
+
+@pytest.mark.xdist_group("ray")
+def test_on_nodes_results_are_the_same_and_a_retry_goes_on_from_what_was_sent(tmp_path, cluster):
+    configs = [
+        config_of(tmp_path, "fine", "experiment.seed=1"),
+        config_of(tmp_path, "killed", OFTEN, *once(tmp_path, "killed")),
+        config_of(tmp_path, "refused", "world.fate=refuses"),
+    ]
+    with pytest.raises(ConfigError, match="there is no room for a run: no node has 64 CPUs and 0 GPUs"):
+        run_many(configs, "ray", cpus=64, cluster=cluster)
+    results = run_many(configs, "ray", cluster=cluster)
+    assert [result.attempts for result in results] == [1, 2, 1]
+    assert [result.error for result in results] == [None, None, "there are no berries in winter."]
+    assert "goes on with 4 epochs recorded" in log_of(results[1])
+    assert [left_by(result.folder) for result in results[:2]] == one_after_the_other(configs[:2], tmp_path)
+    assert len((results[2].folder / "metrics.jsonl").read_text().splitlines()) == 5
+    assert not list(tmp_path.rglob(".part*"))
+
+
+@pytest.mark.xdist_group("ray")
+def test_a_run_goes_on_elsewhere_when_its_node_is_lost(tmp_path, cluster):
+    def lose_node():
+        wait_for(tmp_path / "hangs.marker")
+        wait_for(tmp_path / "run" / "checkpoints" / "epoch_000004")  # it has arrived here
+        nodes.nodes().kill()
+        nodes.nodes().add()
+
+    while connect(ClusterConfig.parse(cluster)).room_for(3) == 0:  # the second node alone has 3 CPUs
+        time.sleep(0.1)
+    config = config_of(tmp_path, "run", OFTEN, *once(tmp_path, "hangs"))
+    thread = threading.Thread(target=lose_node)
+    thread.start()
+    (result,) = run_many([config], "ray", cpus=3, cluster=cluster)
+    thread.join()
+    for kept in Path(tempfile.gettempdir()).glob("abreast_run_*/config.yaml"):  # what cleans up was on the node as well
+        with contextlib.suppress(OSError):
+            if str(tmp_path) in kept.read_text():
+                shutil.rmtree(kept.parent)
+    assert (result.error, result.attempts) == (None, 2)
+    assert "goes on with 4 epochs recorded" in log_of(result)
+    assert [left_by(result.folder)] == one_after_the_other([config], tmp_path)
