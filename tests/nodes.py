@@ -14,6 +14,9 @@ from pathlib import Path
 
 import pytest
 
+from abreast.cluster.config import ClusterConfig
+from abreast.cluster.connection import connect
+
 os.environ.setdefault("RAY_AUTH_TOKEN", "of-this-suite-of-tests")  # read when Ray is imported
 os.environ.setdefault("RAY_AUTH_MODE", "token")
 STARTED_S = 60
@@ -69,9 +72,16 @@ class Nodes:
         """Start the second node."""
         self._second = self._start(f"--address={self.address} --num-cpus={self._cpus}")
 
-    def kill(self):
-        """End every process of the second node at once."""
+    def wait_for_second(self):
+        """Until it has joined; also after it was killed and added."""
+        cluster, end = connect(ClusterConfig(address=self.address)), time.monotonic() + STARTED_S
+        while not cluster.room_for(1, elsewhere=True) and time.monotonic() < end:
+            time.sleep(0.05)
+
+    def lose(self):
+        """End every process of the second node at once, and start another one."""
         end_all(self._second)
+        self.add()
 
     def close(self):
         import ray  # not where it is not installed
@@ -108,6 +118,7 @@ def nodes():
     pytest.importorskip("ray", reason="the extra abreast[ray] is not installed")
     if not _made:
         _made.append(Nodes())
+    _made[0].wait_for_second()
     return _made[0]
 
 

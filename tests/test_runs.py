@@ -191,7 +191,7 @@ def test_on_nodes_results_are_the_same_and_a_retry_goes_on_from_what_was_sent(tm
         config_of(tmp_path, "killed", OFTEN, *once(tmp_path, "killed")),
         config_of(tmp_path, "refused", "world.fate=refuses"),
     ]
-    with pytest.raises(ConfigError, match="there is no room for a run: no node has 64 CPUs and 0 GPUs"):
+    with pytest.raises(ConfigError, match="a worker is to have 64 CPUs and 0 GPUs"):
         run_many(configs, "ray", cpus=64, cluster=cluster)
     results = run_many(configs, "ray", cluster=cluster)
     assert [result.attempts for result in results] == [1, 2, 1]
@@ -207,8 +207,7 @@ def test_a_run_goes_on_elsewhere_when_its_node_is_lost(tmp_path, cluster):
     def lose_node():
         wait_for(tmp_path / "hangs.marker")
         wait_for(tmp_path / "run" / "checkpoints" / "epoch_000004")  # it has arrived here
-        nodes.nodes().kill()
-        nodes.nodes().add()
+        nodes.nodes().lose()
 
     while connect(ClusterConfig.parse(cluster)).room_for(3) == 0:  # the second node alone has 3 CPUs
         time.sleep(0.1)

@@ -161,8 +161,6 @@ def _find_room(
         return near, lambda: at_once or max(1, int(cores() // cpus))
     settings = ClusterConfig.parse(cluster or {})
     connection = connect(settings)
-    if not connection.room_for(cpus, gpus):
-        raise ConfigError(f"there is no room for a run: {connection.why_no_room(cpus, gpus)}.")
     workers = RayBackend(connection, cpus, gpus, settings.start_timeout, near)
     return workers, lambda: max(1, min(connection.room_for(cpus, gpus), at_once or sys.maxsize))
 

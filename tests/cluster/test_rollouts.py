@@ -38,8 +38,7 @@ def test_all_environments_are_those_of_the_plain_loop_whatever_dies():
                 if turn == 2:
                     kill(*manager.worker_pids[:1])
                 elif turn == 4 or (IS_FULL and turn % 7 == 0):
-                    nodes().kill()
-                    nodes().add()
+                    nodes().lose()
                 if not single.done:
                     single.step(["Up"])
                 outputs = manager.step(inputs)

@@ -47,8 +47,7 @@ class Harm:
             getattr(self, self.done[-1])()
 
     def node(self):
-        nodes().kill()
-        nodes().add()
+        nodes().lose()
 
     def actor(self):
         import ray
@@ -140,9 +139,14 @@ def refused(*settings):
     return str(error.value)
 
 
-def test_resources_that_no_node_has(hosts):
-    told = refused(*on_nodes(), "multiprocessing.cluster.learner_gpus=1", "multiprocessing.cluster.start_timeout=1")
-    assert "not placed within 1 s: no node has 1 CPUs and 1 GPUs (the largest have 4 and 0)" in told
+def test_resources_that_no_node_has():
+    told = refused(*on_nodes(), "multiprocessing.cluster.learner_gpus=1")
+    assert "a worker is to have 1 CPUs and 1 GPUs, but no node of the cluster has more than 4 CPUs and 0 GPUs" in told
+
+
+def test_resources_that_are_in_use():
+    told = refused(*on_nodes(), "multiprocessing.cluster.learner_cpus=4", "multiprocessing.cluster.start_timeout=5")
+    assert "no node had room for it within 5 s (cluster.start_timeout)" in told
 
 
 def test_a_node_without_the_users_module(tmp_path, monkeypatch):

@@ -34,7 +34,8 @@ class RayBackend:
     def __init__(
         self, connection: Connection, cpus: float, gpus: float, timeout_s: float, near: Backend, here: int | None = None
     ) -> None:
-        self._connection, self._cpus, self._gpus, self._timeout_s = connection, cpus, gpus, timeout_s
+        connection.check_room(cpus, gpus)
+        self._connection, self._timeout_s = connection, timeout_s
         self._near, self._here = near, here or 0
         self._newest: dict[int, RayChild] = {}
         self._make_host = connection.actor(
@@ -47,16 +48,11 @@ class RayBackend:
         if number < self._here or (before is not None and not before.was_ready):
             return self._near.start(number, spec, wake)
         try:
-            child = RayChild(
-                number, spec, wake, self._connection, self._make_host(), self._timeout_s, self._why_no_room
-            )
+            child = RayChild(number, spec, wake, self._connection, self._make_host(), self._timeout_s)
         except Exception as error:
             raise WorkerError(f"{spec.name} could not start: {type(error).__name__}: {first_line(error)}.") from error
         self._newest[number] = child
         return child
-
-    def _why_no_room(self) -> str:
-        return self._connection.why_no_room(self._cpus, self._gpus)
 
 
 class RayChild:
@@ -66,13 +62,12 @@ class RayChild:
 
     def __init__(
         self, number: int, spec: ChildSpec, wake: Callable[[], None], connection: Connection, host: Any, timeout_s: float,
-        why_no_room: Callable[[], str],
     ) -> None:  # fmt: skip
         self.name, self.hint = spec.name, ""
         self._script_hint = SCRIPT_HINT if spec.needs_main else HINT
         self.pid: int | None = None
         self.was_killed = False
-        self._wake, self._connection, self.host, self._why_no_room = wake, connection, host, why_no_room
+        self._wake, self._connection, self.host = wake, connection, host
         self._sign = SignOfLife(0, NOWHERE, 0.0)
         self._ended: str | None = None
         self._queued: list[Order] = []
@@ -165,7 +160,10 @@ class RayChild:
     @property
     def is_alive(self) -> bool:
         if not self._is_placed and self._ended is None and time.monotonic() > self._must_be_placed:
-            self._ended = f"not placed within {self._timeout_s:g} s: {self._why_no_room()}"
+            self._ended = (
+                f"no node had room for it within {self._timeout_s:g} s (cluster.start_timeout): use fewer workers, or wait"
+                " until other runs have ended"
+            )
         return self._ended is None
 
     def sign_of_life(self) -> SignOfLife:

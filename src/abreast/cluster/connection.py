@@ -179,19 +179,15 @@ class Connection:
             times.append(time.perf_counter() - started)
         return min(times)
 
-    def why_no_room(self, cpus: float, gpus: float) -> str:
-        """Why a worker was not placed."""
-        free = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
-        most_cpus, most_gpus = (max((each.get(kind, 0.0) for each in free), default=0.0) for kind in ("CPU", "GPU"))
-        if cpus > most_cpus or gpus > most_gpus:
-            return (
-                f"no node has {cpus:g} CPUs and {gpus:g} GPUs (the largest have {most_cpus:g} and {most_gpus:g}): lower what"
-                " a worker is to have"
+    def check_room(self, cpus: float, gpus: float) -> None:
+        """Refuse workers that fit on no node."""
+        if not self.room_for(0.0 if self.is_local else cpus, gpus):
+            nodes = [each["Resources"] for each in self.ray.nodes() if each["Alive"]]
+            most = " and ".join(f"{max(each.get(kind, 0.0) for each in nodes):g} {kind}s" for kind in ("CPU", "GPU"))
+            raise ConfigError(
+                f"a worker is to have {cpus:g} CPUs and {gpus:g} GPUs, but no node of the cluster has more than {most}:"
+                " lower what it is to have."
             )
-        return (
-            f"the {self.cpus:g} CPUs of {len(free)} nodes are in use, and it is to have {cpus:g}, and {gpus:g} GPUs: use"
-            " fewer workers, or wait until other runs have ended"
-        )
 
     def note_node(self, facts: dict[str, str]) -> None:
         """Record what a node is, and name what may make results there others; raises if it cannot work with this one."""
