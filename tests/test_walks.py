@@ -16,6 +16,7 @@ import pytest
 
 import abreast
 
+pytestmark = pytest.mark.xdist_group("walks")  # both runs are recorded once
 TESTS = Path(__file__).parent
 PAGE = (TESTS.parent / "ARCHITECTURE.md").read_text()
 MOST_WORDS = 1500

@@ -86,7 +86,7 @@ def test_a_run_killed_before_any_settings_are_written_begins_anew_in_its_folder(
 
 
 def test_kills_at_random_moments_lose_and_repeat_nothing(tmp_path):
-    kill_and_resume(tmp_path / "runs", seed=12, kills=200 if FULL else 2)
+    kill_and_resume(tmp_path / "runs", seed=12, kills=200 if FULL else 1)
 
 
 @pytest.mark.parametrize("use", ["true", "false"] if FULL else ["true"])

@@ -158,8 +158,8 @@ ENDS = {
     "ctrl-c with several actors": ("pipelined", ACTORS, signal.SIGINT),
     "terminated": ("free", [], signal.SIGTERM),
 }
-if not IS_FULL:
-    del ENDS["terminated"]  # checkpoints/test_resume.py has it, in this process
+if not IS_FULL:  # test_cli.py and checkpoints/test_resume.py have the others
+    ENDS = dict(list(ENDS.items())[:1])
 PROC = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 
 
