@@ -79,7 +79,10 @@ class Connection:
         address = os.environ.get("RAY_ADDRESS", config.address) if config.address == "auto" else config.address
         if address not in ("auto", "local"):
             self._connect(address, config.start_timeout)
-        elif address == "local" or not self._join():
+        elif address == "local":
+            self._start_local()
+        elif not self._join():
+            log.warning("this machine belongs to no Ray cluster: one is started here, for this program alone")
             self._start_local()
 
     def _connect(self, address: str, timeout_s: float) -> None:
