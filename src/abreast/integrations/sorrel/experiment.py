@@ -84,6 +84,7 @@ class SorrelExperiment(Experiment):
             )
 
     def _copy(self) -> "SorrelExperiment":
+        """Its factory, for evaluations: the environment may be one that only the user's script can build."""
         return SorrelExperiment(
             true_copy(self.env, {id(torch.default_generator): torch.default_generator}), self.config
         )
