@@ -205,8 +205,6 @@ def _random_reward(game: "AnyGame", env: "Experiment") -> float | str:
     """What random agents get in the same world, in the mean of some epochs; or why they cannot play."""
     from abreast.training.collect import collect_pass
 
-    if not env.has_random_agents:
-        return "its agents bring their own models"
     if not out.is_terminal:
         out.print(f"Random agents play {counted(BASELINE_EPOCHS, 'epoch')}, for comparison.")
     epochs = track(

@@ -66,8 +66,6 @@ class Experiment:
     config: Config[Any, Any]
     factory: Factory | None = None
     epochs_played = 0
-    has_random_agents = True
-    """Whether its agents can act at random, for comparison."""
 
     def __init__(
         self, game: Playable, config: Mapping[str, Any] | Config[Any, Any], factory: Factory | None = None
@@ -206,7 +204,8 @@ class Experiment:
             twin: Any = true_copy(self, {}) if factory is None else factory()
         except ValueError as error:
             raise ConfigError(
-                f"{self.name} has no factory to build another one, and cannot be copied ({error}): give it a factory."
+                f"{self.name} cannot be evaluated here, because it cannot be copied ({error}): give it a factory, or use"
+                " `abreast eval RUN`, which builds another one."
             ) from error
         for model, player in zip(models_of(self.game), twin.game.players, strict=True):
             if type(player.model) is not type(model):  # one that was made by hand

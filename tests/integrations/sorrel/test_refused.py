@@ -49,9 +49,7 @@ def test_other_models_after_a_reset_are_refused():
 def test_one_model_of_two_agents():
     env = make()
     env.agents[1].model = env.agents[0].model
-    with pytest.raises(
-        ConfigError, match=r"agents 0 and 1 have one and the same model.*, or train models of abreast's"
-    ):
+    with pytest.raises(ConfigError, match=r"agents 0 and 1 have one and the same model.*: make one for each"):
         SorrelExperiment(env)
 
 
@@ -72,14 +70,14 @@ def test_a_loop_of_its_own_is_named(caplog):
     ("target", "words"),
     [
         ("sorrel_standin:NoSuchEnv", "has no 'NoSuchEnv'"),
-        ("sorrel_standin:Berry", "expected MODULE:NAME of a class derived from sorrel's Environment"),
+        ("sorrel_standin:Berry", r"derive it from sorrel's Environment\[ThatWorld\], or write a function"),
         ("sorrel_standin", "a class, as in sorrel:sorrel_standin:FUNCTION"),
         ("no_such_module:Env", "there is no module"),
     ],
 )
 def test_targets_that_are_none(target, words):
     with pytest.raises(GameError, match=words):
-        find(target)
+        find(target).build(find(target).configure())
 
 
 @pytest.mark.parametrize(
@@ -87,7 +85,7 @@ def test_targets_that_are_none(target, words):
     [
         ({"experiment": {"epochs": None}}, ["experiment.nothing"], "not of the form section.key=value"),
         ({}, ["multiprocessing.nothing=1"], "unknown key multiprocessing.nothing"),
-        ({}, ["experiment.num_agents=5"], "makes 2 agents"),
+        ({}, ["experiment.num_agents=5"], "has 2 agents"),
     ],
 )
 def test_settings_on_the_command_line(given, overrides, words):

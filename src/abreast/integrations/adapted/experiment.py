@@ -243,6 +243,17 @@ def _check_names(copy: Adapted, names: Sequence[str]) -> None:
         )
 
 
+def counting_agents(config: Config[Any, Any], name: str, count: int) -> Config[Any, Any]:
+    """A configuration that says how many agents an environment has; another number, if one was given, is refused."""
+    given = config.experiment
+    if "num_agents" in given.model_fields_set and given.num_agents != count:
+        raise ConfigError(
+            f"experiment.num_agents is {given.num_agents}, but {name} has {count} agents: leave the setting out, or let a"
+            " setting of the environment's own (world.NAME=VALUE, say) make as many."
+        )
+    return config.with_derived(experiment=given.with_derived(num_agents=count))
+
+
 class AdaptedExperiment(Experiment):
     """Trains the agents of an environment of another library. The section `world` holds the arguments of the function
     that makes it.
@@ -257,30 +268,20 @@ class AdaptedExperiment(Experiment):
         self._spares = [spare if spare is not None else maker.make(self._arguments)]
         self._copies: list[Adapted] = []
         self.is_filmed = True
-        self._looks_at(self._spares[0])
+        self._refuse_decided(self._spares[0].name)
+        self.config = counting_agents(self.config, self._spares[0].name, len(self._spares[0].agents))
         self.game: AdaptedLanes = AdaptedLanes(self, self._players(self._spares[0]))
         self.factory = AdaptedFactory(maker, self.config, self.game.agent_names)
         self._is_probed = False
 
-    def _looks_at(self, copy: Adapted) -> None:
-        """Let the configuration say how many agents there are; refuse a number that was given and is not that, and what the
-        environment alone decides.
-        """
-        for section, name, what in DECIDED:
+    def _refuse_decided(self, name: str) -> None:
+        """Refuse settings of what the environment alone decides."""
+        for section, key, what in DECIDED:
             values = getattr(self.config, section)
-            if (value := getattr(values, name)) != type(values).model_fields[name].default:
+            if (value := getattr(values, key)) != type(values).model_fields[key].default:
                 raise ConfigError(
-                    f"{section}.{name} is {short(value)}, but {what} is what {copy.name} says, not a setting: leave it out."
+                    f"{section}.{key} is {short(value)}, but {what} is what {name} says, not a setting: leave it out."
                 )
-        given, count = self.config.experiment, len(copy.agents)
-        if given.num_agents == count:
-            return
-        if "num_agents" in given.model_fields_set:
-            raise ConfigError(
-                f"experiment.num_agents is {given.num_agents}, but {copy.name} has {count}: leave the setting out, or let an"
-                " argument of the environment (world.NAME=VALUE) make as many."
-            )
-        self.config = self.config.with_derived(experiment=given.with_derived(num_agents=count))
 
     def _players(self, copy: Adapted) -> list[AdaptedPlayer]:
         self.config.check_agents(len(copy.agents))

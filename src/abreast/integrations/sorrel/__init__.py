@@ -12,7 +12,6 @@ Nothing here imports sorrel: what an environment, an agent and a model have to o
     experiment   what is run: with models of sorrel's, or with ours
                  the agent's own model as the loop calls it, and what an agent finds where one of ours plays
     game         lanes, each an environment with generators of its own; what checkpoints hold of them
-    check        what `abreast check` looks at
 """
 
 from abreast.integrations.sorrel.experiment import SorrelExperiment

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from abreast.attributes import true_copy
 from abreast.errors import ConfigError, GameError, short
+from abreast.integrations.adapted.experiment import counting_agents
 from abreast.integrations.adapted.lanes import WORLD, AdaptedPlayer, as_seed
 from abreast.integrations.sorrel.game import (
     Generators,
     Lane,
     SorrelGame,
     attributes_state,
-    models_in,
     parts_of_model,
     set_attributes,
 )
@@ -55,13 +55,11 @@ class SorrelExperiment(Experiment):
         when this is made, as `env.run_experiment()` would.
     """
 
-    has_random_agents = False
-
     def __init__(
         self, env: Any, settings: Mapping[str, Any] | Config[Any, Any] | None = None, seeded: bool = True
     ) -> None:
         check_environment(env)
-        check_models(env)
+        check_independence([agent.model for agent in env.agents])
         self.env = env
         config = settings if isinstance(settings, Config) else settings_for(env, settings or {})
         if config.multiprocessing.lanes > 1:
@@ -71,15 +69,12 @@ class SorrelExperiment(Experiment):
             )
         lane = Lane(env, Generators(config.experiment.seed if seeded else None))
         lane.seats = [SorrelModel(lane, agent, config.model) for agent in env.agents]
-        super().__init__(SorrelGame(lambda _: lane, players_with(lane.seats), 1), counting(config, env))
+        config = counting_agents(config, self.name, len(env.agents))
+        super().__init__(SorrelGame(lambda _: lane, players_with(lane.seats), 1), config, self._copy)
 
     @property
     def name(self) -> str:
         return type(self.env).__name__
-
-    @property
-    def target(self) -> str | None:
-        return f"sorrel:{type(self.env).__module__}:{type(self.env).__qualname__}"
 
     def make_lanes(self) -> None:
         """There is one. What a user has to know is said here."""
@@ -88,17 +83,11 @@ class SorrelExperiment(Experiment):
                 "%s has a run_experiment of its own, which is not used: epochs are played as sorrel's does.", self.name
             )
 
-    def twin(self) -> "SorrelExperiment":
-        try:
-            env = true_copy(self.env, {id(torch.default_generator): torch.default_generator})
-        except ValueError as error:
-            raise ConfigError(
-                f"{self.name} cannot be evaluated here, because it cannot be copied ({error}): use `abreast eval RUN`, which"
-                " builds another one."
-            ) from error
-        twin = SorrelExperiment(env, self.config)
-        twin.epochs_played = self.epochs_played
-        return twin
+    def _copy(self) -> "SorrelExperiment":
+        """Its factory, for evaluations: the environment may be one that only the user's script can build."""
+        return SorrelExperiment(
+            true_copy(self.env, {id(torch.default_generator): torch.default_generator}), self.config
+        )
 
     # ---- refused
 
@@ -127,12 +116,12 @@ class SorrelModel(BaseModel):
     what it remembers is kept with its environment (`game.py`).
     """
 
-    KNOWN = BaseModel.KNOWN | {"lane", "agent", "inner", "decays", "reward"}
+    KNOWN = BaseModel.KNOWN | {"lane", "agent", "inner", "decay", "reward"}
     inner: Any = None
     """The agent's own model."""
     reward = 0.0
-    decays = 0
-    """How often epsilon is to fall when the round of this epoch has been trained."""
+    decay: float | None = None
+    """By how much epsilon is to fall when the round of this epoch has been trained."""
 
     def __init__(self, lane: Lane, agent: Any, config: ModelConfig) -> None:
         self.lane, self.agent = lane, agent
@@ -179,14 +168,13 @@ class SorrelModel(BaseModel):
 
     def epsilon_decay(self, rate: float) -> None:
         """As its environment's settings say, and as in sorrel's own loop, after the round of this epoch."""
-        self.decays += 1
+        self.decay = section_of(self.lane.env.config, "model").get("epsilon_decay")
 
     def settle(self) -> None:
         """No round is under way: let epsilon fall, if that is left to do."""
-        rate = section_of(self.lane.env.config, "model").get("epsilon_decay")
-        for _ in range(0 if rate is None else self.decays):
-            self.inner.epsilon_decay(rate)
-        self.decays = 0
+        if self.decay is not None:
+            self.inner.epsilon_decay(self.decay)
+        self.decay = None
 
     def _call(self, name: str, **named: Any) -> Any:
         """Call the model as its environment does, which may have its own way (`_model_train_step` and others)."""
@@ -224,11 +212,11 @@ class SorrelLanes(Experiment):
         self.source, self.factory = source, partial(source.build, config)
         env = source.make_environment(config)  # which is only looked at
         check_environment(env)
-        self.config = counting(config, env)
+        self.config = counting_agents(config, self.name, len(env.agents))
         self.config.check_agents(len(env.agents))
         with Generators(0):
-            sizes = [np.asarray(agent.pov(env.world)).size for agent in env.agents]
-        seen = [PlainObservation((size,), np.float32, 1.0) for size in sizes]
+            first = [np.asarray(agent.pov(env.world)) for agent in env.agents]
+        seen = [PlainObservation((each.size,), np.float32, 1.0) for each in first]
         models = [self.make_model(seen[number], actions_of(each), number) for number, each in enumerate(env.agents)]
         self.game = SorrelGame(self._make_lane, players_with(models), config.multiprocessing.lanes)
 
@@ -242,10 +230,6 @@ class SorrelLanes(Experiment):
     @property
     def name(self) -> str:
         return self.source.name
-
-    @property
-    def target(self) -> str | None:
-        return self.source.target
 
     def make_lanes(self) -> None:
         for number in range(self.config.multiprocessing.num_envs):
@@ -311,11 +295,6 @@ def players_with(models: Sequence[BaseModel]) -> list[AdaptedPlayer]:
     return [AdaptedPlayer(f"agent {number}", model) for number, model in enumerate(models)]
 
 
-def counting(config: Config[Any, Any], env: Any) -> Config[Any, Any]:
-    """A configuration that says how many agents the environment has."""
-    return config.with_derived(experiment=config.experiment.with_derived(num_agents=len(env.agents)))
-
-
 def actions_of(agent: Any) -> int:
     """How many actions an agent has."""
     found: Any = getattr(getattr(agent, "action_spec", None), "n_actions", None) or agent.model.action_space
@@ -324,20 +303,8 @@ def actions_of(agent: Any) -> int:
 
 def check_environment(env: Any) -> None:
     """Refuse what is no environment of sorrel's."""
-    missing = [name for name in NEEDED if not hasattr(env, name)]
-    if missing or not len(env.agents):
-        what = f"it has no {', '.join(missing)}" if missing else "it has no agents"
-        raise GameError(f"{short(env)} is no environment of sorrel's: {what}.")
-
-
-def check_models(env: Any) -> None:
-    """Refuse models of sorrel's that cannot be trained one by one."""
-    try:
-        check_independence([*models_in(env).values()])
-    except ConfigError as error:
-        raise ConfigError(f"{str(error).rstrip('.')}, or {WITH_OURS}.") from None
-    if not all(hasattr(model, "memory") for model in models_in(env).values()):
-        raise GameError(f"a model of {type(env).__name__} has no memory: expected models of sorrel's.")
+    if missing := [name for name in NEEDED if not hasattr(env, name)]:
+        raise GameError(f"{short(env)} is no environment of sorrel's: it has no {', '.join(missing)}.")
 
 
 def section_of(config: Any, name: str) -> Mapping[str, Any]:
@@ -347,7 +314,8 @@ def section_of(config: Any, name: str) -> Mapping[str, Any]:
 
 
 def settings_for(env: Any, given: Mapping[str, Any]) -> Config[Any, Any]:
-    """Our settings for an environment that a script has built: those given, over what we know of its own.
+    """Our settings for an environment that a script has built: those given, over what we know of its own; and where its
+    class is.
 
     Its loop plays one epoch more than `experiment.epochs` says.
     """
@@ -359,5 +327,12 @@ def settings_for(env: Any, given: Mapping[str, Any]) -> Config[Any, Any]:
             f"experiment.max_turns is {wanted['max_turns']}, but {type(env).__name__} was built with {own['max_turns']}:"
             " leave it out."
         )
-    parallel = section_of(given, "multiprocessing")
-    return parse_config({"experiment": wanted, "model": OWN_MODELS, "multiprocessing": parallel})
+    kind = type(env)
+    return parse_config(
+        {
+            "game": f"sorrel:{kind.__module__}:{kind.__qualname__}",
+            "experiment": wanted,
+            "model": OWN_MODELS,
+            "multiprocessing": section_of(given, "multiprocessing"),
+        }
+    )

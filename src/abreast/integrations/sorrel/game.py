@@ -137,7 +137,8 @@ class Lane:
 
     def _owners(self) -> dict[str, Any]:
         """Whose attributes its state has."""
-        found = {**parts_of(self.env), "generators": self.generators}
+        agents = {f"agent{number}": agent for number, agent in enumerate(self.env.agents)}
+        found = {"env": self.env, "world": self.env.world, **agents, "generators": self.generators}
         for key, model in models_in(self.env).items() if self.keeps_models else ():
             found |= parts_of_model(model, key)
         return found
@@ -196,11 +197,6 @@ class SorrelGame(NumberedLanes):
 
 
 # ---- attributes
-
-
-def parts_of(env: Any) -> dict[str, Any]:
-    """The environment and all that belongs to it, beside models."""
-    return {"env": env, "world": env.world, **{f"agent{number}": agent for number, agent in enumerate(env.agents)}}
 
 
 def models_in(env: Any) -> dict[str, Any]:

@@ -13,7 +13,8 @@ import inspect
 import random
 import sys
 import typing
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ import numpy as np
 import torch
 
 from abreast.checking import Verdict
-from abreast.errors import ConfigError, GameError, short
+from abreast.errors import ConfigError, GameError
 from abreast.integrations.adapted.experiment import ForeignGame
 from abreast.integrations.adapted.making import check_arguments, first_line
 from abreast.integrations.sorrel.experiment import OWN_MODELS, SorrelExperiment, SorrelLanes, section_of
@@ -33,29 +34,19 @@ from abreast.training.experiment import Experiment
 
 BUILDING = 10
 """The part of a seed's spawn key that stands for building."""
-SETTINGS_FILES = ("configs/config.yaml", "config.yaml", "configs/config.yml", "config.yml")
+SETTINGS_FILES = ("configs/config.yaml", "config.yaml")
 """Where an environment keeps its settings, seen from its module; else they are in the main.py beside it."""
 OWN = OWN_MODELS["algorithm"]
 EMPTY = "EmptyEntity"
 """What the default entity is called, of worlds that have none of their own."""
 BY_FUNCTION = "write a function that builds the environment, and give sorrel:MODULE:FUNCTION."
 DRAW = "draw from random, numpy.random or torch, which are seeded for each lane, not from the clock or an unseeded generator"
-DROPPED = object()
 
 
 class SorrelSource(ForeignGame):
     """An environment that can be built, by its class or by a function that returns one."""
 
     library = "sorrel"
-
-    def imported(self) -> Any:
-        found = super().imported()
-        if isinstance(found, type) and not _is_environment(found):
-            raise GameError(
-                f"sorrel:{self.text} is {short(found)}: expected MODULE:NAME of a class derived from sorrel's Environment,"
-                " or of a function that returns a built one."
-            )
-        return found
 
     @property
     def name(self) -> str:
@@ -111,9 +102,11 @@ class SorrelSource(ForeignGame):
         else:
             fields = algorithm(model["algorithm"]).Config.model_fields
             ours = {key: value for key, value in model.items() if key in fields or key not in known}
-        theirs = {key: value for key, value in values.items() if key != "multiprocessing"}
-        theirs["experiment"] = {key: value for key, value in experiment.items() if key not in shared}
-        theirs["model"] = {key: model[key] for key in sorted(known)}
+        theirs = {
+            **{key: value for key, value in values.items() if key != "multiprocessing"},
+            "experiment": {key: value for key, value in experiment.items() if key not in shared},
+            "model": {key: model[key] for key in sorted(known)},
+        }
         sections = {"experiment": shared, "model": ours, "multiprocessing": values.get("multiprocessing")}
         return parse_config({"game": self.target, "world": {"sorrel": theirs}, **sections})
 
@@ -126,15 +119,12 @@ class SorrelSource(ForeignGame):
     def make_environment(self, config: Config[Any, Any]) -> Any:
         """The environment itself, the same for the same settings."""
         wanted, theirs = config.experiment, (config.world.model_extra or {})["sorrel"]
-        shared = {"epochs": wanted.epochs - (config.model.algorithm == OWN), "max_turns": wanted.max_turns}
-        shared["record_period"] = wanted.record_period
-        env = build(self.function, merge(theirs, {"experiment": shared}), wanted.seed)
-        if "num_agents" in wanted.model_fields_set and wanted.num_agents != len(env.agents):
-            raise ConfigError(
-                f"experiment.num_agents is {wanted.num_agents}, but {self.function.__name__} makes {len(env.agents)} agents:"
-                " its own configuration says how many."
-            )
-        return env
+        shared = {
+            "epochs": wanted.epochs - (config.model.algorithm == OWN),
+            "max_turns": wanted.max_turns,
+            "record_period": wanted.record_period,
+        }
+        return build(self.function, merge(theirs, {"experiment": shared}), wanted.seed)
 
     def check(self) -> Iterator[Verdict]:
         """Look whether runs of it, with models of ours, can be repeated, resumed and shared out."""
@@ -143,13 +133,8 @@ class SorrelSource(ForeignGame):
         return check_played(GameTrial(self, DRAW, ["model.algorithm=dqn"]), (CAN_PLAY, *PLAYED))
 
 
-def find(what: str | Callable[..., Any]) -> SorrelSource:
-    """The environment that `module:Class`, `file.py:Class` or `module:function` points to, a function that builds one."""
-    return SorrelSource.find(what)
-
-
-def _is_environment(thing: object) -> bool:
-    return isinstance(thing, type) and all(hasattr(thing, name) for name in ("take_turn", "setup_agents", "reset"))
+find = SorrelSource.find
+"""The environment that `module:Class`, `file.py:Class` or `module:function` points to, a function that builds one."""
 
 
 # ---- its own settings
@@ -162,29 +147,27 @@ def own_settings(file: Path) -> dict[str, Any]:
     for path in (file.parent / name for name in SETTINGS_FILES):
         if path.is_file():
             return read_yaml(path)
-    return _config_in(file.parent / "main.py") or _config_in(file)
+    for script in (file.parent / "main.py", file):
+        nodes = ast.walk(ast.parse(script.read_bytes())) if script.is_file() else ()
+        given = {
+            ast.unparse(node.targets[0]).lower(): node.value
+            for node in nodes
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Dict)
+        }
+        if "config" in given:
+            return _literals_in(given["config"])
+    return {}
 
 
-def _config_in(script: Path) -> dict[str, Any]:
-    """The last dictionary that a script calls `config`; none, if it is no script."""
-    try:
-        nodes = [*ast.walk(ast.parse(script.read_text(encoding="utf-8")))]
-    except (OSError, SyntaxError, ValueError):
-        return {}
-    given = [each for each in nodes if isinstance(each, ast.Assign) and isinstance(each.value, ast.Dict)]
-    found = [each.value for each in given if "config" in [ast.unparse(name).lower() for name in each.targets]]
-    return _literal(found[-1]) if found else {}
-
-
-def _literal(node: ast.expr) -> Any:
-    """The value of an expression that needs no computing; what does is left out."""
-    if isinstance(node, ast.Dict):
-        pairs = ((_literal(key), _literal(each)) for key, each in zip(node.keys, node.values, strict=True) if key)
-        return {key: value for key, value in pairs if key is not DROPPED and value is not DROPPED}
-    try:
-        return ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):
-        return DROPPED
+def _literals_in(given: ast.Dict) -> dict[str, Any]:
+    """The entries of a dictionary that need no computing, in its sections too."""
+    found: dict[str, Any] = {}
+    for key, value in zip(given.keys, given.values, strict=True):
+        with suppress(ValueError):  # it is computed; or there is no key, because it is `**other`
+            found[ast.literal_eval(key)] = (  # type: ignore[arg-type]
+                _literals_in(value) if isinstance(value, ast.Dict) else ast.literal_eval(value)
+            )
+    return found
 
 
 # ---- building
@@ -194,18 +177,17 @@ def build(make: Any, settings: Mapping[str, Any], seed: int) -> Any:
     """A built environment, the same for the same seed: `make` is its class, or a function that returns one. While it is
     built, `torch.random.seed()`, by which models of sorrel's are seeded from the clock, is decided by the seed, too.
     """
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
+    from omegaconf import OmegaConf, errors
 
     config, clocks = OmegaConf.create(dict(settings)), (torch.random.seed, torch.seed)
     with seeded_globals(np.random.SeedSequence(seed), BUILDING):
         torch.random.seed = torch.seed = lambda: torch.manual_seed(random.getrandbits(62)).initial_seed()
         try:
-            if _is_environment(make):
+            if isinstance(make, type):
                 return make(_make_world(make, config), config)
             wanted = [each for each in inspect.signature(make).parameters.values() if each.default is each.empty]
             return make(*[config][: len(wanted)])
-        except OmegaConfBaseException as error:
+        except errors.OmegaConfBaseException as error:
             told = " ".join(str(error).split())[:200]
             raise ConfigError(
                 f"{make.__name__} asks its configuration for what is not there ({told}): give it as section.key=value, or in"
@@ -221,7 +203,8 @@ def _make_world(kind: type, config: Any) -> Any:
     worlds = [each for base in bases for each in typing.get_args(base) if isinstance(each, type)]
     if not worlds:
         raise GameError(
-            f"{kind.__name__} does not say what its world is: derive it from Environment[ThatWorld], or {BY_FUNCTION}"
+            f"{kind.__name__} is no environment that says what its world is: derive it from sorrel's Environment[ThatWorld],"
+            f" or {BY_FUNCTION}"
         )
     world, parameters = worlds[0], inspect.signature(worlds[0]).parameters
     given = {"config": config, **section_of(config, "world")}

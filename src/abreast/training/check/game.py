@@ -32,7 +32,7 @@ from abreast.checking import (
     plays_alike_elsewhere,
 )
 from abreast.codec import digest
-from abreast.errors import StateError, short
+from abreast.errors import short
 from abreast.models import RandomModel
 from abreast.streams import seeded_globals, shared_streams
 from abreast.training.actors.base import models_of
@@ -48,17 +48,14 @@ from abreast.worlds.playable import Played
 TURNS = 12
 """Turns of an epoch that is played for a check, at most; late rewards are looked for in epochs of MOST_TURNS too."""
 MOST_TURNS = 100
+ONE_LANE = ("multiprocessing.num_envs=1", "multiprocessing.num_actors=1")
 TWO_LANES = "multiprocessing.num_envs=2"
 DRAW = "draw from self.world.rng instead (in an agent or entity, from world.rng)."
 WHY = " A run seeds these generators, so it can be repeated; but lanes that draw from them influence each other."
 
 
-Game = Any
-"""An `abreast.games.AnyGame`. (Its module stands on this one.)"""
-
-
-def check_game(game: Game) -> Iterator[Verdict]:
-    """Check a game."""
+def check_game(game: Any) -> Iterator[Verdict]:
+    """Check an `abreast.games.AnyGame`."""
     return check_played(GameTrial(game), CHECKS)
 
 
@@ -100,7 +97,8 @@ class Record(NamedTuple):
 class GameTrial:
     """A game, as its checks build and play it."""
 
-    game: Game
+    game: Any
+    """An `abreast.games.AnyGame`. (Its module stands on this one.)"""
     draw: str = "draw all random numbers from self.world.rng"
     """Where its random numbers have to come from, in words."""
     settings: Sequence[str] = ()
@@ -109,17 +107,14 @@ class GameTrial:
     def configure(self, *overrides: str) -> Config[Any, Any]:
         """Settings for an epoch that takes little time."""
         own = self.game.configure()
-        usual = [*self.settings, f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}"]
-        usual += ["multiprocessing.num_envs=1", "multiprocessing.num_actors=1"]
+        usual = [*self.settings, f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}", *ONE_LANE, *SMALL]
         if getattr(own.world, "batched", False) is True:
             usual.append("world.batched=false")  # objects are looked at
-        config: Config[Any, Any] = self.game.configure(None, [*usual, *SMALL, *overrides])
-        return config
+        return self.game.configure(None, [*usual, *overrides])  # type: ignore[no-any-return]
 
     def build(self, *overrides: str) -> Experiment:
         """An experiment whose agents act at random."""
-        env: Experiment = self.game.build(self.configure(*overrides))
-        return scripted(env)
+        return scripted(self.game.build(self.configure(*overrides)))
 
     def close(self) -> None:
         """There is nothing to close."""
@@ -244,16 +239,14 @@ def _shared_values(env: Environment) -> dict[str, bytes | None]:
     things = [env, env.world, *env.agents, *env.world.map.flat]
     classes = {base for thing in things for base in type(thing).__mro__}
     own = {each for each in classes if not each.__module__.startswith(("abreast.", "builtins"))}
-    found: dict[str, bytes | None] = {}
-    holders: tuple[Any, ...] = (
-        *own,
-        *(sys.modules[name] for name in {each.__module__ for each in own} if name in sys.modules),
-    )
-    for holder in holders:
-        for name, value in vars(holder).items():
-            if not name.startswith("__") and not callable(value) and not isinstance(value, ModuleType | property):
-                found[f"{holder.__name__}.{name}"] = digest(value, {})
-    return found
+    modules = {sys.modules[each.__module__] for each in own if each.__module__ in sys.modules}
+    holders: set[Any] = own | modules
+    return {
+        f"{holder.__name__}.{name}": digest(value, {})
+        for holder in holders
+        for name, value in vars(holder).items()
+        if not name.startswith("__") and not callable(value) and not isinstance(value, ModuleType | property)
+    }
 
 
 def _outlives_reset(trial: GameTrial) -> None:
@@ -266,12 +259,7 @@ def _outlives_reset(trial: GameTrial) -> None:
             raise Fault(f"{reason}: a run of it cannot be resumed. Make it anew in populate_environment.")
     expected = traced(play(env, 1, lanes=2))
     other = trial.build(TWO_LANES)
-    try:
-        other.game.set_state(state)
-    except StateError as error:
-        raise Fault(
-            f"{str(error).rstrip('.')}: make of it what can be pickled, or make it anew in populate_environment."
-        ) from error
+    other.game.set_state(state)
     if (place := first_difference(expected, traced(play(other, 1, lanes=2)))) is not None:
         raise Fault(
             f"an actor that takes over from another, after an epoch, plays on differently, {place}: what outlives an epoch"

@@ -1,6 +1,5 @@
 """What checks of all that is trained share: runs of both kinds, comparing what was learned, and errors in words."""
 
-import hashlib
 import io
 import json
 import logging
@@ -20,12 +19,11 @@ from abreast.training.experiment import Experiment
 
 HERE = Path(__file__).parent
 OURS = Path(abreast.__file__).parent
-EPOCHS = 4
 SMALL = (
     "model.hidden_size=16",
     "model.batch_size=8",
     "model.gradient_steps=1",
-    f"experiment.epochs={EPOCHS}",
+    "experiment.epochs=4",
     f"experiment.seed={SEED}",
     "experiment.train_interval=1",
     "multiprocessing.device=cpu",
@@ -67,20 +65,18 @@ def trains_alike(build: Callable[[], Experiment], remedy: str) -> str | None:
             result = getattr(experiment, way)(animate=False, logging=False)
         for agent, error in result.given_up.items():
             raise Fault(f"agent {agent} cannot learn in another process: {describe_error(error)}") from error
-        losses = [(record["reward"], record["loss"]) for record in result.epochs]
-        runs.append((losses, [learned(player.model) for player in experiment.game.players]))
-    (losses, models), (other_losses, others) = runs
-    for agent, (mine, theirs) in enumerate(zip(models, others, strict=True)):
-        if names := differing(mine, theirs):
-            raise Fault(
-                f"after {len(losses)} epochs with learners in processes, {', '.join(names[:3])} of the model of agent"
-                f" {agent} is not what it is in the sequential run: {remedy}"
-            )
-    if repr(losses) != repr(other_losses):
+        losses = [record["loss"] for record in result.epochs]
+        rewards = [record["reward"] for record in result.epochs]
+        found = {"the course of rewards and losses": repr((rewards, losses)).encode()}
+        for agent, player in enumerate(experiment.game.players):
+            found |= {f"{name} of the model of agent {agent}": own for name, own in learned(player.model).items()}
+        runs.append(found)
+    if names := differing(*runs):
         raise Fault(
-            f"with learners in processes, rewards and losses are {other_losses}, sequentially {losses}: {remedy}"
+            f"after {len(losses)} epochs with learners in processes, {', '.join(names[:3])} is not what it is in the"
+            f" sequential run: {remedy}"
         )
-    if all(loss is None for _, loss in losses):
+    if all(loss is None for loss in losses):
         return "the sequential run and learners in processes give the same; but there was too little to learn from"
     return None
 
@@ -89,9 +85,8 @@ def learned(model: BaseModel) -> dict[str, bytes]:
     """All that a model has learned, and where choosing is: by name, and alike wherever it was learned."""
     state = join(learning=model.learning_state(), acting=model.acting_state())
     found = {name: json.dumps(value, sort_keys=True).encode() for name, value in state.facts.items()}
-    for name, array in state.arrays.items():
-        if name.partition(".")[2] not in (LEARNED, CHOSEN):
-            found[name] = f"{array.dtype} {array.shape} ".encode() + hashlib.blake2b(array.tobytes()).digest()
+    arrays = {name: array for name, array in state.arrays.items() if name.partition(".")[2] not in (LEARNED, CHOSEN)}
+    found |= {name: f"{array.dtype} {array.shape} ".encode() + array.tobytes() for name, array in arrays.items()}
     return found | attributes(model)
 
 
