@@ -34,7 +34,7 @@ def test_an_answer_is_read_as_recorded(case):
     context = context_of("SimpleSokoban", enable_think=case["think"], max_actions_per_turn=2)
     parsed = context.parse(case["answer"])
     # Special tokens never reach a prompt, and what RAGEN leaves unread ends at the first of them.
-    shown = context.answer_of({"llm_raw_response": case["answer"], "llm_response": parsed.response})
+    shown = context.shown({"llm_raw_response": case["answer"], "llm_response": parsed.response})[0]
     assert (parsed.actions, shown) == (case["actions"], case["shown"].partition("<|")[0])
     assert parsed.is_valid == bool(case["actions"]) and "<|" not in parsed.response
 

@@ -21,7 +21,7 @@ def check_descriptors(config: ManagerConfig, slots: int, connections: int) -> No
         import resource  # not there on every platform
 
         limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        free = limit - len(list(Path("/dev/fd").iterdir())) if limit != resource.RLIM_INFINITY else needed
+        free = needed if limit == resource.RLIM_INFINITY else max(0, limit - len(list(Path("/dev/fd").iterdir())))
     except (ImportError, OSError):
         return
     if free < needed:

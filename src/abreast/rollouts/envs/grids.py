@@ -155,8 +155,9 @@ def legend(config: GridConfig, more: str = "") -> str:
 def show(config: GridConfig, plain: str) -> str:
     """The text of the state that a plain grid is."""
     world = config.WORLD
-    shown_as = dict(zip(world.symbols, config.symbols, strict=True))
-    grid = plain if config.grid_lookup is None else plain.translate(str.maketrans(shown_as))
+    grid = plain
+    if config.grid_lookup is not None:
+        grid = plain.translate(dict(zip(map(ord, world.symbols), config.symbols, strict=True)))
     if config.observation_format == "grid":
         return grid
     if config.observation_format == "coord":
