@@ -128,8 +128,8 @@ class _Players:
     def __init__(self, manager: EnvStateManager, policy: Policy, on_ended: OnEnded, on_turn: OnTurn) -> None:
         self._manager, self._policy, self._on_ended, self._on_turn = manager, policy, on_ended, on_turn
         self._unanswered_in_a_row = 0
-        self._logged: set[str] = set()
-        """Failures that are in the log, with their tracebacks."""
+        self._logged: set[type] = set()
+        """Kinds of exceptions whose traceback is in the log."""
         self._reserve = bytearray(RESERVE_BYTES)
 
     async def play(self, waiting: Iterator[Order]) -> None:
@@ -168,15 +168,15 @@ class _Players:
                         Asked(number, seed, episode.tag, episode.cache, lambda: episode.messages)
                     )
                 except (Unanswered, asyncio.CancelledError) as unanswered:
-                    task = asyncio.current_task()
-                    if task is not None and task.cancelling():
+                    if (task := asyncio.current_task()) is not None and task.cancelling():
                         raise
                     self._unanswered_in_a_row += 1
                     # Libraries leak CancelledError out of time limits of their own. It would end this task without a trace.
                     failure = str(unanswered) or "the policy raised CancelledError, though nothing was stopped."
-                    cause = None if failure in self._logged else unanswered.__cause__
-                    log.error("episode %d (%s, seed %d) cannot go on: %s", number, name, seed, failure, exc_info=cause)
-                    self._logged.add(failure)
+                    cause = unanswered.__cause__
+                    trace = None if type(cause) in self._logged else cause
+                    log.error("episode %d (%s, seed %d) cannot go on: %s", number, name, seed, failure, exc_info=trace)
+                    self._logged.add(type(cause))
                     break
                 self._unanswered_in_a_row = 0
                 answers.append(answer.given)
