@@ -42,8 +42,8 @@ def composed():
     "name", [RAGEN / "base.yaml", str(RAGEN / "base.yaml"), composed()], ids=["path", "name", "object"]
 )
 def test_their_base_file_is_read_as_it_is(name):
-    loaded = load_config(name, "val")
-    assert loaded.config == load_config(RAGEN / "base.yaml", "val").config and list(loaded.tags) == ["CoordSokoban"]
+    config, tags = load_config(name, "val")
+    assert config == load_config(RAGEN / "base.yaml", "val")[0] and list(tags) == ["CoordSokoban"]
 
 
 def test_their_base_file_plays_as_it_is():

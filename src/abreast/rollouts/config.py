@@ -261,12 +261,12 @@ class RolloutConfig(Lenient):
         """As `Section.parse`; takes OmegaConf objects too and, if `foreign`, leaves sections of other programs alone."""
         if isinstance(values, cls) or not isinstance(values, Mapping) or not foreign:
             return super().parse(values, where)
-        own = own_sections(values, cls.model_fields.keys(), setting_names(cls))
-        faults = list(own.faults.values())
+        own, unresolved = own_sections(values, cls.model_fields.keys(), setting_names(cls))
+        faults = list(unresolved.values())
         try:
-            parsed = super().parse(own.values, where)
+            parsed = super().parse(own, where)
         except ConfigError as error:
-            told = tuple(f"{key} is " for key in own.faults)
+            told = tuple(f"{key} is " for key in unresolved)
             faults += [each for each in error.faults if not each.startswith(told)]
         if faults:
             raise ConfigError.of(faults)

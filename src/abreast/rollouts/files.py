@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Any
 
 from abreast.errors import ConfigError, short
 from abreast.rollouts import ragen
@@ -58,22 +58,16 @@ def read_config(path: Path, above: tuple[Path, ...] = ()) -> dict[str, Any]:
     return {**merged, "defaults": absent} if absent else merged
 
 
-class Own(NamedTuple):
-    """What a configuration says to abreast."""
-
-    values: dict[str, Any]
-    """Our sections, as plain values, and those keys that look like mistakes in ours."""
-    faults: dict[str, str]
-    """What could not be resolved, by dotted key."""
-
-
-def own_sections(given: Mapping[Any, Any], sections: Collection[str], settings: Collection[str]) -> Own:
-    """Those of `sections` that are given, and what is likely to be meant for one: a near miss, or one of the `settings`.
+def own_sections(
+    given: Mapping[Any, Any], sections: Collection[str], settings: Collection[str]
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Those of `sections` that are given, and what is likely to be meant for one: a near miss, or one of the `settings`; as
+    plain values. And what could not be resolved, by dotted key.
 
     If none is given, nothing is left out: it is then another kind of file, which should be told.
     """
     if not sections & given.keys():
-        return Own(_plain(given), {})
+        return _plain(given), {}
     kept = {key for key in given if key in sections or _looks_like_ours(key, given, sections, settings)}
     faults = dict[str, str]()
     resolved = _resolved(given, kept | ({"agent_proxy"} & given.keys()), faults)
@@ -83,7 +77,7 @@ def own_sections(given: Mapping[Any, Any], sections: Collection[str], settings: 
         values["custom_envs"] = ragen.with_turns(values.get("custom_envs"), proxy.get("max_turn"))
         if values.get("context") is None:
             values["context"] = ragen.context_of(proxy)
-    return Own(values, faults)
+    return values, faults
 
 
 def _named(entry: Any) -> PurePosixPath:

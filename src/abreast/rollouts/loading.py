@@ -4,7 +4,7 @@ import copy
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pydantic import ValidationError
 
@@ -18,14 +18,7 @@ from abreast.settings import setting_names
 log = logging.getLogger("abreast")
 
 
-class Loaded(NamedTuple):
-    """A configuration, and the tags that it uses."""
-
-    config: RolloutConfig
-    tags: dict[str, Tag]
-
-
-def load_config(given: object, mode: str, played: Sequence[str] = ()) -> Loaded:
+def load_config(given: object, mode: str, played: Sequence[str] = ()) -> tuple[RolloutConfig, dict[str, Tag]]:
     """The settings in a YAML file, a mapping or an OmegaConf object, and the tags that `mode` (train or val) uses.
 
     `played` are tags that are used in place of these.
@@ -54,7 +47,7 @@ def load_config(given: object, mode: str, played: Sequence[str] = ()) -> Loaded:
             fault for error in errors for fault in (error.faults if isinstance(error, ConfigError) else [str(error)])
         )
     _warn(config, tags)
-    return Loaded(config, tags)
+    return config, tags
 
 
 def _warn(config: RolloutConfig, tags: Mapping[str, Tag]) -> None:
@@ -64,7 +57,8 @@ def _warn(config: RolloutConfig, tags: Mapping[str, Tag]) -> None:
     for name, tag in tags.items():
         own = tag_settings(name, config.custom_envs, config.preset).preset_under(config.preset)
         key, theirs, ours = ragen.DATA_SETS.get(tag.kind.name, ("", "", ""))
-        if own == "ragen" and key and getattr(tag.config, key) is None:
+        is_theirs = own == "ragen" or getattr(tag.config, "dataset", None) is not None
+        if is_theirs and key and getattr(tag.config, key) is None:
             log.warning(
                 "%s: RAGEN plays %s, which no %s names, so %s stand in.", name, theirs, f"env_config.{key}", ours
             )
@@ -74,7 +68,7 @@ def _usable(values: Any) -> tuple[RolloutConfig, set[str]]:
     """What is right in a configuration with faults, and the names of tags that are wrong: of others, all faults are told."""
     if not isinstance(values, Mapping):
         return RolloutConfig(), set()
-    own = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig)).values
+    own, _ = own_sections(values, RolloutConfig.model_fields.keys(), setting_names(RolloutConfig))
     right, given = copy.deepcopy(own), own.get("custom_envs")
     for _ in range(MOST_FAULTS):
         try:

@@ -15,9 +15,8 @@ from typing import Any, Self
 
 from abreast.errors import ConfigError, RolloutError, nearest, short
 from abreast.rollouts.context.context import Context
-from abreast.rollouts.episodes.inputs import check_env_ids, check_inputs, check_whole
+from abreast.rollouts.episodes.inputs import Mode, Seeds, check_env_ids, check_inputs, check_whole
 from abreast.rollouts.episodes.pool import Pool
-from abreast.rollouts.episodes.seeds import Mode, Seeds
 from abreast.rollouts.episodes.single import NewEpisode, SingleEpisode
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.summary import states_of
@@ -76,7 +75,6 @@ class EnvStateManager:
         self._seeds = Seeds(self.config.seed, mode)
         self._pool = Pool(self._turns, manager.episodes, self.tags, len(self.envs), self._seeds)
         self._contexts = {name: Context(tag) for name, tag in self.tags.items()}
-        self._was_sent = False
         self._is_closed = False
 
     @classmethod
@@ -88,7 +86,7 @@ class EnvStateManager:
         Other arguments are settings of the manager: `EnvStateManager.for_tag("FrozenLake", use_multiprocessing=False)`.
         """
         concurrency = check_whole("concurrency", concurrency, 1)
-        given = load_config(config, mode, [tag]).config.model_dump(exclude_unset=True)
+        given = load_config(config, mode, [tag])[0].model_dump(exclude_unset=True)
         manager = {**es_manager, "episodes": {**es_manager.get("episodes", {}), "max": concurrency}}
         return cls(merge(given, {"es_manager": manager}), mode, tags=[tag])
 
@@ -113,7 +111,6 @@ class EnvStateManager:
         each_seed = self._seeds.of_batch(slots, seed, seeds)
         turns.abandon(slots)
         self._places.place(slots, self.use_multiprocessing, is_batch=env_ids is None)
-        self._was_sent &= env_ids is not None
         try:
             self._begin_all(slots, each_seed)
             turns.wait(turns.begin(dict.fromkeys(slots), together=True))
@@ -156,7 +153,7 @@ class EnvStateManager:
         """
         self._check_open()
         self._turns.guard.check()
-        if not self._was_sent:
+        if not self._turns.pending:
             raise RolloutError("recv called before send: there is nothing to wait for.")
         check_whole("min_ready", min_ready, 1)
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
@@ -175,9 +172,7 @@ class EnvStateManager:
     def _checked(self, inputs: Sequence[Mapping[str, Any]]) -> dict[Slot, Mapping[str, Any] | None]:
         self._check_open()
         self._turns.guard.check()
-        checked = check_inputs(inputs, self.envs)
-        self._was_sent = True
-        return checked
+        return check_inputs(inputs, self.envs)
 
     # ---- single episodes
 

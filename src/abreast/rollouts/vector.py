@@ -19,12 +19,13 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space, concatenate, create_empty_array, iterate
 from numpy.typing import NDArray
 
-from abreast.errors import RolloutError, short
+from abreast.errors import ConfigError, RolloutError, nearest, short
 from abreast.rollouts.adapters.actions import Actions
 from abreast.rollouts.adapters.adapt import Adapted
 from abreast.rollouts.adapters.observations import text_of
 from abreast.rollouts.adapters.report import REPORT, read_report
 from abreast.rollouts.adapters.text import SILENT_MODES
+from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.manager import EnvStateManager
 from abreast.rollouts.registry import Tag, is_gymnasium_id, list_kinds
 
@@ -246,6 +247,11 @@ def make_vec(
     tag = {"env_type": kind, "max_actions_per_traj": max_steps or UNLIMITED, "env_config": settings}
     groups = {"env_groups": num_envs, "group_size": 1, "env_configs": {"tags": ["vector"], "n_groups": [num_envs]}}
     config = {"es_manager": {**es_manager, "train": groups}, "custom_envs": {"vector": tag}}
+    for key in es_manager.keys() - ManagerConfig.model_fields.keys():
+        raise ConfigError(
+            f"make_vec has no argument {key!r}: what a type takes goes into env_config, as in env_config={{{key!r}: ...}};"
+            f" of the settings of the manager, {nearest(key, ManagerConfig.model_fields)}"
+        )
     return RolloutVectorEnv(config, autoreset_mode=autoreset_mode)
 
 

@@ -251,7 +251,7 @@ def test_a_tag_overrides_single_keys():
         ({"history_windw": 1}, "unknown key custom_envs.Mine.context.history_windw: did you mean"),
         ({"history_window": 0}, "custom_envs.Mine.context.history_window is 0: expected greater than or equal to 1."),
         ({"action_sep": " "}, "custom_envs.Mine.context.action_sep: it is ' ', expected something to see"),
-        ({"special_tokens": [""]}, "special_tokens: they are [''], expected texts that are not empty."),
+        ({"special_tokens": [""]}, "special_tokens.0 is '': expected String should match pattern"),
         (
             {"answer_format": "loose"},
             "custom_envs.Mine.context.answer_format is 'loose': expected 'strict', 'blocks' or 'lenient'",

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from abreast.rollouts.drivers.interrupts import run_until_terminated
+from abreast.rollouts.drivers.play import run_until_terminated
 
 
 @pytest.fixture

@@ -194,7 +194,8 @@ def test_every_wrong_attempt_halves_the_reward():
         env.reset(seed=1)
         for _ in range(wrong):
             assert env.step("certainly not this")[1:4] == (0.0, False, False)
-        label = next(q.label for q in load_questions(SHIPPED) if env.render().startswith(f"Question: {q.query}"))
+        questions = load_questions(SHIPPED)
+        label = next(label for query, label in questions if env.render().startswith(f"Question: {query}"))
         _, reward, terminated, truncated, info = env.step(label)
         assert (reward, terminated, truncated) == ([1.0, 0.5, 0.25, 0.125, 0.0625][wrong], True, False)
         assert info == {"success": True, "action_is_valid": True, "action_is_effective": True, "attempts": wrong + 1}
@@ -317,7 +318,7 @@ def records():
 @pytest.mark.parametrize("record", records(), ids=lambda record: record["query"][:40])
 def test_every_shipped_label_can_be_worked_out(record):
     label = label_in(record["response"])
-    value = parse(record["expression"]).value
+    _, value = parse(record["expression"])
     if "choices" in record:
         assert value.denominator == 1 and 0 <= value < len(record["choices"])
         assert same(record["choices"][int(value)], label)
@@ -340,12 +341,12 @@ def test_every_step_of_the_shipped_solutions_is_right():
         steps = list(arithmetic_in(response))
         assert len(steps) == response.count(" = "), response
         for left, right in steps:
-            assert parse(left).value == parse(right).value, response
+            assert parse(left)[1] == parse(right)[1], response
 
 
 def test_the_shipped_set_has_labels_of_all_kinds_and_no_question_twice():
-    labels = [question.label for question in load_questions(SHIPPED)]
-    assert len({question.query for question in load_questions(SHIPPED)}) == len(labels) == 96
+    labels = [label for _, label in load_questions(SHIPPED)]
+    assert len({query for query, _ in load_questions(SHIPPED)}) == len(labels) == 96
     for kind in (
         r"[0-9]+",
         r"-[0-9]+",
@@ -358,8 +359,8 @@ def test_the_shipped_set_has_labels_of_all_kinds_and_no_question_twice():
         r"\w+",
     ):
         assert any(re.fullmatch(kind, label) for label in labels), kind
-    for question in load_questions(SHIPPED):
-        assert read_answer(question.label).text
+    for label in labels:
+        assert read_answer(label).text
 
 
 @pytest.mark.parametrize("suffix", [".jsonl", ".json", ".parquet"])

@@ -12,7 +12,8 @@ from abreast.errors import ConfigError
 from abreast.rollouts import EnvStateManager, RolloutConfig, find_kind, find_tag
 from abreast.rollouts.config import TagConfig, shipped_tags
 from abreast.rollouts.envs.bandit.config import PAIRS
-from abreast.rollouts.envs.countdown.tasks import Task, is_a_sum, load_tasks
+from abreast.rollouts.envs.countdown.config import CountdownConfig
+from abreast.rollouts.envs.countdown.tasks import Task, is_a_sum, tasks_in_file
 from abreast.rollouts.envs.metamathqa.env import SHIPPED, load_questions
 from abreast.rollouts.envs.records import records_of_split
 from abreast.rollouts.envs.webshop.goals import goals_of_split
@@ -383,7 +384,7 @@ def state_of(task):
 
 
 def test_countdown_tasks_of_a_seed_are_those_of_ragen(tasks):
-    sums = [task for task in load_tasks(tasks)[:20_000] if is_a_sum(task)]
+    sums = [task for task in tasks_in_file(CountdownConfig(data_path=tasks))[:20_000] if is_a_sum(task)]
     assert 20 < len(sums) < 40
     env = find_kind("countdown").env(config_of("countdown", preset="ragen", train_path=str(tasks)))
     for seed in (0, 1, 25, 26, 27, 10_007):
@@ -392,7 +393,9 @@ def test_countdown_tasks_of_a_seed_are_those_of_ragen(tasks):
 
 def test_max_instances_takes_the_first_records(tasks):
     env = find_kind("countdown").env(config_of("countdown", train_path=str(tasks), max_instances=5))
-    assert {env.reset(seed=seed)[0] for seed in range(60)} == {state_of(task) for task in load_tasks(tasks)[:5]}
+    assert {env.reset(seed=seed)[0] for seed in range(60)} == {
+        state_of(task) for task in tasks_in_file(CountdownConfig(data_path=tasks))[:5]
+    }
 
 
 @pytest.mark.parametrize(
@@ -540,10 +543,7 @@ def test_dataset_names_the_file_of_a_folder(tmp_path):
 
 
 def test_a_data_set_that_is_not_there_is_said_once(caplog):
-    from abreast.rollouts.envs.webshop import env as webshop
-
-    webshop._say_that_it_is_not_there.cache_clear()
-    for _ in range(3):
-        find_kind("webshop").env({"dataset": "small"})
-    assert [record.message for record in caplog.records if "'small' does not come with abreast" in record.message] != []
-    assert len(caplog.records) == 1
+    tags = {"Shop": {"env_type": "webshop", "env_config": {"dataset": "small"}}}
+    EnvStateManager({"custom_envs": tags}, tags=["Shop"]).close()
+    (record,) = caplog.records
+    assert "which no env_config.data names, so products of the generated catalogue stand in." in record.message

@@ -23,7 +23,7 @@ from abreast.rollouts.envs.webshop import loader as loader_module
 from abreast.rollouts.envs.webshop.catalogue import Goal, Product
 from abreast.rollouts.envs.webshop.generate import records, write_files
 from abreast.rollouts.envs.webshop.goals import draw_price, draw_price_limit, goal_for_seed, goals_of_split
-from abreast.rollouts.envs.webshop.loader import read_list, read_object
+from abreast.rollouts.envs.webshop.loader import read_object, read_values
 from abreast.rollouts.envs.webshop.reward import alike, matched_options, plain_colour, score, title_overlap, type_factor
 from abreast.rollouts.envs.webshop.solver import options_to_click
 from abreast.rollouts.envs.webshop.words import MAX_WORDS, clean, search_words
@@ -826,10 +826,10 @@ def test_files_are_read_in_pieces(tmp_path, monkeypatch, chunk):
     for indent in (None, 2):
         (tmp_path / "list.json").write_text(json.dumps(values, indent=indent), encoding="utf-8-sig")
         (tmp_path / "object.json").write_text(json.dumps(LABELS, indent=indent))
-        assert list(read_list(tmp_path / "list.json")) == values
+        assert list(read_values(tmp_path / "list.json", "[", "]")) == values
         assert dict(read_object(tmp_path / "object.json")) == LABELS
     (tmp_path / "list.json").write_text(" [ ] ")
-    assert list(read_list(tmp_path / "list.json")) == []
+    assert list(read_values(tmp_path / "list.json", "[", "]")) == []
 
 
 def test_a_place_that_cannot_be_written_is_passed_over(tiny, tmp_path, monkeypatch):

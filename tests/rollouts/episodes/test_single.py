@@ -281,11 +281,17 @@ def test_mistakes_in_what_is_asked_for_are_told():
         ]:
             with pytest.raises(RolloutError, match=message):
                 manager.episode(*arguments)
-        with pytest.raises(AttributeError, match="'NewEpisode' object has no attribute 'step'"):
-            manager.episode("Calm").step(["down"])
 
 
 # ---- more episodes than environments
+
+
+def test_an_episode_that_has_not_begun_says_how_to_begin_it():
+    with EnvStateManager(config(False)) as manager:
+        new = manager.episode(seed=1)
+        with pytest.raises(RolloutError, match=r"has not begun, so it has no step: use `with manager.episode\(...\)"):
+            new.step(["a"])
+        assert not hasattr(new, "_ipython_display_"), "only public names are an episode's"
 
 
 def test_more_episodes_than_environments_wait_or_are_refused_with_the_numbers():

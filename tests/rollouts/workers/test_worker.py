@@ -16,8 +16,7 @@ import villain_envs
 from abreast.processes.backend import NOWHERE
 from abreast.rollouts import EnvStateManager, register
 from abreast.rollouts.episodes.episode import BUILD_S, TurnResult
-from abreast.rollouts.workers.messages import AT_ANSWERS, read_answers
-from abreast.rollouts.workers.worker import rollout_process
+from abreast.rollouts.workers.worker import AT_ANSWERS, read_answers, rollout_process
 from rollout_helpers import (
     CALM,
     go,

@@ -56,7 +56,9 @@ class Actions:
         if name.casefold() in self._by_name:
             return self._by_name[name.casefold()]
         numbers = [name] if is_one else given.translate(_BRACKETS).split()
-        if len(numbers) != len(self._ranges) or not all(map(_is_in, numbers, self._ranges)):
+        if len(numbers) != len(self._ranges) or not all(map(_NUMBER.fullmatch, numbers)):
+            return None
+        if not all(int(number) in known for number, known in zip(numbers, self._ranges, strict=True)):
             return None
         return int(name) if is_one else np.array([*map(int, numbers)], self.space.dtype).reshape(self.space.shape)
 
@@ -75,7 +77,8 @@ class Actions:
         if not isinstance(self.space, Discrete):
             return [self.write(action) for action in itertools.product(*self._ranges)]
         numbers = self._ranges[0]
-        allowed = mask if _fits(mask, len(numbers)) else [1] * len(numbers)
+        fits = isinstance(mask, np.ndarray | list | tuple) and len(mask) == len(numbers) and any(mask)
+        allowed = mask if fits else [1] * len(numbers)
         shown = [number for number, is_allowed in zip(numbers, allowed, strict=True) if is_allowed]
         return [self.write(number) for number in shown if not only_named or number in self.names]
 
@@ -122,11 +125,3 @@ def names_of(env: Any, space: Any) -> Names:
     names = {number: name for number, name in found.items() if number in space}
     differ = {name.strip().casefold() for name in names.values()}
     return names if len(differ) == len(names) else {}
-
-
-def _is_in(text: str, known: range) -> bool:
-    return _NUMBER.fullmatch(text) is not None and int(text) in known
-
-
-def _fits(mask: Any, count: int) -> bool:
-    return isinstance(mask, np.ndarray | list | tuple) and len(mask) == count and any(mask)

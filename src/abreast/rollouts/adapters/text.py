@@ -1,7 +1,6 @@
 """An environment whose actions are numbers, played with texts."""
 
 import copy
-import numbers
 from typing import Any
 
 from gymnasium.utils.env_checker import data_equivalence
@@ -60,7 +59,7 @@ class TextAdapter(Adapter):
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode."""
         observation, info = two_values(self._env.reset(seed=seed))
-        self._observation, self._total = _kept(observation), 0.0
+        self._observation, self._total = copy.deepcopy(observation), 0.0  # it could change what it has returned
         info = dict(info)  # its own may be kept
         self._list_actions(info)
         return observation, info
@@ -83,7 +82,7 @@ class TextAdapter(Adapter):
             is_same = data_equivalence(self._observation, observation, exact=True)
             info["action_is_effective"] = bool(terminated or truncated or not is_same)
         self._list_actions(info)
-        self._observation = _kept(observation)
+        self._observation = copy.deepcopy(observation)
         return observation, reward, terminated, truncated, info
 
     def render(self) -> Any:
@@ -109,8 +108,3 @@ class TextAdapter(Adapter):
             return
         mask = info.get("action_mask")
         info["available_actions"] = self._listed if mask is None else self.actions.listed(mask, self._only_named)
-
-
-def _kept(observation: Any) -> Any:
-    """A copy, if the environment could change what it has returned."""
-    return observation if isinstance(observation, str | numbers.Number) else copy.deepcopy(observation)

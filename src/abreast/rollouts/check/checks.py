@@ -25,6 +25,7 @@ from abreast.checking import (
     Skipped,
     Verdict,
     compare_states,
+    first_difference,
     judge,
     new_global_states,
     plays_alike_elsewhere,
@@ -40,10 +41,10 @@ from abreast.rollouts.check.trial import (
     begin,
     digests_of,
     find_trial,
-    place,
     raised,
     step,
     told,
+    trace_of,
 )
 from abreast.rollouts.episodes.episode import Episode, is_picture
 
@@ -65,7 +66,7 @@ def _if_replayable(check: Run) -> Run:
 
     @wraps(check)
     def run(trial: Trial) -> str | None:
-        if not trial.replayable:
+        if not getattr(trial.factory, "replayable", True):
             raise Skipped("the environment says that it cannot be replayed (replayable = False)")
         return check(trial)
 
@@ -130,7 +131,7 @@ def _depends_on_its_seed(trial: Trial) -> str | None:
     _compare(first, trial.play(trial.make(), SEED), f"two episodes with the same seed and actions differ PLACE: {draw}")
     others = [trial.play(env, seed) for seed in OTHER_SEEDS]
     is_whole = trial.steps == STEPS  # what is left of an episode may look alike by chance
-    look_alike = is_whole and all(_first_difference(first, other) is None for other in others)
+    look_alike = is_whole and all(first_difference(trace_of(first), trace_of(other)) is None for other in others)
     if look_alike and not _draws(trial, env):
         raise Fault(f"{len(others) + 1} different seeds gave the same episode, so the seed changes nothing: {draw}")
     _compare(
@@ -303,14 +304,6 @@ def _inside(env: Any) -> Any:
 
 def _compare(one: Sequence[Shown], two: Sequence[Shown], says: str) -> None:
     """Refuse episodes that differ, with the PLACE where they do first."""
-    where = _first_difference(one, two)
+    where = first_difference(trace_of(one), trace_of(two))
     if where is not None:
         raise Fault(says.replace("PLACE", where))
-
-
-def _first_difference(one: Sequence[Shown], two: Sequence[Shown]) -> str | None:
-    """Where two episodes differ first, in words."""
-    for number, (mine, theirs) in enumerate(zip(one, two, strict=False)):
-        if not mine.equals(theirs):
-            return place(number)
-    return None if len(one) == len(two) else "in their length"

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.utils.env_checker import data_equivalence
@@ -22,7 +22,8 @@ STEPS = 12
 """Actions of an episode that is played for a check."""
 
 
-class Shown(NamedTuple):
+@dataclass(eq=False)
+class Shown:  # noqa: PLW1641 (it is compared, never hashed)
     """What an environment returned from reset or a step."""
 
     call: str
@@ -33,7 +34,7 @@ class Shown(NamedTuple):
     info: Any = None
     action: Any = None
 
-    def equals(self, other: "Shown") -> bool:
+    def __eq__(self, other: Any) -> bool:
         """Whether both show the same. NaN is not equal to itself, so rewards are compared as texts."""
         mine, theirs = ((each.observation, each.render, repr(each.reward), each.done) for each in (self, other))
         return bool(data_equivalence(mine, theirs, exact=True))
@@ -49,11 +50,6 @@ class Trial:
     made: list[Any] = field(default_factory=list)
     steps: int = STEPS
     """Actions of an episode; fewer after one of them has raised, so that the other checks have something to look at."""
-
-    @property
-    def replayable(self) -> bool:
-        """Whether an episode can be repeated, as the environment's class says."""
-        return bool(getattr(self.factory, "replayable", True))
 
     def make(self, config: Any = None) -> Any:
         """A new instance; `config` is ignored, there is only one."""
@@ -136,6 +132,11 @@ def digests_of(target: str, actions: Sequence[Any]) -> Trace:
     """The digests of an episode with these actions, as rollouts compute them."""
     with closing(find_trial(target)) as trial:
         return [(place(number), turn[0].take_digest()[1]) for number, turn in enumerate(trial.turns(actions))]
+
+
+def trace_of(episode: Sequence[Shown]) -> Trace:
+    """An episode as `abreast.checking` compares it."""
+    return [(place(number), shown) for number, shown in enumerate(episode)]
 
 
 def place(step: int) -> str:

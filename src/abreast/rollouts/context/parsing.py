@@ -46,10 +46,8 @@ class Parsed(NamedTuple):
     """Whether its form is what was asked for."""
 
 
-class _Found(NamedTuple):
-    think: str
-    answer: str
-    is_valid: bool
+_Found = tuple[str, str, bool]
+"""Thoughts, answer, and whether that is all there is."""
 
 
 class Parser:
@@ -78,11 +76,12 @@ class Parser:
             found: _Found | None = _lenient(read, config.enable_think)
         else:
             found = None if is_cut else _blocks(read, config.enable_think)
-            found = found if found is not None and found.is_valid else None
-        actions = self._actions(found.answer) if found is not None else []
-        if found is None or not actions:
-            return Parsed([], "" if found is None else found.think, self._clean.cut(answer)[0], False)
-        return Parsed(actions, found.think, self.form(found.think, actions), found.is_valid)
+            found = found if found is not None and found[2] else None
+        think, given, is_valid = found or ("", "", False)
+        actions = self._actions(given)
+        if not actions:
+            return Parsed([], think, self._clean.cut(answer)[0], False)
+        return Parsed(actions, think, self.form(think, actions), is_valid)
 
     def opened(self, answer: str) -> str:
         """An answer with the tag that its prompt ended with before it."""
@@ -142,7 +141,7 @@ def _blocks(text: str, with_think: bool) -> _Found | None:
     think = text[begin + len("<think>") : opening.start()] if with_think else ""
     answer = text[opening.end() : end]
     around = text[:begin] + text[end + len("</answer>") :]
-    return _Found(think.strip(), answer, not around.strip() and not _TAG.search(f"{think} {answer}"))
+    return think.strip(), answer, not around.strip() and not _TAG.search(f"{think} {answer}")
 
 
 def _lenient(text: str, with_think: bool) -> _Found:
@@ -159,9 +158,9 @@ def _lenient(text: str, with_think: bool) -> _Found:
         elif not is_thinking:
             return _answer_at(text, tags[number:])
     if not is_thinking:
-        return _found(text[:after_think], text[after_think:])._replace(is_valid=not with_think)
+        return _without_tags(text[:after_think]), _without_tags(text[after_think:]), not with_think
     opened = [number for number, tag in enumerate(tags) if tag[2].lower() == "answer" and not tag[1]]
-    return _answer_at(text, tags[opened[-1] :]) if opened else _Found(_without_tags(text), "", False)
+    return _answer_at(text, tags[opened[-1] :]) if opened else (_without_tags(text), "", False)
 
 
 def _answer_at(text: str, tags: Sequence[re.Match[str]]) -> _Found:
@@ -172,7 +171,7 @@ def _answer_at(text: str, tags: Sequence[re.Match[str]]) -> _Found:
 
 
 def _found(think: str, answer: str) -> _Found:
-    return _Found(_without_tags(think), _without_tags(answer), True)
+    return _without_tags(think), _without_tags(answer), True
 
 
 def _without_tags(text: str) -> str:

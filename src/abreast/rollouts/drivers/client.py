@@ -97,7 +97,8 @@ class OpenAIPolicy(Policy):
                     self._counts.requests += 1
                     self._counts.retries += attempt > 0
                     answer = await self._ask(asked, body)
-                self._counts.note(answer.tokens)
+                self._counts.uncounted += answer.tokens is None
+                self._counts.tokens = self._counts.tokens.plus(answer.tokens or Tokens())
                 return answer
             except Transient as fault:
                 failed, why = fault, f"{fault.reason} ({self._quoted(fault.said)})" if fault.said else fault.reason

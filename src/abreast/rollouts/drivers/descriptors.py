@@ -17,22 +17,17 @@ def check_descriptors(config: ManagerConfig, slots: int, connections: int) -> No
     """
     workers = min(config.max_workers or min(8, cores()), slots) if config.use_multiprocessing is True else 0
     needed = NEEDED + connections + (NEEDED_FOR_WORKERS + NEEDED_PER_WORKER * workers if workers else 0)
-    free = free_descriptors()
-    if free is not None and free < needed:
+    try:
+        import resource  # not there on every platform
+
+        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        free = needed if limit == resource.RLIM_INFINITY else max(0, limit - len(list(Path("/dev/fd").iterdir())))
+    except (ImportError, OSError):
+        return
+    if free < needed:
         counts = {"max_workers": workers, "in_flight": connections}
         less = " or ".join(f"lower {key} from {count}" for key, count in counts.items() if count)
         raise RolloutError(
             f"this process may open {free} more files, and this rollout needs about {needed}: raise the limit (ulimit -n)"
             f"{f', or {less}' if less else ''}."
         )
-
-
-def free_descriptors() -> int | None:
-    """How many more can be opened, as far as the system tells; None: it does not, or there is no limit."""
-    try:
-        import resource  # not there on every platform
-
-        limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-        return None if limit == resource.RLIM_INFINITY else max(0, limit - len(list(Path("/dev/fd").iterdir())))
-    except (ImportError, OSError):
-        return None

@@ -55,20 +55,12 @@ _SHAPE = {
 
 def line_of(played: Played, save: Save) -> Line:
     """The line of an episode. `save` is called with each image of it, and returns the name that stands for it."""
-    cache, names = played.cache, dict[int, str]()
-    for entry in cache["history"]:
-        for image in entry.get("images", ()):
-            names[id(image)] = names.get(id(image)) or save(image)
-
-    def name(image: Image) -> str:
-        return names[id(image)]
-
     history = [
-        {**entry, "images": [*map(name, entry["images"])]} if entry.get("images") else entry
-        for entry in cache["history"]
+        {**entry, "images": [*map(save, entry["images"])]} if entry.get("images") else entry
+        for entry in played.cache["history"]
     ]
-    context = Context(played.tag)
-    chat = context.conversation(cache, name) if history else []
+    cache, context = {**played.cache, "history": history}, Context(played.tag)
+    chat = context.conversation(cache, str) if history else []  # images are their names there
     result: Line = plain(
         {
             "episode": played.number,
@@ -90,7 +82,7 @@ def line_of(played: Played, save: Save) -> Line:
             "answers": played.answers,
             "rewards": context.rewards(cache) if history else [],
             "messages": chat,
-            "prompts": _prompts(context, cache, chat, name),
+            "prompts": _prompts(context, cache, chat),
             "info": cache.get("info", {}),
             "history": history,
         }
@@ -98,12 +90,12 @@ def line_of(played: Played, save: Save) -> Line:
     return result
 
 
-def _prompts(context: Context, cache: Cache, chat: Sequence[Message], name: Save) -> list[int | list[Message]]:
+def _prompts(context: Context, cache: Cache, chat: Sequence[Message]) -> list[int | list[Message]]:
     """What each turn was asked with: so many of the chat's messages, or, with a history window, these."""
     answers = [number for number, message in enumerate(chat) if message["role"] == "assistant"]
     if context.config.history_window is None:
         return list(answers)
-    shown = [context.messages(cache, name, turn) for turn in range(len(answers))]
+    shown = [context.messages(cache, str, turn) for turn in range(len(answers))]
     return [messages[:-1] if context.opening else messages for messages in shown]
 
 

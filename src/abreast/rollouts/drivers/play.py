@@ -10,13 +10,14 @@ What an episode is depends on its number alone, never on the task that plays it,
 
 import asyncio
 import logging
-import traceback
-from collections.abc import Callable, Iterable, Iterator
+import signal
+import threading
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import closing
-from typing import NamedTuple
+from types import FrameType
+from typing import Any, NamedTuple, TypeVar
 
-from abreast.errors import BeginError, FailedEpisodesError, RolloutError
-from abreast.rollouts.drivers.interrupts import run_until_terminated
+from abreast.errors import BeginError, FailedEpisodesError
 from abreast.rollouts.drivers.policies.base import (
     Asked,
     EndOfInput,
@@ -24,7 +25,6 @@ from abreast.rollouts.drivers.policies.base import (
     Policy,
     Tokens,
     Unanswered,
-    is_cancelled,
 )
 from abreast.rollouts.episodes.slot import Tally
 from abreast.rollouts.manager import EnvStateManager
@@ -40,6 +40,7 @@ waits for ever for one whose end it could not note. The pages are never touched,
 
 OnEnded = Callable[[Played], None]
 OnTurn = Callable[[], None]
+T = TypeVar("T")
 
 
 class Order(NamedTuple):
@@ -127,8 +128,8 @@ class _Players:
     def __init__(self, manager: EnvStateManager, policy: Policy, on_ended: OnEnded, on_turn: OnTurn) -> None:
         self._manager, self._policy, self._on_ended, self._on_turn = manager, policy, on_ended, on_turn
         self._unanswered_in_a_row = 0
-        self._logged: set[str] = set()
-        """Stacks of failures that are in the log."""
+        self._logged: set[type] = set()
+        """Kinds of exceptions whose traceback is in the log."""
         self._reserve = bytearray(RESERVE_BYTES)
 
     async def play(self, waiting: Iterator[Order]) -> None:
@@ -166,23 +167,23 @@ class _Players:
                     answer = await self._policy(
                         Asked(number, seed, episode.tag, episode.cache, lambda: episode.messages)
                     )
-                except Unanswered as unanswered:
-                    self._unanswered_in_a_row += 1
-                    self._log(order, unanswered)
-                    failure = str(unanswered)
-                    break
-                except asyncio.CancelledError as cancelled:
-                    if is_cancelled():
+                except (Unanswered, asyncio.CancelledError) as unanswered:
+                    if (task := asyncio.current_task()) is not None and task.cancelling():
                         raise
-                    # Libraries leak this error out of time limits of their own. It would end this task without a trace.
-                    raise RolloutError(
-                        f"the policy raised {type(cancelled).__name__}, though nothing was stopped."
-                    ) from cancelled
+                    self._unanswered_in_a_row += 1
+                    # Libraries leak CancelledError out of time limits of their own. It would end this task without a trace.
+                    failure = str(unanswered) or "the policy raised CancelledError, though nothing was stopped."
+                    cause = unanswered.__cause__
+                    trace = None if type(cause) in self._logged else cause
+                    log.error("episode %d (%s, seed %d) cannot go on: %s", number, name, seed, failure, exc_info=trace)
+                    self._logged.add(type(cause))
+                    break
                 self._unanswered_in_a_row = 0
                 answers.append(answer.given)
                 tokens = tokens.plus(answer.tokens or Tokens())
                 await episode.step(answer.given)
-                episode.cache["history"][-2].update(answer.remarks())
+                kept = {"finish_reason": answer.finish_reason, "tool_calls": list(answer.tool_calls)}
+                episode.cache["history"][-2].update({key: value for key, value in kept.items() if value})
                 self._on_turn()
             return Played(
                 number=number,
@@ -198,12 +199,37 @@ class _Players:
                 tokens=tokens,
             )
 
-    def _log(self, order: Order, unanswered: Unanswered) -> None:
-        """Log why an episode ends; with the traceback, if an exception with this stack was not logged before."""
-        cause, trace = unanswered.__cause__, ""
-        if cause is not None:
-            stack = "".join(traceback.format_tb(cause.__traceback__))
-            if stack not in self._logged:
-                self._logged.add(stack)
-                trace = f"\n{''.join(traceback.format_exception(cause)).rstrip()}"
-        log.error("episode %d (%s, seed %d) cannot go on: %s%s", order.number, order.tag, order.seed, unanswered, trace)
+
+def run_until_terminated(work: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`. SIGTERM, if it is handled at all, cancels the work before its handler is called; twice: at once.
+
+    `asyncio.run` does this for Ctrl-C: tasks are cancelled first, so that they give back what they hold. A program that
+    handles SIGTERM by an exception (the command line does) would have it come out of whichever task happens to run.
+    """
+    handler = signal.getsignal(signal.SIGTERM)
+    if threading.current_thread() is not threading.main_thread() or not callable(handler):
+        return asyncio.run(work)
+    taken = list[int]()
+
+    async def watched() -> T:
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        assert task is not None
+
+        def cancel(number: int, frame: FrameType | None) -> None:
+            taken.append(number)
+            if len(taken) > 1:
+                handler(number, frame)
+            loop.call_soon_threadsafe(task.cancel)
+
+        signal.signal(signal.SIGTERM, cancel)
+        try:
+            return await work
+        finally:
+            signal.signal(signal.SIGTERM, handler)
+
+    try:
+        return asyncio.run(watched())
+    except asyncio.CancelledError:
+        if taken:
+            handler(signal.SIGTERM, None)
+        raise

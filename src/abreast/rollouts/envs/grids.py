@@ -118,7 +118,11 @@ class GridEnv(TextEnv[int]):
 
     def __init__(self, config: GridConfig) -> None:
         self.render_mode = config.render_mode
-        self.observation_space = text_space(config)
+        (rows, columns), symbols = config.shape, config.symbols
+        grid = rows * (columns * len(symbols[0]) + 1) - 1
+        frame = show(config, "") + "".join([*symbols, "none, (0123456789)\n"])
+        listed = rows * columns * len(config.WORLD.labels) * len(f"({rows}, {columns}), ")
+        self.observation_space = Text(len(frame) + grid + listed, charset=frozenset(frame))
         self.action_space = Discrete(4, start=1)  # type: ignore[assignment]  # its numbers are numpy's
 
     def _see(self, config: GridConfig, plain: str) -> None:
@@ -151,7 +155,9 @@ def legend(config: GridConfig, more: str = "") -> str:
 def show(config: GridConfig, plain: str) -> str:
     """The text of the state that a plain grid is."""
     world = config.WORLD
-    grid = plain if config.grid_lookup is None else plain.translate(_shown_as(world.symbols, config.symbols))
+    grid = plain
+    if config.grid_lookup is not None:
+        grid = plain.translate(dict(zip(map(ord, world.symbols), config.symbols, strict=True)))
     if config.observation_format == "grid":
         return grid
     if config.observation_format == "coord":
@@ -187,15 +193,6 @@ def _labels(thing: Any, lists: Mapping[str, Any]) -> frozenset[str]:
     return frozenset(label for label, things in lists.items() if thing in things)
 
 
-def text_space(config: GridConfig) -> Text:
-    """The space of all texts."""
-    (rows, columns), symbols = config.shape, config.symbols
-    grid = rows * (columns * len(symbols[0]) + 1) - 1
-    frame = show(config, "") + "".join([*symbols, "none, (0123456789)\n"])
-    listed = rows * columns * len(config.WORLD.labels) * len(f"({rows}, {columns}), ")
-    return Text(len(frame) + grid + listed, charset=frozenset(frame))
-
-
 def _lists(plain: str, labels: Mapping[str, str], left_out: Container[str] = ()) -> str:
     names = _cell_names(plain.find("\n") + 1, len(plain))
     cells = {
@@ -210,11 +207,6 @@ def _lists(plain: str, labels: Mapping[str, str], left_out: Container[str] = ())
 def _cell_names(line: int, length: int) -> list[str]:
     """Row and column of each place in a plain grid."""
     return [f"({place // line}, {place % line})" for place in range(length)]
-
-
-@cache
-def _shown_as(plain: str, symbols: tuple[str, ...]) -> dict[int, str]:
-    return str.maketrans(dict(zip(plain, symbols, strict=True)))
 
 
 # ---- pictures

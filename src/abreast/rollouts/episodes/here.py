@@ -86,7 +86,3 @@ class MainProcess:
         """Its turn is not wanted any more. A thread that is taking it goes on with its environment, and then closes it."""
         if slot.at_work == slot.key:
             slot.here = None
-
-    def close(self) -> None:
-        """Watch no more."""
-        self.watchdog.close()

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from abreast.errors import RolloutError
 from abreast.rollouts.config import EpisodesConfig
 from abreast.rollouts.episodes.guard import Refused
-from abreast.rollouts.episodes.seeds import Seeds
+from abreast.rollouts.episodes.inputs import Seeds
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.episodes.turns import Turns
 from abreast.rollouts.episodes.waiting import Job

@@ -220,6 +220,13 @@ class NewEpisode:
             raise
         return episode
 
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise RolloutError(
+            f"the episode has not begun, so it has no {name}: use `with manager.episode(...) as episode:`, or `begin()`."
+        )
+
     def __enter__(self) -> SyncEpisode:
         return self.begin()
 

@@ -69,14 +69,6 @@ class Tally:
     seconds: list[float] = field(default_factory=list)
     """Of each turn."""
 
-    def count(self, reward: float, given: int, executed: int, invalid: int, seconds: float) -> None:
-        """Add a turn."""
-        self.reward += reward
-        self.seconds.append(seconds)
-        self.given += given or 1
-        self.executed += executed
-        self.invalid += invalid if given else 1
-
     def figures(self, penalty: float) -> dict[str, float]:
         """Those that do not depend on `info`."""
         return {
@@ -196,8 +188,12 @@ class Slot:
 
     def _write_turn(self, result: TurnResult, inputs: Inputs, penalty: float) -> None:
         state, reward, info, names, executed, dropped, refused, done, failure, seconds, *_ = result
-        history, given, used = self.cache["history"], len(inputs["actions"]), len(executed)
-        self.tally.count(reward, given, used, len(dropped) + len(refused), seconds)
+        history, given, used, tally = self.cache["history"], len(inputs["actions"]), len(executed), self.tally
+        tally.reward += reward
+        tally.seconds.append(seconds)
+        tally.given += given or 1
+        tally.executed += used
+        tally.invalid += len(dropped) + len(refused) if given else 1
         self.executed.append(executed)
         # A turn without a valid action costs, too; where it does not, the tag has max_turns: every episode ends.
         self.actions_left -= used or self.tag.invalid_turn_cost

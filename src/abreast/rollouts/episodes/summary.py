@@ -13,7 +13,6 @@ are counted apart.
 """
 
 from collections.abc import Iterable, Sequence
-from functools import cache
 from math import comb, nan
 from statistics import fmean
 from typing import Any
@@ -49,13 +48,9 @@ def metrics_of(episode: Slot) -> dict[str, float]:
             figures[f"{name}/{key}"] = total / len(turns)
         else:
             figures[f"{name}/traj_sum/{key}"] = total
-    figures.update(zip(_keys(name), episode.tally.figures(episode.cache["penalty"]).values(), strict=True))
+    for figure, value in episode.tally.figures(episode.cache["penalty"]).items():
+        figures[f"{name}/{figure}"] = value
     return figures
-
-
-@cache
-def _keys(tag: str) -> tuple[str, ...]:
-    return tuple(f"{tag}/{figure}" for figure in FIGURES)
 
 
 def states_of(episodes: Iterable[Slot]) -> dict[str, Any]:

@@ -28,8 +28,8 @@ from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT, TAKE
 from abreast.rollouts.episodes.summary import metrics_of
 from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.episodes.waiting import LOOK_S, Job, Listener
-from abreast.rollouts.workers.messages import AT_ANSWERS, Order, read_answers
 from abreast.rollouts.workers.places import Places
+from abreast.rollouts.workers.worker import AT_ANSWERS, Order, read_answers
 
 log = logging.getLogger("abreast")
 
@@ -334,7 +334,7 @@ class Turns:
         self._listener.close()
         self.abandon(list(self.pending.values()))
         self.places.close()
-        self._main.close()
+        self._main.watchdog.close()
         if self.verifier is not None:
             self.verifier.close()
 

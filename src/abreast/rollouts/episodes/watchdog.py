@@ -64,7 +64,10 @@ class Watchdog:
             if self.at is not None:
                 return False
             self._thread = me
-            _install_handler()
+            # Only the main thread can have a signal handler; one that the program has installed is left in place.
+            is_main = threading.current_thread() is threading.main_thread()
+            if SIGNAL is not None and is_main and signal.getsignal(SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
+                signal.signal(SIGNAL, _raise_if_late)
         if self._stop is None:
             self._stop = threading.Event()
             _watchdogs.add(self)
@@ -110,13 +113,6 @@ class Watchdog:
 
 
 _watchdogs: "weakref.WeakSet[Watchdog]" = weakref.WeakSet()
-
-
-def _install_handler() -> None:
-    """Only the main thread can have a signal handler; one that the program has installed is left in place."""
-    is_main = threading.current_thread() is threading.main_thread()
-    if SIGNAL is not None and is_main and signal.getsignal(SIGNAL) in (signal.SIG_DFL, signal.SIG_IGN):
-        signal.signal(SIGNAL, _raise_if_late)
 
 
 def _raise_if_late(number: int, frame: FrameType | None) -> None:

@@ -28,9 +28,8 @@ from abreast.rollouts.episodes.episode import Episode
 from abreast.rollouts.episodes.guard import Guard
 from abreast.rollouts.episodes.slot import HERE, Slot
 from abreast.rollouts.registry import Tag, find_kind
-from abreast.rollouts.workers.messages import NAMES
 from abreast.rollouts.workers.timing import PlacementRules, Timing, best_count, deal_out, is_cheap
-from abreast.rollouts.workers.worker import RolloutWork, rollout_process
+from abreast.rollouts.workers.worker import NAMES, RolloutWork, rollout_process
 
 log = logging.getLogger("abreast")
 

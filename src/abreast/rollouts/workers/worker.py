@@ -4,15 +4,47 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
-from abreast.codec import encode_message
+from abreast.codec import Names, decode_message, encode_message
 from abreast.errors import StateError
 from abreast.processes.backend import ChildContext
-from abreast.rollouts.episodes.episode import BUILD_S, Episode
-from abreast.rollouts.workers.messages import AT_ANSWERS, NAMES, Answer, Order
+from abreast.rollouts.episodes.episode import BUILD_S, Digest, Episode
+
+# ---- messages: one order per worker and batch, and as few answers as possible
+#
+# Inside a message everything is a plain tuple, list or dict: those are pickled several times as fast as instances of
+# classes.
+# What a process answers is read by the codec (codec.py), so nothing of an environment is run in the main process.
+
+NAMES = Names(())
+"""What an answer may hold beside numbers, texts, lists and dicts: arrays, and what else the codec lists."""
+AT_ANSWERS = -2
+"""Stands for the environment at work while a worker sends the answers of a batch."""
+
+Take = tuple[int, Sequence[str] | None, int]
+"""A turn to take: number of the environment; its actions, or None if only the start is wanted; actions left."""
+Start = tuple[int, Sequence[Sequence[Any]], Digest | None]
+"""What brings an environment in step before its turn: seed; the actions of each turn so far, to be replayed; the digest it
+must have after them."""
+Order = tuple[list[Take], dict[int, bytes | Episode], dict[int, Start], set[int], bool, bool]
+"""A batch: turns; by environment, what makes it, with its configuration, pickled, or in a thread the object itself; starts,
+by environment; those of which one has killed the worker when it answered; whether all answers are waited for, so that none
+need come before the others; whether a digest is wanted of every state."""
+Answer = tuple[int, tuple[Any, ...] | str, Digest | None]
+"""Number of the environment; the `TurnResult` as a tuple, or why environment or result cannot be sent between processes; the
+newest digest there is."""
+
+
+def read_answers(value: bytes | list[Answer]) -> list[Answer]:
+    """The answers that a process has encoded; those of a thread are as they are."""
+    answers: list[Answer] = decode_message(value, NAMES) if isinstance(value, bytes) else value
+    return answers
+
+
+# ---- the work
 
 FLUSH_S = 0.002
 """Answers are kept for the end of a batch, but for no longer than this if the caller may want them one by one."""
@@ -26,7 +58,10 @@ def rollout_process(context: ChildContext, memory_mb: int | None) -> "RolloutWor
         # The main process finishes sending before the kernel lets a worker that was woken run in its place.
         os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
         if memory_mb is not None:
-            _limit_memory(memory_mb)
+            import resource  # not there on every platform
+
+            # Allocations beyond the limit fail with MemoryError, which costs one episode, not the machine.
+            resource.setrlimit(resource.RLIMIT_DATA, (memory_mb * 2**20, memory_mb * 2**20))
     return RolloutWork(context, lambda answers: encode_message(answers, NAMES))
 
 
@@ -116,10 +151,3 @@ class RolloutWork:
         except StateError as error:
             return answer[0], f"what it returned cannot be sent: {error}", None
         return answer
-
-
-def _limit_memory(megabytes: int) -> None:
-    """Let allocations beyond the limit fail with MemoryError, which costs one episode, not the machine."""
-    import resource  # not there on every platform
-
-    resource.setrlimit(resource.RLIMIT_DATA, (megabytes * 2**20, megabytes * 2**20))

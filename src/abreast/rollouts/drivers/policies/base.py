@@ -6,11 +6,10 @@
 An `Unanswered` ends that episode, with its reason; the others go on. Any other exception stops the run.
 """
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
@@ -49,11 +48,6 @@ class Answer(NamedTuple):
     tool_calls: Sequence[str] = ()
     """Names of the tools that the model called: the text holds them only if the context has a form for them."""
 
-    def remarks(self) -> dict[str, Any]:
-        """What is kept of it in the history beside its text: why it ended, and the names of the tools it called."""
-        kept = {"finish_reason": self.finish_reason, "tool_calls": list(self.tool_calls)}
-        return {key: value for key, value in kept.items() if value}
-
 
 @dataclass
 class Counts:
@@ -66,11 +60,6 @@ class Counts:
     uncounted: int = 0
     """Answers for which the server gave no token counts."""
     tokens: Tokens = field(default_factory=Tokens)
-
-    def note(self, tokens: Tokens | None) -> None:
-        """Count an answer."""
-        self.uncounted += tokens is None
-        self.tokens = self.tokens.plus(tokens or Tokens())
 
 
 @dataclass
@@ -137,9 +126,3 @@ class Policy:
 
     async def close(self) -> None:
         """Called once, in the event loop, after the last turn, also after an error."""
-
-
-def is_cancelled() -> bool:
-    """Whether the task that runs was asked to end: libraries raise CancelledError for reasons of their own, too."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0

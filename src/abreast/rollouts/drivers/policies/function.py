@@ -20,9 +20,10 @@ from typing import Any
 
 from abreast.errors import RolloutError, short, words
 from abreast.plugins import import_target
-from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy, Unanswered, is_cancelled
+from abreast.rollouts.drivers.policies.base import Answer, Asked, Policy, Unanswered
 from abreast.rollouts.signatures import parameters_of
 
+HERE = Path(__file__).parent
 GATHER_S = 0.005
 """How long a batch waits for more turns after the first: a few times what a turn in a worker takes."""
 
@@ -44,7 +45,7 @@ class FunctionPolicy(Policy):
             try:
                 thing = thing()
             except Exception as error:
-                raise RolloutError(f"the policy {target} cannot be made: it raised {_words(error)}.") from error
+                raise RolloutError(f"the policy {target} cannot be made: it raised {words(error, HERE)}.") from error
         if not callable(thing):
             raise RolloutError(f"the policy {target} is {short(thing)}: expected a function, as in FILE.py:FUNCTION.")
         self._function, self._wanted = thing, _wanted(target, thing)
@@ -83,10 +84,8 @@ class FunctionPolicy(Policy):
             if self._is_async:
                 return await self._function(**arguments)
             return await self._call_in_thread(arguments)
-        except (Exception, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and is_cancelled():
-                raise
-            raise Unanswered(f"the policy {self._name} raised {_words(error)}.") from error
+        except Exception as error:
+            raise Unanswered(f"the policy {self._name} raised {words(error, HERE)}.") from error
 
     async def _call_in_thread(self, arguments: dict[str, Any]) -> Any:
         """Call the function in a thread that is a daemon, so that a call that never returns does not keep the program."""
@@ -142,7 +141,3 @@ def _wanted(target: str, function: Callable[..., Any]) -> list[str] | None:
             f"the policy {target} {takes}: expected parameters named {', '.join(PARAMETERS)}, or batch alone."
         )
     return wanted
-
-
-def _words(error: BaseException) -> str:
-    return words(error, Path(__file__).parent)

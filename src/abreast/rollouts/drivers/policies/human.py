@@ -2,9 +2,6 @@
 
 import signal
 import sys
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.context import Context
@@ -32,12 +29,15 @@ class HumanPolicy(Policy):
         several = f"actions ({listed}), with {SEPARATOR} between them"
         hint = "your action" if not listed else several if most > 1 else f"an action ({listed})"
         line = ""
-        with _interruptible():
+        # Ctrl-C interrupts a read at once; the handler of asyncio would wait for the end of the line.
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
             while not line:
-                try:
-                    line = input(f"{hint}; end with Ctrl-D\n> ").strip()
-                except EOFError:
-                    raise EndOfInput from None
+                line = input(f"{hint}; end with Ctrl-D\n> ").strip()
+        except EOFError:
+            raise EndOfInput from None
+        finally:
+            signal.signal(signal.SIGINT, before)
         if "<answer>" in line.lower():
             return Answer(line)
         return Answer([each.strip() for each in line.split(SEPARATOR) if each.strip()] if listed else [line])
@@ -63,16 +63,3 @@ def _outcome(cache: Cache) -> str:
 def _say(text: str) -> None:
     sys.stdout.write(f"{printable(text)}\n")
     sys.stdout.flush()
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let Ctrl-C interrupt a read at once; the handler of asyncio would wait for the end of the line."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

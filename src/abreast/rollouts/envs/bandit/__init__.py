@@ -15,11 +15,6 @@ def _solve(config: BanditConfig, history: Sequence[Mapping[str, Any]]) -> list[s
     return [*shown, config.hi_arm_name][: min(1, actions_left)]
 
 
-def _listed_actions(config: BanditConfig) -> list[str]:
-    """The names of the arms, if all episodes have the same two; otherwise the state names them."""
-    return list(config.names.values()) if len(config.pairs) == 1 else []
-
-
 KIND = EnvKind(
     name="bandit",
     summary="Two named arms and one choice: a small reward for sure, or a large one with luck.",
@@ -31,7 +26,8 @@ KIND = EnvKind(
         "on average. You choose once."
     ),
     legend=lambda config: "The state names the two arms. An action is the name of an arm.",
-    listed_actions=_listed_actions,
+    # Of the arms, if all episodes have the same two; otherwise the state names them.
+    listed_actions=lambda config: list(config.names.values()) if len(config.pairs) == 1 else [],
     solver=_solve,
     presets={"ragen": {"split": "train"}},
 )

@@ -60,12 +60,12 @@ class CountdownEnv(TextEnv[str]):
 def judge(answer: str, task: Task) -> Verdict:
     """The verdict on an answer, of whatever length or content."""
     try:
-        expression = parse(_expression_in(answer))
+        numbers, value = parse(_expression_in(answer))
     except ExpressionError:
         return "unreadable"
-    if sorted(expression.numbers) != sorted(task.numbers):
+    if sorted(numbers) != sorted(task.numbers):
         return "wrong numbers"
-    is_close = -_CLOSE_ENOUGH < expression.value - task.target < _CLOSE_ENOUGH  # never, if it is not a number
+    is_close = -_CLOSE_ENOUGH < value - task.target < _CLOSE_ENOUGH  # never, if it is not a number
     return "correct" if is_close else "wrong value"
 
 

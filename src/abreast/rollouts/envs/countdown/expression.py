@@ -10,7 +10,6 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from fractions import Fraction
 from itertools import accumulate
 
@@ -32,18 +31,9 @@ class ExpressionError(ValueError):
     """The text is not an expression as described above."""
 
 
-@dataclass(frozen=True)
-class Expression:
-    """What a text says."""
-
-    numbers: tuple[int, ...]
-    """The numbers as they stand in the text, in order."""
-    value: Value
-    """A fraction; not a number (`math.nan`) if it divides by zero."""
-
-
-def parse(text: str) -> Expression:
-    """Read a whole text as one expression, or raise `ExpressionError`."""
+def parse(text: str) -> tuple[list[int], Value]:
+    """Read a whole text as one expression, or raise `ExpressionError`: the numbers as they stand in it, in order, and its
+    value, which is not a number (`math.nan`) if it divides by zero."""
     if len(text) > LONGEST:
         raise ExpressionError(f"it is longer than {LONGEST} characters")
     plain = " ".join(text.translate(_SIGNS).split())
@@ -54,7 +44,7 @@ def parse(text: str) -> Expression:
         tree = ast.parse(_LEADING_ZEROS.sub("", plain), mode="eval").body
     except (SyntaxError, RecursionError) as error:
         raise ExpressionError(str(error)) from None
-    return Expression(tuple(map(int, re.findall("[0-9]+", plain))), _value(tree))
+    return [int(number) for number in re.findall("[0-9]+", plain)], _value(tree)
 
 
 def _quotient(left: Value, right: Value) -> Value:

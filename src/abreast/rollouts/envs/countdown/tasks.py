@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,9 +36,9 @@ def choose_task(config: CountdownConfig, rng: np.random.Generator, seed: int | N
 
 @cache
 def tasks_in_file(config: CountdownConfig) -> Sequence[Task]:
-    """The tasks that the configuration leaves of its file."""
+    """The tasks that the configuration leaves of its file, which is read once per process."""
     assert config.data_path is not None
-    read = load_tasks(config.data_path)[: config.max_instances]
+    read = load_records(config.data_path, ("nums", "target"), _task)[: config.max_instances]
     tasks = [task for task in read if not config.plus_minus_only or is_a_sum(task)]
     if not tasks:
         raise ConfigError(
@@ -84,12 +83,6 @@ def _whole_results(first: int, second: int, limit: int, plus_minus_only: bool) -
     if large % small == 0:
         results.append(large // small)
     return [result for result in results if 0 < result <= limit]
-
-
-@cache
-def load_tasks(path: Path) -> tuple[Task, ...]:
-    """The tasks of a file, read once per process."""
-    return load_records(path, ("nums", "target"), _task)
 
 
 def _task(record: dict[str, Any], place: str) -> Task:

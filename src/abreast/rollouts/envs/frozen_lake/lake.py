@@ -13,8 +13,7 @@ import numpy as np
 
 from abreast.rollouts.envs.frozen_lake.config import FROZEN, GOAL, HOLE, STANDING_ON, FrozenLakeConfig
 
-LEFT, DOWN, RIGHT, UP = ACTIONS = (1, 2, 3, 4)  # in a circle: the sides of each are the one before and the one after
-TRIES = 100
+ACTIONS = (1, 2, 3, 4)  # left, down, right, up: in a circle: the sides of each are the one before and the one after
 
 
 @dataclass(frozen=True)
@@ -61,13 +60,12 @@ def slips(config: FrozenLakeConfig, action: int) -> list[tuple[float, int]]:
 def new_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
     """A random lake and the cell where the player starts; the goal can be reached over the ice.
 
-    Where ice is so rare that no lake of `TRIES` has a way, one is frozen into the last: an episode begins at any `p`.
+    There is always one: sooner or later, start and goal are neighbours.
     """
-    for _ in range(TRIES):
+    while True:
         lake, start = _random_lake(config, rng)
         if lake.shortest_path(start) is not None:
             return lake, start
-    return _with_a_way(lake, start, rng), start
 
 
 def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[Lake, int]:
@@ -84,17 +82,3 @@ def _random_lake(config: FrozenLakeConfig, rng: np.random.Generator) -> tuple[La
     cells[start], cells[goal] = FROZEN, GOAL
     rows = ["".join(cells[i : i + size]) for i in range(0, size * size, size)]
     return Lake(size, "\n".join(rows)), start + row  # one line break for every row above
-
-
-def _with_a_way(lake: Lake, start: int, rng: np.random.Generator) -> Lake:
-    """The lake with a random one of the ways frozen that go to the goal without a detour."""
-    line = lake.size + 1
-    (row, column), (goal_row, goal_column) = divmod(start, line), divmod(lake.text.index(GOAL), line)
-    moves = [DOWN if goal_row > row else UP] * abs(goal_row - row)
-    moves += [RIGHT if goal_column > column else LEFT] * abs(goal_column - column)
-    cells = list(lake.text)
-    cell = start
-    for direction in rng.permutation(moves)[:-1].tolist():  # the last move is the one onto the goal
-        cell = lake.neighbour(cell, direction)
-        cells[cell] = FROZEN
-    return Lake(lake.size, "".join(cells))

@@ -5,7 +5,7 @@ import string
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from gymnasium import spaces
 
@@ -68,27 +68,20 @@ class MetaMathQAEnv(TextEnv[str]):
         return read_answer(text)
 
 
-class Question(NamedTuple):
-    """What is asked, and the answer that counts."""
-
-    query: str
-    label: str
-
-
 @cache
-def load_questions(path: Path) -> tuple[Question, ...]:
-    """The questions of a file, read once per process; the worked solutions are not kept."""
+def load_questions(path: Path) -> tuple[tuple[str, str], ...]:
+    """The questions of a file with the answers that count, read once per process; the worked solutions are not kept."""
     return load_records(path, ("query", "response"), _question)
 
 
 @cache
 def text_bounds(path: Path) -> tuple[int, frozenset[str]]:
     """The length of the longest question of a file, and all characters beyond ASCII that occur in one."""
-    queries = [question.query for question in load_questions(path)]
+    queries = [query for query, _ in load_questions(path)]
     return max(map(len, queries)), frozenset().union(*(query for query in queries if not query.isascii()))
 
 
-def _question(record: dict[str, Any], place: str) -> Question:
+def _question(record: dict[str, Any], place: str) -> tuple[str, str]:
     query, response = record["query"], record["response"]
     label = label_in(response) if isinstance(response, str) else None
     if not isinstance(query, str) or not query.strip() or label is None or len(label) > LONGEST:
@@ -96,4 +89,4 @@ def _question(record: dict[str, Any], place: str) -> Question:
             f"{place}: query must be a text, and response one that ends with 'The answer is:' and a label of at most"
             f" {LONGEST} characters."
         )
-    return Question(query.strip(), label)
+    return query.strip(), label

@@ -1,10 +1,8 @@
 """The web shop as an environment."""
 
-import logging
 import re
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import cache
 from itertools import islice
 from typing import Any
 
@@ -19,8 +17,6 @@ from abreast.rollouts.envs.webshop.loader import files_source
 from abreast.rollouts.envs.webshop.pages import Page, Session, show
 from abreast.rollouts.envs.webshop.reward import score
 from abreast.rollouts.envs.webshop.words import clean, search_words
-
-log = logging.getLogger(__name__)
 
 MAX_ACTION = 2_000
 """Characters of an action; a longer one is not looked at."""
@@ -115,8 +111,6 @@ def open_shop(config: WebShopConfig) -> Catalogue:
     """The catalogue a configuration asks for; built first if need be, which takes a while for large product files."""
     if config.data is None:
         source, folders = generated_source(config.num_products), user_folders()
-        if config.dataset is not None:
-            _say_that_it_is_not_there(config.dataset)
     else:
         data = config.data.expanduser().absolute()
         source = files_source(data, config.dataset)
@@ -132,12 +126,3 @@ def open_shop(config: WebShopConfig) -> Catalogue:
             products=lambda: islice(products(), count),
         )
     return catalogue_from(source, folders)
-
-
-@cache  # once in a process
-def _say_that_it_is_not_there(dataset: str) -> None:
-    log.warning(
-        "webshop: the data set %r does not come with abreast, so goals and products are those of the generated catalogue; "
-        "set data to a folder with the public product files to use it.",
-        dataset,
-    )

@@ -33,7 +33,7 @@ def files_source(data: Path, dataset: str | None = None) -> Source:
     return Source(
         name=f"{products.stem}-{digest(products.absolute()).hex()}.sqlite",
         key=digest(*((path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in present)).hex(),
-        products=lambda: read_list(products),
+        products=lambda: read_values(products, "[", "]"),
         labels=lambda: read_object(labels),
         wishes=lambda: read_object(wishes) if wishes in present else (),
     )
@@ -49,18 +49,13 @@ def _products_file(data: Path, name: str) -> Path:
     return found[0]
 
 
-def read_list(path: Path) -> Iterator[Any]:
-    """The values of a file that holds one JSON list, one after the other."""
-    return _values(path, "[", "]")
-
-
 def read_object(path: Path) -> Iterator[tuple[str, Any]]:
     """The keys and values of a file that holds one JSON object, one after the other."""
-    values = _values(path, "{", "}")
+    values = read_values(path, "{", "}")
     return zip(values, values, strict=False)
 
 
-def _values(path: Path, opening: str, closing: str) -> Iterator[Any]:
+def read_values(path: Path, opening: str, closing: str) -> Iterator[Any]:
     """What stands between the brackets of a file, keys and values alike; only the value under way is held."""
     decoder, text, at = json.JSONDecoder(), "", 0
     try:
