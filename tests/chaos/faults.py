@@ -7,11 +7,9 @@ import signal
 import threading
 import time
 from collections import Counter
-from functools import partial
 from pathlib import Path
 from unittest import mock
 
-from abreast.processes.team import RestartPolicy
 from abreast.training.actors.process import ProcessActors
 from abreast.training.learners.hosted import HostedLearners
 from abreast.training.run.record import RunRecord
@@ -130,11 +128,10 @@ class Striker:
 @contextlib.contextmanager
 def _short_starts():
     """Take children that do not start for dead sooner."""
-    policy = partial(RestartPolicy, start_s=START_S)
     hosts = ("abreast.training.learners.hosted", "abreast.training.actors.process")
     with contextlib.ExitStack() as stack:
         for module in hosts:
-            stack.enter_context(mock.patch(f"{module}.RestartPolicy", policy))
+            stack.enter_context(mock.patch(f"{module}.start_s", lambda config: START_S))
         yield
 
 

@@ -75,6 +75,7 @@ class EnvStateManager:
         self._seeds = Seeds(self.config.seed, mode)
         self._pool = Pool(self._turns, manager.episodes, self.tags, len(self.envs), self._seeds)
         self._contexts = {name: Context(tag) for name, tag in self.tags.items()}
+        self._was_sent = False
         self._is_closed = False
 
     @classmethod
@@ -111,6 +112,7 @@ class EnvStateManager:
         each_seed = self._seeds.of_batch(slots, seed, seeds)
         turns.abandon(slots)
         self._places.place(slots, self.use_multiprocessing, is_batch=env_ids is None)
+        self._was_sent &= env_ids is not None
         try:
             self._begin_all(slots, each_seed)
             turns.wait(turns.begin(dict.fromkeys(slots), together=True))
@@ -153,7 +155,7 @@ class EnvStateManager:
         """
         self._check_open()
         self._turns.guard.check()
-        if not self._turns.pending:
+        if not self._was_sent:
             raise RolloutError("recv called before send: there is nothing to wait for.")
         check_whole("min_ready", min_ready, 1)
         if timeout is not None and not (isinstance(timeout, int | float) and timeout >= 0):
@@ -172,7 +174,9 @@ class EnvStateManager:
     def _checked(self, inputs: Sequence[Mapping[str, Any]]) -> dict[Slot, Mapping[str, Any] | None]:
         self._check_open()
         self._turns.guard.check()
-        return check_inputs(inputs, self.envs)
+        checked = check_inputs(inputs, self.envs)
+        self._was_sent = True
+        return checked
 
     # ---- single episodes
 
