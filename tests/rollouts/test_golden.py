@@ -12,7 +12,7 @@ import pytest
 from .golden import FILE, TAGS, WAYS
 
 FULL = os.environ.get("ABREAST_CHAOS") == "1"
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: golden")
 RECORDED = json.loads(FILE.read_text())
 HERE, *ELSEWHERE = WAYS
 

@@ -24,7 +24,7 @@ from rollout_helpers import (
     workers,
 )
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: manager")
 
 
 def test_environments_are_numbered_by_tag_and_groups_share_a_seed():

@@ -12,7 +12,7 @@ from abreast.rollouts.episodes import episode as episode_module
 from rollout_helpers import CALM, go, here, kill, plain, settings, villain, workers
 from villain_envs import Counting, CountingConfig
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: turns")
 
 
 def test_what_an_environment_changes_later_does_not_change_the_history():

@@ -23,7 +23,7 @@ from rollout_helpers import (
 )
 from villain_envs import Counting, CountingConfig
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: workers")
 
 
 def test_an_exception_leaves_the_guard_broken_until_it_is_repaired():

@@ -21,7 +21,7 @@ from abreast.rollouts import EnvStateManager, register
 from rollout_helpers import CALM, LAKE, go, kill, plain, settings, villain, workers
 from villain_envs import Counting, CountingConfig
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: single")
 PLACES = [False, True, "threads", "auto"]
 CHAOS = os.environ.get("ABREAST_CHAOS") == "1"
 ABRUPT = 10_000 if CHAOS else 1_600

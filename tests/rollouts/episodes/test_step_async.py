@@ -18,7 +18,7 @@ from rollout_helpers import (
     workers,
 )
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: single")
 
 
 @pytest.mark.parametrize("use", [True, False])

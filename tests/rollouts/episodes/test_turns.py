@@ -12,7 +12,7 @@ from abreast.rollouts import EnvStateManager
 from abreast.rollouts.episodes.slot import HERE, OVER, QUEUED, READY, SENT
 from rollout_helpers import CALM, among_others, calm_caches, go, kill, plain, settings, villain, workers
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: turns")
 
 
 SLOW = {

@@ -6,7 +6,7 @@ from abreast.errors import RolloutError
 from abreast.rollouts import EnvStateManager
 from rollout_helpers import CALM, go, settings, villain, workers
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: turns")
 
 
 def test_verify_steps_everything_here_too_and_notices_a_difference():

@@ -14,7 +14,7 @@ from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog
 from abreast.rollouts.registry import find_tag
 from rollout_helpers import CALM, go, plain, settings, villain
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: turns")
 
 
 @pytest.mark.parametrize("use", ["auto", False])

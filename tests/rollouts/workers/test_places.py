@@ -16,7 +16,7 @@ from abreast.rollouts.workers.timing import PlacementRules
 from rollout_helpers import CALM, LAKE, go, kill, plain, settings, villain, workers
 from villain_envs import Counting, CountingConfig
 
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: manager")
 
 
 @pytest.fixture

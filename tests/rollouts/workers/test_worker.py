@@ -29,7 +29,7 @@ from villain_envs import CountingConfig
 
 METHODS = ["fork", "spawn", "forkserver"]
 CHAOS = os.environ.get("ABREAST_CHAOS") == "1"
-pytestmark = pytest.mark.xdist_group("rollouts")
+pytestmark = pytest.mark.xdist_group("rollouts: workers")
 
 
 def test_long_actions_and_long_states_do_not_block_each_other():
