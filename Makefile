@@ -55,7 +55,7 @@ bench: setup  ## Run every benchmark (minutes); `abreast bench` is the small one
 	@$(BIN)/python benchmarks/environments.py
 
 chaos: setup  ## All promises in full, and stress; then kill, stop, starve, corrupt runs at random: MINUTES=30 SEED=1.
-	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/promises tests/training tests/strangers tests/integrations/test_identity.py
+	@ABREAST_CHAOS=1 $(BIN)/python -m pytest tests/promises tests/cluster tests/test_runs.py tests/training tests/strangers tests/integrations/test_identity.py
 	@for i in 1 2 3 4 5; do $(BIN)/python -m pytest tests/promises tests/training -k "killed or frozen" || exit 1; done
 	@PYTHONPATH=tests $(BIN)/python tests/chaos/driver.py --stress --minutes $(MINUTES) $(if $(SEED),--seed $(SEED))
 

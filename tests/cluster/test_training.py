@@ -9,6 +9,7 @@ import pytest
 from abreast.cluster.backend import RayBackend
 from abreast.cluster.connection import Link
 from abreast.errors import ConfigError, WorkerError
+from abreast.training import plan as plan_module
 from abreast.training.plan import Split, Timing, choose, seconds_of_pass
 from fakes import outcome, small_game
 from nodes import nodes, on_nodes
@@ -98,14 +99,17 @@ def test_a_run_goes_on_from_nodes_here_and_back(tmp_path):
     assert (plan["workers"], plan["num_workers"], plan["num_remote"]) == ("ray", 2, 1)
 
 
-def test_what_is_left_to_the_run_is_timed_and_said(tmp_path):
-    """A small game on one machine: nodes do not pay, and the run says so and stays."""
+def test_what_is_left_to_the_run_is_timed_and_said(tmp_path, monkeypatch):
+    """A game that is not worth it, whatever this machine is doing: the run says so and stays."""
+    tried = []
+    monkeypatch.setattr(plan_module, "choose", lambda timing, splits: tried.extend(splits) or Split(0))
     left = [each for each in SMALL if "num_" not in each]
     env = small_game(*left, *on_nodes()[:1], f"multiprocessing.cluster.address={nodes().address}")
     env.run_experiment_mp(animate=False, output_dir=tmp_path / "run")
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert plan["workers"] == "inline" and plan["num_remote"] == 0
-    assert plan["timing"]["link"][0] > 0 and "a message to a node and back" in plan["reasons"][1]
+    assert 0 < plan["timing"]["link"][1] < 1e-6 and "a message to a node and back" in plan["reasons"][1]
+    assert Split(2, 1, 1) in tried and Split(2) in tried, "one learner here and one on the other node is a way, too"
 
 
 AT_WORK = Timing(0.1, 0.1, (1.0,) * 8, (0.001,) * 8, cores=2, passes_left=1000, copied_bytes=(5_000_000,) * 8)
@@ -145,8 +149,8 @@ def test_resources_that_no_node_has():
 
 
 def test_resources_that_are_in_use():
-    told = refused(*on_nodes(), "multiprocessing.cluster.learner_cpus=4", "multiprocessing.cluster.start_timeout=5")
-    assert "no node had room for it within 5 s (cluster.start_timeout)" in told
+    told = refused(*on_nodes(), "multiprocessing.cluster.learner_cpus=4", "multiprocessing.cluster.start_timeout=3")
+    assert "no node had room for it within 3 s (cluster.start_timeout)" in told
 
 
 def test_a_node_without_the_users_module(tmp_path, monkeypatch):

@@ -34,8 +34,8 @@ for _ in range(20):
     time.sleep(0.2)
 """
 """Removes the folder of a local Ray. Its processes end with the program, too, a moment later, and write there until then."""
-ECHOES = 5
-"""Messages that are timed."""
+ECHOES, ECHOED_BYTES = 5, 8_000_000
+"""Messages that are timed, of one byte and of so many: of fewer, the time cannot be told from that of a message."""
 LONGEST_FOLDER = 30
 """Ray has sockets in its folder, whose names may have 107 characters in all."""
 REACH_S = 5.0
@@ -160,10 +160,10 @@ class Connection:
         make: Callable[[], Any] = self.ray.remote(**options)(kind).remote
         return make
 
-    def measure(self, size: int, timeout_s: float) -> Link:
-        """Time messages of this size to a node and back. Where none has room for them, they never return."""
+    def measure(self, timeout_s: float) -> Link:
+        """Time messages to a node and back. Where none has room for what answers, they never return."""
         echo = self.actor(Echo, elsewhere=True, num_cpus=0)()
-        data = np.zeros(size, dtype=np.uint8)
+        data = np.zeros(ECHOED_BYTES, dtype=np.uint8)
         end = time.monotonic() + timeout_s
         try:
             message_s, _, all_s = (self._seconds_of_echo(echo, each, end) for each in (data[:1], data, data))
@@ -171,7 +171,7 @@ class Connection:
             return Link(math.inf, math.inf)
         finally:
             self.ray.kill(echo)
-        return Link(message_s, max(all_s - message_s, 1e-9) / size)
+        return Link(message_s, max(all_s - message_s, 1e-6) / ECHOED_BYTES)
 
     def _seconds_of_echo(self, echo: Any, data: NDArray[np.uint8], end: float) -> float:
         """The shortest of some times: the first contain the start of what answers."""

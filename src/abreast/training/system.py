@@ -178,7 +178,7 @@ class MARLMultiprocessingSystem:
         sent: tuple[int, ...] = ()
         if self._cluster is not None:
             sent = tuple(sum(self._sent_bytes(agent) for agent in group) for group in groups)
-            link = self._cluster.measure(max(sent), parallel.cluster.start_timeout)
+            link = self._cluster.measure(parallel.cluster.start_timeout)
         return Timing(
             actors.pass_s,
             actors.computing_s,
