@@ -41,10 +41,10 @@ def parse(text: str) -> tuple[list[int], Value]:
     if _REFUSED.search(plain) or depth > DEEPEST:
         raise ExpressionError("something in it is no number, operator or parenthesis, or is too long or too deep")
     try:
-        tree = ast.parse(_LEADING_ZEROS.sub("", plain), mode="eval").body
+        value = _value(ast.parse(_LEADING_ZEROS.sub("", plain), mode="eval").body)
     except (SyntaxError, RecursionError) as error:
         raise ExpressionError(str(error)) from None
-    return [int(number) for number in re.findall("[0-9]+", plain)], _value(tree)
+    return [int(number) for number in re.findall("[0-9]+", plain)], value
 
 
 def _quotient(left: Value, right: Value) -> Value:
@@ -59,18 +59,11 @@ _OPERATIONS: dict[type[ast.operator], Callable[[Value, Value], Value]] = {
 }
 
 
-def _value(tree: ast.expr) -> Value:
-    values: dict[ast.AST, Value] = {}
-    for node in reversed([*ast.walk(tree)]):  # parts before what they are parts of; recursion could exhaust the stack
-        match node:
-            case ast.Constant(value=int(number)):
-                values[node] = Fraction(number)
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                values[node] = -values[operand]
-            case ast.BinOp(left, operation, right) if type(operation) in _OPERATIONS:
-                values[node] = _OPERATIONS[type(operation)](values[left], values[right])
-            case ast.operator() | ast.unaryop():
-                continue
-            case _:
-                raise ExpressionError(f"{type(node).__name__} is not among the four operations")
-    return values[tree]
+def _value(node: ast.expr) -> Value:
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return Fraction(node.value)
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        return _OPERATIONS[type(node.op)](_value(node.left), _value(node.right))
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        return -_value(node.operand)
+    raise ExpressionError(f"{type(node).__name__} is not among the four operations")
