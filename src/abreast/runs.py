@@ -12,7 +12,6 @@ next attempt goes on from that wherever it is placed.
 
 import logging
 import platform
-import subprocess
 import sys
 import tempfile
 from collections import deque
@@ -26,7 +25,7 @@ from typing import Any, Literal, NamedTuple
 
 from abreast.cluster.backend import RayBackend
 from abreast.cluster.config import ClusterConfig
-from abreast.cluster.connection import CLEAN_UP, connect
+from abreast.cluster.connection import connect, remove_at_end
 from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, short
 from abreast.files import LOCK, WRITTEN, RunFolder, locked, make_run_folder, write_whole
 from abreast.games import find_game
@@ -261,7 +260,7 @@ class RunWork:
         self._key, self._folder, self._sent = key, Path(config.output), list[Path]()
         if self._is_elsewhere:
             self._folder = Path(tempfile.mkdtemp(prefix="abreast_run_"))
-            self._cleaner = clean_up(self._folder)
+            self._cleaner = remove_at_end(self._folder)
         self._tell(last=False)  # where it is: if it dies, that may be the reason
         write_files(self._folder, files)
         try:
@@ -297,12 +296,6 @@ class RunWork:
         files = files_of(self._folder) if self._is_elsewhere else {}
         told = {"attempts": self._attempt, "node": platform.node(), "error": None, **known}
         self._context.answer(self._key, (told, files), last)
-
-
-def clean_up(folder: Path) -> "subprocess.Popen[bytes]":
-    """A process that removes a folder when this one has ended, in whichever way; referred to until then."""
-    command = [sys.executable, "-S", "-c", CLEAN_UP, str(folder)]
-    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")
 
 
 # ---- run folders as messages

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,7 +34,7 @@ for _ in range(20):
     shutil.rmtree(sys.argv[1], ignore_errors=True)
     time.sleep(0.2)
 """
-"""Removes the folder of a local Ray. Its processes end with the program, too, a moment later, and write there until then."""
+"""Removes a folder. Processes of a local Ray end with the program, too, a moment later, and write there until then."""
 ECHOES, ECHOED_BYTES = 5, 8_000_000
 """Messages that are timed, of one byte and of so many: of fewer, the time cannot be told from that of a message."""
 LONGEST_FOLDER = 30
@@ -116,10 +117,7 @@ class Connection:
         os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
         usual = tempfile.gettempdir()
         folder = tempfile.mkdtemp(prefix="abreast_ray_", dir=usual if len(usual) <= LONGEST_FOLDER else "/tmp")
-        self._cleaner = subprocess.Popen(
-            [sys.executable, "-S", "-c", CLEAN_UP, folder],
-            stdin=subprocess.PIPE, start_new_session=True, cwd="/",
-        )  # fmt: skip
+        self._cleaner = remove_at_end(folder)
         try:
             self._init(address="local", num_cpus=cores(), include_dashboard=False, _temp_dir=folder)  # not RAY_ADDRESS
         except Exception as error:
@@ -130,11 +128,6 @@ class Connection:
     def _init(self, **options: Any) -> None:
         with _own_handlers():
             self.ray.init(logging_level=logging.ERROR, log_to_driver=False, **options)
-
-    @property
-    def cpus(self) -> float:
-        """Of all nodes."""
-        return float(self.ray.cluster_resources().get("CPU", 0.0))
 
     @property
     def _here(self) -> str:
@@ -221,6 +214,12 @@ def connect(config: ClusterConfig) -> Connection:
         if not _connections or not _connections[0].ray.is_initialized():
             _connections[:] = [Connection(config)]
         return _connections[0]
+
+
+def remove_at_end(folder: Path | str) -> "subprocess.Popen[bytes]":
+    """A process that removes a folder when this one has ended, in whichever way; keep a reference to it until then."""
+    command = [sys.executable, "-S", "-c", CLEAN_UP, str(folder)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")
 
 
 def first_line(error: BaseException) -> str:
