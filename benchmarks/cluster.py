@@ -40,11 +40,13 @@ from abreast.bench.busy import rounds_for
 from abreast.bench.machine import machine_facts, told
 from abreast.bench.reference import AGENTS, TURNS, build, speed
 from abreast.bench.report import figure, table
+from abreast.bench.rollouts import TURNS as EPISODE
 from abreast.bench.rollouts import Endless, settings
 from abreast.bench.rows import Row, quotients
 from abreast.bench.turns import in_turns, rate_of, seconds_of
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import connect
+from abreast.display import QUIET, set_volume
 from abreast.rollouts import EnvStateManager
 from abreast.settings import merge
 
@@ -188,16 +190,19 @@ def measure(given: argparse.Namespace) -> Iterator[Row]:
     for microseconds in MICROSECONDS:
         config, variants = settings(rounds_for(microseconds), ENVS, WORKERS), {}
         with ExitStack() as stack:
-            for name in BOTH:
-                own = {"es_manager": {"use_multiprocessing": True, "backend": name, "cluster": LOCAL}}
+            for name, use in (*((name, True) for name in BOTH), ("ray, as placed", "auto")):
+                backend = {"backend": name.partition(",")[0], "cluster": LOCAL}
+                own = {"es_manager": {"use_multiprocessing": use, **backend}}
                 batch = Endless(stack.enter_context(EnvStateManager(merge(config, own))), ENVS).batch
-                batch()  # workers start
+                for _ in range(2 * EPISODE + 1 if use == "auto" else 1):  # it has decided; workers have started
+                    batch()
                 variants[name] = partial(rate_of, batch, given.seconds)
             found[f"{ENVS} environments of {microseconds:,} µs, batches/s"] = in_turns(variants, given.repeats)
     for what, values in found.items():
         name, unit = what.rsplit(", ", 1)
         yield Row(f"{name}, processes", unit, values["processes"])
-        yield Row(f"{name}, ray", unit, values["ray"], quotients(values["ray"], values["processes"]), "processes")
+        for each in [each for each in values if each != "processes"]:
+            yield Row(f"{name}, {each}", unit, values[each], quotients(values[each], values["processes"]), "processes")
 
 
 def main() -> None:
@@ -207,6 +212,7 @@ def main() -> None:
                               ("cores", int, 16), ("gbit", float, 10.0)):  # fmt: skip
         parser.add_argument(f"--{name}", type=kind, default=usual)
     given = parser.parse_args()
+    set_volume(QUIET)
     print(told(machine_facts()))
     if given.measure:
         Console(width=140).print(table("Ray on this machine, against processes", list(measure(given))))

@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import os
 import signal
 import sys
 from pathlib import Path
@@ -8,6 +9,7 @@ import torch
 from hypothesis import settings
 
 from abreast.processes.fork_server import FORK_SERVER
+from abreast.training.run import record
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
@@ -16,5 +18,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `nohup make test &`: ch
 torch.set_num_threads(1)
 # Before any test starts a process: what comes later has no effect. (Models with an optimiser of torch import _dynamo: 2 s.)
 FORK_SERVER.preload += ["abreast.training", "abreast.rollouts.workers.worker", "torch._dynamo"]
+record.draw_curves = lambda folder, epochs: None  # a tenth of a second a run; tests/training/run/test_curves.py draws
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Leave out what the suite has no time for: `make chaos` (ABREAST_CHAOS=1) runs it."""
+    if not os.environ.get("ABREAST_CHAOS"):
+        left_out = [item for item in items if item.get_closest_marker("chaos")]
+        items[:] = [item for item in items if not item.get_closest_marker("chaos")]
+        config.hook.pytest_deselected(items=left_out)

@@ -28,6 +28,7 @@ from abreast.cli.app import COMMANDS, as_typed
 from abreast.cli.play import at_random, with_players
 from abreast.cli.train import _compared
 from abreast.games import find_game, list_games
+from abreast.integrations.adapted.experiment import AdaptedGame
 from abreast.models import ALGORITHMS, RandomModel
 from abreast.processes.process import ProcessBackend
 from abreast.rollouts import find_kind
@@ -81,7 +82,7 @@ MISTAKES = [
     ("negative radius", ["train", "treasurehunt", "model.agent_vision_radius=-1"], "model.agent_vision_radius is -1"),
     ("chance above one", ["train", "treasurehunt", "world.spawn_prob=1.5"], "world.spawn_prob is 1.5"),
     ("more agents than cells", ["train", "treasurehunt", "--agents", "5", "world.height=4", "world.width=4"],
-     "5 entities of kind TreasurehuntAgent need 5 free cells, but the 4x4 world has 4"),
+     "5 entities (5 TreasurehuntAgent) need 5 free cells, but the 4x4 world has 4"),
     ("batch above capacity", ["train", "treasurehunt", "model.batch_size=64", "model.buffer_capacity=32"],
      "model: batch_size is 64, more than buffer_capacity 32"),
     ("rollout above capacity", ["train", "treasurehunt", "model.algorithm=ppo", "experiment.max_turns=5000"],
@@ -105,6 +106,8 @@ MISTAKES = [
     ("output under a file", ["train", "treasurehunt", "--output", "list.yaml/run"],
      "cannot write the run folder list.yaml/run"),
     ("output of another run", ["train", "treasurehunt", "--output", "run"], "run already holds a run or its files"),
+    ("quiet and verbose", ["train", "treasurehunt", "-q", "-v"], "--quiet and --verbose exclude each other"),
+    ("quiet and verbose, of a rollout", ["rollout", "Bandit", "-qv"], "--quiet and --verbose exclude each other"),
     ("output of an impossible name", ["train", "treasurehunt", "--output", "x" * 300], "cannot write the run folder xxx"),
     ("run of an impossible name", ["play", "treasurehunt", "--run", "x" * 300], "is not a run folder"),
     ("a date that is none", ["train", "treasurehunt", "experiment.seed=2020-13-45"], "is not valid YAML"),
@@ -233,6 +236,7 @@ MISTAKES = [
     ("unknown setting of rollouts", ["settings", "rollout", "context.max_word=3"],
      "unknown key context.max_word: did you mean 'context.max_words'?"),
     ("unknown section of rollouts", ["settings", "rollout", "trainer.x=2"], "unknown key trainer"),
+    ("the timeline of no run", ["timeline", "nowhere"], "nowhere has no timeline: no such folder;"),
     ("no such game file", ["train", "nowhere.py"], "there is no file nowhere.py."),
     ("no such game in a module", ["settings", "own_game:Gardn"], "own_game has no 'Gardn': did you mean 'Garden'?"),
     ("module that is no game", ["play", "own_game:Bush"],
@@ -240,6 +244,20 @@ MISTAKES = [
     ("text for a size of a plain world", ["train", "own_game:Garden", "world.height=tall"], "world.height is 'tall'"),
     ("help of the command", ["train", "treasurehunt", "--epochs", "many"], "`abreast train --help` shows what there is."),
     ("help of all commands", ["trian"], "`abreast --help` shows what there is."),
+    ("unknown logger", ["train", "treasurehunt", "--logger", "csv", "--logger", "tensorbord"],
+     "there is no logger 'tensorbord': did you mean 'tensorboard'?"),
+    ("class that is no logger", ["train", "treasurehunt", "--logger", "own_game:Bush"],
+     "the logger own_game:Bush has no method record_epoch(epoch, loss, reward, epsilon, **more)."),
+    ("export of no run", ["export", "nowhere", "--to", "csv"], "nowhere is not a run folder: No such file or directory."),
+    ("export of a run without metrics", ["export", "run", "--to", "csv"], "run/metrics.jsonl cannot be read: No such file"),
+    ("export to an unknown logger", ["export", "run", "--to", "cvs"], "there is no logger 'cvs': did you mean 'csv'?"),
+    ("export to nothing", ["export", "run"], "Missing option '--to'"),
+    ("watch of what is no run", ["watch", "nowhere"], "nowhere is no run folder: No such file or directory."),
+    ("watch at a port there is not", ["watch", "run", "--port", "70000"], "should be less than or equal to 65535"),
+    ("request there is not", ["watch", "run", "--ask", "posue"], "a run cannot be asked for 'posue': did you mean 'pause'?"),
+    ("request to a run that is over", ["watch", "run", "--ask", "stop"], "no run is under way there."),
+    ("report of no run", ["report", "nowhere"], "nowhere is no run folder: No such file or directory."),
+    ("report of an empty folder", ["report", "."], ". is no run folder: it has none of config.yaml, metrics.jsonl,"),
     ("damaged model", ["play", "treasurehunt", "--run", "run"], "run has no checkpoint yet, or is no run folder"),
 ]  # fmt: skip
 
@@ -297,6 +315,53 @@ def test_a_mistake_gets_one_sentence_and_exit_code_2_and_leaves_nothing_behind(
     assert says in printed.err and printed.err.count("\n") == 1, printed.err
     assert "Traceback" not in printed.err and printed.out == ""
     assert everything_in(folder) == before
+
+
+# ---- mistakes in a user's file: (its text, arguments, what the sentence says)
+
+IN_FILES = {
+    "a file that trains": (
+        "from own_game import Garden\nGarden.make().run_experiment_mp(output_dir='trained')\n",
+        ["settings", "FILE"],
+        'calls run_experiment_mp when it is imported, as all commands and workers do: put that below `if __name__ == "__m',
+    ),
+    "a file that trains sequentially": (
+        "from own_game import Garden\nGarden.make().run_experiment(output_dir='trained')\n",
+        ["train", "FILE:Garden"],
+        "calls run_experiment when it is imported",
+    ),
+    "a file with a syntax error": (
+        "x = 1\ndef f(:\n",
+        ["train", "FILE"],
+        "it raised SyntaxError: invalid syntax ({}.py, line 2).",
+    ),
+    "a function that makes environments": (
+        "def make(): pass\n",
+        ["train", "FILE:make"],
+        "Or did you mean pettingzoo:{0}.py:make or gymnasium:{0}.py:make?",
+    ),
+    "settings for a model": (
+        "from unfit_models import Fit\nclass Mine(Fit): pass\n",
+        ["check", "FILE", "model.gamma=0.5"],
+        "is no game, so it is not checked with settings: leave out model.gamma=0.5.",
+    ),
+    "several environments": (
+        "class A: reset = step = None\nclass B(A): pass\n",
+        ["check", "FILE"],
+        "has several models or environments (A, B): say which part of it to check, as in {}.py:A.",
+    ),
+}
+
+
+@pytest.mark.parametrize("number", range(len(IN_FILES)), ids=list(IN_FILES))
+def test_a_mistake_in_a_users_file_is_one_sentence(number, capsys):
+    text, arguments, says = list(IN_FILES.values())[number]
+    name = f"users_file_{number}"
+    Path(f"{name}.py").write_text(text)
+    assert run([each.replace("FILE", f"{name}.py") for each in arguments]) == 2
+    told = capsys.readouterr().err
+    assert says.format(name) in told and told.count("\n") == 1, told
+    assert not Path("trained").exists()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -580,7 +645,7 @@ def test_a_learner_that_is_given_up_is_named_at_once_and_at_the_end(villain, cap
     assert "The run folder is run" in printed.out
     lines = printed.err.splitlines()
     assert lines[-1].startswith(
-        "abreast: agent 1 was given up, the others finished (run/log.txt has the stack): learner of"
+        "abreast: agent 1 was given up, the others finished (run/log.txt has the stack): learner 1 of"
     )
     assert any(line.startswith("error: agent 1 is not trained any more") for line in lines[:-1])
     assert "a villain divides by zero" in lines[-1] and "Traceback" not in printed.err
@@ -592,7 +657,7 @@ def test_when_every_learner_is_given_up_the_stack_is_shown(villain, capsys):
     assert run(["train", f"{villain}:Hopeless", *PARALLEL, "--output", "run"]) == 1
     printed = capsys.readouterr().err
     assert "in train_step" in printed
-    assert printed.splitlines()[-1].startswith("abreast: every learner has been given up; the first: learner of agent ")
+    assert printed.splitlines()[-1].startswith("abreast: every learner has been given up; the first: learner ")
 
 
 def test_an_error_of_the_game_is_shown_with_what_became_of_the_run(villain, capsys):
@@ -679,7 +744,7 @@ def test_commands_are_printed_as_this_one_was_called(called, is_on_path, program
 def test_the_help_is_grouped_by_task_in_the_order_in_which_a_user_meets_commands(capsys):
     assert run(["--help"]) == 0
     printed = capsys.readouterr().out
-    words = ["Train agents in games", *COMMANDS[:4], "Play text", *COMMANDS[4:7], "For both", *COMMANDS[7:]]
+    words = ["Train agents in games", *COMMANDS[:5], "Play text", *COMMANDS[5:8], "For both", *COMMANDS[8:]]
     places = [re.search(rf"\W {word}\b", printed).start() for word in words]
     assert places == sorted(places)
 
@@ -907,6 +972,35 @@ def test_verify_tells_how_many_turns_were_verified(capsys):
     assert "no turn was verified" in capsys.readouterr().out
 
 
+def test_a_quiet_run_prints_what_came_of_it_and_debug_says_what_it_checks(capsys):
+    assert run(["train", "treasurehunt", *SMALL, "-q", "--parallel", "--output", "quiet"]) == 0
+    told = capsys.readouterr()
+    assert told.err == "" and told.out.splitlines()[1:] == ["The run folder is quiet"]
+    assert run(["train", "treasurehunt", *SMALL, "--parallel", "--debug", "--output", "checked"]) == 0
+    assert "debug is on: everything runs in one thread" in capsys.readouterr().err
+    lines = [Path(folder, "metrics.jsonl").read_text().splitlines() for folder in ("quiet", "checked")]
+    first, second = ([{**json.loads(line), "time": 0} for line in each] for each in lines)
+    assert first == second and "debug is on" in Path("checked/log.txt").read_text()
+    assert "workers: auto" in Path("checked/config.yaml").read_text()  # a run that goes on is not debugged
+
+
+def test_a_rollout_is_debugged_in_this_process_with_the_same_episodes(capsys):
+    arguments = ["rollout", "FrozenLake", "--episodes", "4", "es_manager.use_multiprocessing=true"]
+    assert run([*arguments, "--output", "one", "-q", HERE]) == 0
+    assert "episodes" not in capsys.readouterr().err
+    assert run([*arguments, "--output", "two", "--debug"]) == 0
+    told = capsys.readouterr()
+    assert "every turn is taken twice" in told.err and "turns, starts included, were taken" in told.out
+
+    def plain(folder):
+        lines = sorted(trajectories(folder), key=lambda line: line["episode"])
+        return [{key: line[key] for key in ("seed", "reward", "num_actions", "history")} for line in lines]
+
+    assert plain("one") == plain("two")
+    assert run(["rollout", "villain_envs:ForgetsItsSeed", "--episodes", "2", "--debug"]) == 2
+    assert "turn 0: it and a copy, in the main process, disagree" in capsys.readouterr().err
+
+
 @pytest.mark.xdist_group("forked commands")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_a_rollout_and_keeps_what_is_finished(number, code):
@@ -960,9 +1054,36 @@ def test_check_says_what_is_wrong_with_a_model_or_a_file(capsys):
     assert run(["check", "my_model.py"]) == 2
     assert "wrong    actions: Mine.take_action returned 2.5" in capsys.readouterr().out
     assert run(["check", "my_parts.py"]) == 2
-    assert "my_parts.py has several models (One, Two) and no game" in capsys.readouterr().err
+    assert "my_parts.py has several models or environments (One, Two)" in capsys.readouterr().err
     assert run(["check", "my_nothing.py"]) == 2
-    assert "my_nothing.py has no game and no model" in capsys.readouterr().err
+    assert "my_nothing.py has no game, model or environment" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("base", "found"), [("unfit_envs.Fit", "rollout"), ("zoo_envs.Meeting", "pettingzoo")])
+def test_check_finds_the_only_environment_of_a_file(base, found, monkeypatch, capsys):
+    name = f"my_{found}_file"
+    Path(f"{name}.py").write_text(f"import {base.partition('.')[0]}\nclass Mine({base}): pass\n")
+    told = [Verdict("found", "ok", found)]
+    monkeypatch.setattr("abreast.cli.check.check_environment", lambda target: iter(told if found == "rollout" else ()))
+    monkeypatch.setattr(AdaptedGame, "check", lambda self, settings: iter([told[0]._replace(remark=self.target)]))
+    assert run(["check", f"{name}.py"]) == 0
+    assert capsys.readouterr().out.startswith(f"ok       found: {found}")
+
+
+def test_settings_about_a_word_are_listed_alone(capsys):
+    assert run(["settings", "treasurehunt", "epsilon", "model.epsilon=0.3"]) == 0
+    keys = [line.split()[:2] for line in capsys.readouterr().out.splitlines()]
+    assert ["model.epsilon", "0.3"] in keys and len(keys) < 8
+    assert run(["settings", "rollout", "WORKERS"]) == 0
+    assert "es_manager.max_workers" in capsys.readouterr().out
+    assert run(["settings", "treasurehunt", "zebra"]) == 2
+    assert "no setting of treasurehunt has 'zebra' in its key or meaning." in capsys.readouterr().err
+
+
+def test_a_value_that_is_absent_has_one_name_in_settings(capsys):
+    assert run(["settings", "treasurehunt"]) == run(["settings", "rollout"]) == 0
+    printed = capsys.readouterr().out
+    assert " null " in printed and "none:" not in printed and "likewise" not in printed
 
 
 @pytest.mark.parametrize(
@@ -980,7 +1101,9 @@ def test_check_says_what_is_wrong_with_a_model_or_a_file(capsys):
 )
 def test_check_finds_games_and_models_by_name_and_by_file(target, what, monkeypatch, capsys):
     def verdicts_of(kind):
-        return lambda thing: [Verdict("found", "ok", f"{kind} {getattr(thing, 'name', None) or thing.__name__}")]
+        return lambda thing, settings=(): iter(
+            [Verdict("found", "ok", f"{kind} {getattr(thing, 'name', None) or thing.__name__}{list(settings) or ''}")]
+        )
 
     for kind in ("game", "model"):
         monkeypatch.setattr(f"abreast.training.check.check_{kind}", verdicts_of(kind))
@@ -990,6 +1113,9 @@ def test_check_finds_games_and_models_by_name_and_by_file(target, what, monkeypa
         monkeypatch.delitem(sys.modules, name, raising=False)
     assert run(["check", target]) == 0
     assert capsys.readouterr().out == f"ok       found: {what}\n"
+    if what.startswith("game"):
+        assert run(["check", target, "model.gamma=0.5"]) == 0
+        assert capsys.readouterr().out == f"ok       found: {what}['model.gamma=0.5']\n"
 
 
 def test_rollouts_and_help_do_not_wait_for_torch():

@@ -121,6 +121,7 @@ def test_answers_that_are_cut_off_or_call_tools_are_counted_recorded_and_shown(c
     told, first = figures(capsys.readouterr().out), next(line for line in lines() if len(line["answers"]) > 2)
     assert told["answers cut off by a limit of tokens"] == told["answers with tool calls"] == "1"
     history = [entry for line in sorted(lines(), key=lambda line: line["episode"]) for entry in line["history"][:-1]]
+    assert first["tokens"]["turns"] == [[10, 5]] * len(first["answers"])
     assert history[0]["finish_reason"] == "length" and history[1]["tool_calls"] == ["jump"]
     assert history[2]["finish_reason"] == "stop" and "tool_calls" not in history[2]
     assert any("it called jump, and no tools can be called." in request.prompt for request in server.requests)

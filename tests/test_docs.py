@@ -3,6 +3,7 @@
 import re
 import shlex
 import tomllib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,17 @@ def test_the_settings_of_rollouts_are_all_shown_as_they_are():
 def test_links_and_pictures_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         assert target.startswith("http") or (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_run_that_is_resumed_with_more_epochs_was_begun_with_fewer(page):
+    begun = {}
+    for words in map(words_of, re.findall(r"^abreast train .*", page.read_text(), re.MULTILINE)):
+        given = dict(pairwise(words))
+        epochs = int(given.get("--epochs", given.get("--episodes", 0)))
+        begun.setdefault(given.get("--output"), epochs)
+        if "--resume" in given and epochs:
+            assert 0 < begun.get(given["--resume"], 0) < epochs, words
 
 
 def test_the_own_game_in_the_readme_is_short():

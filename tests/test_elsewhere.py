@@ -51,7 +51,14 @@ ARGUMENTS = ["train", "forest.py:Forest", "model.algorithm=forest.py:Counting", 
 
 @pytest.mark.parametrize(
     ("found_by", "more"),
-    [("pth", []), ("PYTHONPATH", ["--parallel", "multiprocessing.workers=processes", "multiprocessing.num_workers=1"])],
+    [
+        ("pth", []),
+        pytest.param(
+            "PYTHONPATH",
+            ["--parallel", "multiprocessing.workers=processes", "multiprocessing.num_workers=1"],
+            marks=pytest.mark.chaos,
+        ),
+    ],
 )
 def test_libraries_may_lie_elsewhere_than_the_interpreter(tmp_path: Path, found_by: str, more: list[str]) -> None:
     """Also where classes of the game name each other, as these do."""

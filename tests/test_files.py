@@ -1,6 +1,7 @@
 """Files are whole or not there."""
 
 import errno
+import fcntl
 import os
 import signal
 import subprocess
@@ -15,11 +16,31 @@ from abreast.files import (
     LEFT_BEHIND,
     LOCK,
     WRITTEN,
+    is_locked,
     locked,
     make_run_folder,
     open_run_folder,
     seen_from_here,
     write_whole,
+)
+
+
+def test_who_looks_whether_a_folder_is_locked_keeps_no_run_out(tmp_path, monkeypatch):
+    assert not is_locked(tmp_path)
+    with locked(tmp_path):
+        assert is_locked(tmp_path)
+        assert subprocess.run([sys.executable, "-c", LOOK, tmp_path], check=False).returncode == 1
+    assert not is_locked(tmp_path)
+    looking = os.open(tmp_path / LOCK, os.O_RDONLY)
+    fcntl.flock(looking, fcntl.LOCK_SH)
+    assert not is_locked(tmp_path)  # another one looks
+    monkeypatch.setattr("abreast.files.time.sleep", lambda seconds: os.close(looking))
+    with locked(tmp_path):
+        assert is_locked(tmp_path)
+
+
+LOOK = (
+    "import sys; from pathlib import Path; from abreast.files import is_locked; sys.exit(is_locked(Path(sys.argv[1])))"
 )
 
 

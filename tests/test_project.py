@@ -40,3 +40,9 @@ def test_verbs_that_pages_name_exist():
     for page in ("RELEASING.md", "CONTRIBUTING.md", ".github/PULL_REQUEST_TEMPLATE.md"):
         named = set(re.findall(r"`make ([a-z]+)", (ROOT / page).read_text()))
         assert named <= VERBS, f"{page} names {named - VERBS}"
+
+
+@pytest.mark.xdist_group("kept together")
+def test_groups_of_tests_are_kept_together(request, worker_id):
+    """Else what they share is made in every worker of pytest, which takes twice the time. (xdist names the group there.)"""
+    assert worker_id == "master" or request.node.nodeid.endswith("@kept together")

@@ -104,6 +104,52 @@ class HasNoAgents(Fit):
         self.agents = []
 
 
+class HasAModelForThreeActions(Fit):
+    def make_model(self, observation, n_actions, agent):
+        return super().make_model(observation, 3, agent)
+
+
+class UnmadeBody(Body):
+    def __init__(self, *parts):
+        self.visited = []
+
+
+class HasUnmadeAgents(Fit):
+    body = UnmadeBody
+
+
+class UnmadeWorld(Gridworld):
+    def __init__(self, config):
+        self.height = self.width = 6
+
+
+class HasAnUnmadeWorld(Fit):
+    @classmethod
+    def make_world(cls, config):
+        return UnmadeWorld(config)
+
+
+class NeverEmptied(Gridworld):
+    def create_world(self):
+        self.berries = 0
+
+
+class HasAWorldThatIsNeverEmptied(Fit):
+    @classmethod
+    def make_world(cls, config):
+        return NeverEmptied(6, 6, 1, EmptyEntity())
+
+
+class IsNotMade(Fit):
+    def __init__(self, world, config):
+        self.world, self.config = world, config
+
+
+class ScatteredTooManyKinds(Fit):
+    def populate_environment(self):
+        self.world.scatter([Apple() for _ in range(40)] + self.agents, onto="EmptyEntity")
+
+
 # ---- global random state
 
 
@@ -229,6 +275,20 @@ class SharesANumberOfTheClass(Fit):
     def after_turn(self):
         type(self).steps += 1
         return [0.1 * self.steps] * 2
+
+
+class CountingBody(Body):
+    """Keeps in the class where all of them were, and looks at it no more."""
+
+    visited: ClassVar = []
+
+    def act(self, world, action):
+        self.visited.append(self.location)
+        return super().act(world, action)
+
+
+class CountsInTheClassOfItsAgents(Fit):
+    body = CountingBody
 
 
 # ---- state

@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import nn
 
-from abreast import DQN, BaseModel, Buffer
+from abreast import DQN, IQN, PPO, BaseModel, Buffer
 from abreast.models import ModelConfig
+from abreast.models.iqn.network import IQNNetwork
 
 
 class Fit(BaseModel):
@@ -78,6 +79,41 @@ class HasItsOwnMemory(Fit):
     def setup(self, learning, more):
         super().setup(learning, more)
         self.memory = OwnBuffer(64, self.observation.input_size, lanes=self.memory.lanes)
+
+
+class IsNotMade(Fit):
+    def __init__(self, observation, n_actions, config, seed, lanes=1, device="cpu"):
+        self.observation = observation
+
+
+class IsNotSetUp(DQN):
+    def setup(self, learning, more):
+        self.visits = 0
+
+
+class CannotLearn(BaseModel):
+    def take_action(self, state, lane=0):
+        return 0
+
+
+class SaysTooLittle(DQN):
+    def make_network(self):
+        return nn.Linear(self.input_size, 2)
+
+
+class SeesTooLittle(DQN):
+    def make_network(self):
+        return nn.Linear(7, self.n_actions)
+
+
+class SaysTooMuch(IQN):
+    def make_network(self):
+        return IQNNetwork(self.input_size, self.n_actions + 5, self.config)
+
+
+class HasNoChances(PPO):
+    def make_network(self):
+        return nn.Linear(self.input_size, self.n_actions)
 
 
 # ---- actions
@@ -188,6 +224,15 @@ class DropsOut(Fit):
         with torch.no_grad():
             self.network.bias.copy_(self.dropout(self.network.bias))
         return super().train_step()
+
+
+class HasAPlainNetwork(DQN):
+    """Says nothing of its first weights, which are torch's; it draws, and keeps figures, in forward."""
+
+    def make_network(self):
+        return nn.Sequential(
+            nn.Linear(self.input_size, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, self.n_actions)
+        )
 
 
 # ---- ownership

@@ -1,4 +1,4 @@
-"""Copies of users' values that share nothing with their originals, and what values share."""
+"""Copies of users' values that share nothing with their originals, what values share, and what a class forgot to make."""
 
 import copy
 import gc
@@ -13,13 +13,30 @@ from typing import Any
 import numpy as np
 
 from abreast.codec import Places, attributes_of
-from abreast.errors import short
+from abreast.errors import ConfigError, short
 
 IMMUTABLE = (
     bool, int, float, complex, str, bytes, range, type(None), type(Ellipsis), type, ModuleType, Enum, np.generic, np.dtype,
     logging.Logger,
 )  # fmt: skip
 """What may be shared: it never changes, or (a logger) is one and the same thing everywhere."""
+
+
+# ---- parts that are not whole
+
+Made = tuple[tuple[str, str], ...]
+"""Attributes, each with the method that makes it."""
+
+
+def check_made(part: object) -> None:
+    """Refuse a part of a user's class that replaces a method of ours, which makes attributes, and does not call it.
+
+    `MADE_BY` of our classes has one such attribute and its method, or several.
+    """
+    for attribute, method in getattr(part, "MADE_BY", ()):
+        if not hasattr(part, attribute):
+            owner = next(kind for kind in type(part).__mro__ if method in vars(kind)).__name__
+            raise ConfigError(f"{owner}.{method} does not call super().{method}(…): add that call, as its first line.")
 
 
 # ---- copies

@@ -117,6 +117,10 @@ class RunFolderError(AbreastError):
     """The run folder cannot be written or is not a run folder."""
 
 
+class StoppedError(AbreastError):
+    """A run was asked to stop (`abreast watch`), and has, with a checkpoint. Nothing is wrong: the exit code is 0."""
+
+
 def short(value: object) -> str:
     """What was given, cut to what fits into a sentence."""
     try:
@@ -130,8 +134,12 @@ def words(error: BaseException, folder: Path) -> str:
     """What was raised, and where: the innermost line that is not in a file of this folder, whose code only called."""
     places = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
     outside = [(path, line) for path, line in places if path.parent != folder and not path.name.startswith("<")]
-    where = f" ({outside[-1][0].name}, line {outside[-1][1]})" if outside else ""
-    return f"{type(error).__name__}: {error}{where}"
+    where = f" ({outside[-1][0].name}, line {outside[-1][1]})" if outside and not isinstance(error, SyntaxError) else ""
+    try:
+        text = str(error)
+    except Exception:  # of a user's class
+        text = "(its text cannot be told)"
+    return f"{type(error).__name__}: {text}{where}"
 
 
 def nearest(given: str, known: Iterable[str]) -> str:

@@ -7,6 +7,7 @@ import re
 import shutil
 import stat
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime
@@ -19,13 +20,17 @@ from abreast.errors import RunFolderError
 LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
 LOCK = ".lock"
-WRITTEN = (*LEFT_BEHIND, "images", "plan.json", "log.txt", LOCK)
-"""All that a run writes."""
-FOLDERS = frozenset({"replays", "checkpoints", "images"})
-APPENDED = frozenset({"metrics.jsonl", "log.txt"})
+WRITTEN = (
+    *(*LEFT_BEHIND, "images", "plan.json", "timeline.json", "curves.png", "log.txt", LOCK),
+    *("metrics.csv", "tensorboard", "wandb"),
+)
+"""All that a run writes, and its loggers."""
+FOLDERS = frozenset({"replays", "checkpoints", "images", "tensorboard", "wandb"})
+APPENDED = frozenset({"metrics.jsonl", "metrics.csv", "log.txt"})
 """Files that are written where they are; others are written anew and renamed."""
 _HELD: set[tuple[int, int]] = set()
 """Lock files that runs of this process hold (device, inode): a file system may have no locks."""
+_CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # not on Windows
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -145,12 +150,26 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_locked(folder: Path) -> bool:
+    """Whether a run writes to a folder now, in this process or another. Where a file system has no locks, only this process
+    is known.
+    """
+    try:
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | _CAREFUL)
+    except OSError:
+        return False
+    try:
+        found = os.fstat(descriptor)
+        return (found.st_dev, found.st_ino) in _HELD or not _flock(descriptor, take=True, shared=True)
+    finally:
+        os.close(descriptor)  # which releases the lock
+
+
 def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
     """The descriptor of the lock file, locked, and the file's identity."""
     path = folder / LOCK
-    flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # not on Windows
     while True:
-        descriptor = os.open(path, flags, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _CAREFUL, 0o644)
         try:
             found = os.fstat(descriptor)
             file = found.st_dev, found.st_ino
@@ -158,7 +177,7 @@ def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
                 raise RunFolderError(
                     f"cannot lock the run folder {folder}: {path} is not a file of its own; remove it."
                 )
-            if file in _HELD or not _flock(descriptor, take=True):
+            if file in _HELD or not (_flock(descriptor, take=True) or _flock_after_a_look(descriptor)):
                 raise RunFolderError(
                     f"{_holder(descriptor)} is writing to {folder}: wait for its end, or stop it, or give another folder."
                 )
@@ -173,17 +192,24 @@ def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
         os.close(descriptor)  # it was removed between opening and locking, with a run that came to nothing
 
 
-def _flock(descriptor: int, take: bool) -> bool:
+def _flock(descriptor: int, take: bool, shared: bool = False) -> bool:
     """Whether a lock was taken (or released); also true where the file system, or the system, knows none."""
     try:
         import fcntl
     except ImportError:
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB if take else fcntl.LOCK_UN)
+        kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+        fcntl.flock(descriptor, kind | fcntl.LOCK_NB if take else fcntl.LOCK_UN)
     except OSError as error:
         return error.errno not in (errno.EWOULDBLOCK, errno.EAGAIN)
     return True
+
+
+def _flock_after_a_look(descriptor: int) -> bool:
+    """Try once more for a lock, because `is_locked` of another process has it for some microseconds."""
+    time.sleep(0.05)
+    return _flock(descriptor, take=True)
 
 
 def _holder(descriptor: int) -> str:
@@ -223,12 +249,24 @@ class _LogFile(logging.FileHandler):
             super().close()
 
 
+class LogLine(logging.Formatter):
+    """A line of a log: when, how grave, the process (or the thread of this one, if it has a name) that says it, what."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(who)s: %(message)s")
+
+    def format(self, record: logging.LogRecord) -> str:
+        is_here, thread = record.processName in (None, "MainProcess"), str(record.threadName)
+        record.who = record.processName if not is_here else "main" if thread == "MainThread" else thread
+        return super().format(record)
+
+
 @contextmanager
 def logged_to(path: Path) -> Iterator[None]:
     """Keep what abreast logs meanwhile in a file."""
     log = logging.getLogger("abreast")
     handler = _LogFile(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    handler.setFormatter(LogLine())
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -12,6 +12,7 @@ import importlib
 import pkgutil
 import sys
 from collections.abc import Callable
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import metadata
@@ -20,7 +21,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from abreast.errors import AbreastError, nearest, words
+from abreast.errors import AbreastError, GameError, nearest, words
+
+IMPORTING: ContextVar[str | None] = ContextVar("IMPORTING", default=None)
+"""The module that is being imported because a user has named it."""
 
 
 @cache
@@ -119,12 +123,26 @@ def _import_file(path: Path, error: type[AbreastError]) -> ModuleType:
     return module
 
 
+def refuse_while_importing(call: str) -> None:
+    """Refuse a run that a module begins while it is imported to be looked at: every command would train."""
+    if (name := IMPORTING.get()) is not None:
+        raise GameError(
+            f"{name} calls {call} when it is imported, as all commands and workers do: put that below"
+            ' `if __name__ == "__main__":`.'
+        )
+
+
 def _import_module(name: str, error: type[AbreastError]) -> ModuleType:
+    before = IMPORTING.set(name)
     try:
         return importlib.import_module(name)
+    except AbreastError as raised:
+        raise error(str(raised)) from raised
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
             raise error(f"importing {name} failed: {missing}.") from None
         raise error(f"there is no module {missing.name!r}: run this in the folder it lies in, or install it.") from None
     except (Exception, SystemExit) as raised:
         raise error(f"importing {name!r} failed: it raised {words(raised, Path(__file__).parent)}.") from raised
+    finally:
+        IMPORTING.reset(before)

@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 from abreast.cluster.backend import RayBackend
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import connect, remove_at_end
+from abreast.display import QUIET, set_volume
 from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, short
 from abreast.files import LOCK, WRITTEN, RunFolder, locked, make_run_folder, write_whole
 from abreast.games import find_game
@@ -264,6 +265,7 @@ class RunWork:
         self._tell(last=False)  # where it is: if it dies, that may be the reason
         write_files(self._folder, files)
         try:
+            set_volume(QUIET)  # many displays at once are none; log.txt has what they say
             epochs = self._run(config)
         except AbreastError as error:  # other errors are the death of this worker: elsewhere it may fare better
             self._tell(last=True, error=str(error))
@@ -288,8 +290,11 @@ class RunWork:
         self._context.beat()
         there = sorted((self._folder / "checkpoints").iterdir())
         if self._is_elsewhere and there != self._sent:
-            self._sent = there
-            self._tell(last=False)
+            try:
+                self._tell(last=False)
+                self._sent = there
+            except OSError as error:  # the next epoch tries again; raised, it would end the signs of life
+                log.warning("what there is of this run could not be sent: %s", error)
 
     def _tell(self, last: bool, **known: Any) -> None:
         """Say what is known of the run, by the names in `RunResult`."""

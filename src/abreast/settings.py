@@ -6,7 +6,7 @@ Each section of a configuration is a subclass of `Section`; every field is docum
 import copy
 import re
 import types
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import MappingProxyType
@@ -171,6 +171,15 @@ def _count(value: Any, known: dict[int, int]) -> int:
             raise ValueError("an alias stands for what it is in")
         known[id(value)] = 1 + sum(counts)
     return known[id(value)]
+
+
+def dotted(values: Mapping[Any, Any], whole: Collection[str] = (), prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All values in nested mappings by their dotted keys. A mapping named in `whole` is a single value."""
+    for key, value in values.items():
+        if isinstance(value, Mapping) and f"{prefix}{key}" not in whole:
+            yield from dotted(value, whole, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
 
 
 def explain(section: Section, prefix: str = "") -> Iterator[tuple[str, Any, str]]:

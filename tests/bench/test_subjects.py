@@ -76,6 +76,7 @@ def test_products_are_computed_and_counted():
     floors.computing([(2, 3, 4), (1, 1, 1)])()
 
 
+@pytest.mark.chaos
 def test_the_parts_of_a_run_are_measured_by_the_script(monkeypatch):
     """benchmarks/parts.py, as small as can be."""
     monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
@@ -107,6 +108,7 @@ def test_a_plan_is_settings_and_a_few_words(workers):
 # ---- bare processes
 
 
+@pytest.mark.chaos
 def test_a_bare_process_that_cannot_start_is_an_error():
     with pytest.raises(WorkerError, match="TypeError"):
         BareProcesses(stepping, [()], OF_LEARNERS)

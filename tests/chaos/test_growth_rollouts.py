@@ -1,4 +1,4 @@
-"""Nothing grows while rollouts go on: 100,000 turns with ABREAST_CHAOS=1, 3,000 otherwise."""
+"""Nothing grows while rollouts go on: 100,000 turns with ABREAST_CHAOS=1, 3,000 otherwise, of single episodes."""
 
 import os
 
@@ -10,7 +10,7 @@ FULL = os.environ.get("ABREAST_CHAOS") == "1"
 pytestmark = pytest.mark.xdist_group("system")
 
 
-@pytest.mark.parametrize("kind", KINDS if FULL else ("single", "killed"))
+@pytest.mark.parametrize("kind", KINDS if FULL else ("single",))
 def test_memory_and_descriptors_stay_as_they_are(kind):
     samples = grow(kind, turns=100_000 if FULL else 3_000)
     assert len(samples["turns"]) >= 5

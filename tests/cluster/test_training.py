@@ -14,10 +14,12 @@ from abreast.training.plan import Split, Timing, choose, seconds_of_pass
 from fakes import outcome, small_game
 from nodes import nodes, on_nodes
 from promises.cover import IS_FULL
+from trace_events import checked
 
 pytestmark = pytest.mark.xdist_group("ray")
 SMALL = ("model.algorithm=dqn", "experiment.epochs=24", "experiment.checkpoint_interval=4", "model.epsilon=0.3")
-SMALL += ("multiprocessing.num_workers=2", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2")
+SMALL += ("multiprocessing.num_workers=1", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2")
+TWO_LEARNERS = "multiprocessing.num_workers=2"
 
 
 @pytest.fixture
@@ -66,7 +68,7 @@ def test_a_lost_node_and_a_killed_actor_change_nothing(schedule, hosts, caplog):
     settings = (*SMALL, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")
     at = (5, 11)
     if IS_FULL:
-        settings, at = (*settings, "experiment.epochs=500"), range(10, 490, 16)
+        settings, at = (*settings, TWO_LEARNERS, "experiment.epochs=500"), range(10, 490, 16)
     calm_env = small_game(*settings, "multiprocessing.workers=inline")
     calm = outcome(calm_env, calm_env.run_experiment_mp)
     env, harm = small_game(*settings, *on_nodes()), Harm(hosts, at, random.Random(1))
@@ -93,10 +95,14 @@ def test_a_run_goes_on_from_nodes_here_and_back(tmp_path):
         _, run = go_on(until, *more, **{"output_dir" if until == 7 else "resume": tmp_path / "run"})
         with pytest.raises(KeyboardInterrupt):
             run(animate=False)
-    env, run = go_on(None, *on_nodes(here=1), resume=tmp_path / "run")
+    env, run = go_on(None, *on_nodes(here=1), TWO_LEARNERS, resume=tmp_path / "run")
     assert outcome(env, run) == calm
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert (plan["workers"], plan["num_workers"], plan["num_remote"]) == ("ray", 2, 1)
+    found = checked(tmp_path / "run" / "timeline.json")
+    for process in found["abreast"]["processes"]:
+        assert process["totals"]["train" if process["name"].startswith("learner") else "play"]["count"] >= 2
+        assert 0 <= process["started"] < process["ended"] < found["abreast"]["seconds"] + 0.1
 
 
 def test_what_is_left_to_the_run_is_timed_and_said(tmp_path, monkeypatch):

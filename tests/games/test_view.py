@@ -4,6 +4,7 @@ from rich.console import Console
 
 from abreast.games import Game, find_game
 from abreast.games.view import SIGNS, TerminalView
+from abreast.worlds.painting import colour_of
 from own_game import Garden
 
 
@@ -33,6 +34,12 @@ def test_the_ground_is_a_colour_and_where_there_are_none_a_symbol():
     plain = drawn(env)
     assert "\x1b" not in plain and ". . ." in plain and "Sand" in plain and "# # #" in plain
     assert "\x1b[" in drawn(env, force_terminal=True, color_system="truecolor")
+
+
+def test_kinds_without_sprites_have_the_colours_they_have_in_films():
+    env = Game(Garden).build(Game(Garden).configure())
+    red, green, blue = bytes.fromhex(colour_of(env.world.kind_names.index("Bush"))[1:])
+    assert f"38;2;{red};{green};{blue}" in drawn(env, force_terminal=True, color_system="truecolor")
 
 
 def test_more_agents_than_signs_have_the_symbol_of_their_kind():

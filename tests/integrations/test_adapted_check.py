@@ -31,6 +31,7 @@ def test_environments_of_others_keep_their_contract(target, at_home):
     assert {verdict.outcome for verdict in verdicts} == {"ok"}, verdicts
 
 
+@pytest.mark.chaos
 def test_one_passes_in_other_processes_too():
     verdicts = list(find_game("pettingzoo:pettingzoo.classic.tictactoe_v3").check())
     assert {verdict.outcome for verdict in verdicts} == {"ok"}, verdicts
@@ -64,3 +65,8 @@ def test_what_cannot_be_filmed_is_said(at_home):
 
 def test_the_command_line_knows_all_sources():
     assert set(KNOWN) == set(SOURCES)
+
+
+def test_one_is_made_as_the_settings_say():
+    wrong = next(find_game("pettingzoo:mpe2.simple_spread_v3").check(["world.colour=red", "model.algorithm=dqn"]))
+    assert wrong.outcome == "wrong" and "colour" in wrong.remark

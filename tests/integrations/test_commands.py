@@ -43,7 +43,9 @@ def here(tmp_path, monkeypatch):
     ("target", "settings", "agents"),
     [
         ("pettingzoo:mpe2.simple_spread_v3", ["world.N=2", "world.max_cycles=6"], ["agent_0", "agent_1"]),
-        ("pettingzoo:pettingzoo.classic.tictactoe_v3", [], ["player_1", "player_2"]),
+        pytest.param(
+            "pettingzoo:pettingzoo.classic.tictactoe_v3", [], ["player_1", "player_2"], marks=pytest.mark.chaos
+        ),
         ("gymnasium:CartPole-v1", ["experiment.max_turns=9"], ["agent"]),
     ],
 )

@@ -1,5 +1,6 @@
 """What holds for every model: own random streams, whole files, aligned blocks, epsilon."""
 
+import copy
 import struct
 
 import numpy as np
@@ -10,6 +11,7 @@ from abreast.errors import ConfigError, ModelFileError
 from abreast.models import ALGORITHMS, algorithm
 from abreast.models.flat import Adam, FlatParameters
 from abreast.models.layers import Linear
+from abreast.streams import seeded_globals, shared_streams
 from fakes import TinyObservation, live, make_model
 
 LEARNERS = ["dqn", "iqn", "ppo"]
@@ -294,3 +296,14 @@ def test_a_file_without_counters_changes_nothing(tmp_path):
     with pytest.raises(ModelFileError, match="damaged"):
         model.load(path)
     assert torch.equal(before, model.online_block.values.detach())
+
+
+def test_a_users_network_begins_as_torch_made_it_and_a_trial_of_it_changes_nothing():
+    model = make_model("unfit_models:HasAPlainNetwork")
+    with seeded_globals(np.random.SeedSequence(0)):
+        expected = model.make_network().state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in model.online.state_dict().items())
+    before, streams = copy.deepcopy(model.policy.state_dict()), shared_streams()
+    model.check_whole()
+    assert all(torch.equal(value, before[name]) for name, value in model.policy.state_dict().items())
+    assert shared_streams() == streams and model.policy.training

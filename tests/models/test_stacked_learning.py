@@ -361,6 +361,16 @@ class MixesAgentsPPO(PPO):
         return super().loss_of(online, rows)["loss"] / (1.0 + rows.returns.abs().max())
 
 
+class LosesNaN(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        return super().loss_of(online, target, batch, drawn)["loss"] * float("nan")
+
+
+def test_a_loss_that_is_no_number_is_not_taken_for_one_that_mixes_agents():
+    figures = make_stack(lived(LosesNaN)).train(1, no_beat)
+    assert all(np.isnan(each["loss"]) for each in figures)  # which the run then warns of
+
+
 @pytest.mark.parametrize("kind", [MixesAgents, SumsUp, FigureOfAll, KnowsOneAgent, Draws01, MixesAgentsPPO])
 def test_a_loss_that_is_right_for_one_agent_only_is_refused_with_the_line_to_add(kind):
     models = lived(kind)

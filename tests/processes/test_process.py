@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 
 import abreast
 from abreast.errors import WorkerError
+from abreast.files import logged_to
 from abreast.processes.backend import NOWHERE, ChildSpec
 from abreast.processes.fork_server import FORK_SERVER, ForkServer
 from abreast.processes.memory import SharedBlock
@@ -130,6 +132,30 @@ class TestProcesses:
         team.submit(0, "k", ("hang at", 3))
         (died,) = collect(team)
         assert died.at == 3 and "workers.py" in died.cause
+
+    def test_what_a_child_logs_is_in_the_log_of_its_program_under_its_name_though_it_is_killed(
+        self, make_team, tmp_path
+    ):
+        with logged_to(tmp_path / "log.txt"):
+            team = make_team(spec=lambda number: ChildSpec("learner 1 of agents 1, 3", Obedient), limit=0)
+            team.submit(0, "k", ("log and die", "look at this"))
+            collect(team)
+        first, *_ = (tmp_path / "log.txt").read_text().splitlines()
+        assert first.endswith(" WARNING learner 1: look at this")
+
+    def test_a_worker_that_is_at_work_is_named_and_shows_where_it_is_as_often_as_it_is_asked(self, make_team, tmp_path):
+        team = make_team()
+        assert team.at_work == []
+        team.submit(0, "k", ("wait for", tmp_path / "gate"))
+        with ThreadPoolExecutor() as thread:
+            answers = thread.submit(collect, team)
+            assert team.at_work == ["worker 0"]
+            while "in wait_for" not in (stack := next(iter(team.stacks().values()))):  # it has begun
+                assert stack.count("Current thread") <= 1
+            (again,) = team.stacks().values()
+            assert again.count("Current thread") == 1 and "in wait_for" in again
+            (tmp_path / "gate").touch()
+            assert answers.result()[0].value == "awake"
 
     def test_arguments_larger_than_a_pipe_arrive(self, make_team):
         large = b"x" * 1_000_000

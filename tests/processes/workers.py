@@ -1,5 +1,6 @@
 """Workers for the tests of backends and teams, and a backend as a remote one would be."""
 
+import logging
 import os
 import pickle
 import queue
@@ -40,6 +41,9 @@ class Obedient:
             raise ZeroDivisionError("at an item")
         elif verb == "die at":
             self.context.beat(argument)
+            os.kill(os.getpid(), signal.SIGKILL)
+        elif verb == "log and die":
+            logging.getLogger("abreast").warning(argument)
             os.kill(os.getpid(), signal.SIGKILL)
         elif verb == "answer and die":
             self.context.answer(key, argument)

@@ -126,7 +126,7 @@ class StopsAt:
 
     def record_epoch(self, epoch, loss, reward, epsilon, **more):
         if epoch == self._epoch:
-            raise InterruptedError
+            raise KeyboardInterrupt
 
 
 def play(make, run, logger=None, stop_at=None, **settings):

@@ -76,7 +76,7 @@ CANNOT |= {name: (walkers(kind), name) for name, kind in LATER.items()}
 @pytest.mark.parametrize("name", CANNOT)
 def test_what_cannot_be_resumed_is_named_and_its_agents_are_kept(name, tmp_path, caplog):
     make, named = CANNOT[name]
-    with pytest.raises(InterruptedError) as stopped:
+    with pytest.raises(KeyboardInterrupt) as stopped:
         play(make, "run_experiment", stop_at=7, output_dir=tmp_path / "run")
     said = f"this run cannot be resumed: {named}"
     assert caplog.text.count(said) == 1
@@ -92,7 +92,7 @@ def test_what_cannot_be_resumed_is_named_and_its_agents_are_kept(name, tmp_path,
 def test_a_checkpoint_whose_values_name_other_code_is_refused_and_runs_nothing(where, tmp_path):
     """As somebody would make one who can compute checksums."""
     make = walkers(games.Moody) if where == "actor_0" else MODELS["Bandit"]
-    with pytest.raises(InterruptedError):
+    with pytest.raises(KeyboardInterrupt):
         play(make, "run_experiment", stop_at=7, output_dir=tmp_path / "run")
     newest = [each for each in list_checkpoints(tmp_path / "run") if each.kind == "run"][-1]
 

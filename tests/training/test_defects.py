@@ -111,7 +111,7 @@ class Releases:
     def record_epoch(self, epoch, *rest, **more):
         if epoch == 29:
             HangsOnce.released.set()
-            assert HangsOnce.went_on.wait(30)
+            HangsOnce.went_on.wait(30)
             time.sleep(0.2)  # it would publish now
 
 
@@ -121,6 +121,7 @@ def test_d_a_learner_thread_that_was_replaced_publishes_nothing_any_more(tmp_pat
     agent = env.agents[0]
     agent.model = HangsOnce(agent.observation_spec, 4, env.config.model, env.agent_seed(0))
     env.run_experiment_mp(animate=False, logger=Releases(), output_dir=tmp_path / "run")
+    assert HangsOnce.went_on.is_set()
     assert agent.model.updates == 29, "the state of a thread that was replaced at its third update was taken over"
 
 
@@ -153,7 +154,7 @@ class ReleasesActor:
     def record_epoch(self, epoch, *rest, **more):
         if epoch == 5:
             HangsInItsWorld.released.set()
-            assert HangsInItsWorld.went_on.wait(30)
+            HangsInItsWorld.went_on.wait(30)
             time.sleep(0.2)  # it would write rows now
 
 
@@ -163,6 +164,7 @@ def test_an_actor_thread_that_was_replaced_changes_no_row_of_its_successor(tmp_p
     env = build(*HANGS, "multiprocessing.workers=threads", "multiprocessing.actor_timeout=0.5")
     env.factory = HangsInItsWorld()
     epochs = env.run_experiment_mp(animate=False, logger=ReleasesActor(), output_dir=tmp_path / "run").epochs
+    assert HangsInItsWorld.went_on.is_set()
     assert [epoch["loss"] for epoch in epochs] == expected
     for mine, theirs in zip(env.agents, calm.agents, strict=True):
         for name in ("age", "last", "rewards"):

@@ -365,7 +365,7 @@ def test_runs_of_one_environment_go_on_whatever_they_decide(monkeypatch):
 
 
 @pytest.mark.xdist_group("planned")
-@pytest.mark.parametrize("schedule", SCHEDULES)
+@pytest.mark.parametrize("schedule", each_nth(SCHEDULES, 2, 1))
 def test_a_run_that_was_stopped_before_or_after_its_move_goes_on(schedule, expected, tmp_path, monkeypatch):
     """Checkpoints have one actor with all lanes, so a run may go on with any split."""
     settings = (*RUN, f"multiprocessing.schedule={schedule}")
@@ -424,10 +424,13 @@ class OpensLater(TreasurehuntWorld):
     ("schedule", "late"),
     rows(
         {
-            "schedule": [*SCHEDULES, "free"],
+            "schedule": [*each_nth(SCHEDULES, 2, 1), "free"],
             "late": [
-                (DrawsLater, (), "draws from generators that a process shares"),
-                (DrawsLater, ("multiprocessing.num_envs=8", "multiprocessing.num_actors=2"), "draws from generators"),
+                (
+                    DrawsLater,
+                    ("multiprocessing.num_envs=8", "multiprocessing.num_actors=2"),
+                    "draws from generators that a process shares",
+                ),
                 (OpensLater, (), "OpensLater.lock (lock) cannot be kept in a file"),
             ],
         },

@@ -204,6 +204,7 @@ def test_nothing_is_left_behind(schedule, more, number, tmp_path):
 
 
 @PROC
+@pytest.mark.chaos
 def test_a_model_class_of_a_script_is_trained_elsewhere_and_found_by_the_name_of_the_script(tmp_path):
     with started(ENDS_BY_ITSELF.format(tests=TESTS), tmp_path) as process:
         printed, errors = process.communicate(timeout=120)

@@ -148,7 +148,7 @@ def test_scatter_puts_every_entity_on_a_different_free_cell_and_refuses_too_many
     stones = [Stone() for _ in range(9)]
     world.scatter(stones, onto="EmptyEntity", layer=0)
     assert len({stone.location for stone in stones}) == 9
-    with pytest.raises(WorldError, match="1 entities of kind Stone need 1 free cells, but the 3x3 world has 0"):
+    with pytest.raises(WorldError, match=r"1 entities \(1 Stone\) need 1 free cells, but the 3x3 world has 0"):
         world.scatter([Stone()], onto="EmptyEntity", layer=0)
 
 

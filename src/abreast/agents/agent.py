@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from abreast.attributes import Made
 from abreast.errors import WorldError, short
 from abreast.models.base import BaseModel
 from abreast.worlds import ActionSpec, Entity, Gridworld, Location, ObservationSpec, Sprite
@@ -25,6 +26,7 @@ class Agent(Entity):
         | {"direction_sprites"}
     )
     """Attributes of our own classes; any other is a subclass's own."""
+    MADE_BY: ClassVar[Made] = (("_pending_reward", "__init__"),)
 
     def __init__(
         self,

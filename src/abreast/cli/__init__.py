@@ -2,13 +2,18 @@
 
 import abreast.cli.bench
 import abreast.cli.check
+import abreast.cli.doctor
 import abreast.cli.evaluate
+import abreast.cli.export
 import abreast.cli.games
 import abreast.cli.play
+import abreast.cli.report
 import abreast.cli.rollouts
 import abreast.cli.settings
+import abreast.cli.timeline
 import abreast.cli.train
-import abreast.cli.trajectories  # noqa: F401 (what they define are the commands)
+import abreast.cli.trajectories
+import abreast.cli.watch  # noqa: F401 (what they define are the commands)
 from abreast.cli.app import main, run
 
 __all__ = ["main", "run"]

@@ -4,6 +4,7 @@ Mistakes in what was typed end with one sentence (a line for each, if a configur
 and episodes that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
 """
 
+import faulthandler
 import os
 import re
 import shlex
@@ -25,13 +26,18 @@ from rich.table import Column, Table
 from typer.core import TyperGroup
 
 from abreast import __version__
+from abreast.display import NORMAL, QUIET, VERBOSE, set_volume, volume
 from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError
 
 TRAINING, ROLLOUTS, BOTH = "Train agents in games", "Play text environments", "For both"
 """What the commands are for."""
 WHERE = "Where it is kept"
 """What some of their options are for."""
-COMMANDS = ("games", "train", "play", "eval", "envs", "rollout", "trajectories", "settings", "check", "bench")
+COMMANDS = (
+    *("games", "train", "play", "eval", "export"),
+    *("envs", "rollout", "trajectories"),
+    *("timeline", "watch", "report", "settings", "check", "bench", "doctor"),
+)
 """In the order in which a user meets them."""
 UNBROKEN = 100_000
 """Characters of a line where the output is no terminal."""
@@ -56,6 +62,16 @@ ConfigFile = Annotated[Path | None, typer.Option("--config", metavar="FILE", hel
 Output = Annotated[
     Path | None,
     typer.Option(metavar="DIR", help="The run folder; default: a new one in runs/.", rich_help_panel=WHERE),
+]
+
+SHOWS = "What is shown"
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="No progress: only errors, and what came of it.", rich_help_panel=SHOWS),
+]
+Verbose = Annotated[
+    bool,
+    typer.Option("--verbose", "-v", help="Print all that log.txt has, too, as it happens.", rich_help_panel=SHOWS),
 ]
 
 
@@ -105,9 +121,16 @@ def look_here() -> None:
         sys.path.insert(0, str(Path.cwd()))
 
 
+def choose_volume(quiet: bool, verbose: bool) -> None:
+    """How much this command shows, as `-q` and `-v` say."""
+    if quiet and verbose:
+        raise ConfigError("--quiet and --verbose exclude each other: give one of them.")
+    set_volume(QUIET if quiet else VERBOSE if verbose else NORMAL)
+
+
 def waiting(text: str) -> AbstractContextManager[object]:
     """Say meanwhile what is waited for, in a terminal."""
-    return out.status(text) if out.is_terminal else nullcontext()
+    return out.status(text) if out.is_terminal and volume() != QUIET else nullcontext()
 
 
 def load_training() -> None:
@@ -154,6 +177,7 @@ def show_settings(settings: Iterable[tuple[str, Any, str]]) -> None:
 def main() -> None:
     """Entry point of the command `abreast`."""
     signal.signal(signal.SIGTERM, _terminated)
+    faulthandler.register(signal.SIGUSR1)  # while nothing else handles it, stacks are printed
     sys.exit(run(sys.argv[1:]))
 
 

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.table import Table
 
-from abreast.checking import Verdict
 from abreast.cli.app import BOTH, app, look_here, out, waiting
+from abreast.cli.games import Overrides
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.integrations import SOURCES
 from abreast.plugins import import_target, is_target
@@ -36,12 +36,19 @@ def check(
             " pettingzoo:MODULE, gymnasium:NAME or sorrel:MODULE:CLASS.",
         ),
     ],
+    overrides: Overrides = None,
 ) -> None:
-    """Check whether a game, a model or an environment of rollouts keeps its contract; say how to repair what is wrong."""
+    """Check whether a game, a model or an environment of rollouts keeps its contract; say how to repair what is wrong.
+
+    A game is checked with its own settings and those given.
+    """
     look_here()
-    wrong = 0
+    wrong, settings = 0, overrides or []
     with waiting(f"Checking {target}"):
-        for verdict in _of_target(target) if is_target(target) else _of_name(target):
+        found = _of_target(target) if is_target(target) else _of_name(target)
+        if settings and isinstance(found, Iterator):
+            raise ConfigError(f"{target} is no game, so it is not checked with settings: leave out {settings[0]}.")
+        for verdict in found if isinstance(found, Iterator) else found.check(settings):
             wrong += verdict.outcome == "wrong"
             line = Table.grid(padding=(0, 2))
             line.add_column(width=7, style=STYLES[verdict.outcome])
@@ -54,15 +61,19 @@ def check(
 # ---- inside
 
 
-def _of_target(target: str) -> Iterator[Verdict]:
-    """What a target names; of a file alone, its game or its only model."""
+def _of_target(target: str) -> Any:
+    """What a target names: a game, or the verdicts on another thing; of a file alone, its game, or its only model or
+    environment.
+    """
     if target.partition(":")[0] in SOURCES:
-        return _of_game(target)
+        from abreast.games import find_game
+
+        return find_game(target)
     found = import_target(target, "environment, game or model", RolloutError)
     is_file = isinstance(found, ModuleType)
     if not is_file and "abreast.models" not in sys.modules:  # what is no part of a game need not wait for torch
         return check_environment(target)
-    from abreast.games import Game
+    from abreast.games import Game, find_game
     from abreast.models import BaseModel
     from abreast.training import Environment
     from abreast.training.check import check_model
@@ -74,23 +85,29 @@ def _of_target(target: str) -> Iterator[Verdict]:
     classes = [part for part in parts if isinstance(part, type)]
     models = {part.__name__: part for part in classes if issubclass(part, BaseModel)}
     if any(isinstance(part, Game) for part in parts) or any(issubclass(part, Environment) for part in classes):
-        return _of_game(target)  # which says so, if there are several
+        return find_game(target)  # which says so, if there are several
     if len(models) == 1:
         return check_model(next(iter(models.values())))
     if not is_file:
         return check_environment(target)
-    what = f"several models ({', '.join(models)}) and no game" if models else "no game and no model"
+    played = [] if models else [part for part in classes if hasattr(part, "reset") and hasattr(part, "step")]
+    if len(played) == 1:
+        if any(each.__module__.startswith("pettingzoo.") for each in played[0].__mro__):
+            return find_game(f"pettingzoo:{target}:{played[0].__name__}")
+        return check_environment(f"{target}:{played[0].__name__}")
+    names = [*models, *(part.__name__ for part in played)]
+    what = f"several models or environments ({', '.join(names)})" if names else "no game, model or environment"
     raise ConfigError(
-        f"{target} has {what}: say which part of it to check, as in {target}:{next(iter(models), 'NAME')}."
+        f"{target} has {what}: say which part of it to check, as in {target}:{next(iter(names), 'NAME')}."
     )
 
 
-def _of_name(name: str) -> Iterator[Verdict]:
-    """What ships is looked for first where torch is not needed."""
+def _of_name(name: str) -> Any:
+    """The same of a name. What ships is looked for first where torch is not needed."""
     environments = {*list_kinds(), *shipped_tags()}
     if name in environments:
         return check_environment(name)
-    from abreast.games import list_games
+    from abreast.games import find_game, list_games
     from abreast.models import ALGORITHMS
 
     if name in ALGORITHMS:
@@ -99,15 +116,9 @@ def _of_name(name: str) -> Iterator[Verdict]:
         return check_model(ALGORITHMS[name])
     games = list_games()
     if name in games or Path(f"{name}.py").is_file():
-        return _of_game(name)
+        return find_game(name)
     others = {*games, *ALGORITHMS}
     hint = nearest(name, {*environments, *others})
     if any(repr(other) in hint for other in others):
         raise ConfigError(f"there is no environment, game or model {name!r}: {hint}")
     return check_environment(name)
-
-
-def _of_game(target: str) -> Iterator[Verdict]:
-    from abreast.games import find_game
-
-    return find_game(target).check()

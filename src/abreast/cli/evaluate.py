@@ -6,6 +6,7 @@ Whatever needs torch is imported by the command: `--help` need not wait for it.
 import json
 import os
 import shlex
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -14,9 +15,22 @@ import typer
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.cli.app import TRAINING, app, complain, counted, load_training, look_here, out, show, waiting
+from abreast.cli.app import (
+    TRAINING,
+    Quiet,
+    Verbose,
+    app,
+    choose_volume,
+    complain,
+    counted,
+    load_training,
+    look_here,
+    out,
+    show,
+)
 from abreast.cli.games import find
 from abreast.cli.play import is_run
+from abreast.display import Display, Row, Shown
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.files import write_whole
 
@@ -65,8 +79,11 @@ def evaluate_run(
     output: Annotated[
         Path | None, typer.Option(metavar="DIR", help=f"The folder for {FILE}; default: that of the run.")
     ] = None,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Evaluate the agents of a run: mean, interquartile mean and 95 % interval of each, and of all together."""
+    choose_volume(quiet, verbose)
     folder, checkpoint = _located(run)
     load_training()
     from abreast.training.evaluate import play_episodes
@@ -77,13 +94,15 @@ def evaluate_run(
     target = output or folder
     _check_writable(target)
     how = "exploring as in training" if sample else "greedy"
-    out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
+    if not quiet:
+        out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
     found: list[tuple[Checkpoint, Evaluation]] = []
-    for number, (each, agents) in enumerate(chosen):
-        with waiting(f"{each.path.name} ({number + 1} of {len(chosen)}): {counted(episodes, 'episode')}"):
+    with EvaluationDisplay(episodes * len(chosen)) as display:
+        for each, agents in chosen:
             env = _trained(source, config, each, agents)
             names = list(env.game.agent_names or map(str, range(len(env.game.players))))
-            found.append((each, play_episodes(env, episodes, seed, greedy=not sample)))
+            display.begin(each.path.name, names)
+            found.append((each, play_episodes(env, episodes, seed, not sample, display.played)))
     show(_table(found, names))
     about = {
         "abreast": __version__,
@@ -98,6 +117,37 @@ def evaluate_run(
     text = json.dumps({**about, "checkpoints": played}, allow_nan=False, indent=1)
     write_whole(target / FILE, f"{text}\n".encode())
     out.print(f"Every episode is in {target / FILE}")
+
+
+class EvaluationDisplay(Display):
+    """Shows what agents have got so far at the checkpoint they are at."""
+
+    def __init__(self, episodes: int) -> None:
+        super().__init__()
+        self._episodes, self._done, self._started = episodes, 0, time.perf_counter()
+        self._name, self._names, self._rewards = "", list[str](), list[list[float]]()
+
+    def begin(self, checkpoint: str, names: list[str]) -> None:
+        """A checkpoint is evaluated, of these agents."""
+        named = [f"agent {name}" if name.isdigit() else name for name in names]
+        self._name, self._names, self._rewards = checkpoint, named, []
+        self.now(f"{checkpoint} is being evaluated")
+
+    def played(self, rewards: list[list[float]]) -> None:
+        """Some more episodes were played, with these rewards of each agent."""
+        self._rewards += rewards
+        for _ in rewards:
+            self._done += 1
+            self.ended(self._done, self._episodes)
+
+    def figures(self) -> Shown:
+        if not (done := self._done):
+            return Shown("episodes", 0, self._episodes, None)
+        means = [sum(each) / len(each) for each in zip(*self._rewards, strict=True)]
+        each_s = (time.perf_counter() - self._started) / done
+        rows = [Row(*each) for each in zip(self._names, means, strict=False)]
+        told, speed = [f"mean reward {sum(means):.1f} of {self._name}"], [f"{1 / each_s:,.1f} episodes/s"]
+        return Shown("episodes", done, self._episodes, each_s * (self._episodes - done), speed, rows, told)
 
 
 # ---- inside

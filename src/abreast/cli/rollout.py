@@ -5,6 +5,7 @@ import json
 import shlex
 import signal
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,8 +14,10 @@ from rich.table import Column, Table
 
 from abreast import __version__
 from abreast.cli.app import as_typed, complain, counted, held_back, out, show, waiting
+from abreast.control import Requests
 from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, RolloutError, words
 from abreast.files import make_run_folder
+from abreast.processes.timeline import Timeline
 from abreast.rollouts import EnvStateManager, RolloutConfig, TagConfig, find_kind, find_tag
 from abreast.rollouts.config import tag_context
 from abreast.rollouts.drivers.client import OpenAIPolicy
@@ -22,7 +25,7 @@ from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
 from abreast.rollouts.drivers.display import RolloutDisplay
 from abreast.rollouts.drivers.lines import find_file
-from abreast.rollouts.drivers.play import Order, play_episodes
+from abreast.rollouts.drivers.play import Order, Wait, play_episodes
 from abreast.rollouts.drivers.policies.base import Played, Policy
 from abreast.rollouts.drivers.policies.make import make_policy
 from abreast.rollouts.drivers.policies.replay import ReplayPolicy
@@ -33,8 +36,14 @@ from abreast.rollouts.loading import load_config
 from abreast.rollouts.registry import Tag, tag_settings
 from abreast.settings import apply_overrides, merge
 
+DEBUG = (
+    "debug is on: everything runs in one thread, slower and with the same results; every turn is taken twice, and states,"
+    " rewards, infos and random streams are compared."
+)
 AT_ONCE = 256
 """Episodes that are played at the same time, unless something else is asked for."""
+PAUSE_S = 1.0
+"""Seconds after which each of their places looks again whether the run is still paused."""
 
 
 class Asked(NamedTuple):
@@ -93,7 +102,7 @@ def prepare_again(asked: Asked, run: Path) -> Prepared:
 
 
 def run_rollout(
-    prepared: Prepared, output: Path | None, resumed: Path | None, verify: bool, retry_failed: bool
+    prepared: Prepared, output: Path | None, resumed: Path | None, verify: bool, retry_failed: bool, debug: bool = False
 ) -> None:
     """Play, show and keep the episodes."""
     chosen, play, tags, policy = prepared
@@ -103,7 +112,7 @@ def run_rollout(
             _try_to_make(tag)
         asyncio.run(_try_to_start(policy))
     play = _with_model(play, policy)
-    manager = EnvStateManager(_with_room(chosen, play), verify=verify, tags=play.tags)
+    manager = EnvStateManager(_with_room(chosen, play), verify=verify, tags=play.tags, debug=debug)
     made = make_run_folder("-".join(play.tags), output) if resumed is None else None
     folder = made.path if made is not None else Path(resumed or "")
     remark = shlex.join(_command(folder, play))
@@ -112,19 +121,22 @@ def run_rollout(
     results = kept.results
     for fault in kept.faults:
         complain(f"{fault} It is played again.")
-    display = RolloutDisplay(play.episodes, results, policy.counts, is_silent=play.policy == "human")
+    display = RolloutDisplay(play.episodes, results, policy.counts, manager, is_silent=play.policy == "human")
     try:
-        with manager, kept, display:
+        with manager, kept, _timeline(folder, chosen), display, Requests(folder) as requests:
+            if debug:
+                display.tell(DEBUG)
 
             def note(played: Played) -> None:
                 with held_back(signal.SIGINT, signal.SIGTERM):
                     kept.add(played)
-                display.ended()
+                display.ended(results.episodes, play.episodes)
 
-            orders = _orders(prepared, kept.numbers)
+            orders = _as_asked(_orders(prepared, kept.numbers), requests, display, folder)
             stopped = play_episodes(
                 manager, policy, note, orders, slots=_slots(play), time_limit=play.time_limit, on_turn=display.turn
             )
+            stopped = "by request" if requests.is_stopped else stopped
     except KeyboardInterrupt:
         stopped, code = "interrupted", 130
     except SystemExit as end:  # SIGTERM: see `main`
@@ -147,12 +159,11 @@ def run_rollout(
         table.add_row(*row)
     if rows:
         show(table)
-    if verify:
+    if verify or debug:
         told = "No environment ran in a worker, so no turn was verified: use es_manager.use_multiprocessing=true."
         if turns := manager.verified_turns:
-            told = (
-                f"{turns:,} turns of workers, starts included, were taken in the main process too, with equal results."
-            )
+            whose = "turns" if debug else "turns of workers"
+            told = f"{turns:,} {whose}, starts included, were taken in the main process too, with equal results."
         out.print(told)
     out.print(f"The run folder is {folder}")
     if code:
@@ -237,6 +248,11 @@ def _context(name: str, config: RolloutConfig) -> dict[str, Any]:
     return tag_context(settings, config.context, preset, f"custom_envs.{name}.context").model_dump()
 
 
+def _timeline(folder: Path, config: RolloutConfig) -> AbstractContextManager[object]:
+    """What keeps the timeline, if it is wanted."""
+    return Timeline(folder / "timeline.json", "main process") if config.es_manager.timeline else nullcontext()
+
+
 def _with_room(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:
     """With an environment for each episode that is played at the same time."""
     episodes = config.es_manager.episodes.model_copy(update={"max": _slots(play)})
@@ -267,6 +283,24 @@ def _orders(prepared: Prepared, done: Collection[int]) -> Iterator[Order]:
             for group in (number // play.group_size,)
         )
     return (order for order in planned if order.number not in done)
+
+
+def _as_asked(
+    orders: Iterator[Order], requests: Requests, display: RolloutDisplay, folder: Path
+) -> Iterator[Order | Wait]:
+    """The episodes, as long as the run is not asked to stop; and none while it is paused."""
+    for order in orders:
+        requests.look()
+        if requests.is_paused:
+            again = shlex.join(["abreast", "watch", str(folder), "--ask", "go_on"])
+            display.tell(as_typed(f"Paused as asked, when the episodes that have begun are over. To go on: {again}"))
+        while requests.is_paused and not requests.is_stopped:
+            yield Wait(PAUSE_S)
+            requests.look()
+        if requests.is_stopped:
+            display.tell("Stops as asked, when the episodes that have begun are over.")
+            return
+        yield order
 
 
 def _try_to_make(tag: Tag) -> None:

@@ -6,7 +6,21 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from abreast.cli.app import ROLLOUTS, WHERE, ConfigFile, Output, app, look_here, out, show, show_settings
+from abreast.cli.app import (
+    ROLLOUTS,
+    SHOWS,
+    WHERE,
+    ConfigFile,
+    Output,
+    Quiet,
+    Verbose,
+    app,
+    choose_volume,
+    look_here,
+    out,
+    show,
+    show_settings,
+)
 from abreast.cli.rollout import Asked, prepare, prepare_again, run_rollout
 from abreast.errors import AbreastError, ConfigError, RolloutError
 from abreast.rollouts import RolloutConfig, find_kind, find_tag, list_kinds
@@ -95,8 +109,19 @@ def rollout(
     verify: Annotated[
         bool, typer.Option("--verify", help="Take every turn of a worker in the main process too, and compare.")
     ] = False,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Everything in one thread, with the same results; every turn twice, and compared.",
+            rich_help_panel=SHOWS,
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Play episodes of an environment, with a live display, and write their trajectories to a run folder."""
+    choose_volume(quiet, verbose)
     look_here()
     server = {
         "base_url": base_url, "model": model, "api_key_env": api_key_env, "in_flight": in_flight, "stream": stream,
@@ -121,7 +146,7 @@ def rollout(
         prepared, folder = prepare(asked), None
     else:
         prepared, folder = prepare_again(asked, resume), resume
-    run_rollout(prepared, output, folder, verify=verify, retry_failed=retry_failed)
+    run_rollout(prepared, output, folder, verify=verify, retry_failed=retry_failed, debug=debug)
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

@@ -5,7 +5,8 @@ from typing import Annotated
 import typer
 
 from abreast.cli.app import BOTH, ConfigFile, app, load_training, show_settings
-from abreast.cli.games import GAME_HELP, Overrides, find
+from abreast.cli.games import GAME_HELP, find
+from abreast.errors import ConfigError
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.files import read_config
 from abreast.settings import Section, apply_overrides, explain
@@ -14,18 +15,28 @@ from abreast.settings import Section, apply_overrides, explain
 @app.command(rich_help_panel=BOTH)
 def settings(
     of: Annotated[str, typer.Argument(metavar="GAME|rollout", help=f"rollout, or a game. {GAME_HELP}")],
-    overrides: Overrides = None,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[WORD|SECTION.KEY=VALUE]...",
+            help="List only settings with this word in their key or meaning; or settings, to see what follows from them.",
+        ),
+    ] = None,
     config: ConfigFile = None,
 ) -> None:
     """List every setting of a game, or of rollouts: its key, its value, what it means.
 
     Settings of one text environment: `abreast envs TAG_OR_ENV`.
     """
+    overrides, wanted = ([each for each in words or [] if ("=" in each) is is_value] for is_value in (True, False))
     if of == "rollout":
         given = RolloutConfig.parse(read_config(config) if config else {}).model_dump(exclude_unset=True)
-        values = apply_overrides(given, overrides or [], lambda: RolloutConfig)
+        values = apply_overrides(given, overrides, lambda: RolloutConfig)
         chosen: Section = RolloutConfig.parse(values, foreign=False)
     else:
         load_training()
-        chosen = find(of).configure(config, overrides or [])
-    show_settings(explain(chosen))
+        chosen = find(of).configure(config, overrides)
+    rows = [row for row in explain(chosen) if all(word.lower() in f"{row[0]} {row[2]}".lower() for word in wanted)]
+    if not rows:
+        raise ConfigError(f"no setting of {of} has {' and '.join(map(repr, wanted))} in its key or meaning.")
+    show_settings(rows)

@@ -11,21 +11,26 @@ import typer
 from rich.progress import track
 
 from abreast.cli.app import (
+    SHOWS,
     TRAINING,
     WHERE,
     ConfigFile,
     Output,
+    Quiet,
+    Verbose,
     app,
     as_typed,
+    choose_volume,
     complain,
     counted,
     load_training,
     look_here,
     out,
 )
+from abreast.cli.export import LOGGER_HELP
 from abreast.cli.games import GAME_HELP, Overrides, find
 from abreast.cli.play import at_random
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, StoppedError
 from abreast.processes.cores import has_free_core
 from abreast.processes.process import ProcessBackend
 from abreast.settings import apply_overrides, merge, read_yaml
@@ -99,18 +104,40 @@ def train(
         ),
     ] = None,
     animate: Annotated[
-        bool, typer.Option(help="Record animations every experiment.record_period epochs.", rich_help_panel=WHERE)
+        bool,
+        typer.Option(help="Film the last epoch, the best, and one of experiment.record_period.", rich_help_panel=WHERE),
     ] = True,
+    logger: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help=f"What else is told of every epoch: {LOGGER_HELP} May be repeated.",
+            rich_help_panel=WHERE,
+        ),
+    ] = None,
+    debug: Annotated[
+        bool,
+        typer.Option(
+            "--debug",
+            help="Everything in one thread, slower, with the same results and every check on.",
+            rich_help_panel=SHOWS,
+        ),
+    ] = False,
+    quiet: Quiet = False,
+    verbose: Verbose = False,
 ) -> None:
     """Train agents in a game, with a live display, and keep everything in a run folder."""
+    choose_volume(quiet, verbose)
     settings = config if resume is None else resume / "config.yaml"
-    if has_free_core() and _needs_processes(parallel, overrides or [], settings):
+    if not debug and has_free_core() and _needs_processes(parallel, overrides or [], settings):
         ProcessBackend(preload=["abreast.training"]).warm_up()  # it imports torch while this process does
     load_training()
     from abreast.cli.agents import check_algorithms, parse_agents, parse_numbers, with_agents
     from abreast.games import check_batched
 
     changes = overrides or []
+    if logger:
+        look_here()
     if resume is not None:
         if game is not None and "=" in game:  # a setting: the game is that of the run
             changes, game = [game, *changes], None
@@ -148,7 +175,10 @@ def train(
     _warn_of_unused_algorithm(env, changes)
     run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
-        result = run(animate=animate, output_dir=output, resume=resume)
+        result = run(animate=animate, logger=logger, output_dir=output, resume=resume, debug=debug)
+    except StoppedError as stop:  # `abreast watch`
+        out.print(as_typed(" ".join([str(stop), *getattr(stop, "__notes__", ())])))
+        return
     except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C, SIGTERM
         out.print(as_typed(" ".join(getattr(stop, "__notes__", ["Stopped."]))))
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
@@ -156,7 +186,8 @@ def train(
     random = _random_reward(chosen, env) if baseline else None
     out.print(_compared(fmean(recent), random, len(recent)))
     out.print(f"The run folder is {result.folder}")
-    out.print(as_typed(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}"))
+    if not quiet:
+        out.print(as_typed(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}"))
     for agent, why in sorted(result.given_up.items()):
         complain(f"agent {agent} was given up, the others finished ({result.folder}/log.txt has the stack): {why}")
     if result.given_up:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import Any
 
 from abreast.cluster.connection import Connection, first_line
-from abreast.cluster.host import Host, Order, Report
+from abreast.cluster.host import Host, Order, Report, open_share
 from abreast.errors import WorkerError
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed, Ready, SignOfLife
 from abreast.processes.process import SCRIPT_HINT, pack
@@ -81,8 +81,8 @@ class RayChild:
         layouts = [
             {name: what for name, what in block.layout.items() if name.startswith(prefixes)} for block in packed.blocks
         ]
-        self._reads = [share.open(packed.blocks[0]) for share in spec.reads]
-        self._writes = [share.open(packed.blocks[0]) for share in spec.writes]
+        self._reads = [open_share(share, packed.blocks) for share in spec.reads]
+        self._writes = [open_share(share, packed.blocks) for share in spec.writes]
         first = [share.first(is_read=True) for share in self._reads] + [
             share.first(is_read=False) for share in self._writes
         ]
@@ -146,9 +146,9 @@ class RayChild:
         for message in messages:
             if isinstance(message, Failed):
                 self.hint = self._script_hint
-            elif type(message) is not tuple:
+            elif isinstance(message, Ready):
                 self._unanswered.discard(Ready)
-            elif message[2]:
+            elif type(message) is tuple and message[2]:
                 self._unanswered.discard(message[0])
         return messages
 

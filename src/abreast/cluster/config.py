@@ -19,7 +19,7 @@ class TrainingCluster(ClusterConfig):
     """A cluster to train on."""
 
     workers_here: int | None = Field(None, ge=0)
-    """Learners in processes of this machine, which share memory with the run; none: as many as its cores leave room for."""
+    """Learners in processes of this machine, which share memory with the run; null: as many as its cores leave room for."""
     learner_cpus: float = Field(1.0, ge=0)
     """CPUs of each learner on a node."""
     learner_gpus: float = Field(0.0, ge=0)

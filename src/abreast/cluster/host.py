@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from abreast.processes.backend import Share, SignOfLife
+from abreast.processes.backend import Copied, Share, SignOfLife
 from abreast.processes.channel import framed
 from abreast.processes.memory import Layout, SharedBlock
 from abreast.processes.process import Packed, ProcessChild
@@ -55,7 +55,7 @@ class Host:
     ) -> dict[str, str]:  # fmt: skip
         """Start worker `number` with its memory, of which `first` is what has to be there; returns what this node is."""
         blocks = [SharedBlock(layout) for layout in layouts]
-        shares = [share.open(blocks[0]) for share in (*reads, *writes)]
+        shares = [open_share(share, blocks) for share in (*reads, *writes)]
         for share, content in zip(shares, first, strict=True):
             share.apply(content)
         self._reads, self._writes = shares[: len(reads)], shares[len(reads) :]
@@ -89,6 +89,12 @@ class Host:
     def stack(self) -> str:
         """Where the worker is."""
         return self._child.stack()
+
+
+def open_share(share: Share, blocks: Sequence[SharedBlock]) -> Copied:
+    """One side of a share, in the block that has its arrays."""
+    has = next(block for block in blocks if any(name.startswith(share.prefix) for name in block.layout))
+    return share.open(has)
 
 
 class Echo:

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+from abreast.worlds.painting import AGENT_COLOURS
 from abreast.worlds.sprites import Pixels, pixel_art
 
 SAND = pixel_art(
@@ -28,9 +29,6 @@ GRASS = pixel_art(
     "abaaaaaa",
 )
 
-COLOURS = ("#d1495b", "#2e6f95", "#edae49", "#3c7a57", "#7b4fa3", "#e07a3f", "#3aa6a6", "#b0578d", "#8a8f3c", "#5b5f97")
-"""One per agent, over again from the tenth on."""
-
 
 @cache
 def figures(number: int) -> dict[str, Pixels]:
@@ -41,6 +39,12 @@ def figures(number: int) -> dict[str, Pixels]:
         "left": ("mksksshm", ".msssm.."),
         "right": ("mhsskskm", "..msssm."),
     }
-    palette = {"m": "#2b2d36", "h": "#5a3d2b", "s": "#f2cfa5", "k": "#2b2d36", "c": COLOURS[number % len(COLOURS)]}
+    palette = {
+        "m": "#2b2d36",
+        "h": "#5a3d2b",
+        "s": "#f2cfa5",
+        "k": "#2b2d36",
+        "c": AGENT_COLOURS[number % len(AGENT_COLOURS)],
+    }
     head, body = ("..mmmm..", ".mhhhhm."), ("mccccccm", "mccccccm", ".mccccm.", ".mm..mm.")
     return {facing: pixel_art(palette, *head, *face, *body) for facing, face in faces.items()}

@@ -12,12 +12,13 @@ environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v
 
 import logging
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Protocol
 
+from abreast.attributes import check_made
 from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, WorldError, short
 from abreast.integrations import SOURCES
@@ -55,8 +56,8 @@ class AnyGame(Protocol):
     def build(self, config: Config[Any, Any]) -> Experiment:
         """A fresh experiment."""
 
-    def check(self) -> Iterator[Verdict]:
-        """Look whether it keeps its contract."""
+    def check(self, overrides: Sequence[str] = ()) -> Iterator[Verdict]:
+        """Look whether it keeps its contract, with these settings over its own."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,7 @@ class Game:
                 raise GameError(
                     f"{self.environment.__name__}.make_world returned {short(world)}: expected a Gridworld."
                 )
+            check_made(world)
             agents, cells = config.experiment.num_agents, world.height * world.width
             if agents > cells:  # asked before their models are built, which takes time and memory
                 raise WorldError(
@@ -133,11 +135,11 @@ class Game:
                 )
             return self.environment(world, config)
 
-    def check(self) -> Iterator[Verdict]:
+    def check(self, overrides: Sequence[str] = ()) -> Iterator[Verdict]:
         """Look whether it keeps the contract of `Environment`."""
         from abreast.training.check import check_game
 
-        return check_game(self)
+        return check_game(self, overrides)
 
 
 def list_games() -> list[str]:
@@ -181,8 +183,9 @@ def _as_game(text: str, found: object, name: str = "") -> Game:
         return replace(found, target=text)
     if _is_environment(found):
         return Game(found, name, target=text)  # type: ignore[arg-type]
+    hint = f" Or did you mean pettingzoo:{text} or gymnasium:{text}?" if callable(found) else ""
     raise GameError(
-        f"the game {text!r} is {short(found)}: expected a subclass of Environment or an abreast.games.Game."
+        f"the game {text!r} is {short(found)}: expected a subclass of Environment or an abreast.games.Game.{hint}"
     )
 
 

@@ -9,10 +9,10 @@ import numpy as np
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from abreast.games.art import COLOURS
 from abreast.games.picture_view import PictureView
 from abreast.training import Environment, Experiment
 from abreast.worlds import Entity
+from abreast.worlds.painting import AGENT_COLOURS, WALL, colour_of, is_wall
 from abreast.worlds.sprites import Painter
 
 SIGNS = digits + ascii_letters
@@ -38,7 +38,7 @@ class TerminalView:
     def draw(self) -> RenderableType:
         """The environment as it is now. Without colours it can be read as well."""
         agents = list(zip_longest(self._env.agents, SIGNS[: len(self._env.agents)]))
-        signs = {id(agent): (sign or agent.symbol, COLOURS[number % len(COLOURS)])
+        signs = {id(agent): (sign or agent.symbol, AGENT_COLOURS[number % len(AGENT_COLOURS)])
                  for number, (agent, sign) in enumerate(agents)}  # fmt: skip
         picture = Text()
         for row in self._env.world.map:
@@ -80,6 +80,10 @@ class TerminalView:
         return line
 
     def _colour(self, entity: Entity) -> str:
+        """As in films: of the sprite, if it has one."""
+        if entity.sprite is None:
+            order = self._env.world.kind_number(entity.kind) - 1
+            return WALL if is_wall(entity.kind) else colour_of(order)
         return _mean_colour(self._painter.pixels(entity).tobytes())
 
 

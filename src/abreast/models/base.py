@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from abreast.attributes import check_made
 from abreast.errors import ModelError, short
 from abreast.models.config import ModelConfig
 from abreast.models.figures import Figures
@@ -69,6 +70,14 @@ class BaseModel(ModelState):
     """What its `decide_all` returns beside actions; None: it has none, and chooses state by state."""
     is_greedy: bool = False
     """Whether to choose what seems best and explore nothing, in whatever way the model explores (`act_greedily`)."""
+
+    def check_whole(self) -> None:
+        """Refuse a model that lacks what a run asks for, before there is a run."""
+        check_made(self)
+        if type(self).train_step is BaseModel.train_step:
+            raise ModelError(
+                "it has no train_step: define train_step(self), which returns None if there is nothing to learn"
+            )
 
     # ---- seeing
 

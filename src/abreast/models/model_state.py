@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from abreast.attributes import IMMUTABLE
+from abreast.attributes import IMMUTABLE, Made
 from abreast.errors import ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
 from abreast.models.config import ModelConfig
@@ -46,6 +46,7 @@ class ModelState:
         | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "_masks_LA", "lane_extras"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
+    MADE_BY: ClassVar[Made] = (("lane_extras", "__init__"),)
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, ModelError, short
 from abreast.models.base import BaseModel, shipped
 from abreast.models.config import ModelConfig
 from abreast.models.figures import Figures, figures_with_loss, named_figures
@@ -43,7 +43,9 @@ OF_EACH_AGENT = frozenset(
     {"per_agent", "agent_vision_radius", "epsilon", "epsilon_decay", "epsilon_min", "learning_rate"}
 )
 """Settings in which models may differ that learn in one stacked update. (What is seen is compared by its shape.)"""
-CHOSEN_TOGETHER = ("take_action", "take_actions", "choose", "evaluate", "evaluated", "make_network")
+CHOSEN_BY = ("take_action", "take_actions", "choose", "evaluate", "evaluated")
+"""Methods between an agent and what its network says of the actions."""
+CHOSEN_TOGETHER = (*CHOSEN_BY, "make_network")
 """Methods that a stacked choice (models/stacked/choice.py) stands for."""
 
 
@@ -81,7 +83,10 @@ class NetworkModel(BaseModel):
         "lane_memory",
         "chooses_on",
     }
+    MADE_BY = (*BaseModel.MADE_BY, ("_adopted", "setup"))
     DECIDED_EXTRAS = frozenset()
+    NETWORK: ClassVar[type[nn.Module]]
+    """The network of ours, which `initialise` knows."""
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         config, observation = self.config, self.observation
@@ -100,7 +105,8 @@ class NetworkModel(BaseModel):
         self.policy, self.policy_block = self._flat_network(learns=False, device="cpu")
         self.chooses_on = "cpu"
         """The device of `policy`."""
-        self.initialise(self.online)
+        if isinstance(self.online, self.NETWORK) or self.replaced_method(["initialise"]):
+            self.initialise(self.online)  # another one begins as torch made it
         self.optimiser = Adam(self.online_block, config.learning_rate)
         self._adopted: Tensor | None = None
 
@@ -116,6 +122,33 @@ class NetworkModel(BaseModel):
             warn_of_pixels(tuple(self.observation.input_size))
         if is_target(name):
             check_users_module(name, (self.config.n_frames, *map(int, self.observation.input_size)))
+
+    def check_whole(self) -> None:
+        """Also: a user's network is tried, in a copy, so that this changes nothing."""
+        super().check_whole()
+        if self.replaced_method(["make_network"]) is None or self.replaced_method(CHOSEN_BY):
+            return
+        twin = copy.copy(self)
+        try:
+            twin.policy = copy.deepcopy(self.policy).eval()
+            with seeded_globals(np.random.SeedSequence(0)), torch.inference_mode():
+                found = twin._tried(torch.zeros(2, self.input_size))
+        except Exception as error:
+            raise ModelError(
+                f"the network of its make_network raised {type(error).__name__} for rows of {self.input_size} numbers"
+                f" ({self.config.n_frames} frames of {tuple(self.observation.input_size)}, flattened):"
+                f" {' '.join(str(error).split()).rstrip('.')}"
+            ) from error
+        shape = tuple(found.shape) if isinstance(found, Tensor) else short(found)
+        if shape != (2, self.n_actions):
+            raise ModelError(
+                f"the network of its make_network gives {shape} for 2 rows, expected (2, {self.n_actions}), a number for"
+                " each action: end it with self.n_actions numbers"
+            )
+
+    def _tried(self, frames: Tensor) -> Tensor:
+        """`evaluate` before the first epoch."""
+        return self.evaluate(frames)
 
     @property
     def network_name(self) -> str:

@@ -36,7 +36,7 @@ class ValueConfig(NetworkConfig):
     """Gradient steps between hard copies of the online weights into the target."""
     adaptive_batch: tuple[int, int] | None = None
     """Least and most rows per gradient step, say [32, 256], instead of batch_size: within these, as many as have been
-    written for each gradient step since the updates before had their share; none: always batch_size."""
+    written for each gradient step since the updates before had their share; null: always batch_size."""
 
     @pydantic.field_validator("adaptive_batch", mode="before")
     @classmethod

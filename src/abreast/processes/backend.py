@@ -99,6 +99,11 @@ class ChildSpec:
     """and what it writes there."""
 
 
+def label(name: str) -> str:
+    """What log lines of a child are marked with: its name, without what it works on."""
+    return name.partition(" of ")[0]
+
+
 @dataclass(frozen=True)
 class Ready:
     """A child's first message: its work is made."""

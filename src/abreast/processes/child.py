@@ -6,6 +6,7 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from abreast.processes.backend import STOP, ChildContext, Failed, Ready, Work
+from abreast.processes.spans import span
 
 NO_ORDER = object()
 """What is received when the time to wait is over."""
@@ -47,7 +48,12 @@ def serve(
             work = make(context, *arguments)
             context.beat()
             send(Ready())
-            while (message := receive(work.idle())) is not STOP:
+            while True:
+                wait_s = work.idle()
+                with span("wait"):
+                    message = receive(wait_s)
+                if message is STOP:
+                    break
                 if message is not NO_ORDER:
                     work.obey(*message)
             work.close()

@@ -121,8 +121,10 @@ def _start_interpreter(call: str, theirs: socket.socket) -> "subprocess.Popen[by
 
 def ignore_interrupts() -> None:
     """Ctrl-C goes to every process of the terminal; the program decides what becomes of this one. SIGTERM ends it, also if
-    the program that it was forked from has a handler for it.
+    the program that it was forked from has a handler for it. SIGUSR1, by which a child is asked for its stacks, may come
+    before it can write any.
     """
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

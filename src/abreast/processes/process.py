@@ -11,6 +11,8 @@ Nothing here waits for the fork server, whose imports take seconds: what a child
 import errno
 import gc
 import io
+import logging
+import multiprocessing
 import os
 import pickle
 import select
@@ -24,11 +26,13 @@ from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import suppress
 from functools import partial
+from logging.handlers import QueueHandler
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from types import SimpleNamespace
+from typing import Any, NamedTuple, NoReturn, cast
 
 from abreast.errors import WorkerError
-from abreast.processes.backend import ChildSpec
+from abreast.processes.backend import ChildSpec, label
 from abreast.processes.channel import PipeChannel, frame, receive_descriptors
 from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
 from abreast.processes.cores import SPIN_S, spin_wait
@@ -42,6 +46,8 @@ SCRIPT_HINT = (
     '; it imports your script for what is defined there: put all that the script does under `if __name__ == "__main__":`, or'
     " move the definitions to a module"
 )
+STACK_S, WRITTEN_S = 0.3, 0.05
+"""How long a child is waited for that is to write where it is; and how long that takes, once it has begun."""
 LATE_S = 0.5
 """How much later than the end of a child its exit code may come."""
 
@@ -124,7 +130,7 @@ class ProcessChild:
             descriptors = [self._life.descriptor, *(block.descriptor for block in packed.blocks)]
             socket.send_fds(ours, [b"\0"], descriptors)
             layouts = [block.layout for block in packed.blocks]
-            self.send((number, os.getpid(), packed.where, packed.main, layouts, packed.data))
+            self.send((number, name, os.getpid(), packed.where, packed.main, layouts, packed.data))
             start_process(start_method, ours, theirs, self._life.descriptor, run_child)
         except BaseException:
             self._channel.close()
@@ -171,9 +177,12 @@ class ProcessChild:
     def stack(self) -> str:
         with suppress(OSError):  # it has ended
             if self.pid is not None:
+                before, end = len(self._life.read_stacks()), time.monotonic() + STACK_S
                 os.kill(self.pid, signal.SIGUSR1)
-                self._wait_ended(0.3)
-                return self._life.read_stacks()
+                while len(self._life.read_stacks()) == before and self.is_alive and time.monotonic() < end:
+                    time.sleep(0.001)
+                self._wait_ended(WRITTEN_S)
+                return self._life.read_stacks()[before:]
         return ""
 
     def kill(self) -> None:
@@ -198,6 +207,7 @@ class ProcessContext:
 
     def __init__(self, number: int, life: Life, end: socket.socket) -> None:
         self.number, self.beat, self._end = number, life.beat, end
+        self._lock = threading.Lock()
 
     def answer(self, key: Hashable, value: Any, last: bool = True) -> None:
         """Answer an order. What cannot be pickled raises here, before anything is sent."""
@@ -206,7 +216,8 @@ class ProcessContext:
     def send(self, message: Any) -> None:
         data = frame(message)
         try:
-            self._end.sendall(data)
+            with self._lock:  # another thread may log
+                self._end.sendall(data)
         except OSError:
             raise Replaced from None
 
@@ -261,7 +272,7 @@ def _serve(end: socket.socket) -> None:
     gc.freeze()  # what was imported is never garbage: not to look at it saves time, and memory that is shared so far
     threading.Thread(target=_die_with_parent, args=(end,), daemon=True).start()
     inbox = _SocketInbox(end)
-    number, parent, where, main, layouts, packed = inbox(None)
+    number, name, parent, where, main, layouts, packed = inbox(None)
     note_parent(parent)
 
     def make(context: ProcessContext) -> Any:
@@ -274,6 +285,12 @@ def _serve(end: socket.socket) -> None:
         return work(context, *arguments)
 
     context = ProcessContext(number, life, end)
+    multiprocessing.current_process().name = label(name)
+    log = logging.getLogger(
+        "abreast"
+    )  # what is logged is sent to the parent, and arrives also if this process is killed
+    log.handlers[:] = [QueueHandler(cast(Any, SimpleNamespace(put_nowait=context.send)))]  # a fork has its program's
+    log.setLevel(logging.INFO)
     serve(context, inbox, context.send, make, ())
 
 

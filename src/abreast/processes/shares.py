@@ -8,8 +8,10 @@ Each side has arrays of the same layout. What one side has written travels with 
 message is read; so the code on both sides is the same as with shared memory.
 """
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,14 +68,14 @@ class NewestShare:
     """The bytes that are needed of each; None: all."""
 
     def open(self, block: SharedBlock) -> "CopiedNewest":
-        return CopiedNewest(Latest(block, self.prefix), self.size)
+        return CopiedNewest(partial(Latest, block, self.prefix), self.size)
 
 
 class CopiedNewest:
     """One side of such a series."""
 
-    def __init__(self, latest: Latest, size: int | None) -> None:
-        self._latest, self._size, self._known = latest, size, NONE
+    def __init__(self, make: Callable[[], Latest], size: int | None) -> None:
+        self._make, self._latest, self._size, self._known = make, make(), size, NONE
 
     def first(self, is_read: bool) -> Versions:
         return self.changes() or []
@@ -82,7 +84,7 @@ class CopiedNewest:
         values = []
         for version in self._latest.versions_after(self._known):
             with suppress(LookupError):  # it was overwritten meanwhile, so newer ones are there
-                values.append((version, self._latest.read(version, self._size).data.copy()))
+                values.append((version, self._make().read(version, self._size).data))  # each with memory of its own
             self._known = version
         return values or None
 

@@ -38,6 +38,7 @@ from abreast.processes.alarm import Alarm
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
 from abreast.processes.cores import SPIN_S, spin_wait
 from abreast.processes.events import START_S, Answered, Died, Event, Lost, RemoteTraceback, RestartPolicy
+from abreast.processes.spans import here
 
 log = logging.getLogger("abreast")
 
@@ -80,6 +81,7 @@ class Team:
 
     def __init__(self, backend: Backend, spec: Callable[[int], ChildSpec], size: int, policy: RestartPolicy) -> None:
         self._backend, self._spec, self._policy = backend, spec, policy
+        self._timeline = here.timeline
         self._workers = {number: _Worker() for number in range(size)}
         self.lost: set[int] = set()
         """Workers that are not replaced any more."""
@@ -149,8 +151,10 @@ class Team:
         for worker in self._workers.values():
             while worker.child is not None and worker.child.is_alive and time.monotonic() < end:
                 time.sleep(0.005)  # not `select`: what is ready is not read here
-                with suppress(Exception):  # a child that writes a long message cannot end before it is read;
-                    worker.child.receive()  # what it says is not wanted any more, nor whole, if a call was interrupted
+                # A child that writes a long message cannot end before it is read; what it answers is not wanted, nor whole,
+                # if a call was interrupted.
+                with suppress(Exception):
+                    _without_logged(worker.child.receive())
         self.kill()
 
     def retire(self, worker: int) -> None:
@@ -256,12 +260,26 @@ class Team:
         children = {number: worker.child for number, worker in self._workers.items()}
         return {number: child.pid for number, child in children.items() if child is not None and child.pid is not None}
 
+    # ---- for a display, from any thread
+
+    @property
+    def at_work(self) -> list[str]:
+        """Workers that have something to do, by name."""
+        return [each.child.name for each in list(self._workers.values()) if each.outstanding and each.child is not None]
+
+    def stacks(self) -> dict[str, str]:
+        """Where each worker is now, by its name; nothing is told by one that is starting."""
+        return {child.name: child.stack() for each in list(self._workers.values()) if (child := each.child) is not None}
+
     # ---- inside
 
     def _start(self, number: int) -> None:
         worker = self._workers[number]
         worker.incarnation += 1
-        child = self._backend.start(number, self._spec(number), partial(self._wake, number))
+        spec = self._spec(number)
+        if self._timeline is not None:
+            spec = self._timeline.recorded(spec)
+        child = self._backend.start(number, spec, partial(self._wake, number))
         self._paused.discard(number)
         if worker.incarnation > 1:
             log.warning("%s is restarted (restart %d)", child.name, worker.incarnation - 1)
@@ -287,11 +305,12 @@ class Team:
         child = worker.child
         assert child is not None
         try:
-            messages = child.receive()
-            if not messages and not child.is_alive:
-                messages = child.receive()  # it may have ended right after its last message
-                if not messages:
+            arrived = child.receive()
+            if not arrived and not child.is_alive:
+                arrived = child.receive()  # it may have ended right after its last message
+                if not arrived:
                     raise EOFError
+            messages = _without_logged(arrived)
         except (EOFError, OSError):
             events.append(self._child_died(number, f"died: {child.cause_of_death()}"))
             return
@@ -312,7 +331,7 @@ class Team:
                 return
             else:
                 worker.condition, worker.has_to_start = UP, False
-        if messages and not child.fds and not child.is_alive:
+        if arrived and not child.fds and not child.is_alive:
             self._wake(number)  # its end was announced once, perhaps before its last message was read
 
     def _check_silence(self, number: int, now: float, events: list[Event]) -> None:
@@ -378,6 +397,14 @@ class Team:
             for fd in child.fds:
                 self._selector.unregister(fd)
             child.kill()
+
+
+def _without_logged(messages: list[Any]) -> list[Any]:
+    """Log what children have logged; returns the other messages."""
+    for message in messages:
+        if isinstance(message, logging.LogRecord) and log.isEnabledFor(message.levelno):
+            log.handle(message)
+    return [message for message in messages if not isinstance(message, logging.LogRecord)]
 
 
 __all__ = ["START_S", "Answered", "Died", "Event", "Lost", "RemoteTraceback", "RestartPolicy", "Team"]

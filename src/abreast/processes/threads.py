@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Any
 
-from abreast.processes.backend import NOWHERE, STOP, ChildSpec, SignOfLife
+from abreast.processes.backend import NOWHERE, STOP, ChildSpec, SignOfLife, label
 from abreast.processes.child import NO_ORDER, Replaced, serve
 
 
@@ -35,7 +35,7 @@ class ThreadChild:
         self._is_cut_off = False
         self.is_alive = True
         self.send = self._orders.put
-        threading.Thread(target=self._run, args=(spec,), name=spec.name, daemon=True).start()
+        threading.Thread(target=self._run, args=(spec,), name=label(spec.name), daemon=True).start()
 
     # ---- for the parent
 

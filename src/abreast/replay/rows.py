@@ -17,6 +17,7 @@ from numpy.typing import DTypeLike, NDArray
 from abreast.errors import ReplayError
 from abreast.processes.memory import fence, poison
 from abreast.processes.ring import Ring, ring_layout
+from abreast.processes.spans import span
 from abreast.replay.batch import Batch, Trajectory
 
 Rows = NDArray[np.int64]
@@ -112,16 +113,17 @@ class ReplayRows:
 
     def sample(self, batch_size: int, draw: Draw | None = None) -> Batch:
         """A batch of rows drawn uniformly, with replacement, from all lanes; or by a `draw` of your own, as the one here."""
-        while True:
-            written = self.written
-            pick = (draw or self.draw)(batch_size, written)
-            first, count = self.sampling_window(written)
-            ends = np.cumsum(count)
-            lane = np.searchsorted(ends, pick, side="right")
-            row = first[lane] + pick - (ends[lane] - count[lane])
-            batch = self._batch(lane, row, written)
-            if not self._was_overtaken(written, np.maximum(written - self.rows_per_lane, 0)):
-                return batch
+        with span("sample"):
+            while True:
+                written = self.written
+                pick = (draw or self.draw)(batch_size, written)
+                first, count = self.sampling_window(written)
+                ends = np.cumsum(count)
+                lane = np.searchsorted(ends, pick, side="right")
+                row = first[lane] + pick - (ends[lane] - count[lane])
+                batch = self._batch(lane, row, written)
+                if not self._was_overtaken(written, np.maximum(written - self.rows_per_lane, 0)):
+                    return batch
 
     def draw(self, shape: int | tuple[int, ...], written: Rows) -> Rows:
         """Which rows batches consist of, out of all that may be drawn, counted from 0, lane after lane. Every batch is drawn
@@ -134,21 +136,22 @@ class ReplayRows:
 
     def trajectory(self, lane: int, start: int) -> Trajectory:
         """Every row of a lane from row number `start` (counted from the first ever written) to the newest, in order."""
-        while True:
-            written = self.written
-            end = int(written[lane])
-            oldest = max(0, end - self.ring.rows)
-            needed = start
-            if oldest <= start < end:  # the first stack reaches back into the rows before it
-                needed -= min(int(self.ring.fields["age"][lane, start % self.ring.rows]), self.n_frames - 1)
-            if needed < oldest:
-                raise ReplayError(
-                    f"rows {needed} to {oldest - 1} of lane {lane} are overwritten: a replay of {self.rows_per_lane} rows a"
-                    f" lane cannot hold the {end - needed} asked for; raise buffer_capacity or train more often."
-                )
-            trajectory = self._trajectory(lane, np.arange(start, end, dtype=np.int64), written)
-            if not self._was_overtaken(written[lane : lane + 1], np.array([needed]), lane):
-                return trajectory
+        with span("sample"):
+            while True:
+                written = self.written
+                end = int(written[lane])
+                oldest = max(0, end - self.ring.rows)
+                needed = start
+                if oldest <= start < end:  # the first stack reaches back into the rows before it
+                    needed -= min(int(self.ring.fields["age"][lane, start % self.ring.rows]), self.n_frames - 1)
+                if needed < oldest:
+                    raise ReplayError(
+                        f"rows {needed} to {oldest - 1} of lane {lane} are overwritten: a replay of {self.rows_per_lane}"
+                        f" rows a lane cannot hold the {end - needed} asked for; raise buffer_capacity or train more often."
+                    )
+                trajectory = self._trajectory(lane, np.arange(start, end, dtype=np.int64), written)
+                if not self._was_overtaken(written[lane : lane + 1], np.array([needed]), lane):
+                    return trajectory
 
     def _trajectory(self, lane: int, row: Rows, written: Rows) -> Trajectory:
         lanes = np.full_like(row, lane)
@@ -192,6 +195,25 @@ class ReplayRows:
         ends = self.written[:lanes].tolist()
         rows = [np.arange(max(0, end - min(count, self.rows_per_lane)), end) % self.ring.rows for end in ends]
         return np.concatenate([self.ring.fields["states"][lane, at] for lane, at in enumerate(rows)])
+
+    def find_fault(self, n_actions: int) -> str | None:
+        """What is wrong with the first row, of those that batches are drawn from, that is not whole or not possible."""
+        lanes, rows = self._rows_there(self.written)
+        at = lanes, rows % self.ring.rows
+        states, actions, rewards, ages = (
+            self.ring.fields[name][at] for name in ("states", "actions", "rewards", "age")
+        )
+        is_seen = np.isfinite(states).all(axis=tuple(range(1, states.ndim))) if states.dtype.kind == "f" else True
+        faults = {
+            "the row was never written whole": ages < 0,
+            f"the action is none of {n_actions}": (actions < 0) | (actions >= n_actions),
+            "the reward is not finite": ~np.isfinite(rewards),
+            "the observation is not finite": ~np.broadcast_to(is_seen, ages.shape),
+        }
+        for fault, found in faults.items():
+            for row in np.flatnonzero(found)[:1]:
+                return f"turn {ages[row]} of an episode in lane {lanes[row]} (row {rows[row]}): {fault}"
+        return None
 
     def has_outcomes(self, count: int) -> bool:
         """Whether the outcome of any of the newest rows, up to `count` of each lane, is known."""

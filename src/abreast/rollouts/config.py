@@ -86,7 +86,7 @@ class TagConfig(Lenient):
     max_actions_per_traj: int = Field(10, ge=1)
     """Actions an episode may take."""
     env_instruction: str | None = None
-    """What a language model is told to do; none: the instruction of the type. What states and actions mean is added."""
+    """What a language model is told to do; null: the instruction of the type. What states and actions mean is added."""
     max_tokens: int | None = Field(None, ge=1)
     """Tokens a language model may answer with; `abreast rollout --policy openai` sends it as max_tokens. Under
     `preset: ragen` it is what prompts ask for in words (`context.max_words`), and nothing is cut off."""
@@ -95,13 +95,13 @@ class TagConfig(Lenient):
     max_workers: int | None = Field(None, ge=1)
     """A key of RAGEN; without effect, since es_manager.max_workers is for all tags together."""
     invalid_turn_cost: int | None = Field(None, ge=0, le=1)
-    """Actions that a turn without a valid action costs; none: 1, under `preset: ragen` 0."""
+    """Actions that a turn without a valid action costs; null: 1, under `preset: ragen` 0."""
     max_turns: int | None = Field(None, ge=1)
-    """Turns after which an episode is cut off; none: no limit, or actions + 5 where invalid turns cost nothing."""
+    """Turns after which an episode is cut off; null: no limit, or actions + 5 where invalid turns cost nothing."""
     preset: Preset | Literal["off"] | None = None
-    """Rules of another project for this tag; none: the `preset` of the configuration; off: none at all."""
+    """Rules of another project for this tag; null: the `preset` of the configuration; off: none at all."""
     env_config: dict[str, Any] = Field(default_factory=dict)
-    """Settings of the environment; none: its defaults."""
+    """Settings of the environment; null: its defaults."""
     context: dict[str, Any] = Field(default_factory=dict)
     """Keys of the section context that are different for this tag."""
 
@@ -126,7 +126,7 @@ class TagGroups(Lenient):
     tags: list[str] = Field(default_factory=lambda: ["SimpleSokoban"], min_length=1)
     """Names under custom_envs, or of tags that ship."""
     n_groups: list[Annotated[int, Field(ge=1)]] = Field(default_factory=list)
-    """Groups of each of them; none: env_groups spread evenly over the tags."""
+    """Groups of each of them; null: env_groups spread evenly over the tags."""
 
 
 class GroupsConfig(Lenient):
@@ -195,8 +195,8 @@ class ManagerConfig(Section):
     """true: environments run in worker processes; threads: in threads of the main process, for those that wait for a network
     or the like; false: in the main process; auto: measured, where they are faster. A change counts when episodes begin."""
     max_workers: int | None = Field(None, ge=1, le=1024)
-    """Worker processes; none: one for each core, at most 8, or as many as a cluster has room for. With `threads`, threads;
-    none: one for each environment."""
+    """Worker processes; null: one for each core, at most 8, or as many as a cluster has room for. With `threads`, threads;
+    null: one for each environment."""
     sequential_env_types: list[str] = Field(default_factory=list)
     """Types whose environments always run in the main process."""
     format_penalty: float = 0.1
@@ -209,6 +209,8 @@ class ManagerConfig(Section):
     """What workers are: processes of this machine, or of any node of a Ray cluster (`cluster`)."""
     cluster: RolloutCluster = Field(default_factory=RolloutCluster)
     """The cluster, where backend is ray."""
+    timeline: bool = True
+    """Whether timeline.json in the run folder of `abreast rollout` says what each process did when; costs under 1 %."""
     worker_memory_mb: int | None = Field(None, ge=1)
     """Memory a worker may allocate; beyond it, allocations raise MemoryError. None: no limit."""
     episodes: EpisodesConfig = Field(default_factory=EpisodesConfig)

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from abreast.errors import ConfigError, RolloutError, nearest, short
+from abreast.processes.team import Team
 from abreast.rollouts.context.context import Context
 from abreast.rollouts.episodes.inputs import Mode, Seeds, check_env_ids, check_inputs, check_whole
 from abreast.rollouts.episodes.pool import Pool
@@ -21,6 +22,7 @@ from abreast.rollouts.episodes.single import NewEpisode, SingleEpisode
 from abreast.rollouts.episodes.slot import Cache, Slot
 from abreast.rollouts.episodes.summary import states_of
 from abreast.rollouts.episodes.turns import Turns
+from abreast.rollouts.episodes.verifier import Verifier
 from abreast.rollouts.loading import load_config
 from abreast.rollouts.registry import Tag
 from abreast.rollouts.workers.places import Places, Use
@@ -42,7 +44,8 @@ class EnvStateManager:
 
     The configuration is a mapping, an OmegaConf object, or the name of a YAML file. `verify` keeps a copy of every
     environment in the main process, steps it too, and raises if a worker's result ever differs. `rules` are the constants
-    by which `auto` decides. With `tags`, there is no batch, only single episodes of these (`for_tag`).
+    by which `auto` decides. With `tags`, there is no batch, only single episodes of these (`for_tag`). `debug` takes every
+    turn in the main process, twice, and raises if the results differ.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class EnvStateManager:
         verify: bool = False,
         rules: PlacementRules | None = None,
         tags: Sequence[str] = (),
+        debug: bool = False,
     ) -> None:
         if mode not in ("train", "val"):
             raise ConfigError(f"mode is {mode!r}: expected train or val.")
@@ -60,18 +64,19 @@ class EnvStateManager:
         self.tags: Mapping[str, Tag] = self._adapt(found)
         """By name: type, configuration, budget and instruction."""
         live = [name for name, tag in self.tags.items() if not getattr(tag.kind.env, "replayable", True)]
-        if verify and live:
+        if (verify or debug) and live:
+            what = "debug" if debug else "verify"
             raise RolloutError(
-                f"verify takes every turn twice, but environments of the tag {live[0]} say that they cannot be replayed"
-                " (replayable = False): leave verify out."
+                f"{what} takes every turn twice, but environments of the tag {live[0]} say that they cannot be replayed"
+                f" (replayable = False): leave {what} out."
             )
         manager = self.config.es_manager
-        self.use_multiprocessing: Use = manager.use_multiprocessing
+        self.use_multiprocessing: Use = False if debug else manager.use_multiprocessing
         self.envs = [] if tags else self._make_slots()
         """All that is known of each environment of the batch, by number; to look at, not to change."""
         self._places = Places(self.tags, manager, len(self.envs) or MOST_WORKERS, rules)
         self._places.slots.update({slot.env_id: slot for slot in self.envs})
-        self._turns = Turns(manager, self._places, verify)
+        self._turns = Turns(manager, self._places, Verifier(debug) if verify or debug else None)
         self._seeds = Seeds(self.config.seed, mode)
         self._pool = Pool(self._turns, manager.episodes, self.tags, len(self.envs), self._seeds)
         self._contexts = {name: Context(tag) for name, tag in self.tags.items()}
@@ -279,10 +284,14 @@ class EnvStateManager:
         return self._turns.verifier.turns if self._turns.verifier is not None else 0
 
     @property
+    def team(self) -> Team | None:
+        """The workers, if there are any; to look at."""
+        return self._places.team
+
+    @property
     def worker_pids(self) -> list[int]:
         """Process ids of the workers, if there are any."""
-        team = self._places.team
-        return list(team.pids.values()) if team is not None else []
+        return list(self.team.pids.values()) if self.team is not None else []
 
     def __len__(self) -> int:
         return len(self.envs)

@@ -11,7 +11,7 @@ Shapes: N agents, L lanes.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,9 +25,10 @@ from abreast.errors import ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State
 from abreast.training.devices import enough_memory
-from abreast.training.lanes import Environment, picture_of
+from abreast.training.lanes import Environment
 from abreast.training.whole_pass import WholePass, let_act
 from abreast.worlds.batched import BatchedWorld
+from abreast.worlds.painting import Scene, ScenePainter
 from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
 log = logging.getLogger("abreast")
@@ -87,6 +88,8 @@ class BatchedLanes(Playable):
     """All lanes of an environment in one batched world. All of them are always played; if fewer are asked for, those after
     them are not reported and not remembered.
     """
+
+    has_cheap_snapshots = True
 
     def __init__(self, env: Environment, world: BatchedWorld) -> None:
         self._env, self.world = env, world
@@ -237,8 +240,22 @@ class BatchedLanes(Playable):
     # ---- what it looks like, what is kept
 
     def picture(self) -> Image.Image:
-        self.world.show(0, self._env.world, self._env.agents)
-        return picture_of(self._env.world)
+        return ScenePainter(self._env.world.kind_names).paint(self._scene_of(self.snapshot()))
+
+    def snapshot(self) -> Sequence[Tensor]:
+        return self.world.seen(0)
+
+    def paint(self, snapshots: Sequence[Any]) -> tuple[Iterable[Image.Image], Sequence[tuple[Image.Image, str]]]:
+        scenes = [self._scene_of(snapshot) for snapshot in snapshots]
+        return ScenePainter(self._env.world.kind_names).paint_all(scenes)
+
+    def _scene_of(self, seen: Sequence[Tensor]) -> Scene:
+        self.world.show_seen(seen, self._env.world, self._env.agents)
+        return Scene.of(self._env.world, self._env.agents, self._env.world.changing)
+
+    def rewards_so_far(self) -> Tensor:
+        """On the device, which is not waited for."""
+        return self._scores_NL[:, 0].clone() if self._whole is None else self._whole.scores(0, self.turns)
 
     def state(self) -> State:
         return State({"passes": self.passes})

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from abreast.errors import ConfigError, ModelError, RewardError, WorldError, short
 from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
+from abreast.processes.spans import details, span
 from abreast.streams import seeded_globals, shared_streams
 from abreast.worlds.playable import Decision, Late, Playable, Played, as_reward
 
@@ -37,7 +38,8 @@ def collect_pass(
     """
     with seeded_globals(np.random.SeedSequence(seed), PLAYING, epoch):
         before = shared_streams() if on_shared_draws is not None else {}
-        played = play_lanes(game, epoch, lanes, beat, on_turn)
+        with span("play"):
+            played = play_lanes(game, epoch, lanes, beat, on_turn)
         if on_shared_draws is not None and shared_streams() != before:
             on_shared_draws()
     for player in game.players:
@@ -68,10 +70,12 @@ def play_lanes(
     choose, seen = _Chooser(models).choose, -1
     unchecked = set(range(len(models)))
     """Agents whose first observation has not been looked at."""
+    steps = details("see", "choose", "act", "remember")
     while True:
         if on_turn is not None and game.turns != seen:
             seen = game.turns
             on_turn()
+        mark = steps.begin()
         decisions = game.decisions()
         if decisions is None:
             break
@@ -80,8 +84,14 @@ def play_lanes(
                 if agent in unchecked:
                     check_observation(agent, models[agent], states[0])
                     unchecked.discard(agent)
+        if mark:
+            mark()
         actions = choose(decisions)
+        if mark:
+            mark()
         outcomes, late = game.step(actions)
+        if mark:
+            mark()
         if beat is not None:
             beat()  # before anything is remembered: an actor that was replaced ends here
         for (agent, numbers, states, _), chosen, (rewards, terminated) in zip(
@@ -96,6 +106,8 @@ def play_lanes(
             models[agent].remember_all(states, chosen, rewards, terminated, numbers)
         for each in late:
             _amend(models[each.agent], each, before[each.agent])
+        if mark:
+            mark()
     played, late = game.finish()
     for each in late:
         _amend(models[each.agent], each, before[each.agent])

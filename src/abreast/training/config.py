@@ -34,7 +34,7 @@ class ExperimentConfig(Section):
     max_turns: int = Field(100, ge=1)
     """Turns an episode may last; in a turn every agent acts once."""
     record_period: int = Field(50, ge=1)
-    """An animation is recorded every so many epochs."""
+    """A film is kept every so many epochs, beside those of the last pass and the best."""
     seed: int = Field(0, ge=0)
     """Random seed: the same seed gives the same run."""
     num_agents: int = Field(5, ge=1, le=100_000)
@@ -44,13 +44,15 @@ class ExperimentConfig(Section):
     train_interval: int = Field(1, ge=1)
     """Epochs per update of each agent."""
     checkpoint_interval: int | None = Field(None, ge=1)
-    """Epochs between two checkpoints; none: by checkpoint_minutes alone. One is also written when a run ends or stops."""
+    """Epochs between two checkpoints; null: by checkpoint_minutes alone. One is also written when a run ends or stops."""
     checkpoint_minutes: float | None = Field(5.0, gt=0)
-    """Minutes between two checkpoints; none: by checkpoint_interval alone."""
+    """Minutes between two checkpoints; null: by checkpoint_interval alone."""
     keep_checkpoints: int = Field(2, ge=1)
     """How many of the newest checkpoints are kept, beside the one with the highest reward."""
     compute_threads: int = Field(1, ge=1, le=1024)
     """Threads of an update's arithmetic. Results depend on it, by rounding, so it never follows the machine."""
+    timeline: bool = True
+    """Whether timeline.json in the run folder says what each process did when (`abreast timeline RUN`); costs under 1 %."""
     load_agents: Annotated[dict[int, str], BY_AGENT] = Field(default_factory=dict)
     """Agents that begin with what agents of other runs have learned, say {2: runs/x:4}; without :4, agent 2 of that run."""
     freeze: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=list)
@@ -72,23 +74,23 @@ class MPConfig(Section):
     buffer_capacity: int | None = Field(None, ge=1)
     """Overrides model.buffer_capacity, for agents whose own entry in model.per_agent says nothing of it."""
     batch_size: int | None = Field(None, ge=1)
-    """Overrides model.batch_size, likewise."""
+    """Overrides model.batch_size, for agents whose own entry in model.per_agent says nothing of it."""
     learning_rate: float | None = Field(None, gt=0)
-    """Overrides model.learning_rate, likewise."""
+    """Overrides model.learning_rate, for agents whose own entry in model.per_agent says nothing of it."""
     train_interval: int | None = Field(None, ge=1)
     """Overrides experiment.train_interval."""
     publish_interval: int = Field(10, ge=1)
     """Updates between two publishes in the schedule free; the others publish after every round."""
     max_updates_per_step: float | None = Field(None, gt=0)
-    """Most updates per agent-step in the schedule free, times the agent's priority; none: as many as there is time for."""
+    """Most updates per agent-step in the schedule free, times the agent's priority; null: as many as there is time for."""
     priority: Annotated[dict[int, Annotated[float, Field(gt=0)]], BY_AGENT] = Field(default_factory=dict)
     """Weights of single agents, say {0: 2}; others have 1. free: updates per agent-step; else only who is trained first."""
     num_workers: int | None = Field(None, ge=1)
-    """Workers that host the learners; none: as many as are fastest here, not more than agents, nor than two for each GPU."""
+    """Workers that host the learners; null: as many as are fastest here, not more than agents, nor than two for each GPU."""
     num_envs: int = Field(1, ge=1)
     """Lanes: copies of the environment played side by side, also in the sequential run; with num_actors, those of each."""
     num_actors: int | None = Field(None, ge=1)
-    """Actors, each with num_envs lanes: the first plays here, others in processes; none: num_envs lanes, dealt out."""
+    """Actors, each with num_envs lanes: the first plays here, others in processes; null: num_envs lanes, dealt out."""
     device: str = "auto"
     """Where learners compute: auto (a GPU if there is one), cpu, cuda, cuda:1 … Also in the sequential run."""
     device_per_agent: bool = False
@@ -145,11 +147,11 @@ class GridSection(OpenSection):
     """The settings of a world that does not declare them: the size of a plain grid, and any other key."""
 
     height: int | None = Field(None, ge=1, le=10_000)
-    """Rows; none: 10, unless the game makes its own world."""
+    """Rows; null: 10, unless the game makes its own world."""
     width: int | None = Field(None, ge=1, le=10_000)
-    """Columns; none: 10, unless the game makes its own world."""
+    """Columns; null: 10, unless the game makes its own world."""
     layers: int | None = Field(None, ge=1, le=100)
-    """Entities in a cell, one above the other; none: 1, unless the game makes its own world."""
+    """Entities in a cell, one above the other; null: 1, unless the game makes its own world."""
 
 
 USUAL_NAMES = {

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Self
 
 from abreast.agents import Agent
-from abreast.attributes import differs
+from abreast.attributes import Made, check_made, differs
 from abreast.codec import Names, attributes_of, decode, encode_possible
 from abreast.errors import ConfigError, StateError, WorldError, short
 from abreast.files import seen_from_here, target_of
@@ -20,7 +20,7 @@ from abreast.state import State, join, part_of
 from abreast.streams import seeded_globals
 from abreast.training.batched import BatchedLanes, batched_lanes_of, is_played_batched
 from abreast.training.config import Config, GridSection, parse_config
-from abreast.training.experiment import Experiment, check_independence
+from abreast.training.experiment import Experiment, check_models
 from abreast.training.lanes import GridworldLanes
 from abreast.worlds import EmptyEntity, Gridworld
 from abreast.worlds.batched import BatchedWorld
@@ -69,6 +69,7 @@ class Environment(Experiment):
         | {"_blank_world", "_lanes", "_first_lane", "_lends_models", "_factory"}
     )
     """Attributes of this class; any other is a subclass's own."""
+    MADE_BY: ClassVar[Made] = (("_first_lane", "__init__"),)
     _lends_models: list[Agent] | None = None
     _factory: "Callable[[], Environment] | None" = None
 
@@ -79,13 +80,14 @@ class Environment(Experiment):
         self.agents = []
         self._lanes: list[Environment] = [self]
         self._first_lane = 0
+        check_made(self.world)
         self.world.reseed(self.seed_of(0))
         with seeded_globals(self.seed_of(BUILDING)):
             self.world.create_world()
             self._keep_blank_world()
             self.setup_agents()
             self._count_agents()
-            check_independence([agent.model for agent in self.agents])
+            self._check_agents()
             self.populate_environment()
 
     def _keep_blank_world(self) -> None:
@@ -103,6 +105,7 @@ class Environment(Experiment):
     @cached_property
     def game(self) -> GridworldLanes | BatchedLanes:  # type: ignore[override]
         """This environment and its lanes, as training sees them."""
+        check_made(self)
         return batched_lanes_of(self) if self.is_batched else GridworldLanes(self)
 
     @cached_property
@@ -186,6 +189,19 @@ class Environment(Experiment):
                 " setting out, or let setup_agents make as many."
             )
         self.config = self.config.with_derived(experiment=given.with_derived(num_agents=count))
+
+    def _check_agents(self) -> None:
+        """Refuse agents and models that are not whole, or do not fit each other."""
+        for agent in self.agents:
+            check_made(agent)
+        if self._lends_models is None:
+            check_models([agent.model for agent in self.agents])
+        for number, agent in enumerate(self.agents):
+            if (actions := agent.action_spec.n_actions) != agent.model.n_actions:
+                raise ConfigError(
+                    f"agent {number} ({type(agent).__name__}) has {actions} actions, but its model was made for"
+                    f" {agent.model.n_actions}: in setup_agents, make it by make_model(view, {actions}, agent)."
+                )
 
     # ---- playing
 

@@ -7,6 +7,7 @@ for each pass over the lanes
   play                                      (collect.py)
 """
 
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -79,8 +80,16 @@ def evaluate(env: Experiment, episodes: int, seed: int = 0, greedy: bool = True)
     return play_episodes(env.twin(), episodes, seed, greedy)
 
 
-def play_episodes(env: Experiment, episodes: int, seed: int = 0, greedy: bool = True) -> Evaluation:
-    """As `evaluate`, on the environment itself, which is then somewhere in the middle."""
+def play_episodes(
+    env: Experiment,
+    episodes: int,
+    seed: int = 0,
+    greedy: bool = True,
+    on_pass: Callable[[list[list[float]]], None] = lambda rewards: None,
+) -> Evaluation:
+    """As `evaluate`, on the environment itself, which is then somewhere in the middle. `on_pass` is told the rewards of each
+    episode of a pass.
+    """
     if episodes < 1:
         raise ConfigError(f"the number of episodes is {episodes}: expected at least 1.")
     if seed < 0:
@@ -102,12 +111,13 @@ def play_episodes(env: Experiment, episodes: int, seed: int = 0, greedy: bool = 
             with ExitStack() as stack, seeded_globals(np.random.SeedSequence(seed), EVALUATING, first):
                 for model in models if greedy else ():
                     stack.enter_context(model.act_greedily())
-                played += play_lanes(env.game, env.epochs_played, lanes)
-    kept = played[:episodes]
+                newest = play_lanes(env.game, env.epochs_played, lanes)[: episodes - first]
+                played += newest
+                on_pass([[float(reward) for reward in each.reward_per_agent] for each in newest])
     return Evaluation(
-        [[float(reward) for reward in each.reward_per_agent] for each in kept],
-        [each.turns for each in kept],
-        [figures_of(each.metrics, env.name) for each in kept],
+        [[float(reward) for reward in each.reward_per_agent] for each in played],
+        [each.turns for each in played],
+        [figures_of(each.metrics, env.name) for each in played],
     )
 
 

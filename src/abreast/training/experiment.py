@@ -17,6 +17,7 @@ from abreast.attributes import true_copy
 from abreast.errors import ConfigError, WorkerError
 from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
 from abreast.models import algorithm as find_algorithm
+from abreast.plugins import refuse_while_importing
 from abreast.replay import Buffer
 from abreast.state import copied
 from abreast.training.actors.base import actor_state, group_lanes, models_of, set_actor_state
@@ -26,8 +27,9 @@ from abreast.training.config import Config, MPConfig, parse_config
 from abreast.training.devices import check_device_memory, compute_threads, device_for
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
+from abreast.training.run.loggers import AnyLoggers
 from abreast.training.run.metrics import EpochRecord
-from abreast.training.run.record import Logger, RunOptions
+from abreast.training.run.record import RunOptions
 from abreast.training.run.session import session
 from abreast.training.runnable import Factory
 from abreast.training.system import MARLMultiprocessingSystem
@@ -44,8 +46,8 @@ class RunResult(NamedTuple):
     """Agents whose learner failed once too often, and why; they have stopped learning, the others have not."""
 
 
-def check_independence(models: Sequence[object]) -> None:
-    """Refuse agents that share a model."""
+def check_models(models: Sequence[object]) -> None:
+    """Refuse agents that share a model, and models that are not whole."""
     numbers: dict[int, int] = {}
     for agent, model in enumerate(models):
         first = numbers.setdefault(id(model), agent)
@@ -54,6 +56,9 @@ def check_independence(models: Sequence[object]) -> None:
                 f"agents {first} and {agent} have one and the same model, but agents are independent learners: make one for"
                 " each in setup_agents."
             )
+        if isinstance(model, BaseModel):
+            with named(agent, model):
+                model.check_whole()
 
 
 class Experiment:
@@ -138,28 +143,32 @@ class Experiment:
         self,
         animate: bool = True,
         logging: bool = True,
-        logger: Logger | None = None,
+        logger: AnyLoggers = None,
         output_dir: Path | str | None = None,
         resume: Path | str | None = None,
+        debug: bool = False,
     ) -> RunResult:
         """Play and learn for `experiment.epochs` epochs.
 
-        animate: record an animation every `experiment.record_period` epochs.
+        animate: film the last pass, the best one, and one every `experiment.record_period` epochs (`run/films.py`).
         logging: show progress and keep metrics, configuration, log and models.
-        logger: shown every epoch instead of the progress display; `record_epoch(epoch, loss, reward, epsilon, **more)`.
+        logger: what is told of every epoch, beside the display; one or several: names ("tensorboard", "wandb", "trackio",
+            "csv", "module:Class"), classes, or objects with `record_epoch(epoch, loss, reward, epsilon, **more)`.
         output_dir: the run folder, which must not hold another run; left out, a new one under `runs/` in the current
             folder. Without `animate` and `logging` nothing is written.
         resume: the folder of a run of the same experiment that was stopped, or one of its checkpoints: it goes on there, as
             if it had never stopped.
+        debug: everything in this thread, with every check on; the results are the same (docs/debugging.md).
         """
+        refuse_while_importing("run_experiment")
         for agent, model in enumerate(models_of(self.game)):
             with named(agent, model):
                 check_lanes(model)
         self.make_lanes()
         group_lanes(self.game, self.config.multiprocessing)
-        with session(self, RunOptions("lockstep", False, animate, logging, logger, output_dir, resume)) as run:
-            settings = self.config.experiment
-            learners = InlineLearners(models_of(self.game), settings.seed, rounds=run.rounds, frozen=settings.freeze)
+        with session(self, RunOptions("lockstep", False, animate, logging, logger, output_dir, resume, debug)) as run:
+            settings, models = self.config.experiment, models_of(self.game)
+            learners = InlineLearners(models, settings.seed, 0, run.rounds, settings.freeze, run.record.checks)
             if run.resumed is not None:
                 set_actor_state(self.game, run.resumed.actor)
             run.loop(InlineActors(self.game), learners).run(run.until)
@@ -169,21 +178,24 @@ class Experiment:
         self,
         animate: bool = True,
         logging: bool = True,
-        logger: Logger | None = None,
+        logger: AnyLoggers = None,
         output_dir: Path | str | None = None,
         resume: Path | str | None = None,
+        debug: bool = False,
     ) -> RunResult:
         """Play here and learn in workers, as `config.multiprocessing` says; the arguments of `run_experiment`. What is not
         said there is planned (`plan.py`).
 
         When it returns, the agents hold what they learned, as after `run_experiment`.
         """
-        schedule, workers = self.config.multiprocessing.schedule, self.config.multiprocessing.workers
-        if workers == "processes":
+        refuse_while_importing("run_experiment_mp")
+        parallel = self.config.multiprocessing.with_derived(**({"workers": "inline"} if debug else {}))
+        if parallel.workers == "processes":
             process_backend().warm_up()  # it imports while this process gets ready
         self.make_lanes()
-        system = MARLMultiprocessingSystem(self, self.game.players, self.config)
-        with session(self, RunOptions(schedule, True, animate, logging, logger, output_dir, resume)) as run:
+        system = MARLMultiprocessingSystem(self, self.game.players, self.config.with_derived(multiprocessing=parallel))
+        options = RunOptions(parallel.schedule, True, animate, logging, logger, output_dir, resume, debug)
+        with session(self, options) as run:
             system.start(run)
             try:
                 system.run(run)

@@ -1,7 +1,6 @@
 """Gridworld environments, in lanes, as a game that can be trained on (`worlds/playable.py`)."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from functools import lru_cache
 from itertools import zip_longest
 from typing import Any
 
@@ -15,13 +14,9 @@ from abreast.errors import RewardError, short
 from abreast.models.own import reseed_generators
 from abreast.state import State, join, part_of
 from abreast.worlds import Gridworld
+from abreast.worlds.painting import Scene, ScenePainter
 from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played, as_reward
-from abreast.worlds.sprites import Painter
 
-LARGEST_TILE, LARGEST_PICTURE = 24, 480
-"""Pixels a side, of a cell and of a picture."""
-painter_with = lru_cache(maxsize=2)(Painter)
-"""Painters remember what they have drawn."""
 EMPTY: NDArray[Any] = np.empty(0)
 PARTS_OF_A_TURN = ("transition", "get_action", "perform", "add_memory")
 """Methods of `Agent` that are carried out here, for all lanes at once, unless an agent has its own."""
@@ -37,6 +32,7 @@ class GridworldLanes(Playable):
     """
 
     plays_by_lane = True
+    has_cheap_snapshots = True
 
     def __init__(self, env: Environment) -> None:
         self._env = env
@@ -179,7 +175,16 @@ class GridworldLanes(Playable):
     # ---- what it looks like, what is kept
 
     def picture(self) -> Image.Image:
-        return picture_of(self._env.world)
+        return ScenePainter(self._env.world.kind_names).paint(self.snapshot())
+
+    def snapshot(self) -> Scene:
+        return Scene.of(self._env.world, self._env.agents, self._env.world.changing)
+
+    def paint(self, snapshots: Sequence[Any]) -> tuple[Iterable[Image.Image], Sequence[tuple[Image.Image, str]]]:
+        return ScenePainter(self._env.world.kind_names).paint_all(snapshots)
+
+    def rewards_so_far(self) -> Sequence[float]:
+        return [agent.score for agent in self._env.agents]
 
     def state(self) -> State:
         return join(**{f"lane{number}": env.state() for number, env in enumerate(self._env.lanes)})
@@ -194,12 +199,6 @@ class GridworldLanes(Playable):
     def set_lane_states(self, states: Mapping[int, State]) -> None:
         for lane, state in states.items():
             self._env.lane(lane).set_state(state)
-
-
-def picture_of(world: Gridworld) -> Image.Image:
-    """The whole world as it is now."""
-    painter = painter_with(max(1, min(LARGEST_TILE, LARGEST_PICTURE // max(world.height, world.width))))
-    return Image.fromarray(painter.draw(world, 0, 0, world.height, world.width))
 
 
 def _see_and_choose(agent: Agent, world: Gridworld) -> tuple[NDArray[Any], int]:

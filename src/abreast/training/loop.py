@@ -18,6 +18,7 @@ from itertools import zip_longest
 from typing import Any
 
 from abreast.errors import StateError, short
+from abreast.processes.spans import span
 from abreast.training.actors.base import Actors, Play, models_of
 from abreast.training.config import ScheduleName
 from abreast.training.learners.base import Learners
@@ -74,6 +75,7 @@ class Loop:
         while True:
             self._finish_rounds(self._lag - 1)
             is_over = self._experiment.epochs_played >= until
+            self._now("a checkpoint is written, or the next pass prepared")
             self._between_passes(self, is_over)  # before the last rounds are finished, so that more epochs can follow
             if is_over:
                 break
@@ -95,12 +97,14 @@ class Loop:
         lanes = min(settings.multiprocessing.lanes, until - epoch)
         epsilons = [model.epsilon for model in self._models]
         order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, settings.experiment.seed)
-        started = time.perf_counter()
-        camera = self._record.camera(epoch)
+        films, started = self._record.films, time.perf_counter()
+        camera = None if films is None else films.camera(epoch, is_last=epoch + lanes >= until)
+        self._now(f"epoch {epoch} is being played")
         played = self.actors.play(order, camera)
         collect_s = time.perf_counter() - started
-        if camera is not None:
-            camera.save()
+        if films is not None and camera is not None:
+            films.keep(camera, played)
+        self._record.check_rows(epoch)
         played = [each._replace(metrics=figures_of(each.metrics, experiment.name)) for each in played]
         written = [model.memory.written.tolist() for model in self._models]
         self._order_round(played, self._decay(lanes), written, collect_s)
@@ -125,6 +129,8 @@ class Loop:
     def _finish_oldest(self) -> None:
         """Wait for the oldest round, and record its pass with it."""
         done = self.unfinished.popleft()
+        self._now(f"epoch {done.epoch} is being learned from")
+        self._record.check_rows(done.epoch)
         started = time.perf_counter()
         results = self.learners.finish(done.number)
         waited = time.perf_counter() - started
@@ -132,7 +138,11 @@ class Loop:
         timing = {"collect_s": done.collect_s * share, "train_s": waited * share}
         timing |= {**self.actors.health(), **self.learners.health()}
         for offset, (played, epsilon) in enumerate(zip(done.played, done.epsilons, strict=True)):
-            self._record.epoch(done.epoch + offset, played, results, epsilon, timing)
+            with span("record"):
+                self._record.epoch(done.epoch + offset, played, results, epsilon, timing)
+
+    def _now(self, text: str) -> None:
+        self._record.now(text, self.actors, self.learners)
 
     def _decay(self, epochs: int) -> list[float]:
         """Let epsilon fall once an epoch; returns what it was in each, in the mean of all agents."""

@@ -29,6 +29,7 @@ from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import ProcessActors
 from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.config import MPConfig
+from abreast.training.debug import Checks
 from abreast.training.learners.base import Learners
 from abreast.training.learners.free import FreeLearners
 from abreast.training.learners.hosted import HostedLearners, process_backend, recipe_of
@@ -102,7 +103,7 @@ class MARLMultiprocessingSystem:
         self.learners = self.actors = None
         try:
             if self.plan.workers == "inline":
-                self._start_inline(rounds)
+                self._start_inline(rounds, None if session is None else session.record.checks)
             else:
                 self._start_workers(rounds)
         except BaseException:
@@ -110,7 +111,7 @@ class MARLMultiprocessingSystem:
             self.learners = None
             raise
 
-    def _start_inline(self, rounds: int) -> None:
+    def _start_inline(self, rounds: int, checks: Checks | None) -> None:
         if self.plan.is_open and not self._planner.is_short and FORK_SERVER.pid is None:
             self._fork_server_at = time.monotonic()
             process_backend().warm_up()  # it imports while the first passes are played
@@ -118,7 +119,7 @@ class MARLMultiprocessingSystem:
             model.own_attributes.guard()
         slack = self._slack if LAGS[self._config.multiprocessing.schedule] > 1 else 0
         settings = self._config.experiment
-        self.learners = InlineLearners(self._models, settings.seed, slack, rounds, settings.freeze)
+        self.learners = InlineLearners(self._models, settings.seed, slack, rounds, settings.freeze, checks)
         self.actors = InlineActors(self.env.game)
 
     def _start_workers(self, rounds: int, own_rings: Sequence[Ring] = ()) -> None:

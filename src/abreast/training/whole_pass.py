@@ -138,6 +138,10 @@ class WholePass:
             )
         return seen
 
+    def scores(self, lane: int, turns: int) -> Tensor:
+        """What each agent has got in a lane after so many turns."""
+        return self._rewards_TNL[:turns, :, lane].sum(dim=0)
+
     def finish(self, lanes: int) -> Tensor:
         """The pass is over: returns the scores of all agents and lanes, in 64 bits. What an agent was given since its last
         step belongs to that.

@@ -203,8 +203,16 @@ class BatchedWorld(ABC):
 
         An agent looks where it has gone since the last time, or down if that was not the next cell.
         """
-        places = torch.stack([self.rows_LN[lane], self.columns_LN[lane]], dim=1).tolist()
-        numbers = self.cells_LHW[lane].tolist()
+        self.show_seen(self.seen(lane), world, agents)
+
+    def seen(self, lane: int) -> tuple[Tensor, ...]:
+        """What is in a lane now, for `show_seen`. The device is not waited for."""
+        return self.cells_LHW[lane].clone(), self.rows_LN[lane].clone(), self.columns_LN[lane].clone()
+
+    def show_seen(self, seen: Sequence[Tensor], world: Gridworld, agents: Sequence[Any]) -> None:
+        """As `show`, what was there when it was `seen`."""
+        numbers, rows, columns = (tensor.tolist() for tensor in seen)
+        places = list(zip(rows, columns, strict=True))
         top, facing = world.layers - 1, {step: name for name, step in self.AGENT.DIRECTIONS.items()}
         for agent, (row, column) in zip(agents, places, strict=True):
             step = (row - agent.location[0], column - agent.location[1])

@@ -30,7 +30,10 @@ class Entity:
     symbol: str = "E"
     """One character for text views; the first letter of the kind unless a subclass says otherwise."""
     sprite: "Sprite | None" = None
-    """Picture: RGBA pixels, or the path of an image file; None draws a plain tile in a colour made from the kind."""
+    """Picture: RGBA pixels, or the path of an image file; None: a shape in a colour in films, and a plain tile in views of
+    pixels. Films are painted after the epoch: what changes its sprite in the course of it has transitions, or is an agent,
+    or is replaced by another entity.
+    """
 
     location: Location
     _has_own_symbol: ClassVar[bool] = False

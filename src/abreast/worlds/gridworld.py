@@ -5,13 +5,14 @@ grid, so they cost what is seen, not the size of the map; entities that change b
 own, so a turn costs what changes, not the cells that exist.
 """
 
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
-from abreast.attributes import true_copy
+from abreast.attributes import Made, true_copy
 from abreast.errors import WorldError
 from abreast.state import State
 from abreast.worlds.cells import CellPool
@@ -34,6 +35,7 @@ class Gridworld:
         ["times_laid_out"],
     )
     """Attributes of this class; any other is a subclass's own."""
+    MADE_BY: ClassVar[Made] = (("_margin", "__init__"), ("_live", "create_world"))
     times_laid_out = 0
     """How often `create_world` has emptied the world."""
 
@@ -160,6 +162,11 @@ class Gridworld:
         """The kinds seen so far; the kind at position i has number i + 1 (0 is OUTSIDE)."""
         return list(self._kind_numbers)
 
+    @property
+    def changing(self) -> Iterable[Entity]:
+        """The entities with transitions, in the order they were placed."""
+        return self._live.values()
+
     def cells_of(self, kind: str, layer: int = -1) -> CellPool:
         """The cells of a layer (the top one unless given) that hold a kind; kept up to date from the first call on."""
         layer %= self.layers
@@ -219,8 +226,9 @@ class Gridworld:
         """Put entities into different random cells that hold the kind `onto`; too few such cells is an error."""
         free, count = self.cells_of(onto, layer), len(entities)
         if count > len(free):
+            kinds = ", ".join(f"{number} {kind}" for kind, number in Counter(each.kind for each in entities).items())
             raise WorldError(
-                f"{count} entities of kind {entities[0].kind} need {count} free cells, but the {self.height}x{self.width}"
+                f"{count} entities ({kinds}) need {count} free cells, but the {self.height}x{self.width}"
                 f" world has {len(free)}: enlarge world.height or world.width, or lower their number"
                 " (experiment.num_agents for agents)."
             )

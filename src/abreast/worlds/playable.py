@@ -141,6 +141,23 @@ class Playable(ABC):
         """The first lane as it looks now, if it looks like anything."""
         return None
 
+    has_cheap_snapshots: bool = False
+    """Whether a snapshot takes so little time (a few µs) that every pass can be filmed."""
+
+    def snapshot(self) -> Any:
+        """What `paint` needs to draw the first lane as it is now, if it looks like anything."""
+        return self.picture()
+
+    def paint(self, snapshots: Sequence[Any]) -> tuple[Iterable[Image.Image], Sequence[tuple[Image.Image, str]]]:
+        """Pictures of snapshots, all of one size; and what is seen in them beside agents, if it is known: icons (RGBA) with
+        names.
+        """
+        return snapshots, ()
+
+    def rewards_so_far(self) -> Iterable[Any]:
+        """What each player has got so far in the first lane, if that is known before the end."""
+        return ()
+
     def play_pass(
         self, epoch: int, lanes: int, beat: Callable[[], None] | None, on_turn: Callable[[], None] | None
     ) -> list[Played] | None:

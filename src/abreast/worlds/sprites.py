@@ -60,7 +60,7 @@ class Painter:
         return picture
 
     def _cell(self, entities: NDArray[Any]) -> Pixels:
-        key = tuple(_sprite_key(entity) for entity in entities)
+        key = tuple(sprite_key(entity.kind, entity.sprite) for entity in entities)
         drawn = self._cells.get(key)
         if drawn is None:
             canvas = np.zeros((self.tile, self.tile, 3), dtype=np.float32)
@@ -73,13 +73,11 @@ class Painter:
 
     def pixels(self, entity: Entity) -> NDArray[np.float32]:
         """The sprite of an entity, scaled to a tile: RGBA."""
-        key = _sprite_key(entity)
+        key = sprite_key(entity.kind, entity.sprite)
         if key not in self._scaled:
             sprite = plain_tile(entity.kind) if entity.sprite is None else entity.sprite
-            image = _open(sprite) if isinstance(sprite, str | Path) else Image.fromarray(sprite, "RGBA")
-            scaled = image.resize((self.tile, self.tile), Image.Resampling.NEAREST)
             # The sprite is kept beside its picture: a freed array could hand its id to another one.
-            self._scaled[key] = (entity.sprite, np.asarray(scaled, dtype=np.float32))
+            self._scaled[key] = (entity.sprite, np.asarray(scaled(sprite, self.tile), dtype=np.float32))
         return self._scaled[key][1]
 
 
@@ -88,10 +86,16 @@ def draw_world(world: Gridworld, tile: int = 16) -> Pixels:
     return Painter(tile).draw(world, 0, 0, world.height, world.width)
 
 
-def _sprite_key(entity: Entity) -> Any:
-    sprite = entity.sprite
+def scaled(sprite: Sprite, tile: int) -> Image.Image:
+    """A sprite in tiles of this size: RGBA."""
+    image = _open(sprite) if isinstance(sprite, str | Path) else Image.fromarray(sprite, "RGBA")
+    return image.resize((tile, tile), Image.Resampling.NEAREST)
+
+
+def sprite_key(kind: str, sprite: Sprite | None) -> Any:
+    """What tells pictures of entities apart, as long as their sprites are kept."""
     if sprite is None:
-        return entity.kind
+        return kind
     return str(sprite) if isinstance(sprite, str | Path) else id(sprite)
 
 

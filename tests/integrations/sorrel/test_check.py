@@ -14,13 +14,16 @@ def at_home(monkeypatch):
     monkeypatch.setattr(Experiment, "run_experiment_mp", Experiment.run_experiment)
 
 
-@pytest.mark.parametrize("name", ["LastingEnv", "tag", "LockedEnv", "SharingEnv"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("LastingEnv", marks=pytest.mark.chaos), "tag", "LockedEnv", "SharingEnv"]
+)
 def test_sound_environments_pass(name, at_home):
     """Its own models are not played with."""
     verdicts = list(find(f"sorrel_standin:{name}").check())
     assert {each.outcome for each in verdicts} == {"ok"}, verdicts
 
 
+@pytest.mark.chaos
 def test_one_passes_in_other_processes_too():
     verdicts = list(find("sorrel_standin:ForageEnv").check())
     assert {each.outcome for each in verdicts} == {"ok"}, verdicts

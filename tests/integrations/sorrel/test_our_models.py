@@ -35,7 +35,10 @@ def run(name, way, *overrides):
     return outcome(experiment, getattr(experiment, way))
 
 
-@pytest.mark.parametrize("name", ["ForageEnv", "tag", "LastingEnv"])
+@pytest.mark.parametrize(
+    "name",
+    ["ForageEnv", pytest.param("tag", marks=pytest.mark.chaos), pytest.param("LastingEnv", marks=pytest.mark.chaos)],
+)
 @pytest.mark.xdist_group("system")
 def test_all_ways_to_run_give_the_same(name):
     """Also where an epoch ends early, and where map and agents outlive it."""
@@ -49,7 +52,7 @@ def test_all_ways_to_run_give_the_same(name):
         assert run(name, "run_experiment_mp", *LANES, "multiprocessing.num_workers=1") == pipelined
 
 
-@pytest.mark.parametrize("victim", [HostedLearners, ProcessActors])
+@pytest.mark.parametrize("victim", [pytest.param(HostedLearners, marks=pytest.mark.chaos), ProcessActors])
 @pytest.mark.xdist_group("system")
 def test_killed_learners_and_actors_change_nothing(victim, caplog):
     settings = (LOCKSTEP, "experiment.epochs=40", "multiprocessing.max_restarts=1000", *LANES)

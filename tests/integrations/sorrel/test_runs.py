@@ -44,7 +44,7 @@ def test_a_run_from_the_command_line_has_a_whole_folder_and_can_go_on(tmp_path):
     assert half == whole
     assert whole[-1]["metrics"].keys() == {"total_reward", "best_turn"}
     with Image.open(tmp_path / "whole" / "replays" / "epoch_000004.gif") as film:
-        assert film.size == (120, 120)
+        assert film.size[0] >= 480 and film.n_frames > 1
     source = find("sorrel_standin:ForageEnv")
     agents = []
     for name in ("half", "whole"):

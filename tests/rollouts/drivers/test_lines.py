@@ -50,7 +50,8 @@ def test_a_line_holds_every_prompt_as_it_was_and_every_answer(context):
         said = [message["content"] for message in line["messages"] if message["role"] == "assistant"]
         assert said == line["answers"] == [f"<think>{turn}</think><answer>Go</answer>" for turn in range(answered)]
         assert line["rewards"] == [1.0] * answered
-        assert line["tokens"] == {"prompt": 7 * answered, "completion": 2 * answered}
+        each = {"turns": [[7, 2]] * answered} if answered else {}
+        assert line["tokens"] == {"prompt": 7 * answered, "completion": 2 * answered, **each}
     whole, cut = lines_of(ended)[3], lines_of(ended)[4]
     assert (whole["success"], whole["error"], whole["unanswered"], whole["num_actions"]) == (True, None, False, 4)
     assert (cut["success"], cut["error"], cut["unanswered"], cut["truncated"]) == (False, "no.", True, True)

@@ -52,6 +52,6 @@ def test_the_live_display_shows_the_same_means(capsys):
     lines = [result(0, True), result(0, False, -0.5), result(1, False, -0.25, error="it broke")]
     results = results_of(lines)
     with RolloutDisplay(3, results) as display:
-        display.ended()
+        display.ended(3, 3)
     assert "episodes 3/3  success 50%  reward 0.50  score 0.25" in capsys.readouterr().err
     assert results.rows(1, 1.0)["success"] == "50.0%" and results.rows(1, 1.0)["score"] == "0.250"

@@ -13,6 +13,16 @@ UNFIT = [
     ("ObservesHalves", "episode", "agent 0 observes float64 of shape (3, 3, 4)"),
     ("ObservesInfinity", "episode", "agent 0 observes inf: let `pov` return finite numbers."),
     ("RaisesInAct", "episode", "it raised ZeroDivisionError: a villain divides by zero (unfit_games.py, line"),
+    (
+        "HasAModelForThreeActions",
+        "episode",
+        "agent 0 (Body) has 4 actions, but its model was made for 3: in setup_agents,",
+    ),
+    ("HasUnmadeAgents", "episode", "UnmadeBody.__init__ does not call super().__init__(…): add that call"),
+    ("HasAnUnmadeWorld", "episode", "UnmadeWorld.__init__ does not call super().__init__(…)"),
+    ("HasAWorldThatIsNeverEmptied", "episode", "NeverEmptied.create_world does not call super().create_world(…)"),
+    ("IsNotMade", "episode", "IsNotMade.__init__ does not call super().__init__(…)"),
+    ("ScatteredTooManyKinds", "episode", "42 entities (40 Apple, 2 Body) need 42 free cells, but the 6x6 world has 36"),
     ("HasNoAgents", "episode", "has no agents: fill self.agents in setup_agents."),
     ("DrawsInAct", "global random state", "playing it (reset, turns) changed the state of the module random"),
     ("DrawsInPopulate", "global random state", "populate_environment) changed the state of numpy.random"),
@@ -81,6 +91,12 @@ def test_a_game_without_chance_passes_with_a_remark(at_home):
     verdicts = {verdict.check: verdict for verdict in check_game(find_game("unfit_games:NothingRandom"))}
     assert {verdict.outcome for verdict in verdicts.values()} == {"ok"}
     assert "Other seeds look alike: that is right if nothing in it is random" in verdicts["seed"].remark
+
+
+def test_what_changes_in_a_class_is_named_though_nothing_depends_on_it(at_home):
+    verdicts = {verdict.check: verdict for verdict in check_game(find_game("unfit_games:CountsInTheClassOfItsAgents"))}
+    assert {verdict.outcome for verdict in verdicts.values()} == {"ok"}
+    assert "While it is played, CountingBody.visited changes." in verdicts["lanes"].remark
 
 
 def test_what_follows_from_another_fault_is_not_judged(at_home):

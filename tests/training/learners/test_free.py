@@ -65,3 +65,24 @@ def test_a_frozen_learner_does_not_hold_up_the_others_and_its_weights_that_never
     assert min(updates[1:]) > updates[0]
     named = [line for line in caplog.messages if "its weights have stayed at version" in line]
     assert len(named) == 1 and "agent 0" in named[0]
+
+
+def test_learners_that_are_paused_learn_nothing_until_they_go_on():
+    def versions(learners):
+        return [place.version for place in learners.published]
+
+    def pause(learners):
+        published(learners, 3)
+        started = time.monotonic()
+        published(learners, max(versions(learners)) + 3)
+        enough_s = 3 * (time.monotonic() - started)
+        learners.pause(True)
+        looks = [versions(learners)]
+        while looks[-2:-1] != looks[-1:]:
+            assert len(looks) < 10, looks
+            time.sleep(enough_s)
+            looks.append(versions(learners))
+        learners.pause(False)
+        published(learners, max(looks[-1]) + 1)
+
+    run_with({8: pause}, EACH)

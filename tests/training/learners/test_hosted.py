@@ -139,7 +139,7 @@ class CannotMove(villains.DQN):
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined", "free"])
 def test_a_learner_that_cannot_start_ends_the_run_with_its_error_before_anything_is_recorded(schedule, tmp_path):
     env = with_villain(CannotMove, f"multiprocessing.schedule={schedule}", "experiment.checkpoint_interval=1")
-    says = r"learner of agent .*1.* could not start: FileNotFoundError: the weights are not here\."
+    says = r"learner \d of agents? .*1.* could not start: FileNotFoundError: the weights are not here\."
     with pytest.raises(WorkerError, match=says) as caught:
         env.run_experiment_mp(animate=False, output_dir=tmp_path / "run")
     assert "setup" in str(caught.value.__cause__)

@@ -14,7 +14,7 @@ from fakes import outcome, small_game
 from promises.strikes import strike
 
 
-@pytest.mark.parametrize("schedule", ["lockstep", "pipelined"])
+@pytest.mark.parametrize("schedule", [pytest.param("lockstep", marks=pytest.mark.chaos), "pipelined"])
 def test_learners_killed_at_random_change_nothing(schedule, caplog):
     caplog.set_level(logging.INFO, "abreast")
     settings = (

@@ -83,3 +83,12 @@ def test_of_many_lanes_all_are_looked_at_before_anything_is_said():
         for _ in range(8):
             model.memory.add(np.zeros(4, np.uint8), 0, 0.0, False, lane)
     assert any("the newest 80 states in its memory are all zero" in each for each in symptoms(model, {"loss": 1.0}))
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("dqn", "nan: lower"), ("unfit_models:LosesNaN", "nan: look in its own train_")]
+)
+def test_a_loss_that_is_no_number_is_looked_for_in_the_users_own_code(name, says):
+    model = make_model(name)
+    model.memory.add(np.ones(4, np.uint8), 0, 0.0, True)
+    assert any(f"its loss is {says}" in each for each in symptoms(model, {"loss": float("nan")}))

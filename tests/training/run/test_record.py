@@ -17,6 +17,7 @@ import villains
 from abreast.errors import GameError, ModelError, WorkerError
 from abreast.games import Game
 from abreast.models import DQN
+from abreast.training.run.record import RunOptions, RunRecord
 from fakes import small_game, timeless
 from promises.cover import rows
 
@@ -331,3 +332,16 @@ def test_figures_change_no_result():
         for kind in (own_game.Garden, Silent)
     )
     assert [{**record, "metrics": 0} for record in with_figures] == [{**record, "metrics": 0} for record in without]
+
+
+def test_the_time_of_a_pause_is_not_counted(tmp_path, monkeypatch):
+    clock = "abreast.training.run.record.time.perf_counter"
+    monkeypatch.setattr(clock, lambda: 10.0)
+    with RunRecord(small_game(), RunOptions(animate=False, output_dir=tmp_path / "run")) as record:
+        record.begin()
+        monkeypatch.setattr(clock, lambda: 12.0)
+        with record.paused():
+            monkeypatch.setattr(clock, lambda: 1000.0)
+            assert record.counts()["elapsed_s"] == 2.0
+        monkeypatch.setattr(clock, lambda: 1001.0)
+        assert record.counts()["elapsed_s"] == 3.0

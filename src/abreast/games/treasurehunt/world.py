@@ -25,9 +25,9 @@ class TreasurehuntConfig(BatchedSection):
     gem_value: float = 10.0
     """Reward for a gem."""
     food_value: float | None = None
-    """Reward for food; none: there is no food."""
+    """Reward for food; null: there is no food."""
     bone_value: float | None = None
-    """Reward for a bone, usually negative; none: there are no bones."""
+    """Reward for a bone, usually negative; null: there are no bones."""
 
 
 def items(settings: TreasurehuntConfig) -> dict[type[Item], float]:

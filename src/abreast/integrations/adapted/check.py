@@ -2,7 +2,7 @@
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ from abreast.checking import SEED, Check, Fault, Skipped, Verdict
 from abreast.errors import short
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.seeding import drawn, episode
+from abreast.settings import apply_overrides
 from abreast.training.check.game import PLAY, PLAYED, GameTrial, check_played
 from abreast.training.check.telling import quiet
 
@@ -23,9 +24,9 @@ TURNS = 60
 DRAW = "draw from a generator that reset(seed=...) makes (`self.np_random` in Gymnasium)"
 
 
-def check_adapted(game: "AdaptedGame") -> Iterator[Verdict]:
-    """Check an environment."""
-    return check_played(AdaptedTrial(game, DRAW), CHECKS)
+def check_adapted(game: "AdaptedGame", overrides: Sequence[str] = ()) -> Iterator[Verdict]:
+    """Check an environment, with settings of the user's."""
+    return check_played(AdaptedTrial(game, DRAW, overrides), CHECKS)
 
 
 @dataclass
@@ -34,8 +35,15 @@ class AdaptedTrial(GameTrial):
 
     _made: list[Adapted] = field(default_factory=list)
 
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Those of the function that makes it, from the settings."""
+        return dict(
+            apply_overrides({"world": {}}, (each for each in self.settings if each.startswith("world.")))["world"]
+        )
+
     def make(self) -> Adapted:
-        self._made.append(self.game.make({}))
+        self._made.append(self.game.make(self.arguments))
         return self._made[-1]
 
     def close(self) -> None:
@@ -57,7 +65,7 @@ def _can_be_played(trial: AdaptedTrial) -> str | None:
 def _keeps_its_own_contract(trial: AdaptedTrial) -> str:
     try:
         with quiet(), contextlib.redirect_stderr(io.StringIO()):
-            return f"{trial.game.own_check({})} finds nothing"
+            return f"{trial.game.own_check(trial.arguments)} finds nothing"
     except ImportError as error:
         raise Skipped(f"the library's own test needs {error.name or error}") from None
     except (Exception, SystemExit) as error:

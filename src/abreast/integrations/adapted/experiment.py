@@ -24,6 +24,7 @@ from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, parse_config
 from abreast.training.devices import enough_memory
+from abreast.training.experiment import check_models
 
 log = logging.getLogger("abreast")
 
@@ -160,11 +161,11 @@ class AdaptedGame(ForeignGame):
         changed = apply_overrides(values, texts, schema)
         return parse_config({**changed, "game": self.target or changed.get("game")}, OpenSection)
 
-    def check(self) -> Iterator[Verdict]:
+    def check(self, overrides: Sequence[str] = ()) -> Iterator[Verdict]:
         """Look whether it keeps the contract of its library, and whether runs of it can be repeated."""
         from abreast.integrations.adapted.check import check_adapted
 
-        return check_adapted(self)
+        return check_adapted(self, overrides)
 
     def look(self, arguments: dict[str, Any]) -> Adapted:
         """A copy to look at; the next experiment plays with it."""
@@ -290,6 +291,7 @@ class AdaptedExperiment(Experiment):
             shape = agent.view.observation
             seen = PlainObservation(shape.input_size, shape.dtype, shape.scale, agent.is_masked)
             players.append(AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.number, number)))
+        check_models([player.model for player in players])
         return players
 
     @property

@@ -213,6 +213,9 @@ class AdaptedLanes(NumberedLanes):
         picture.thumbnail((LARGEST_PICTURE, LARGEST_PICTURE))
         return picture
 
+    def rewards_so_far(self) -> Sequence[float]:
+        return list(self._lanes[0].scores)
+
     def look(self) -> NDArray[Any] | str | None:
         """The first lane as its environment shows it: pixels, or text. One that cannot is not asked again."""
         if not self._has_picture or not self._lanes or not self._experiment.is_filmed:

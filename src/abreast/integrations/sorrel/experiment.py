@@ -27,7 +27,7 @@ from abreast.models.observation import PlainObservation
 from abreast.replay import Buffer
 from abreast.state import State
 from abreast.training.config import Config, ExperimentConfig, MPConfig, parse_config
-from abreast.training.experiment import Experiment, check_independence
+from abreast.training.experiment import Experiment, check_models
 from abreast.worlds.playable import as_reward
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ class SorrelExperiment(Experiment):
         self, env: Any, settings: Mapping[str, Any] | Config[Any, Any] | None = None, seeded: bool = True
     ) -> None:
         check_environment(env)
-        check_independence([agent.model for agent in env.agents])
+        check_models([agent.model for agent in env.agents])
         self.env = env
         config = settings if isinstance(settings, Config) else settings_for(env, settings or {})
         if config.multiprocessing.lanes > 1:

@@ -25,7 +25,7 @@ from abreast.integrations.adapted.lanes import AdaptedPlayer, NumberedLanes, as_
 from abreast.models.own import LEARNED, reseed_generators
 from abreast.state import State, join, part_of
 from abreast.streams import IN_USE
-from abreast.training.lanes import picture_of
+from abreast.worlds.painting import Scene, ScenePainter
 from abreast.worlds.playable import Decision, Late, Outcome, Played
 
 WAY_OUT = "make it where it is used, or train models of abreast's (model.algorithm=dqn)."
@@ -180,7 +180,10 @@ class SorrelGame(NumberedLanes):
 
     def picture(self) -> Image.Image | None:
         try:
-            return picture_of(self._playing[0].env.world)
+            world = self._playing[0].env.world
+            empty = world.default_entity.kind
+            kinds = [empty, *sorted({entity.kind for entity in world.map.flat} - {empty})]
+            return ScenePainter(kinds).paint(Scene.of(world, self._playing[0].env.agents))
         except (WorldError, AttributeError, TypeError, ValueError):  # it has no such map, or no such sprites
             return None
 

@@ -13,7 +13,7 @@ import inspect
 import random
 import sys
 import typing
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -126,11 +126,11 @@ class SorrelSource(ForeignGame):
         }
         return build(self.function, merge(theirs, {"experiment": shared}), wanted.seed)
 
-    def check(self) -> Iterator[Verdict]:
+    def check(self, overrides: Sequence[str] = ()) -> Iterator[Verdict]:
         """Look whether runs of it, with models of ours, can be repeated, resumed and shared out."""
         from abreast.training.check.game import CAN_PLAY, PLAYED, GameTrial, check_played
 
-        return check_played(GameTrial(self, DRAW, ["model.algorithm=dqn"]), (CAN_PLAY, *PLAYED))
+        return check_played(GameTrial(self, DRAW, ["model.algorithm=dqn", *overrides]), (CAN_PLAY, *PLAYED))
 
 
 find = SorrelSource.find

@@ -23,6 +23,7 @@ class DQN(ValueModel):
 
     Config = DQNConfig
     ALGORITHM = "dqn"
+    NETWORK = DQNNetwork
     config: DQNConfig
     online: DQNNetwork
     target: DQNNetwork

@@ -32,6 +32,7 @@ class IQN(ValueModel):
 
     Config = IQNConfig
     ALGORITHM = "iqn"
+    NETWORK = IQNNetwork
     config: IQNConfig
     online: IQNNetwork
     target: IQNNetwork
@@ -92,6 +93,11 @@ class IQN(ValueModel):
     def evaluate(self, frames: Tensor) -> Tensor:
         assert self._embedded_midpoints is not None, "start_epoch_action comes before the first action"
         return self.policy.preferences(frames, self._embedded_midpoints)
+
+    def _tried(self, frames: Tensor) -> Tensor:
+        self.policy.leave_out_noise()
+        self._embedded_midpoints = self.policy.embed(self.midpoints)
+        return super()._tried(frames)
 
     def stacked(self, network: nn.Module, models: Sequence["IQN"]) -> Self:
         twin = super().stacked(network, models)

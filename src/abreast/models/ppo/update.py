@@ -30,6 +30,7 @@ class PPO(NetworkModel):
 
     Config = PPOConfig
     ALGORITHM = "ppo"
+    NETWORK = PPONetwork
     config: PPOConfig
     online: PPONetwork
     policy: PPONetwork

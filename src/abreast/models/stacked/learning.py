@@ -85,7 +85,7 @@ class LearnerStack(ABC):
         try:
             found = named_figures(of_all())
             rows = [{name: value[row] for name, value in found.items()} for row in range(len(self.models))]
-            torch.testing.assert_close(rows, expected, rtol=tolerance, atol=tolerance)
+            torch.testing.assert_close(rows, expected, rtol=tolerance, atol=tolerance, equal_nan=True)
         except Exception as error:
             raise ModelError(
                 f"{type(self.first).__name__}.loss_of computes otherwise for several agents, stacked, than for each: let it"

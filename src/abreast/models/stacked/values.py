@@ -12,6 +12,7 @@ from abreast.models.stacked.learning import Beat, LearnerStack, stacked_network
 from abreast.models.stacked.recorded import Recorded
 from abreast.models.stacked.rows import Batches, DeviceRows
 from abreast.models.tensors import Tensors
+from abreast.processes.spans import span
 
 if TYPE_CHECKING:
     from abreast.models.value_model import ValueModel
@@ -54,7 +55,8 @@ class StackedValues(LearnerStack):
         for step in range(steps):
             if self._copies_rows:
                 if step % AHEAD == 0:
-                    ahead = self._look_ahead(min(AHEAD, steps - step), is_first=step == 0)
+                    with span("sample"):
+                        ahead = self._look_ahead(min(AHEAD, steps - step), is_first=step == 0)
                 assert ahead is not None
                 self._take(ahead, step % AHEAD)
             else:

@@ -106,7 +106,7 @@ class ContextConfig(Section):
     action_sep: str = "||"
     """Stands between the actions of an answer; blanks around it do not matter."""
     max_actions_per_turn: int | None = Field(None, ge=1)
-    """Actions of one answer, what is beyond is cut off; none: 5, or 1 where actions are free texts (no action_lookup)."""
+    """Actions of one answer, what is beyond is cut off; null: 5, or 1 where actions are free texts (no action_lookup)."""
     history_window: int | None = Field(None, ge=1)
     """Turns a prompt shows, the one to be answered included; the instruction always stays. None: all."""
     answers: Literal["raw", "normalised"] = "raw"
@@ -140,7 +140,7 @@ class ContextConfig(Section):
     )
     """Removed from states, for a tokenizer would take them for its own, and answers end at them. So do names in <|...|>."""
     max_prompt_tokens: int | None = Field(None, ge=1)
-    """Tokens of a prompt, or of an episode in training form; none: no limit. Needs a tokenizer."""
+    """Tokens of a prompt, or of an episode in training form; null: no limit. Needs a tokenizer."""
     when_too_long: Literal["refuse", "drop_oldest"] = "refuse"
     """Beyond max_prompt_tokens: an error, or without the oldest turns."""
 

@@ -36,9 +36,9 @@ class ServerConfig(Section):
     base_url: str | None = None
     """Address of the server, up to and including /v1, say http://localhost:8000/v1."""
     model: str | None = None
-    """Name of the model; none: the only one that the server has."""
+    """Name of the model; null: the only one that the server has."""
     api_key_env: str | None = None
-    """Name of the environment variable that holds the key; none: no key is sent."""
+    """Name of the environment variable that holds the key; null: no key is sent."""
     stream: bool = False
     """Whether answers are received piece by piece; they are used when they are complete."""
     in_flight: int = Field(64, ge=1, le=65_536)
@@ -95,7 +95,7 @@ class PlayConfig(Section):
     group_size: int = Field(1, ge=1)
     """Episodes that share a seed."""
     slots: int | None = Field(None, ge=1, le=65_536)
-    """Episodes that are played at the same time, at most; none: 256, with the policy openai as many as in_flight."""
+    """Episodes that are played at the same time, at most; null: 256, with the policy openai as many as in_flight."""
     time_limit: float | None = Field(None, gt=0)
     """Seconds after which the rollout stops, and keeps what is finished."""
     server: ServerConfig = Field(default_factory=ServerConfig)

@@ -4,7 +4,8 @@ A line has
     episode, group_id, tag, seed         which episode it is: its number in the run, and what it was begun with
     reward, penalty, score, success, terminated, truncated, error, unanswered, num_actions, num_given, num_invalid
                                          what came of it; score is reward + penalty
-    tokens                               {prompt, completion}, as the server counted them
+    tokens                               {prompt, completion}, as the server counted them, and turns: [prompt, completion] of
+                                         each turn, or null where they were not counted
     answers, rewards                     of each turn: what the policy gave, a text or a list of actions; what that brought,
                                          penalties included
     messages                             the whole chat, the last answer included
@@ -78,7 +79,7 @@ def line_of(played: Played, save: Save) -> Line:
             "num_actions": played.tally.executed,
             "num_given": played.tally.given,
             "num_invalid": played.tally.invalid,
-            "tokens": played.tokens._asdict(),
+            "tokens": {**played.tokens._asdict(), **({"turns": turns} if any(turns := played.tokens_per_turn) else {})},
             "answers": played.answers,
             "rewards": context.rewards(cache) if history else [],
             "messages": chat,

@@ -10,14 +10,16 @@ What an episode is depends on its number alone, never on the task that plays it,
 
 import asyncio
 import logging
+import selectors
 import signal
 import threading
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 from abreast.errors import BeginError, FailedEpisodesError
+from abreast.processes.spans import add_call, clock, span
 from abreast.rollouts.drivers.policies.base import (
     Asked,
     EndOfInput,
@@ -38,6 +40,8 @@ RESERVE_BYTES = 16 << 20
 """Set aside while episodes are played, and freed when memory is used up: asyncio needs some to end its tasks, and without it
 waits for ever for one whose end it could not note. The pages are never touched, so they are only addresses."""
 
+MODEL_NS = 100_000
+"""An answer that took no longer is none of a language model, and not worth a span."""
 OnEnded = Callable[[Played], None]
 OnTurn = Callable[[], None]
 T = TypeVar("T")
@@ -50,6 +54,12 @@ class Order(NamedTuple):
     tag: str
     seed: int
     group_id: int
+
+
+class Wait(NamedTuple):
+    """In the place of an order: no episode is to begin for so many seconds."""
+
+    seconds: float
 
 
 def orders_of(manager: EnvStateManager, episodes: int | None = None) -> Iterator[Order]:
@@ -66,7 +76,7 @@ def play_episodes(
     manager: EnvStateManager,
     policy: Policy,
     on_ended: OnEnded,
-    orders: Iterable[Order] | None = None,
+    orders: Iterable[Order | Wait] | None = None,
     *,
     slots: int | None = None,
     time_limit: float | None = None,
@@ -86,14 +96,14 @@ async def play_episodes_async(
     manager: EnvStateManager,
     policy: Policy,
     on_ended: OnEnded,
-    orders: Iterable[Order] | None = None,
+    orders: Iterable[Order | Wait] | None = None,
     *,
     slots: int | None = None,
     time_limit: float | None = None,
     on_turn: OnTurn = lambda: None,
 ) -> str | None:
     """As `play_episodes`, awaitable."""
-    waiting = iter(orders_of(manager) if orders is None else orders)
+    waiting: Iterator[Order | Wait] = iter(orders_of(manager) if orders is None else orders)
     players = _Players(manager, policy, on_ended, on_turn)
     limits = (slots, policy.most_episodes, len(manager.envs) or manager.config.es_manager.episodes.max)
     tasks = list[asyncio.Task[None]]()
@@ -132,12 +142,16 @@ class _Players:
         """Kinds of exceptions whose traceback is in the log."""
         self._reserve = bytearray(RESERVE_BYTES)
 
-    async def play(self, waiting: Iterator[Order]) -> None:
+    async def play(self, waiting: Iterator[Order | Wait]) -> None:
         """Play episodes until none is waiting. There may be millions, so the iterator makes them one by one."""
         try:
             for order in waiting:
+                if isinstance(order, Wait):
+                    await asyncio.sleep(order.seconds)
+                    continue
                 played = await self._episode(order)
-                self._on_ended(played)
+                with span("record"):
+                    self._on_ended(played)
                 self._policy.ended(played)
                 if self._unanswered_in_a_row >= STOP_AFTER:
                     raise FailedEpisodesError(
@@ -151,6 +165,7 @@ class _Players:
     async def _episode(self, order: Order) -> Played:
         number, name, seed, group_id = order
         answers, tokens, failure = list[str | list[str]](), Tokens(), None
+        tokens_per_turn = list[Tokens | None]()
         try:
             episode = await self._manager.episode(name, seed=seed, group_id=group_id).begin_async()
         except BeginError as error:
@@ -163,6 +178,7 @@ class _Players:
             while not episode.done:
                 # Turns in the main process never wait: without this, neither other tasks nor Ctrl-C would have a chance.
                 await asyncio.sleep(0)
+                asked = clock()
                 try:
                     answer = await self._policy(
                         Asked(number, seed, episode.tag, episode.cache, lambda: episode.messages)
@@ -178,8 +194,11 @@ class _Players:
                     log.error("episode %d (%s, seed %d) cannot go on: %s", number, name, seed, failure, exc_info=trace)
                     self._logged.add(type(cause))
                     break
+                if clock() - asked > MODEL_NS:
+                    add_call("model", asked)
                 self._unanswered_in_a_row = 0
                 answers.append(answer.given)
+                tokens_per_turn.append(answer.tokens)
                 tokens = tokens.plus(answer.tokens or Tokens())
                 await episode.step(answer.given)
                 kept = {"finish_reason": answer.finish_reason, "tool_calls": list(answer.tool_calls)}
@@ -197,6 +216,7 @@ class _Players:
                 cache=episode.cache,
                 answers=answers,
                 tokens=tokens,
+                tokens_per_turn=tokens_per_turn,
             )
 
 
@@ -208,7 +228,7 @@ def run_until_terminated(work: Coroutine[Any, Any, T]) -> T:
     """
     handler = signal.getsignal(signal.SIGTERM)
     if threading.current_thread() is not threading.main_thread() or not callable(handler):
-        return asyncio.run(work)
+        return _run(work)
     taken = list[int]()
 
     async def watched() -> T:
@@ -228,8 +248,20 @@ def run_until_terminated(work: Coroutine[Any, Any, T]) -> T:
             signal.signal(signal.SIGTERM, handler)
 
     try:
-        return asyncio.run(watched())
+        return _run(watched())
     except asyncio.CancelledError:
         if taken:
             handler(signal.SIGTERM, None)
         raise
+
+
+def _run(work: Coroutine[Any, Any, T]) -> T:
+    """As `asyncio.run`. The timeline has the times in which no task could go on."""
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(_Selector())) as runner:
+        return runner.run(work)
+
+
+class _Selector(selectors.DefaultSelector):
+    def select(self, timeout: float | None = None) -> Any:
+        with nullcontext() if timeout is not None and timeout <= 0 else span("wait for calls"):
+            return super().select(timeout)

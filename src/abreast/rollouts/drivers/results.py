@@ -38,7 +38,7 @@ class Results:
         """Count an episode. One that the run already had has no tally: it is not known how long its turns took."""
         if tally is None:
             self.before += 1
-            self.tokens_before = self.tokens_before.plus(Tokens(**line["tokens"]))
+            self.tokens_before = self.tokens_before.plus(Tokens(line["tokens"]["prompt"], line["tokens"]["completion"]))
         else:
             self.tallies.append(tally)
         for entry in line["history"]:

@@ -67,7 +67,7 @@ class GridConfig(EnvConfig):
     grid_lookup: dict[int, str] | None = None
     """Symbols by number, all of the same length, one character or more."""
     grid_vocab: dict[str, str] | None = None
-    """What each symbol means, for the legend in the instruction; none: in the words of the README."""
+    """What each symbol means, for the legend in the instruction; null: in the words of the README."""
 
     @model_validator(mode="after")
     def _can_be_read(self) -> Self:

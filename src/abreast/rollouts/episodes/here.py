@@ -2,6 +2,7 @@
 
 import threading
 
+from abreast.processes.spans import span
 from abreast.rollouts.episodes.episode import Episode, TurnResult
 from abreast.rollouts.episodes.slot import Slot
 from abreast.rollouts.episodes.watchdog import TookTooLong, Watchdog
@@ -69,7 +70,8 @@ class MainProcess:
         """Start its episode, or rebuild it; the result, if it is that of the turn."""
         if slot.inputs is None:
             return episode.start(slot.seed)
-        rebuilt = episode.rebuild(slot.seed, slot.executed, slot.digest)
+        with span("rebuild"):
+            rebuilt = episode.rebuild(slot.seed, slot.executed, slot.digest)
         return None if rebuilt.failure is None else rebuilt
 
     def _episode(self, slot: Slot) -> Episode:

@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from abreast.errors import RolloutError
 from abreast.processes.cores import cores
+from abreast.processes.spans import details, span
 from abreast.processes.team import Answered, Died, Lost
 from abreast.rollouts.config import ManagerConfig
 from abreast.rollouts.episodes.episode import SLOW_S, Digest, TurnResult
@@ -44,7 +45,7 @@ ABANDONED = (
 class Turns:
     """All turns of a manager. Only this class changes the phase of a turn."""
 
-    def __init__(self, config: ManagerConfig, places: Places, verify: bool) -> None:
+    def __init__(self, config: ManagerConfig, places: Places, verifier: Verifier | None) -> None:
         self.guard, self.places = places.guard, places
         self._cores = cores()
         self._main = MainProcess(config.step_timeout)
@@ -53,7 +54,7 @@ class Turns:
         self._listener = Listener(self.guard, self._drive, self.end_all)
         self._arrived = threading.Event()
         """A turn was taken that no job waits for: `recv` may."""
-        self.verifier = Verifier() if verify else None
+        self.verifier = verifier
         self._penalty = abs(config.format_penalty)
         self._logged: set[str] = set()
         """Stacks of failures that are in the log."""
@@ -115,8 +116,9 @@ class Turns:
             while job.missing:
                 if self._listener.enter():
                     try:
-                        while job.missing:
-                            self._drive(3600.0, spin=True)
+                        with span("wait for workers"):
+                            while job.missing:
+                                self._drive(3600.0, spin=True)
                     finally:
                         self._listener.leave()
                 else:
@@ -171,6 +173,9 @@ class Turns:
     def take_queued(self, slots: Collection[Slot]) -> None:
         """Take those that are to be taken in the main process, in this thread; or lend them to threads, if they wait."""
         timings = self.places.timings
+        if not any(slot.phase is QUEUED for slot in slots):
+            return
+        mark = details("turn").begin()
         for slot in slots:
             if slot.phase is not QUEUED:
                 continue
@@ -182,6 +187,8 @@ class Turns:
                 if slot.key == key:  # not abandoned by another thread meanwhile
                     slot.started = slot.serial
                     self._finish(slot, result)
+        if mark:
+            mark()
 
     def _lend(self, slot: Slot) -> bool:
         with self.guard:
@@ -264,8 +271,9 @@ class Turns:
         was_sent, job = slot.phase is SENT, slot.job
         if was_sent and result.failure is None:
             slot.digest = digest
-            if self.verifier is not None:
-                job.error = job.error or self.verifier.compare(slot, result)
+        if self.verifier is not None and result.failure is None and (was_sent or self.verifier.compares_here):
+            there = slot.here.take_digest() if slot.here is not None and not was_sent else digest
+            job.error = job.error or self.verifier.compare(slot, result, there)
         if result.failure is not None:
             stack = "".join(line for line in result.trace.splitlines() if line.startswith("  "))
             trace = f"\n{result.trace}" if stack and stack not in self._logged else ""

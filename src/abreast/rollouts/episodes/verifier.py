@@ -1,4 +1,4 @@
-"""`verify=True`: every turn of a worker is taken in the main process too, and compared."""
+"""`verify=True`: every turn of a worker is taken in the main process too, and compared; with `debug`, every turn."""
 
 import pickle
 from typing import Any
@@ -6,21 +6,23 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import RolloutError
-from abreast.rollouts.episodes.episode import Episode, TurnResult
+from abreast.rollouts.episodes.episode import Digest, Episode, TurnResult
 from abreast.rollouts.episodes.slot import Slot
 
 
 class Verifier:
     """Keeps a copy of every environment."""
 
-    def __init__(self) -> None:
+    def __init__(self, compares_here: bool = False) -> None:
+        """`compares_here`: whether turns of the main process are taken once more too."""
+        self.compares_here = compares_here
         self.turns = 0
         """Turns and starts that were compared."""
         self._copies: dict[int, tuple[int, Episode]] = {}
         """By environment: the serial of its episode, and the copy."""
 
-    def compare(self, slot: Slot, theirs: TurnResult) -> RolloutError | None:
-        """Do the same here, before the worker's result is written; the error, if there is a difference."""
+    def compare(self, slot: Slot, theirs: TurnResult, digest: Digest | None) -> RolloutError | None:
+        """Do the same here, before the result is written; the error, if there is a difference."""
         inputs = slot.inputs
         serial, copy = self._copies.get(slot.env_id) or (0, Episode(slot.tag.kind.env, slot.tag.config))
         if serial != slot.serial or inputs is None or len(copy.executed) != len(slot.executed):
@@ -34,14 +36,14 @@ class Verifier:
             for name, a, b in zip(TurnResult._fields, theirs, ours, strict=True)
             if name not in ("seconds", "waited", "trace") and not _are_same(a, b)
         ]
-        if not differs and slot.digest != copy.take_digest():
+        if not differs and digest != copy.take_digest():
             differs = ["the state of its random stream"]
         self.turns += 1
         if not differs:
             return None
         return RolloutError(
-            f"environment {slot.env_id} ({slot.tag.name}), turn {len(copy.executed)}: its worker and the main process"
-            f" disagree about its {', '.join(differs)}, so it depends on something beside its seed and its actions."
+            f"environment {slot.env_id} ({slot.tag.name}), turn {len(copy.executed)}: it and a copy, in the main"
+            f" process, disagree about its {', '.join(differs)}, so it depends on something beside its seed and its actions."
         )
 
     def close(self) -> None:

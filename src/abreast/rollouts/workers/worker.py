@@ -11,6 +11,7 @@ from typing import Any
 from abreast.codec import Names, decode_message, encode_message
 from abreast.errors import StateError
 from abreast.processes.backend import ChildContext
+from abreast.processes.spans import span
 from abreast.rollouts.episodes.episode import BUILD_S, Digest, Episode
 
 # ---- messages: one order per worker and batch, and as few answers as possible
@@ -79,43 +80,48 @@ class RolloutWork:
         """Take the turns of a batch. `beat` shows which environment is at work, so that the right one is blamed."""
         takes, builds, starts, suspects, together, verify = order
         beat, episodes = self._context.beat, self._episodes
-        for env_id, recipe in builds.items():
-            self._build(env_id, recipe)
-        answers: list[Answer] = []
-        due: list[Episode] = []
-        flushed = time.perf_counter()
-        for env_id, actions, budget in takes:
-            beat(env_id)
-            if env_id not in episodes:
-                answers.append((env_id, self._unfit[env_id], None))
-                continue
-            episode = episodes[env_id]
-            if not together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
-                beat(AT_ANSWERS)
-                self._context.answer(key, self._encoded(answers), False)  # before a turn that may take long
+        with span("turn"):
+            for env_id, recipe in builds.items():
+                self._build(env_id, recipe)
+            answers: list[Answer] = []
+            due: list[Episode] = []
+            flushed = time.perf_counter()
+            for env_id, actions, budget in takes:
                 beat(env_id)
-                answers, flushed = [], time.perf_counter()
-            if env_id in starts:
-                result = episode.start(starts[env_id][0]) if actions is None else episode.rebuild(*starts[env_id])
-                if result.failure is None and actions is not None:
-                    result = episode.take(actions, budget)
-                episode.take_digest()
-            else:
-                assert actions is not None, "a start has a seed"
-                result = episode.take(actions, budget)
-                if verify:
+                if env_id not in episodes:
+                    answers.append((env_id, self._unfit[env_id], None))
+                    continue
+                episode = episodes[env_id]
+                if not together and answers and max(episode.last_s, time.perf_counter() - flushed) > FLUSH_S:
+                    beat(AT_ANSWERS)
+                    self._context.answer(key, self._encoded(answers), False)  # before a turn that may take long
+                    beat(env_id)
+                    answers, flushed = [], time.perf_counter()
+                if env_id in starts:
+                    if actions is None:
+                        result = episode.start(starts[env_id][0])
+                    else:
+                        with span("rebuild"):
+                            result = episode.rebuild(*starts[env_id])
+                    if result.failure is None and actions is not None:
+                        result = episode.take(actions, budget)
                     episode.take_digest()
-                elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
-                    due.append(episode)
-            answers.append((env_id, (*result,), episode.known_digest))
-            if suspects:  # each is answered while its environment is still the one at work
-                self._context.answer(key, self._encoded(answers), False)
-                answers = []
-        beat(AT_ANSWERS)
-        self._context.answer(key, self._encoded(answers), True)
-        beat()
-        for episode in due:  # while the main process is at work; they go with the next answers
-            episode.take_digest()
+                else:
+                    assert actions is not None, "a start has a seed"
+                    result = episode.take(actions, budget)
+                    if verify:
+                        episode.take_digest()
+                    elif result.seconds > DIGEST_WORTH_S or len(episode.executed) % DIGEST_EVERY == 0:
+                        due.append(episode)
+                answers.append((env_id, (*result,), episode.known_digest))
+                if suspects:  # each is answered while its environment is still the one at work
+                    self._context.answer(key, self._encoded(answers), False)
+                    answers = []
+            beat(AT_ANSWERS)
+            self._context.answer(key, self._encoded(answers), True)
+            beat()
+            for episode in due:  # while the main process is at work; they go with the next answers
+                episode.take_digest()
 
     def idle(self) -> None:
         """Nothing is done without an order."""

@@ -11,6 +11,7 @@ Lanes do not depend on each other: worlds draw by lane, choices by pass and lane
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
+from abreast.display import HasTeam
 from abreast.errors import AbreastError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State, join, part_of
@@ -33,7 +34,7 @@ class Play(NamedTuple):
     """Of the experiment."""
 
 
-class Actors(Protocol):
+class Actors(HasTeam, Protocol):
     """They play, wherever they live."""
 
     def play(self, order: Play, on_turn: Callable[[], None] | None) -> list[Played]:

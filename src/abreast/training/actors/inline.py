@@ -14,6 +14,8 @@ from abreast.worlds.playable import Playable, Played
 class InlineActors:
     """Plays every lane of the game."""
 
+    team = None
+
     def __init__(self, game: Playable) -> None:
         self._game = game
         self.pass_s = self.computing_s = 0.0

@@ -20,6 +20,7 @@ from abreast.processes.pickling import Pickler
 from abreast.processes.process import comes_from_main
 from abreast.processes.ring import Ring
 from abreast.processes.shares import RowsShare
+from abreast.processes.spans import span
 from abreast.processes.team import Answered, Died, Lost, RestartPolicy, Team
 from abreast.state import State, copied
 from abreast.training.actors.base import Play, actor_state, cut_episodes, models_of
@@ -156,8 +157,8 @@ class ProcessActors:
         self._alone: InlineActors | None = None
         """Plays all lanes, once it was seen that one has to."""
         policy = RestartPolicy(config.max_restarts, config.actor_timeout, start_s(config))
-        self._team = Team(make_backend(config, "actor"), self._spec, len(self._elsewhere), policy)
-        self._team.start(wait=config.workers == "threads")
+        self.team = Team(make_backend(config, "actor"), self._spec, len(self._elsewhere), policy)
+        self.team.start(wait=config.workers == "threads")
 
     def _share(self, actor: int) -> range:
         return range(actor * self._config.num_envs, (actor + 1) * self._config.num_envs)
@@ -187,11 +188,12 @@ class ProcessActors:
             if lanes.start < order.lanes:
                 theirs = order._replace(lanes=min(len(lanes), order.lanes - lanes.start))
                 self._orders[worker] = theirs
-                self._team.submit(worker, order.number, theirs)
+                self.team.submit(worker, order.number, theirs)
         ours = order._replace(lanes=min(len(self._here), order.lanes))
         try:
             passed = [_play_lanes(self._game, ours, self._here, on_turn=on_turn)]
-            passed += self._wait_for_others()
+            with span("wait for actors"):
+                passed += self._wait_for_others()
         except BaseException:
             cut_episodes(self._game)
             raise
@@ -202,7 +204,7 @@ class ProcessActors:
             )
             self._forget_rows(range(self._config.lanes))
             self._game.set_lane_states(before)
-            self._team.stop()
+            self.team.stop()
             self._alone = InlineActors(self._game)
             return self._alone.play(order, on_turn)
         self._states |= passed[0].lanes
@@ -212,8 +214,8 @@ class ProcessActors:
         started = time.perf_counter()
         answers: dict[int, Passed] = {}
         while self._orders:
-            self._team.wait()
-            for event in self._team.events():
+            self.team.wait()
+            for event in self.team.events():
                 if isinstance(event, Answered):
                     answers[event.worker] = event.value
                     self._states |= event.value.lanes  # from which a successor would play on
@@ -231,7 +233,7 @@ class ProcessActors:
             raise died.given_up(self._config.max_restarts)
         if died.worker in self._orders:
             self._forget_rows(self._elsewhere[died.worker])
-            self._team.submit(died.worker, self._orders[died.worker].number, self._orders[died.worker])
+            self.team.submit(died.worker, self._orders[died.worker].number, self._orders[died.worker])
 
     def _forget_rows(self, lanes: Iterable[int]) -> None:
         """Forget what the pass under way has written in these lanes."""
@@ -253,22 +255,22 @@ class ProcessActors:
 
     def health(self) -> dict[str, Any]:
         """Restarts of actors so far, and how long the first waited for the others."""
-        return {"actor_restarts": self._team.restarts, "waited_for_actors_s": self._waited_s}
+        return {"actor_restarts": self.team.restarts, "waited_for_actors_s": self._waited_s}
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the other actors."""
-        return list(self._team.pids.values())
+        return list(self.team.pids.values())
 
     def close(self) -> None:
         if self._alone is not None:
             return
         if self._orders:
-            self._team.kill()
+            self.team.kill()
             for worker in self._orders:
                 self._forget_rows(self._elsewhere[worker])
         else:
-            self._team.stop()
+            self.team.stop()
         self._return_lanes()
 
 

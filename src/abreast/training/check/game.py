@@ -54,9 +54,9 @@ DRAW = "draw from self.world.rng instead (in an agent or entity, from world.rng)
 WHY = " A run seeds these generators, so it can be repeated; but lanes that draw from them influence each other."
 
 
-def check_game(game: Any) -> Iterator[Verdict]:
-    """Check an `abreast.games.AnyGame`."""
-    return check_played(GameTrial(game), CHECKS)
+def check_game(game: Any, overrides: Sequence[str] = ()) -> Iterator[Verdict]:
+    """Check an `abreast.games.AnyGame`, with settings of the user's over its own."""
+    return check_played(GameTrial(game, settings=overrides), CHECKS)
 
 
 def check_played(trial: "GameTrial", checks: Sequence[Check[Any]]) -> Iterator[Verdict]:
@@ -106,7 +106,7 @@ class GameTrial:
 
     def configure(self, *overrides: str) -> Config[Any, Any]:
         """Settings for an epoch that takes little time."""
-        own = self.game.configure()
+        own = self.game.configure(None, self.settings)
         usual = [*self.settings, f"experiment.max_turns={min(TURNS, own.experiment.max_turns)}", *ONE_LANE, *SMALL]
         if getattr(own.world, "batched", False) is True:
             usual.append("world.batched=false")  # objects are looked at
@@ -210,7 +210,7 @@ def _depends_on_its_seed(trial: GameTrial) -> str | None:
     )
 
 
-def _has_true_lanes(trial: GameTrial) -> None:
+def _has_true_lanes(trial: GameTrial) -> str | None:
     for lane, record in enumerate(play(trial.build(TWO_LANES), lanes=2)):
         env = trial.build(TWO_LANES)
         if lane:
@@ -221,6 +221,12 @@ def _has_true_lanes(trial: GameTrial) -> None:
                 " something that changes, such as a list of a class or a module; make it an attribute, in __init__ or"
                 f" populate_environment.{_suspects(trial)}"
             )
+    changes = _suspects(trial)
+    return (
+        f"played side by side give the same as alone.{changes} Let nothing in the game depend on it"
+        if changes
+        else None
+    )
 
 
 def _suspects(trial: GameTrial) -> str:

@@ -161,7 +161,9 @@ def _can_be_built(trial: ModelTrial) -> None:
     if not (isinstance(kind.Config, type) and issubclass(kind.Config, ModelConfig)):
         raise Fault(f"its Config is {short(kind.Config)}: make it a subclass of abreast.models.ModelConfig.")
     check_constructor(kind, "cuda")  # which is given, where "cpu" is left out
-    check_memory(trial.make())
+    model = trial.make()
+    model.check_whole()
+    check_memory(model)
     if names := differing(attributes(trial.make()), attributes(trial.make())):
         raise Fault(
             f"two models with the same seed differ in {', '.join(names)}: seed generators from what `setup` is given"

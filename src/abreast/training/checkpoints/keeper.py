@@ -11,12 +11,15 @@ import logging
 import shlex
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from abreast.errors import CheckpointError
+from abreast.control import LOOK_S, Requests
+from abreast.errors import CheckpointError, StoppedError
 from abreast.models import BaseModel
+from abreast.processes.spans import here, span
 from abreast.state import State
 from abreast.training.actors.base import actor_state, models_of
 from abreast.training.checkpoints.folder import remove_old, write_checkpoint
@@ -30,7 +33,7 @@ log = logging.getLogger("abreast")
 
 
 class Checkpoints:
-    """Writes them, if the run writes anything; and lets signals end the run where a checkpoint can be taken."""
+    """Writes them, if the run writes anything; and lets signals and requests end the run where a checkpoint can be taken."""
 
     def __init__(self, experiment: Runnable, record: RunRecord) -> None:
         self._experiment, self._record, self._models = experiment, record, models_of(experiment.game)
@@ -38,6 +41,8 @@ class Checkpoints:
         """Where they are written, if they are."""
         self._settings = experiment.config.experiment
         self._stopping = Stopping(record.show_note)
+        self._requests: Requests | None = None
+        self._until = ExitStack()
         self._configs = self._all_configs()
         self._reason: str | None = None
         """Why the run cannot be resumed, if it cannot."""
@@ -52,7 +57,8 @@ class Checkpoints:
                 if not model.is_ours:
                     model.learning_state()  # what cannot be kept of it is known from then on
             self._note_reason(actor_state(self._experiment.game))
-            self._stopping.__enter__()
+            self._until.enter_context(self._stopping)
+            self._requests = self._until.enter_context(Requests(self._record.folder))
         return self
 
     def _note_reason(self, actor: State) -> None:
@@ -81,16 +87,35 @@ class Checkpoints:
         return [self._experiment.config, *(model.config for model in self._models)]
 
     def between_passes(self, loop: Loop, is_over: bool) -> None:
-        """Write a checkpoint if one is due, and end the run if a signal asks for it."""
-        if self._folder is None:
+        """Write a checkpoint if one is due or asked for, wait while the run is paused, and end it if a signal or a request
+        asks for that.
+        """
+        if self._folder is None or self._requests is None:
             return
-        is_asked_to_stop = self._stopping.noted is not None
+        if not is_over:
+            self._obey(self._requests, loop, self._folder)
+        is_asked_to_stop = self._stopping.noted is not None or self._requests.is_stopped
         has_a_past = bool(self._experiment.epochs_played) or self._was_used_before()
         if has_a_past and (is_over or is_asked_to_stop or self._is_due()):
             self._write(loop, self._folder)
         self._is_first = False
-        if is_asked_to_stop:
+        if self._stopping.noted is not None:
             self._stopping.let_through()
+        if self._requests.is_stopped:
+            raise StoppedError("The run was asked to stop.")
+
+    def _obey(self, requests: Requests, loop: Loop, folder: Path) -> None:
+        """Do what is asked for. A run that is paused waits here, until it is to go on or to stop."""
+        if requests.look():
+            self._write(loop, folder)
+        if requests.is_paused:
+            loop.learners.pause(True)
+            with self._record.paused():
+                while requests.is_paused and not requests.is_stopped and self._stopping.noted is None:
+                    time.sleep(LOOK_S)
+                    if requests.look():
+                        self._write(loop, folder)
+            loop.learners.pause(False)
 
     def _is_due(self) -> bool:
         if self._is_first:  # a fresh run that is killed begins again; one whose agents had a past could not
@@ -110,7 +135,14 @@ class Checkpoints:
     # ---- writing
 
     def _write(self, loop: Loop, folder: Path) -> None:
-        """Write a checkpoint now. If that fails, the run goes on, and the ones before are as they were."""
+        """Write a checkpoint now, and the timeline so far."""
+        with span("checkpoint"):
+            self._write_checkpoint(loop, folder)
+        if here.timeline is not None:
+            here.timeline.write()
+
+    def _write_checkpoint(self, loop: Loop, folder: Path) -> None:
+        """If that fails, the run goes on, and the checkpoints before are as they were."""
         started, epochs = time.perf_counter(), self._experiment.epochs_played
         name = f"epoch_{epochs:06d}"
         self._at_epoch, self._at_time = epochs, time.monotonic()
@@ -176,7 +208,7 @@ class Checkpoints:
                 raise
             log.error("the agents were not kept: %s", failure)
         finally:
-            self._stopping.__exit__(kind, error, trace)
+            self._until.__exit__(kind, error, trace)
 
     def _write_agents(self, folder: Path, is_complete: bool) -> None:
         """The agents as they are."""

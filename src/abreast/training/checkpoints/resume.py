@@ -3,15 +3,15 @@
 import logging
 import os
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from abreast import __version__
 from abreast.cluster.config import TrainingCluster
 from abreast.errors import AbreastError, CheckpointError, short
-from abreast.settings import parse_yaml
+from abreast.settings import dotted, parse_yaml
 from abreast.state import State
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
@@ -27,6 +27,7 @@ MAY_CHANGE = frozenset(
     | {"multiprocessing.num_workers", "multiprocessing.learner_timeout", "multiprocessing.actor_timeout"}
     | {"multiprocessing.max_restarts", "multiprocessing.priority", "experiment.epochs", "experiment.record_period"}
     | {"experiment.checkpoint_interval", "experiment.checkpoint_minutes", "experiment.keep_checkpoints"}
+    | {"experiment.timeline"}
     | {f"multiprocessing.cluster.{key}" for key in TrainingCluster.model_fields if key != "learner_gpus"}
 )
 """Settings that change neither what was learned nor what will be. (The schedule that is used is compared by itself.)"""
@@ -70,6 +71,7 @@ def find_resumable(given: Path | str, experiment: Runnable, schedule: ScheduleNa
     entries = [each for each in list_checkpoints(run) if isinstance(each, CheckpointError) or each.kind == "run"]
     if chosen is None and not entries:
         _check_beginning(run, experiment)
+        log.warning("%s was stopped before its first checkpoint: it begins again, at epoch 0", run)
         return None
     checkpoint, damaged = _choose(run, entries, chosen)
     _check_past(checkpoint, experiment, schedule)
@@ -159,12 +161,12 @@ def _check_past(checkpoint: Checkpoint, experiment: Runnable, schedule: Schedule
 def _check_settings(text: str, where: Path, experiment: Runnable) -> None:
     """Refuse settings that differ from those that a run was begun with, if that makes a difference."""
     try:
-        before = dict(_flat(parse_yaml(text)))
+        before = dict(dotted(parse_yaml(text), MAPPINGS))
     except (ValueError, AttributeError, RecursionError) as error:
         reason = " ".join(str(error).split())[:300]
         raise CheckpointError(f"the configuration in {where} is damaged: {reason}.") from None
     hint = " (It follows from experiment.epochs where it is not given: give it.)"
-    now = dict(_flat(parse_yaml(config_as_yaml(experiment, False).decode())))
+    now = dict(dotted(parse_yaml(config_as_yaml(experiment, False).decode()), MAPPINGS))
     for key in [*before, *(now.keys() - before.keys())]:
         if before.get(key) != now.get(key) and key not in MAY_CHANGE:
             is_now = f"is {short(now[key])}" if key in now else "is not given"
@@ -173,15 +175,6 @@ def _check_settings(text: str, where: Path, experiment: Runnable) -> None:
                 f"{key} {is_now}, but the run was begun {was}: with --resume a setting that would change its past stays as"
                 f" it was.{hint if key.endswith('epsilon_decay') else ''}"
             )
-
-
-def _flat(values: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
-    """All settings by their dotted names; one that is a mapping itself (by agents) is a single value."""
-    for key, value in values.items():
-        if isinstance(value, Mapping) and f"{path}{key}" not in MAPPINGS:
-            yield from _flat(value, f"{path}{key}.")
-        else:
-            yield f"{path}{key}", value
 
 
 # ---- taking it over

@@ -7,12 +7,14 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from abreast.display import HasTeam
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.models.figures import mean_figures, numbers_of
 from abreast.models.network_model import NetworkModel
 from abreast.models.stacked import LearnerStack, make_stack, stacks_of
 from abreast.processes.backend import NOWHERE
+from abreast.processes.spans import span
 from abreast.state import State
 from abreast.streams import seeded_globals
 from abreast.training.run.health import symptoms
@@ -38,7 +40,7 @@ class RoundResult(NamedTuple):
         return cls(figures or {}, model.updates, symptoms(model, figures))
 
 
-class Learners(Protocol):
+class Learners(HasTeam, Protocol):
     """They train, wherever they live."""
 
     given_up: Mapping[int, WorkerError]
@@ -60,6 +62,9 @@ class Learners(Protocol):
 
     def health(self) -> dict[str, Any]:
         """How they are, for the record."""
+
+    def pause(self, is_paused: bool) -> None:
+        """Train nothing from now on but rounds that have begun; or go on."""
 
     def close(self) -> None:
         """End; the models then hold what was learned and remembered."""
@@ -88,10 +93,11 @@ class Trainer:
         for model in models:
             model.own_attributes.look()
         figures: Sequence[Mapping[str, float] | None] | None = None
-        if group[0] in self._stacks:
-            figures = self._train_stacked(group, updates, beat)
-        if figures is None:
-            figures = [self._train_alone(agent, updates, beat) for agent in group]
+        with span("train"):
+            if group[0] in self._stacks:
+                figures = self._train_stacked(group, updates, beat)
+            if figures is None:
+                figures = [self._train_alone(agent, updates, beat) for agent in group]
         for model in models:
             model.own_attributes.check_learning()
         return {agent: RoundResult.of(self._models[agent], each) for agent, each in zip(group, figures, strict=True)}
@@ -103,7 +109,10 @@ class Trainer:
         beat(NOWHERE)
         if first not in self._learners:
             self._learners[first] = make_stack([self._models[agent] for agent in group])  # type: ignore[misc]
-        with own_stream(self._models[first], self._seed, first):  # which nothing that is stacked draws from
+        with (
+            own_stream(self._models[first], self._seed, first),
+            span("update"),
+        ):  # which nothing that is stacked draws from
             return self._learners[first].train(updates, lambda: beat(NOWHERE))
 
     def _train_alone(self, agent: int, updates: int, beat: Callable[[int], None]) -> dict[str, float] | None:
@@ -149,7 +158,8 @@ def own_stream(model: BaseModel, seed: int, agent: int) -> AbstractContextManage
 def update(model: BaseModel) -> dict[str, float] | None:
     """One update, and its figures, if it has learned; counted here if the model does not count."""
     before = model.updates
-    reported = model.train_step()
+    with span("update"):
+        reported = model.train_step()
     if reported is None:
         return None
     if model.updates == before:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from abreast.processes.spans import span
 from abreast.processes.team import Answered
 from abreast.training.learners.base import RoundResult
 from abreast.training.learners.hosted import HostedLearners
@@ -32,10 +33,10 @@ class FreeLearners(HostedLearners):
         for worker in range(len(self._agents_of)):
             self._order(worker)
 
-    def _order(self, worker: int) -> None:
+    def _order(self, worker: int, is_paused: bool = False) -> None:
         most, weights = self._config.max_updates_per_step, self._config.priority
-        order = TrainFreely(self._config.publish_interval, most, self._head_start, weights)
-        self._team.submit(worker, ORDER, order)
+        order = TrainFreely(self._config.publish_interval, 0.0 if is_paused else most, self._head_start, weights)
+        self.team.submit(worker, ORDER, order)
 
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         """They train without orders, but users' models have to be told what choosing has changed."""
@@ -43,11 +44,18 @@ class FreeLearners(HostedLearners):
         for worker, agents in enumerate(self._agents_of):
             told = {agent: acting[agent] for agent in agents if agent in acting}
             if told:
-                self._team.submit(worker, number, Acting(told))
+                self.team.submit(worker, number, Acting(told))
+
+    def pause(self, is_paused: bool) -> None:
+        for worker in range(len(self._agents_of)):
+            if worker not in self.team.lost:
+                self._order(worker, is_paused)
+        self._moved = [time.monotonic()] * len(self._models)
 
     def finish(self, number: int) -> list[RoundResult]:
-        self._team.wait_started()  # or a short run would be over before it has learned anything
-        for event in self._team.events():
+        with span("wait for learners"):
+            self.team.wait_started()  # or a short run would be over before it has learned anything
+        for event in self.team.events():
             if isinstance(event, Answered):
                 if event.key == ORDER:
                     self._deaths[event.value] = 0

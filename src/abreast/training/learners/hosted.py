@@ -82,9 +82,9 @@ class HostedLearners:
                 model.memory.move_rows(Ring(self.block.part(f"replay{index}.")))
             policy = RestartPolicy(parallel.max_restarts, parallel.learner_timeout, start_s(parallel))
             backend = make_backend(parallel, "learner", parallel.cluster.workers_here or 0)
-            self._team = Team(backend, self._spec, workers, policy)
+            self.team = Team(backend, self._spec, workers, policy)
             # Threads share random generators with the pass that would be played beside their start.
-            self._team.start(wait=parallel.workers == "threads")
+            self.team.start(wait=parallel.workers == "threads")
         except BaseException:
             self._restore_rings()
             raise
@@ -110,7 +110,7 @@ class HostedLearners:
             if self._config.cluster.learner_gpus and worker >= (self._config.cluster.workers_here or 0):
                 recipe = replace(recipe, device=("cuda",))  # the first of those that its node gives it
             jobs.append(Job(agent, recipe, memory, published, self._experiment.seed))
-        name = f"learner of agent {', '.join(map(str, agents))}"
+        name = f"learner {worker} of agent{'s' if len(agents) > 1 else ''} {', '.join(map(str, agents))}"
         needs_main = any(comes_from_main(job.recipe.kind) for job in jobs)
         arguments = (jobs, self._experiment.compute_threads, self.trains_freely)
         rows = tuple(RowsShare(f"replay{agent}.", range(self._models[agent].memory.lanes)) for agent in agents)
@@ -133,14 +133,14 @@ class HostedLearners:
             log.info("its stack:", exc_info=error)
             agents.remove(agent)
         if not agents:
-            self._team.retire(died.worker)
+            self.team.retire(died.worker)
         for agent in agents:
             _, known = self.published[agent].read(whole=True)
             log.info("learner of agent %d goes on from update %s", agent, f"{known.facts['learner.updates']:,}")
         return bool(agents)
 
     def learning_states(self) -> list[State]:
-        self._team.wait_started()  # of a run that cannot begin, no checkpoint is left
+        self.team.wait_started()  # of a run that cannot begin, no checkpoint is left
         versions = self.acting_versions()
         wholes = [place.read(version, whole=True) for place, version in zip(self.published, versions, strict=True)]
         return [part_of(state, "model") for _, state in wholes]
@@ -160,19 +160,22 @@ class HostedLearners:
 
     def health(self) -> dict[str, Any]:
         """Restarts of workers so far, and by how many versions each agent's play was behind."""
-        return {"restarts": self._team.restarts, "lag_per_agent": list(self._lags)}
+        return {"restarts": self.team.restarts, "lag_per_agent": list(self._lags)}
 
     @property
     def pids(self) -> list[int]:
         """Process ids of the workers."""
-        return list(self._team.pids.values())
+        return list(self.team.pids.values())
+
+    def pause(self, is_paused: bool) -> None:
+        """Workers train what they are ordered, and wait."""
 
     # ---- the end
 
     def close(self) -> None:
         """End the workers; the models take over what was learned and remembered."""
         try:
-            self._team.stop(min(3.0, self._config.learner_timeout))
+            self.team.stop(min(3.0, self._config.learner_timeout))
         finally:
             for model, place in zip(self._models, self.published, strict=True):
                 restore_published(model, place)

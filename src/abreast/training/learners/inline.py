@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.state import State, copied
+from abreast.training.debug import Checks
 from abreast.training.learners.base import RoundResult, Trainer, tell_who_learns_alone
 
 
@@ -24,9 +25,11 @@ class Order(NamedTuple):
 class InlineLearners:
     """Trains when a round is waited for. `slack`: rows that may be written between the order and then.
 
-    `rounds`: how many the models have behind them, in a run that goes on. `frozen`: agents that do not learn.
+    `rounds`: how many the models have behind them, in a run that goes on. `frozen`: agents that do not learn. `checks`: of
+    debug mode.
     """
 
+    team = None
     given_up: Mapping[int, WorkerError] = MappingProxyType({})
 
     def __init__(
@@ -36,8 +39,9 @@ class InlineLearners:
         slack: int = 0,
         rounds: int = 0,
         frozen: Collection[int] = (),
+        checks: Checks | None = None,
     ) -> None:
-        self.rounds = rounds
+        self.rounds, self._checks = rounds, checks
         self.rounds_learned = 0
         """Rounds in which something was learned."""
         self.round_s: dict[int, float] = {}
@@ -78,7 +82,10 @@ class InlineLearners:
     def _train(self, group: Sequence[int], order: Order) -> dict[int, RoundResult]:
         clock = time.thread_time if self._models[group[0]].device == "cpu" else time.perf_counter
         started = clock()
-        results = self._trainer.train(group, order.updates)
+        beat = None if self._checks is None else self._checks.of_round(group)
+        results = self._trainer.train(group, order.updates, *([] if beat is None else [beat]))
+        if self._checks is not None:
+            self._checks.check_losses({agent: result.figures for agent, result in results.items()})
         if any(result.figures for result in results.values()):
             self.round_s |= dict.fromkeys(group, (clock() - started) / len(group))
         return results
@@ -91,6 +98,9 @@ class InlineLearners:
 
     def health(self) -> dict[str, Any]:
         return {}
+
+    def pause(self, is_paused: bool) -> None:
+        """Rounds are trained when they are finished, and no other time."""
 
     def close(self) -> None:
         for model, ring in zip(self._models.values(), self.own_rings, strict=False):

@@ -16,6 +16,7 @@ from abreast.models import BaseModel
 from abreast.models.figures import mean_figures
 from abreast.models.model_state import Recipe
 from abreast.processes.backend import ChildContext
+from abreast.processes.spans import span
 from abreast.replay import SharedReplayBuffer
 from abreast.state import State, copied
 from abreast.training.learners.base import RoundResult, Trainer, update
@@ -54,7 +55,8 @@ class Job:
         """Publish what the model has learned up to a round, with the results of that round and those just before it."""
         self.results[number] = result
         self.results = dict(list(self.results.items())[-RESULTS_KEPT:])
-        publish_model(model, self.published, version, updates=result.updates, results=list(self.results.items()))
+        with span("publish"):
+            publish_model(model, self.published, version, updates=result.updates, results=list(self.results.items()))
         self.version = version
 
 

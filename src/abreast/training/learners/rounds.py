@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from abreast.processes.spans import span
 from abreast.processes.team import Answered, Event
 from abreast.training.learners.base import RoundResult
 from abreast.training.learners.hosted import HostedLearners
@@ -28,18 +29,19 @@ class RoundLearners(HostedLearners):
         self._orders[number], self._answers[number] = Train(updates, written, self.acting_states()), {}
         for worker, agents in enumerate(self._agents_of):
             if agents:
-                self._team.submit(worker, number, self._orders[number])
+                self.team.submit(worker, number, self._orders[number])
 
     def finish(self, number: int) -> list[RoundResult]:
         answers = self._answers[number]
-        while any(agent not in answers for agents in self._agents_of for agent in agents):
-            self._team.wait()
-            for event in self._team.events():
-                self._handle(event)
-            self._check_any_left()
+        with span("wait for learners"):
+            while any(agent not in answers for agents in self._agents_of for agent in agents):
+                self.team.wait()
+                for event in self.team.events():
+                    self._handle(event)
+                self._check_any_left()
         del self._orders[number], self._answers[number]
         for worker in range(len(self._agents_of)):
-            self._team.forget(worker, number)
+            self.team.forget(worker, number)
         for agent, result in answers.items():
             self._results[agent] = result
             if agent not in self.given_up:
@@ -61,7 +63,7 @@ class RoundLearners(HostedLearners):
             for number in event.keys:
                 assert isinstance(number, int)
                 if any(agent not in self._answers[number] for agent in self._agents_of[event.worker]):
-                    self._team.submit(event.worker, number, self._orders[number])
+                    self.team.submit(event.worker, number, self._orders[number])
 
     def health(self) -> dict[str, Any]:
         return {**super().health(), "learner_idle_s": list(self._idle_s)}

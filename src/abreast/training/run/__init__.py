@@ -1,1 +1,1 @@
-"""What a run shows and leaves behind: record, live display, camera, health."""
+"""What a run shows and leaves behind: record, live display, films, health."""

@@ -19,7 +19,9 @@ def symptoms(model: BaseModel, figures: Mapping[str, float] | None) -> list[str]
             found.append("it learns nothing, for its memory is empty: does its `remember` call `super().remember`?")
         return found
     if not math.isfinite(figures.get("loss", 0.0)):
-        found.append(f"its loss is {figures['loss']}: lower model.learning_rate")
+        own = type(model).replaced_method(("loss_of", "loss", "train_step"))
+        cause = f"look in its own {own} for what is no number (log(0), 0 / 0, a root of 0), or " if own else ""
+        found.append(f"its loss is {figures['loss']}: {cause}lower model.learning_rate")
     if model.has_no_gradient:
         found.append("its gradient is zero: it has stopped learning" + _cause_of_no_gradient(model))
     if not model.memory.newest_states(LOOKED_AT, lanes=FEW_LANES).any():  # there may be very many

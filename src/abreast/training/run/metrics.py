@@ -98,6 +98,22 @@ def end_of_line(path: Path, lines: int) -> int:
     return found
 
 
+def read_epochs(path: Path) -> tuple[list[EpochRecord], list[str]]:
+    """The epochs in a metrics file, also of a run that goes on meanwhile, and a sentence for each line that is not one."""
+    epochs, faults = list[EpochRecord](), list[str]()
+    try:
+        with path.open("rb") as file:
+            for number, line in enumerate(file, 1):
+                record: Any = {} if _epoch_of(line) is None else json.loads(line)
+                if record.keys() >= EpochRecord.__required_keys__:
+                    epochs.append(record)
+                else:
+                    faults.append(f"line {number} of {path} is cut off or damaged, and left out.")
+    except OSError as error:
+        raise RunFolderError(f"{path} cannot be read: {error.strerror or error}.") from None
+    return epochs, faults
+
+
 def last_rewards(path: Path, lines: int, count: int) -> list[float]:
     """The rewards of the newest epochs among the first `lines`."""
     with path.open("rb") as file:

@@ -1,50 +1,46 @@
 """The record of a run: what is kept in its folder, and what is shown meanwhile.
 
-<run folder>/  config.yaml   plan.json   metrics.jsonl   log.txt   replays/epoch_000050.gif   checkpoints/
+<run folder>/  config.yaml   plan.json   metrics.jsonl   timeline.json   curves.png   log.txt   replays/   checkpoints/
 """
 
-import io
 import json
 import logging as standard_logging
+import shlex
 import time
 from collections import deque
-from collections.abc import Sequence
-from contextlib import ExitStack, closing
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import yaml
-from PIL import Image
-from rich.console import Console
 
-from abreast.errors import ConfigError
+from abreast.display import HasTeam
+from abreast.errors import ConfigError, StoppedError
 from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
 from abreast.models import BaseModel, algorithm, name_of
+from abreast.processes.spans import span
+from abreast.processes.timeline import Timeline
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.manifest import Facts
 from abreast.training.config import Config, ScheduleName
+from abreast.training.debug import SAID, Checks
 from abreast.training.learners.base import RoundResult
 from abreast.training.plan import Plan
-from abreast.training.run.display import ProgressDisplay, warnings_on
+from abreast.training.run.curves import draw_curves
+from abreast.training.run.display import ProgressDisplay
+from abreast.training.run.films import Films
+from abreast.training.run.loggers import AnyLoggers, Loggers
 from abreast.training.run.metrics import EpochRecord, MetricsFile, finite, last_rewards
 from abreast.training.runnable import Runnable
-from abreast.worlds.playable import Playable, Played
+from abreast.worlds.playable import Played
 
 log = standard_logging.getLogger("abreast")
 
 
-MILLISECONDS_A_TURN = 120
-"""In films."""
 RECENT = 100
 """Epochs over which the reward of a checkpoint is averaged."""
-
-
-class Logger(Protocol):
-    """Anything that is to be told of every epoch."""
-
-    def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None:
-        """Called when an epoch is recorded; `more` is what else metrics.jsonl says of it."""
 
 
 class RunOptions(NamedTuple):
@@ -54,33 +50,10 @@ class RunOptions(NamedTuple):
     is_parallel: bool = False
     animate: bool = True
     logging: bool = True
-    logger: Logger | None = None
+    logger: AnyLoggers = None
     output_dir: Path | str | None = None
     resume: Path | str | None = None
-
-
-class Camera:
-    """Films an epoch into an animated GIF: takes a picture of a game whenever it is called."""
-
-    def __init__(self, game: Playable, path: Path) -> None:
-        self._game, self._path = game, path
-        self._pictures: list[Image.Image] = []
-
-    def __call__(self) -> None:
-        if not self._game.turns:  # a pass may be played again from its beginning
-            self._pictures.clear()
-        if (picture := self._game.picture()) is not None:
-            self._pictures.append(picture)
-
-    def save(self) -> None:
-        """Write the film, if the game looks like anything."""
-        if not self._pictures:
-            return
-        first, *others = self._pictures
-        film = io.BytesIO()
-        first.save(film, "GIF", save_all=True, append_images=others, duration=MILLISECONDS_A_TURN, loop=0)
-        self._path.parent.mkdir(exist_ok=True)
-        write_whole(self._path, film.getvalue())
+    debug: bool = False
 
 
 class RunRecord:
@@ -92,9 +65,14 @@ class RunRecord:
         self._experiment, self.options, self._resume = experiment, options, resume
         self._models = models_of(experiment.game)
         self._display: ProgressDisplay | None = None
+        self._loggers = Loggers(options.logger)
+        self.checks = Checks(self._models) if options.debug else None
+        """What looks for faults, in debug mode."""
         self._screen, self._files = ExitStack(), ExitStack()
         self._warned: set[tuple[int, str]] = set()
         self._metrics: MetricsFile | None = None
+        self.films: Films | None = None
+        """There are none where nothing is written, or films are not wanted."""
         self._kept: list[EpochRecord] = []
         """The epochs, where they are not written to a file: a long run would fill the memory."""
         self.has_begun, self.how_to_go_on = False, ""
@@ -109,6 +87,7 @@ class RunRecord:
         self._updates_before = sum(model.updates for model in self._models)
         self._seconds, self._elapsed_before = 0.0, 0.0
         self._started = time.perf_counter()
+        self._paused_at: float | None = None
 
     def __enter__(self) -> "RunRecord":
         self._made = None
@@ -136,34 +115,69 @@ class RunRecord:
             self.count, self.first_epoch = facts.recorded, facts.first_epoch
             self._agent_steps, self._updates_before = facts.agent_steps, facts.updates_before
             self._seconds, self._elapsed_before = facts.seconds, facts.elapsed_s
+        if self.folder is not None and self.options.animate:
+            settings = self._experiment.config
+            period, lanes = settings.experiment.record_period, settings.multiprocessing.lanes
+            self.films = Films(self._experiment.game, self.folder / "replays", period, lanes)
+            self.films.go_on_from(0 if facts is None else facts.epochs)
         if (folder := self.folder) is not None and self.writes:
             (folder / "checkpoints").mkdir(exist_ok=True)
             write_whole(folder / "config.yaml", self.config)
+        self._loggers.begin(folder if self.writes else None)  # before anything is cut: one that cannot begin is refused
+        if folder is not None and self.writes:
             self._metrics = self._files.enter_context(closing(MetricsFile(folder / "metrics.jsonl", self.count)))
             self.recent.extend(last_rewards(folder / "metrics.jsonl", self.count, RECENT))
             self._files.enter_context(logged_to(folder / "log.txt"))
             log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
+            if self._experiment.config.experiment.timeline:
+                self._files.enter_context(Timeline(folder / "timeline.json", "actor"))
             if self._resume is not None:
                 log.info("goes on with %d epochs recorded", self.count)
-        if self.options.logging and self.options.logger is None:
-            self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
-            self._screen.enter_context(self._display.screen)
         if self.options.logging:
-            self._screen.enter_context(warnings_on(self._display.console if self._display else Console(stderr=True)))
+            self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
+            self._screen.enter_context(self._display)
+        if self.checks is not None:
+            self._screen.enter_context(self.checks)
+            self._tell(SAID)
         self._started, self.has_begun = time.perf_counter(), True
+
+    def _tell(self, line: str) -> None:
+        """Keep a line in the log, and show it where there is a display."""
+        (log.info if self._display is None else self._display.tell)(line)
 
     def keep_plan(self, plan: Plan) -> None:
         """Say how the run is run, in two lines, and keep all that is known about it."""
         if self._made is not None and self.writes:
             write_whole(self._made.path / "plan.json", json.dumps(plan.as_json(), indent=1).encode())
         for line in plan.reasons if self.options.logging else ():
-            log.info("%s", line)
-            if self._display is not None:
-                self._display.print(line)
+            self._tell(line)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Say that the run is paused. The time until it goes on does not count."""
+        started = self._paused_at = time.perf_counter()
+        again = shlex.join(["abreast", "watch", str(self.folder), "--ask", "go_on"])
+        self._tell(f"Paused after {self._epochs_played}, as asked. To go on: {again}")
+        self.now("the run is paused")
+        with span("paused"):
+            yield
+        seconds, self._paused_at = time.perf_counter() - started, None
+        self._started += seconds
+        self._tell(f"The pause is over, after {seconds:.0f} s.")
 
     def show_note(self, text: str) -> bool:
         """Show a sentence in the live display; False where there is none."""
         return self._display is not None and self._display.show_note(text)
+
+    def check_rows(self, epoch: int) -> None:
+        """In debug mode: refuse faulty rows. This epoch was played, or is to be learned from."""
+        if self.checks is not None:
+            self.checks.check_rows(epoch)
+
+    def now(self, text: str, *parts: HasTeam) -> None:
+        """From now on this is under way, and these are at work."""
+        if self._display is not None:
+            self._display.now(text, *parts)
 
     def counts(self) -> dict[str, Any]:
         """What the record has counted, as a checkpoint says it. The lines counted are on the disk from now on."""
@@ -179,22 +193,12 @@ class RunRecord:
         }
 
     def _elapsed(self) -> float:
-        return self._elapsed_before + time.perf_counter() - self._started
+        return self._elapsed_before + (self._paused_at or time.perf_counter()) - self._started
 
     @property
     def epochs(self) -> list[EpochRecord]:
         """Every epoch, those from before a resume too."""
         return self._kept if self._metrics is None else self._metrics.read()
-
-    def camera(self, epoch: int) -> Camera | None:
-        """What films the first lane of the pass that begins with this epoch, if it is to be filmed."""
-        period = self._experiment.config.experiment.record_period
-        lanes = self._experiment.config.multiprocessing.lanes
-        if (
-            not self.options.animate or self.folder is None or -epoch % period >= lanes
-        ):  # a multiple of it is in this pass
-            return None
-        return Camera(self._experiment.game, self.folder / "replays" / f"epoch_{epoch:06d}.gif")
 
     def epoch(
         self, epoch: int, played: Played, trained: Sequence[RoundResult], epsilon: float, timing: dict[str, Any]
@@ -240,9 +244,7 @@ class RunRecord:
             self._metrics.add(record)
         if self._display is not None:
             self._display.show(record)
-        if self.options.logger is not None:
-            more = {key: value for key, value in record.items() if key not in ("epoch", "loss", "reward", "epsilon")}
-            self.options.logger.record_epoch(epoch, record["loss"] or 0.0, record["reward"], record["epsilon"], **more)
+        self._loggers.record(record)
 
     def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
         """Name each silent fault of each agent once."""
@@ -254,12 +256,20 @@ class RunRecord:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._screen.close()
         came_to_nothing = not self.count and self.kept_epochs is None
         try:
             with self._files:
-                if self.has_begun:
-                    self._log_end(error)
+                try:
+                    with span("record"):
+                        if self.films is not None and not came_to_nothing:
+                            self.films.close()
+                        if self.folder is not None and self.writes and self.count:
+                            draw_curves(self.folder, self.count)
+                finally:  # also if Ctrl-C ends that
+                    with self._screen:
+                        self._loggers.close()
+                    if self.has_begun:
+                        self._log_end(error)
         except OSError:  # a full disk is met again when files are closed, and was told already
             if error is None:
                 raise
@@ -271,17 +281,23 @@ class RunRecord:
                 is_all = self.kept_epochs == self.first_epoch + self._played
                 what = f"what was learned until {'then' if is_all else f'epoch {self.kept_epochs}'} is"
             kept = "nothing is left of it" if came_to_nothing else f"{what} in {self.folder}"
-            epochs = "1 epoch" if self._played == 1 else f"{self._played} epochs"
-            error.add_note(f"Stopped after {epochs}; {kept}.{self.how_to_go_on}")
+            error.add_note(f"Stopped after {self._epochs_played}; {kept}.{self.how_to_go_on}")
 
     @property
     def _played(self) -> int:
         """Epochs of this run that were played; the last ones may not be recorded yet, in a pipelined run."""
         return max(self.count, self._experiment.epochs_played - self.first_epoch)
 
+    @property
+    def _epochs_played(self) -> str:
+        return "1 epoch" if self._played == 1 else f"{self._played} epochs"
+
     def _log_end(self, error: BaseException | None) -> None:
-        ended, by = ("finished", "") if error is None else ("stopped", f" by {type(error).__name__}")
-        stack = error if isinstance(error, Exception) else None  # for log.txt alone: the caller gets the error itself
+        is_asked = isinstance(error, StoppedError)
+        who = "request" if is_asked else type(error).__name__
+        ended, by = ("finished", "") if error is None else ("stopped", f" by {who}")
+        # For log.txt alone: the caller gets the error itself.
+        stack = error if isinstance(error, Exception) and not is_asked else None
         log.info("%s after %d epochs%s", ended, self._played, by, exc_info=stack)
 
 

@@ -104,6 +104,8 @@ class Played(NamedTuple):
     tokens: Tokens
     is_over: bool = True
     """Episodes of a manager may be exported before they are."""
+    tokens_per_turn: Sequence[Tokens | None] = ()
+    """None for a turn whose tokens were not counted."""
 
 
 class Policy:

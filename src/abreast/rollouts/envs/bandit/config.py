@@ -48,7 +48,7 @@ class BanditConfig(EnvConfig):
     THEIR_KEYS: ClassVar[str] = "bandit"
 
     split: Literal["train", "test"] | None = None
-    """Draw the names of the arms, by seed, from one of two sets; none: lo_arm_name and hi_arm_name, which win if given."""
+    """Draw the names of the arms, by seed, from one of two sets; null: lo_arm_name and hi_arm_name, which win if given."""
     lo_arm_name: Name = "Phoenix"
     """The arm that always pays the same."""
     hi_arm_name: Name = "Dragon"

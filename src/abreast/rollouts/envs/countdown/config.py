@@ -16,7 +16,7 @@ class CountdownConfig(EnvConfig):
     THEIR_KEYS: ClassVar[str] = "countdown"
 
     action_lookup: None = None
-    """Always none: the answer is free text."""
+    """Always null: the answer is free text."""
     min_numbers: int = Field(3, ge=2, le=6)
     """Fewest numbers of a generated task."""
     max_numbers: int = Field(4, ge=2, le=6)
@@ -26,12 +26,12 @@ class CountdownConfig(EnvConfig):
     largest_target: int = Field(1000, ge=1, le=1_000_000)
     """Generated targets run from 1 to this one; not below `largest_number`."""
     data_path: Path | None = Field(None, strict=False)
-    """A file of tasks (.jsonl, .json or .parquet with `nums` and `target`) to choose from; none: tasks are generated."""
+    """A file of tasks (.jsonl, .json or .parquet with `nums` and `target`) to choose from; null: tasks are generated."""
     split: Split = "all"
     """Which records of the file to choose from: of every ten, eight are train, one test, one val. A manager takes the
     split of its mode unless this is given. Generated tasks have no splits."""
     max_instances: int | None = Field(None, ge=1)
-    """Records of the file to read, from its beginning; none: all."""
+    """Records of the file to read, from its beginning; null: all."""
     plus_minus_only: bool = False
     """Only tasks that addition and subtraction alone solve: the others of a file are left out, and none generated."""
     numbering: Literal["drawn", "by_seed"] = "drawn"

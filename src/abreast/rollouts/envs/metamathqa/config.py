@@ -15,11 +15,11 @@ class MetaMathQAConfig(EnvConfig):
     THEIR_KEYS: ClassVar[str] = "metamathqa"
 
     action_lookup: None = None
-    """Always none: the answer is free text."""
+    """Always null: the answer is free text."""
     max_attempts: int | None = Field(5, ge=1, le=100)
     """Answers an episode takes; when the last of them is wrong, it is cut off. None: as many as max_actions_per_traj."""
     data_path: Path | None = Field(None, strict=False)
-    """A file of questions (.jsonl, .json or .parquet with `query` and `response`); none: the set that ships."""
+    """A file of questions (.jsonl, .json or .parquet with `query` and `response`); null: the set that ships."""
     split: Split = "all"
     """Which questions to choose from: of every ten of the file, eight are train, one test, one val. A manager takes the
     split of its mode unless this is given."""

@@ -54,9 +54,9 @@ class SokobanConfig(GridConfig):
     dim_room: tuple[Side, Side] = Field((6, 6), strict=False)
     """Rows and columns, the walls around included."""
     dim_x: Side | None = None
-    """Rows; none: those of `dim_room`."""
+    """Rows; null: those of `dim_room`."""
     dim_y: Side | None = None
-    """Columns; none: those of `dim_room`."""
+    """Columns; null: those of `dim_room`."""
     num_boxes: int = Field(3, ge=1)
     """Boxes, and as many targets. How many there can be depends on the room: 4 in one of 6 by 6, 8 at most."""
     search_depth: int = Field(300, ge=1, le=100_000)
@@ -74,7 +74,7 @@ class SokobanConfig(GridConfig):
     """Without min_moves and max_moves: rooms of one move, or of more than this many, are drawn anew, ten times at most.
     By default a tag's max_actions_per_traj, unless there is a preset. None: every room is taken."""
     max_reset_tries: int | None = Field(None, ge=1)
-    """Rooms drawn before none is found with min_moves and max_moves; none: as many as take a few seconds."""
+    """Rooms drawn before none is found with min_moves and max_moves; null: as many as take a few seconds."""
     ignore_gym_reward: bool = False
     """true: the only reward is `success_reward`, when the room is solved."""
     success_reward: float = 1.0

@@ -26,11 +26,11 @@ class WebShopConfig(EnvConfig):
     max_steps: int | None = Field(15, ge=1, le=100_000)
     """Actions after which an episode is cut off; one that is not valid does not count. None: only the tag limits them."""
     data: Path | None = Field(None, strict=False)
-    """Folder of the public product files, or the one items_shuffle*.json to use; none: the generated catalogue."""
+    """Folder of the public product files, or the one items_shuffle*.json to use; null: the generated catalogue."""
     dataset: Literal["small", "full"] | None = None
     """Which product file of the folder `data`: small is items_shuffle_1000.json, full is items_shuffle.json. Without `data`
     there are no such files, and the generated catalogue is used."""
     num_products: int | None = Field(None, ge=1)
-    """Products of the catalogue, from its beginning; none: all."""
+    """Products of the catalogue, from its beginning; null: all."""
     cache_dir: Path | None = Field(None, strict=False)
-    """Where the search file is kept; none: beside the product files, or else in the user's cache folder."""
+    """Where the search file is kept; null: beside the product files, or else in the user's cache folder."""

@@ -1,0 +1,58 @@
+"""curves.png: rewards and losses of a run that has ended, per agent, for those who look into its folder."""
+
+import io
+import json
+import logging
+from collections.abc import Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from abreast.files import write_whole
+
+log = logging.getLogger("abreast")
+
+MOST_POINTS = 2_000
+"""Lines of metrics that are read: of a long run every second, third, and so on."""
+COLOURS = ("#2e6f95", "#d1495b", "#3c7a57", "#d98a1f", "#7d5ba6", "#2a9d9b", "#a0522d", "#6c7a92")
+
+
+def draw_curves(folder: Path, epochs: int) -> None:
+    """Draw the file, if matplotlib is there. Whatever goes wrong is a line in the log: a run never ends by it."""
+    try:
+        # Here, because most of what it costs is its import. Without pyplot: no window, and no figure that is never closed.
+        from matplotlib.figure import Figure
+
+        with (folder / "metrics.jsonl").open("rb") as file:
+            records = [json.loads(line) for line in islice(file, 0, epochs, -(-epochs // MOST_POINTS))]
+        figure = Figure(figsize=(10, 3.6), dpi=100)
+        figure.subplots_adjust(
+            left=0.08, right=0.98, top=0.96, bottom=0.15, wspace=0.22
+        )  # to find them out takes longer
+        for axes, key in zip(figure.subplots(1, 2), ("reward_per_agent", "loss_per_agent"), strict=True):
+            _draw(axes, records, key)
+        image = io.BytesIO()
+        figure.savefig(image, format="png")
+        write_whole(folder / "curves.png", image.getvalue())
+    except ImportError:
+        log.info('curves.png is left out: it needs the package matplotlib (pip install "abreast[plot]")')
+    except Exception as error:  # of a library, or a full disk
+        log.warning("curves.png could not be drawn: %s: %s", type(error).__name__, " ".join(str(error).split())[:200])
+
+
+def _draw(axes: Any, records: Sequence[dict[str, Any]], key: str) -> None:
+    """The curves of all agents, each point the mean of some around it."""
+    epochs, window = [record["epoch"] for record in records], np.ones(max(1, len(records) // 30))
+    values_AE = np.array([record[key] for record in records], dtype=float).T  # agent, epoch; None is NaN
+    names = records[-1].get("agents", [f"agent {number}" for number in range(len(values_AE))])
+    for name, colour, values in zip(names, cycle(COLOURS), values_AE):
+        counts = np.convolve(np.isfinite(values), window, "same")
+        means = np.convolve(np.nan_to_num(values), window, "same") / np.where(counts, counts, np.nan)
+        axes.plot(epochs, means, "-" if len(epochs) > 1 else "o", color=colour, label=str(name).replace("$", r"\$"))
+    axes.set_xlabel("epoch" if len(window) == 1 else "epoch (smoothed)")
+    axes.set_ylabel(key.replace("_", " "))
+    axes.grid(alpha=0.3)
+    if len(names) <= len(COLOURS):
+        axes.legend(loc="upper left", fontsize="small", framealpha=0.7)  # to look for the best place takes long
