@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from datetime import datetime
 from itertools import count
 from pathlib import Path
@@ -19,6 +20,8 @@ from abreast.errors import RunFolderError
 
 LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jsonl", "replays", "checkpoints")
 """What marks a folder as one that holds a run."""
+RUN_OF_THREAD: ContextVar[int | None] = ContextVar("run", default=None)
+"""Which of several runs in this process a thread is of, if there are several."""
 LOCK = ".lock"
 WRITTEN = (
     *(*LEFT_BEHIND, "images", "plan.json", "timeline.json", "curves.png", "log.txt", LOCK),
@@ -263,10 +266,11 @@ class LogLine(logging.Formatter):
 
 @contextmanager
 def logged_to(path: Path) -> Iterator[None]:
-    """Keep what abreast logs meanwhile in a file."""
-    log = logging.getLogger("abreast")
+    """Keep what abreast logs meanwhile in a file; but not what another of several runs in this process logs."""
+    log, run = logging.getLogger("abreast"), RUN_OF_THREAD.get()
     handler = _LogFile(path, encoding="utf-8")
     handler.setFormatter(LogLine())
+    handler.addFilter(lambda record: RUN_OF_THREAD.get() in (None, run))
     level = log.level
     log.addHandler(handler)
     log.setLevel(logging.INFO)

@@ -65,7 +65,7 @@ class Environment(Experiment):
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
     KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {"config", "world", "turn", "agents", "game", "epochs_played", "is_batched"}
+        {"config", "world", "turn", "agents", "game", "epochs_played", "is_batched", "trainer"}
         | {"_blank_world", "_lanes", "_first_lane", "_lends_models", "_factory"}
     )
     """Attributes of this class; any other is a subclass's own."""

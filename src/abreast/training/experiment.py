@@ -25,6 +25,7 @@ from abreast.training.actors.inline import InlineActors
 from abreast.training.collect import collect_pass
 from abreast.training.config import Config, MPConfig, parse_config
 from abreast.training.devices import check_device_memory, compute_threads, device_for
+from abreast.training.learners.base import MakeTrainer, Trainer
 from abreast.training.learners.hosted import check_lanes, named, process_backend
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.run.loggers import AnyLoggers
@@ -71,6 +72,8 @@ class Experiment:
     config: Config[Any, Any]
     factory: Factory | None = None
     epochs_played = 0
+    trainer: MakeTrainer = Trainer
+    """How its models are trained in a sequential run (`joined.py` has another way)."""
 
     def __init__(
         self, game: Playable, config: Mapping[str, Any] | Config[Any, Any], factory: Factory | None = None
@@ -168,7 +171,9 @@ class Experiment:
         group_lanes(self.game, self.config.multiprocessing)
         with session(self, RunOptions("lockstep", False, animate, logging, logger, output_dir, resume, debug)) as run:
             settings, models = self.config.experiment, models_of(self.game)
-            learners = InlineLearners(models, settings.seed, 0, run.rounds, settings.freeze, run.record.checks)
+            learners = InlineLearners(
+                models, settings.seed, 0, run.rounds, settings.freeze, run.record.checks, self.trainer
+            )
             if run.resumed is not None:
                 set_actor_state(self.game, run.resumed.actor)
             run.loop(InlineActors(self.game), learners).run(run.until)

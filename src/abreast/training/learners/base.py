@@ -126,6 +126,10 @@ class Trainer:
         return mean_figures(done) if done else None
 
 
+MakeTrainer = Callable[[Mapping[int, BaseModel], int], Trainer]
+"""Of models by number, and the seed of the experiment."""
+
+
 def tell_who_learns_alone(models: Sequence[BaseModel]) -> None:
     """Of models on a GPU: who is not part of a stacked update, and why, because that is many times as slow."""
     reasons: dict[str, list[str]] = {}

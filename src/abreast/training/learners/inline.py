@@ -10,7 +10,7 @@ from abreast.errors import WorkerError
 from abreast.models import BaseModel
 from abreast.state import State, copied
 from abreast.training.debug import Checks
-from abreast.training.learners.base import RoundResult, Trainer, tell_who_learns_alone
+from abreast.training.learners.base import MakeTrainer, RoundResult, Trainer, tell_who_learns_alone
 
 
 class Order(NamedTuple):
@@ -40,6 +40,7 @@ class InlineLearners:
         rounds: int = 0,
         frozen: Collection[int] = (),
         checks: Checks | None = None,
+        trainer: MakeTrainer = Trainer,
     ) -> None:
         self.rounds, self._checks = rounds, checks
         self.rounds_learned = 0
@@ -48,7 +49,7 @@ class InlineLearners:
         """Seconds of each agent's part of the last of them."""
         self._models = dict(enumerate(models))
         self._learning = {agent: model for agent, model in self._models.items() if agent not in frozen}
-        self._trainer = Trainer(self._learning, seed)
+        self._trainer = trainer(self._learning, seed)
         tell_who_learns_alone(models)
         self._orders: dict[int, Order] = {}
         self.own_rings = [model.memory.move_rows(model.memory.make_ring(slack)) for model in models] if slack else []
