@@ -79,7 +79,11 @@ def test_results_are_those_of_runs_one_after_the_other(tmp_path):
 
 @pytest.mark.parametrize(
     ("fate", "checkpoints", "goes_on"),
-    [("killed", OFTEN, True), ("killed", NEVER, False), ("raises", OFTEN, True), ("hangs", OFTEN, True)],
+    [
+        ("killed", NEVER, False),
+        ("hangs", OFTEN, True),
+        *(pytest.param(fate, OFTEN, True, marks=pytest.mark.chaos) for fate in ("killed", "raises")),
+    ],
 )
 def test_a_run_whose_worker_ends_is_begun_again_and_ends_equal(tmp_path, monkeypatch, fate, checkpoints, goes_on):
     monkeypatch.setattr(runs, "SILENCE_S", 3.0 if fate == "hangs" else 60.0)

@@ -53,6 +53,7 @@ def test_all_environments_are_those_of_the_plain_loop_whatever_dies():
             ] == shown
 
 
+@pytest.mark.chaos
 @pytest.mark.parametrize("name", ["KillsItself", "HangsInStep"] if IS_FULL else ["KillsItself"])
 def test_a_villain_on_a_node_ends_alone(name):
     """Its worker tells which environment it was at, as it would here."""

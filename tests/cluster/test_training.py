@@ -76,6 +76,7 @@ def test_a_lost_node_and_a_killed_actor_change_nothing(schedule, hosts, caplog):
     assert len(harm.done) == len(at) and "actor of Ray's that it lived in is gone" in caplog.text
 
 
+@pytest.mark.chaos
 def test_a_run_goes_on_from_nodes_here_and_back(tmp_path):
     """Stopped twice: on nodes, then here, then on nodes again; one learner of them is here, in shared memory."""
     calm_env = small_game(*SMALL)

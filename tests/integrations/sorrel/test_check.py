@@ -15,7 +15,13 @@ def at_home(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param("LastingEnv", marks=pytest.mark.chaos), "tag", "LockedEnv", "SharingEnv"]
+    "name",
+    [
+        pytest.param("LastingEnv", marks=pytest.mark.chaos),
+        "tag",
+        "LockedEnv",
+        pytest.param("SharingEnv", marks=pytest.mark.chaos),
+    ],
 )
 def test_sound_environments_pass(name, at_home):
     """Its own models are not played with."""

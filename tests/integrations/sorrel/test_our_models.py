@@ -76,7 +76,7 @@ def lines(folder):
     return timeless(json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines())
 
 
-@pytest.mark.parametrize("way", ["run_experiment", "run_experiment_mp"])
+@pytest.mark.parametrize("way", [pytest.param("run_experiment", marks=pytest.mark.chaos), "run_experiment_mp"])
 def test_a_run_that_goes_on_ends_as_one_that_was_never_stopped(way, tmp_path):
     settings = ("multiprocessing.num_envs=2", "experiment.checkpoint_interval=2", "multiprocessing.workers=inline")
     whole, part, again = (build("LastingEnv", *settings) for _ in range(3))

@@ -57,8 +57,8 @@ def test_a_run_from_the_command_line_has_a_whole_folder_and_can_go_on(tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "model"),
-    [(kind, None) for kind in ("values", "policy", "table", "tag")]
-    + [("values", model) for model in (sorrel_standin.OwnStream, sorrel_standin.Wordy)],
+    [("policy", None), ("table", None), ("tag", None), ("values", sorrel_standin.OwnStream)]
+    + [pytest.param("values", model, marks=pytest.mark.chaos) for model in (None, sorrel_standin.Wordy)],
 )
 def test_a_run_that_goes_on_equals_one_that_never_stopped(kind, model, tmp_path):
     def run(env, **options):
@@ -102,7 +102,7 @@ def stop_a_run(folder):
             signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.parametrize("end", [kill_a_run, stop_a_run])
+@pytest.mark.parametrize("end", [kill_a_run, pytest.param(stop_a_run, marks=pytest.mark.chaos)])
 def test_a_run_that_is_stopped_or_killed_goes_on(end, tmp_path):
     """Agents refer to parts of their models, and reset leaves the map: both are as they were."""
     end(tmp_path / "run")

@@ -27,7 +27,7 @@ def run(tmp_path_factory):
     return folder, said
 
 
-@pytest.mark.parametrize("kind", ["values", "policy", "table", "tag"])
+@pytest.mark.parametrize("kind", ["values", "policy", pytest.param("table", marks=pytest.mark.chaos), "tag"])
 def test_an_evaluation_leaves_no_trace(kind):
     """(What its own loop does, `test_identity.py` says.)"""
     evaluated, plain = make(kind), make(kind)
@@ -41,7 +41,7 @@ def test_an_evaluation_leaves_no_trace(kind):
     assert before[0] == outcome(plain)
 
 
-@pytest.mark.parametrize("model", [None, sorrel_standin.OwnStream])
+@pytest.mark.parametrize("model", [pytest.param(None, marks=pytest.mark.chaos), sorrel_standin.OwnStream])
 def test_an_episode_does_not_depend_on_others(model):
     def rewards(episodes, **options):
         return evaluate(SorrelExperiment(make("values", model)), episodes, **options).rewards

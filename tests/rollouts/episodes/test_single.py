@@ -666,7 +666,9 @@ def slow(use, envs=1, **manager):
     return settings(["Counting"], [envs], 1, custom, use_multiprocessing=use, max_workers=2, **manager)
 
 
-@pytest.mark.parametrize("use", PLACES)
+@pytest.mark.parametrize(
+    "use", [True, "threads", *(pytest.param(use, marks=pytest.mark.chaos) for use in (False, "auto"))]
+)
 def test_a_turn_that_is_under_way_when_its_episode_is_closed_does_not_reach_the_next_episode(use):
     with EnvStateManager(slow(use)) as manager:
         closed, told = manager.episode(seed=1).begin(), []

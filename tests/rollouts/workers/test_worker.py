@@ -105,7 +105,7 @@ if __name__ == "__main__":
 """
 
 
-@pytest.mark.parametrize("method", METHODS if CHAOS else ["fork", "spawn"])
+@pytest.mark.parametrize("method", METHODS if CHAOS else ["spawn"])
 def test_workers_die_with_a_killed_parent_in_the_middle_of_a_turn(method, tmp_path):
     tests = str(Path(__file__).parent.parent.parent)
     (tmp_path / "script.py").write_text(ORPHANS.format(tests=tests, method=method))
