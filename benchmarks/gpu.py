@@ -2,6 +2,7 @@
 
     python benchmarks/gpu.py                       5 agents and 256, the stacked update for 1 to 256 agents
     python benchmarks/gpu.py --learning            300 epochs of treasure hunt: multiples of random; --device cpu to compare
+    python benchmarks/gpu.py --joined              ten seeds of 5 agents at once, one by one, and one run of 50
     python benchmarks/gpu.py --kernels             where the time of a stacked update goes (torch.profiler)
     python benchmarks/gpu.py --device cpu --small  the same code without a GPU, to see that it works
 
@@ -13,7 +14,8 @@ the first, in which everything is recorded. The limit is the stacked update alon
 import argparse
 import gc
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from statistics import fmean
 
 import torch
@@ -25,6 +27,9 @@ from abreast.models import algorithm as find_algorithm
 from abreast.models.stacked import Recorded, make_stack
 from abreast.models.stacked.learning import LearnerStack
 from abreast.training.collect import collect_pass
+from abreast.training.joined import run_joined
+from abreast.training.learners.base import MakeTrainer
+from abreast.training.run.metrics import EpochRecord
 
 SIZES = {5: 10, 16: 14, 64: 24, 256: 44}
 """Cells a side of the map, by agents: as crowded as the reference."""
@@ -150,6 +155,45 @@ def rewards(device: str, batched: bool, seeds: int, epochs: int) -> tuple[list[f
     return found, fmean(each["reward"] for each in env.run_experiment(animate=False, logging=False).epochs)
 
 
+def rate_of(envs: Sequence[TreasurehuntEnv], device: str) -> tuple[float, list[list[float]]]:
+    """Agent-steps per second of runs that learn together, recording of graphs included; and the rewards of each run."""
+
+    def start(env: TreasurehuntEnv, trainer: MakeTrainer) -> list[EpochRecord]:
+        env.trainer = trainer
+        return env.run_experiment(animate=False, logging=False).epochs
+
+    started = time.perf_counter()
+    found = run_joined([partial(start, env) for env in envs])
+    _wait(device)
+    elapsed = time.perf_counter() - started
+    for each in found:
+        if isinstance(each, BaseException):
+            raise each
+    return sum(run[-1]["agent_steps"] for run in found) / elapsed, [[each["reward"] for each in run] for run in found]
+
+
+def joined_rows(device: str, seeds: int, lanes: int, passes: int, algorithm: str) -> Iterator[str]:
+    """Runs that differ in their seed: at once, one after the other, and one run of as many agents."""
+
+    def seeded(seed: int) -> TreasurehuntEnv:
+        env = build(5, lanes, device, passes, algorithm=algorithm)
+        config = env.config.with_derived(experiment=env.config.experiment.with_derived(seed=seed))
+        return TreasurehuntEnv(TreasurehuntWorld(config), config)
+
+    rates = [rate_of([seeded(seed)], device) for seed in range(2)]
+    alone = [rewards for _, each in rates for rewards in each]
+    one_rate = rates[1][0]  # the first has started the device
+    many_rate, at_once = rate_of([seeded(seed) for seed in range(seeds)], device)
+    crowd_rate, _ = rate_of([build(5 * seeds, lanes, device, passes, algorithm=algorithm)], device)
+    yield f"{algorithm}, {lanes} lanes: {seeds} seeds of 5 agents at once {many_rate:,.0f} agent-steps/s"
+    yield f"    {many_rate / one_rate:.2f} times as fast as one after the other ({one_rate:,.0f})"
+    ratio = many_rate / crowd_rate
+    told = "reached" if ratio >= 0.8 else "MISSED"
+    yield f"    {ratio:.2f} of one run with {5 * seeds} agents ({crowd_rate:,.0f}); the bar is 0.8: {told}"
+    same = [rewards == other for rewards, other in zip(alone, at_once, strict=False)]
+    yield f"    rewards of all epochs equal to the run alone: {', '.join('yes' if each else 'no' for each in same)}"
+
+
 def kernels(agents: int, device: str) -> str:
     """Where the time of a stacked update goes."""
     from torch.profiler import ProfilerActivity, profile
@@ -174,6 +218,7 @@ def main() -> None:
     parser.add_argument("--precision", default="float32", choices=["float32", "bf16"])
     parser.add_argument("--runs", action="store_true", help="whole runs only, without the table of updates")
     parser.add_argument("--learning", action="store_true")
+    parser.add_argument("--joined", action="store_true")
     parser.add_argument("--kernels", action="store_true")
     parser.add_argument("--small", action="store_true", help="a few seconds on a CPU")
     given = parser.parse_args()
@@ -181,6 +226,11 @@ def main() -> None:
     if given.kernels:
         for agents in given.agents:
             print(kernels(agents, device), flush=True)
+        return
+    if given.joined:
+        sizes = (3, 8, 3) if given.small else (10, given.lanes or 256, given.passes)
+        for line in joined_rows(device, *sizes, given.algorithm):
+            print(line, flush=True)
         return
     if given.learning:
         seeds, epochs = (1, 40) if given.small else (SEEDS, 300)
