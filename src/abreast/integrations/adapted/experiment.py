@@ -290,7 +290,9 @@ class AdaptedExperiment(Experiment):
         for number, agent in enumerate(copy.agents):
             shape = agent.view.observation
             seen = PlainObservation(shape.input_size, shape.dtype, shape.scale, agent.is_masked)
-            players.append(AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.number, number)))
+            players.append(
+                AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.box or agent.actions.number, number))
+            )
         check_models([player.model for player in players])
         return players
 
@@ -342,7 +344,10 @@ class AdaptedExperiment(Experiment):
         _check_names(copy, self.game.agent_names)
         for agent, player in zip(copy.agents, self.game.players, strict=True):
             seen, there = agent.view.observation, player.model.observation
-            if seen.input_size != there.input_size or agent.actions.number != player.model.n_actions:
+            if (
+                seen.input_size != there.input_size
+                or (agent.actions.box or agent.actions.number) != player.model.chooses_from
+            ):
                 raise GameError(
                     f"{copy.name} has other spaces for agent {agent.name!r} each time it is made: let its arguments alone"
                     " decide what they are."
