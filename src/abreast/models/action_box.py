@@ -30,4 +30,5 @@ class ActionBox:
         """What a chosen action stands for in the environment."""
         low, high = np.array(self.low), np.array(self.high)
         share = (np.clip(action, -1.0, 1.0).astype(np.float64) + 1.0) / 2.0
-        return np.clip(low + share * (high - low), low, high)
+        scaled: NDArray[np.float64] = np.clip(low + share * (high - low), low, high)
+        return scaled

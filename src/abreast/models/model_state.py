@@ -63,7 +63,7 @@ class ModelState:
         self.observation, self.config, self.device = observation, config, device
         self.action_box = n_actions if isinstance(n_actions, ActionBox) else None
         """What it chooses from, where actions are continuous."""
-        self.n_actions = n_actions if self.action_box is None else len(self.action_box)  # type: ignore[assignment]
+        self.n_actions: int = len(n_actions) if isinstance(n_actions, ActionBox) else n_actions
         """How many actions there are; of continuous ones, how many numbers an action has."""
         self._check_actions()
         choosing, remembering, learning = seed.spawn(3)

@@ -84,7 +84,7 @@ class NetworkModel(BaseModel):
         "chooses_on",
     }
     MADE_BY = (*BaseModel.MADE_BY, ("_adopted", "setup"))
-    DECIDED_EXTRAS = frozenset()
+    DECIDED_EXTRAS: ClassVar[frozenset[str] | None] = frozenset()
     NETWORK: ClassVar[type[nn.Module]]
     """The network of ours, which `initialise` knows."""
 

@@ -12,6 +12,8 @@ class SACConfig(ValueConfig):
     """iqn, dqn, ppo, sac (continuous actions) or random, or a model of your own, as module:Class or file.py:Class."""
     learning_rate: float = Field(0.001, gt=0)
     """Step size of Adam: of policy, critics and temperature."""
+    batch_size: int = Field(256, ge=1)
+    """Rows per gradient step."""
     gradient_steps: int = Field(64, ge=1)
     """Gradient steps in one update. One for each turn of an epoch is usual."""
     gradient_norm: float = Field(10.0, gt=0)

@@ -74,11 +74,10 @@ class SAC(ValueModel):
         return NetworkModel.choose(self, frames, lanes)
 
     def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[Any]:
-        means_BA, log_std_BA = evaluated.chunk(2, dim=-1)
         if self.is_greedy:
-            return list(torch.tanh(means_BA).numpy())
+            return list(torch.tanh(evaluated[:, : self.n_actions]).numpy())
         noise_BA = torch.from_numpy(self.streams.vectors(lanes, self.n_actions))
-        return list(squashed(means_BA, log_std_BA, noise_BA)[0].numpy())
+        return list(squashed(evaluated, noise_BA)[0].numpy())
 
     def epsilon_decay(self, rate: float) -> None:
         """SAC explores by its own policy."""
@@ -102,12 +101,12 @@ class SAC(ValueModel):
     ) -> Tensor | Figures:
         alpha = online.log_alpha.detach().exp()
         with torch.no_grad():
-            next_BA, next_log_B = squashed(*online.policy(batch.next_states).chunk(2, dim=-1), drawn["next_noise"])
+            next_BA, next_log_B = squashed(online.policy(batch.next_states), drawn["next_noise"])
             next_B = torch.minimum(*target.values(target.features(batch.next_states), next_BA)) - alpha * next_log_B
             target_B = batch.rewards + batch.discounts * next_B
         features_BF = online.features(batch.states)
         values_CB = online.values(features_BF, batch.actions)
-        chosen_BA, log_B = squashed(*online.policy(batch.states).chunk(2, dim=-1), drawn["noise"])
+        chosen_BA, log_B = squashed(online.policy(batch.states), drawn["noise"])
         chosen_B = torch.minimum(*online.values(features_BF, chosen_BA, learns=False))
         critic = critic_loss(values_CB, target_B, batch.weights)
         policy = policy_loss(log_B, chosen_B, alpha, batch.weights)
