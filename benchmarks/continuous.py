@@ -37,11 +37,23 @@ class Row(NamedTuple):
 
 ROWS = {
     "pendulum, sac": Row(PENDULUM, ["model.algorithm=sac", "experiment.epochs=100"], -300.0),
-    "pendulum, ppo": Row(PENDULUM, ["experiment.epochs=1200", "multiprocessing.num_envs=8", "model.gamma=0.9"], -300.0),
+    "pendulum, ppo": Row(PENDULUM, ["experiment.epochs=800", "multiprocessing.num_envs=8", "model.gamma=0.9"], -300.0),
     "spread, sac": Row(
-        SPREAD, [*IN_SPREAD, "model.algorithm=sac", "experiment.epochs=1500", "multiprocessing.num_envs=4"], -66.3
+        SPREAD, [*IN_SPREAD, "model.algorithm=sac", "experiment.epochs=600", "multiprocessing.num_envs=4"], -66.3
     ),
-    "spread, ppo": Row(SPREAD, [*IN_SPREAD, "experiment.epochs=6000", "multiprocessing.num_envs=8"], -66.3),
+    "spread, ppo": Row(
+        SPREAD,
+        [
+            *IN_SPREAD,
+            "experiment.epochs=12000",
+            "multiprocessing.num_envs=16",
+            "model.gamma=0.95",
+            "model.gradient_steps=4",
+            "model.batch_size=100",
+            "model.entropy_weight=0",
+        ],
+        -66.3,
+    ),
 }
 
 

@@ -14,7 +14,7 @@ from abreast.models.layers import Linear
 from abreast.streams import seeded_globals, shared_streams
 from fakes import TinyObservation, live, make_model
 
-LEARNERS = ["dqn", "iqn", "ppo"]
+LEARNERS = ["dqn", "iqn", "ppo", "sac"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
