@@ -1,5 +1,7 @@
 """Environments with continuous actions, as users bring them."""
 
+import functools
+
 import gymnasium
 import numpy as np
 from gymnasium.spaces import Box, Dict, Discrete
@@ -9,7 +11,7 @@ from pettingzoo import ParallelEnv
 class Aim(gymnasium.Env):
     """What is seen says which number is wanted: as far as the answer is off, as large is the fine. Nothing else matters."""
 
-    TURNS = 16
+    max_steps = 16
 
     def __init__(self, low=0.0, high=10.0, shape=(1,), dtype="float32"):
         self.observation_space = Box(-1.0, 1.0, (1,), np.float32)
@@ -32,7 +34,7 @@ class Aim(gymnasium.Env):
         answer = 2.0 * (action - low) / (high - low) - 1.0
         fine = float(np.abs(answer - 0.8 * self.wanted).mean())
         self.turn += 1
-        return self._look(), -fine, False, self.turn == self.TURNS, {}
+        return self._look(), -fine, False, self.turn == self.max_steps, {}
 
 
 class AimInTwo(Aim):
@@ -40,8 +42,8 @@ class AimInTwo(Aim):
 
     def __init__(self):
         super().__init__()
-        low = np.array([[-1.0, 0.0], [5.0, -3.0]])
-        self.action_space = Box(low, low + [[2.0, 10.0], [0.5, 3.0]], dtype=np.float64)
+        low, high = np.array([[-1.0, 0.0], [5.0, -3.0]]), np.array([[1.0, 10.0], [5.5, 0.0]])
+        self.action_space = Box(low, high, dtype=np.float64)
 
 
 class Unbounded(Aim):
@@ -72,9 +74,11 @@ class Steering(ParallelEnv):
     possible_agents = ["red", "green", "blue"]  # noqa: RUF012
     TURNS = 5
 
+    @functools.cache  # noqa: B019 (as PettingZoo asks for)
     def observation_space(self, agent):
         return Box(-20.0, 20.0, (2,), np.float32)
 
+    @functools.cache  # noqa: B019
     def action_space(self, agent):
         return Box(np.array([-1.0, 0.0], np.float32), np.array([1.0, 2.0], np.float32))
 
