@@ -47,6 +47,7 @@ def here(tmp_path, monkeypatch):
             "pettingzoo:pettingzoo.classic.tictactoe_v3", [], ["player_1", "player_2"], marks=pytest.mark.chaos
         ),
         ("gymnasium:CartPole-v1", ["experiment.max_turns=9"], ["agent"]),
+        ("gymnasium:Pendulum-v1", ["experiment.max_turns=9", "model.algorithm=sac"], ["agent"]),
     ],
 )
 def test_a_run_is_trained_resumed_evaluated_watched_and_lent(target, settings, agents, abreast):

@@ -1,6 +1,6 @@
 """Random numbers for choosing, and which lanes choose together: neither depends on how many actors share the lanes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -63,7 +63,7 @@ class LaneStreams:
     def begin(self, epoch: int) -> None:
         """A pass begins, whose first epoch has this number."""
         self._epoch = 0 if self.is_of_one_pass else epoch
-        self._of_lane: dict[int, Iterator[list[float]]] = {}
+        self._of_lane: dict[Hashable, Iterator[list[float]]] = {}
 
     def draw(self, lanes: Sequence[int]) -> list[list[float]]:
         """Two numbers from 0 to 1 for each of these lanes."""
@@ -76,10 +76,11 @@ class LaneStreams:
     def vectors(self, lanes: Sequence[int], size: int, is_normal: bool = True) -> NDArray[np.float32]:
         """So many numbers for each of these lanes: standard normal, or from -1 to 1."""
         streams = self._of_lane
-        for lane in lanes:
-            if VECTORS + lane not in streams:
-                streams[VECTORS + lane] = self._vector_stream(lane, size, is_normal)
-        return np.array([next(streams[VECTORS + lane]) for lane in lanes], dtype=np.float32)
+        keys = [(lane, size, is_normal) for lane in lanes]
+        for key in keys:
+            if key not in streams:
+                streams[key] = self._vector_stream(*key)
+        return np.array([next(streams[key]) for key in keys], dtype=np.float32)
 
     def _vector_stream(self, lane: int, size: int, is_normal: bool) -> Iterator[list[float]]:
         generator = np.random.Generator(self._source(VECTORS + lane))

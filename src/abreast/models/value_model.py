@@ -1,4 +1,6 @@
-"""What value-based models (DQN, IQN) have in common: epsilon-greedy choice, n-step replay, a slow target network."""
+"""What value-based models (DQN, IQN) have in common: epsilon-greedy choice, n-step replay, a slow target network. SAC learns
+with the same replay and target, and chooses in its own way.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
