@@ -21,8 +21,8 @@ def entropy_of(log_std_A: Tensor) -> Tensor:
 
 
 def squashed(policy_BP: Tensor, noise_BA: Tensor) -> tuple[Tensor, Tensor]:
-    """Actions from -1 to 1, by tanh of a Gaussian draw, and the logarithms of their densities, (B,); a row of a policy has the
-    means, and then the logarithms of the spreads.
+    """Actions from -1 to 1, by tanh of a Gaussian draw, and the logarithms of their densities, (B,). A row of a policy has
+    the means, and then the logarithms of the spreads.
 
     log(1 - tanh(x)²) is computed as 2 (log 2 - x - softplus(-2x)), which loses nothing where tanh is almost 1.
     """
