@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from abreast.games import find_game
-from abreast.models import BaseModel, algorithm
+from abreast.models import ActionBox, BaseModel, algorithm
 from abreast.models.own import CHOSEN, LEARNED
 from abreast.state import join
 from abreast.training import Environment, Experiment, RunResult
@@ -28,7 +28,9 @@ def make_model(
     """A model with small layers."""
     small = {"algorithm": name, "hidden_size": 16, "batch_size": 8, "buffer_capacity": 64, "n_frames": 2, **settings}
     kind = algorithm(name)
-    return kind(TinyObservation(*shape), n_actions, kind.Config.parse(small), np.random.SeedSequence(seed))
+    box = ActionBox((-1.0,) * n_actions, (1.0,) * n_actions)
+    actions = n_actions if "discrete" in kind.ACTIONS else box
+    return kind(TinyObservation(*shape), actions, kind.Config.parse(small), np.random.SeedSequence(seed))
 
 
 def live(model: BaseModel, epochs: int = 1, turns: int = 20, seed: int = 0) -> list[int]:
@@ -39,8 +41,9 @@ def live(model: BaseModel, epochs: int = 1, turns: int = 20, seed: int = 0) -> l
         model.start_epoch_action(epoch=epoch)
         for _ in range(turns):
             state = rng.integers(0, 2, size=model.observation.input_size).astype(np.uint8)
-            actions.append(model.take_action(state))
-            model.remember(state, actions[-1], float(rng.normal()), False)
+            action = model.take_action(state)
+            actions.append(action if model.action_box is None else action.tolist())
+            model.remember(state, action, float(rng.normal()), False)
         model.end_epoch_action(epoch=epoch)
     return actions
 

@@ -286,7 +286,7 @@ class CannotBeMade(Meeting):
 
 class Continuous(Meeting):
     def action_space(self, agent):
-        return spaces.Box(-1.0, 1.0, (2,))
+        return spaces.Box(-np.inf, np.inf, (2,))
 
 
 class BringsAStranger(Meeting):

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from abreast.agents import Agent, MovingAgent
-    from abreast.models import DQN, IQN, PPO, BaseModel, RandomModel
+    from abreast.models import DQN, IQN, PPO, SAC, BaseModel, RandomModel
     from abreast.replay import Buffer, SharedReplayBuffer
     from abreast.rollouts import EnvStateManager
     from abreast.training import Environment, MARLMultiprocessingSystem, MPConfig
@@ -26,6 +26,7 @@ __all__ = [
     "DQN",
     "IQN",
     "PPO",
+    "SAC",
     "ActionSpec",
     "Agent",
     "AsciiObservationSpec",
@@ -48,7 +49,7 @@ __all__ = [
 
 _PARTS = {
     "abreast.agents": ("Agent", "MovingAgent"),
-    "abreast.models": ("DQN", "IQN", "PPO", "BaseModel", "RandomModel"),
+    "abreast.models": ("DQN", "IQN", "PPO", "SAC", "BaseModel", "RandomModel"),
     "abreast.replay": ("Buffer", "SharedReplayBuffer"),
     "abreast.rollouts": ("EnvStateManager",),
     "abreast.training": ("Environment", "MARLMultiprocessingSystem", "MPConfig"),

@@ -40,7 +40,7 @@ def test_one_passes_in_other_processes_too():
 BAD = [
     ("LacksAReward", "episode", "the rewards lack agent 'host'"),
     ("Grows", "episode", "but its space says (2,)"),
-    ("Continuous", "episode", "the actions are continuous"),
+    ("Continuous", "episode", "the actions are continuous without bounds"),
     ("NeverLeaves", "episode", "stays in `agents`"),
     ("Lingers", "own test", "its library's own test says"),
     ("Unseeded", "seed", "differ in the observation of agent 0 at its step 1"),

@@ -47,6 +47,7 @@ def here(tmp_path, monkeypatch):
             "pettingzoo:pettingzoo.classic.tictactoe_v3", [], ["player_1", "player_2"], marks=pytest.mark.chaos
         ),
         ("gymnasium:CartPole-v1", ["experiment.max_turns=9"], ["agent"]),
+        ("gymnasium:Pendulum-v1", ["experiment.max_turns=9", "model.algorithm=sac"], ["agent"]),
     ],
 )
 def test_a_run_is_trained_resumed_evaluated_watched_and_lent(target, settings, agents, abreast):
@@ -90,7 +91,8 @@ def test_settings_say_what_the_environment_decides(abreast):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["train", "gymnasium:Pendulum-v1"], "the actions are continuous"),
+        (["train", "gymnasium:Pendulum-v1", "model.algorithm=dqn"], "a vector of 1 floats (a Box): use ppo or sac"),
+        (["train", "gymnasium:CartPole-v1", "model.algorithm=sac"], "here are 2 numbered actions: use ppo, dqn or iqn"),
         (["train", "pettingzoo:zoo_envs:LacksAReward", "--output", "x"], "the rewards lack agent 'host'"),
         (["play", "gymnasium:CartPol-v1"], "did you mean 'CartPole-v1'?"),
         (["train", "pettingzoo:mpe2.simple_spread_v3", "--agents", "7"], "but simple_spread_v3 has 3"),

@@ -177,7 +177,7 @@ def test_agents_in_turn_and_at_once_live_the_same():
 
 
 FAULTS = {
-    "Continuous": "cannot be trained: of agent 'host', the actions are continuous .*models choose among numbered actions",
+    "Continuous": "cannot be trained: of agent 'host', the actions are continuous without bounds .*give the Box",
     "BringsAStranger": "agent 'stranger' has appeared, which is not in possible_agents",
     "LacksAReward": "the rewards lack agent 'host'",
     "LacksAnObservation": "the observations lack agent 'late'",
@@ -218,7 +218,7 @@ NOT_FOUND = {
     "gymnasium:CartPol-v1": "there is no Gymnasium environment 'CartPol-v1': did you mean 'CartPole-v1'",
     "gymnasium:Nowhere-v0": "name the module that registers it too, as in gymnasium:MODULE:NAME",
     "gymnasium:zoo_envs:Meeting": "which has no observation_space: expected a gymnasium.Env",
-    "gymnasium:Pendulum-v1": "the actions are continuous",
+    "gymnasium:box_envs:Mixed": "the actions are continuous within others",
     "gymnasium:zoo_envs:needs_an_argument": "needs an argument 'size': give world.size=VALUE",
 }
 

@@ -176,7 +176,13 @@ def test_every_action_has_a_number():
 @pytest.mark.parametrize(
     ("space", "told"),
     [
-        (spaces.Box(-1.0, 1.0, (2,)), "continuous .* Discrete, MultiDiscrete, MultiBinary"),
+        (spaces.Box(-np.inf, 1.0, (2,)), r"continuous without bounds .*TransformAction"),
+        (spaces.Box(0, 9, (2,), np.int64), "whole numbers in a Box"),
+        (spaces.Box(-1.0, 1.0, (0,)), "expected 1 to 4,096 numbers"),
+        (
+            spaces.Tuple([spaces.Discrete(2), spaces.Box(-1.0, 1.0, (2,))]),
+            "continuous within others .* floats of one Box",
+        ),
         (spaces.MultiDiscrete([50, 50, 50]), "125,000 in number, and at most 4,096 are supported"),
         (spaces.MultiBinary(40), "at most 4,096"),
         (spaces.Discrete(10_000), "10,000 in number"),

@@ -316,7 +316,7 @@ def test_a_model_in_a_file_is_found_by_the_name_of_the_file(tmp_path, monkeypatc
     ("given", "said"),
     [
         ("dqm", "model.algorithm is 'dqm': did you mean 'dqn'?"),
-        (7, "model.algorithm is 7: known are: dqn, iqn, ppo, random."),
+        (7, "model.algorithm is 7: known are: dqn, iqn, ppo, random, sac."),
         (int, "model.algorithm is <class 'int'>: expected a class derived from abreast.BaseModel."),
         ("math:pi", "model.algorithm is 'math:pi', which is 3.14"),
         ("no_such_module:Mine", "there is no module 'no_such_module'"),

@@ -14,7 +14,7 @@ from abreast.models.layers import Linear
 from abreast.streams import seeded_globals, shared_streams
 from fakes import TinyObservation, live, make_model
 
-LEARNERS = ["dqn", "iqn", "ppo"]
+LEARNERS = ["dqn", "iqn", "ppo", "sac"]
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)
@@ -184,7 +184,7 @@ def test_adam_does_what_adam_does():
     assert torch.allclose(block.values, theirs, atol=1e-6)
 
 
-@pytest.mark.parametrize("name", ["dqn", "iqn"])
+@pytest.mark.parametrize("name", ["dqn", "iqn", "sac"])
 def test_the_target_follows_slowly_and_is_copied_now_and_then(name):
     model = make_model(name, target_rate=0.5, target_interval=3, gradient_steps=1)
     live(model)

@@ -1,13 +1,14 @@
 """Several models that learn in one stacked update: each as it would alone, whatever the others see."""
 
 import functools
+from itertools import product
 
 import numpy as np
 import pytest
 import torch
 
 from abreast.errors import ModelError
-from abreast.models import DQN, IQN, PPO, algorithm
+from abreast.models import DQN, IQN, PPO, ActionBox, algorithm
 from abreast.models.draws import STEPS_AT_ONCE, Draw, Draws
 from abreast.models.figures import mean_figures
 from abreast.models.observation import PlainObservation
@@ -30,12 +31,14 @@ def make(name, number, device="cpu", kind=None, is_masked=False, **settings):
         "gradient_steps": 2,
         **settings,
     }
+    name, _, continuous = name.partition(", ")
     kind = kind or algorithm(name)
+    actions = ActionBox((-1.0,) * 4, (1.0,) * 4) if continuous or "discrete" not in kind.ACTIONS else 4
     if name != "ppo":
         small = {"n_step": 3, **small}
     seen = PlainObservation(SHAPE, np.dtype("u1"), 0.5, is_masked)
     config = kind.Config.parse({"algorithm": name, **small})
-    return kind(seen, 4, config, np.random.SeedSequence(number), LANES, device)
+    return kind(seen, actions, config, np.random.SeedSequence(number), LANES, device)
 
 
 def live(model, seed, turns=24, ends=True):
@@ -81,12 +84,20 @@ def no_beat():
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize(
-    ("name", "settings"), [("dqn", {}), ("dqn", {"double": False, "dueling": False}), ("iqn", {}), ("ppo", {})]
+    ("name", "settings"),
+    [
+        ("dqn", {}),
+        ("dqn", {"double": False, "dueling": False}),
+        ("iqn", {}),
+        ("ppo", {}),
+        ("sac", {}),
+        ("ppo, continuous", {}),
+    ],
 )
 def test_each_learns_as_it_would_alone(name, settings, device):
     together, alone = (
-        made(name, device=device, ends=name != "ppo", **settings),
-        made(name, device=device, ends=name != "ppo", **settings),
+        made(name, device=device, ends="ppo" not in name, **settings),
+        made(name, device=device, ends="ppo" not in name, **settings),
     )
     losses = make_stack(together).train(3, no_beat)
     torch.testing.assert_close(losses, losses_alone(alone), rtol=1e-4, atol=1e-5)
@@ -125,8 +136,15 @@ def test_no_number_is_drawn_twice(monkeypatch, steps):
     assert model.loss(batch)["loss"].item() != model.loss(batch)["loss"].item()  # a user's train_step may ask twice
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize(("name", "ends"), [("dqn", True), ("ppo", False), ("ppo", True)])
+@pytest.mark.parametrize(
+    ("name", "ends", "masked"),
+    [
+        *product(["dqn"], [True], [False, True]),
+        *product(["ppo"], [False, True], [False, True]),
+        ("sac", True, False),
+        ("ppo, continuous", False, False),
+    ],
+)
 @pytest.mark.parametrize("hidden", [16, 112])
 def test_on_a_cpu_it_has_the_same_bits(name, ends, masked, hidden):
     given = {"ends": ends, "is_masked": masked, "hidden_size": hidden}
@@ -171,7 +189,7 @@ def test_shapes_that_would_be_rounded_otherwise_are_not_stacked_on_a_cpu(rounded
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("name", ["dqn", "iqn", "ppo"])
+@pytest.mark.parametrize("name", ["dqn", "iqn", "ppo", "sac"])
 def test_what_one_agent_learns_depends_on_no_other(name, device):
     """To the bit, although all are in the same products."""
 
@@ -185,9 +203,9 @@ def test_what_one_agent_learns_depends_on_no_other(name, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
-@pytest.mark.parametrize("masked", [False, True])
-def test_batches_on_a_device_are_those_of_the_replays(device, masked):
-    models = [make("dqn", number, device, is_masked=masked) for number in range(3)]
+@pytest.mark.parametrize(("name", "masked"), [("dqn", False), ("dqn", True), ("sac", False)])
+def test_batches_on_a_device_are_those_of_the_replays(device, name, masked):
+    models = [make(name, number, device, is_masked=masked) for number in range(3)]
     rows = DeviceRows([model.memory for model in models], device)
     for turns in (8, 30, 25, 70, 3):  # the ring, of 60 rows, goes round
         for number, model in enumerate(models):
@@ -205,7 +223,7 @@ def test_batches_on_a_device_are_those_of_the_replays(device, masked):
             wanted = np.stack([batch.states, batch.next_states]).reshape(2, 2, 100, -1).swapaxes(0, 1)
             assert states.dtype == wanted.dtype and (states[number] == wanted).all(), turns
             for name in ("actions", "rewards", "discounts"):
-                column = getattr(found, name)[number].flatten().numpy()
+                column = getattr(found, name)[number].flatten(0, 1).numpy()
                 assert (column == getattr(batch, name)).all() and column.dtype == getattr(batch, name).dtype, name
             assert ((found.weights[number].flatten() > 0).numpy() == batch.valid).all()
             torch.testing.assert_close(found.weights[number].sum(dim=1), torch.ones(2))

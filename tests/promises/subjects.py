@@ -64,5 +64,9 @@ SUBJECTS: dict[str, Callable[..., Any]] = {
     "no gridworld": matrix,
     "zoo, at once": adapted("pettingzoo:mpe2.simple_spread_v3", "world.max_cycles=5"),
     "zoo, in turn": adapted("pettingzoo:pettingzoo.classic.tictactoe_v3"),
+    "sac": adapted("pettingzoo:box_envs:Steering", "model.algorithm=sac", "model.alpha=0.01"),
+    "ppo, continuous": adapted(
+        "pettingzoo:box_envs:Steering", "model.algorithm=ppo", "model.per_agent.1={algorithm: sac, network: lstm}"
+    ),
     "zoo, come and go": adapted("pettingzoo:zoo_envs:Meeting"),
 }  # fmt: skip

@@ -71,7 +71,8 @@ class Agent(Entity):
 
     def get_action(self, state: NDArray[Any]) -> int:
         """The action the model chooses in a state."""
-        return self.model.take_action(state, self.lane) if self.lane else self.model.take_action(state)
+        chosen: int = self.model.take_action(state, self.lane) if self.lane else self.model.take_action(state)
+        return chosen
 
     def act(self, world: Gridworld, action: int) -> float:
         """Do it; returns the reward."""

@@ -7,6 +7,7 @@ import sys
 
 from abreast.errors import ConfigError, nearest, short
 from abreast.files import seen_from_here
+from abreast.models.action_box import ActionBox
 from abreast.models.base import BaseModel
 from abreast.models.config import ModelConfig
 from abreast.models.dqn import DQN
@@ -14,9 +15,10 @@ from abreast.models.iqn import IQN
 from abreast.models.observation import ObservationShape
 from abreast.models.ppo import PPO
 from abreast.models.random import RandomModel
+from abreast.models.sac import SAC
 from abreast.plugins import import_target, is_target
 
-ALGORITHMS: dict[str, type[BaseModel]] = {"random": RandomModel, "dqn": DQN, "iqn": IQN, "ppo": PPO}
+ALGORITHMS: dict[str, type[BaseModel]] = {"random": RandomModel, "dqn": DQN, "iqn": IQN, "ppo": PPO, "sac": SAC}
 
 
 def algorithm(name: object, where: str = "model.algorithm") -> type[BaseModel]:
@@ -48,6 +50,8 @@ __all__ = [
     "DQN",
     "IQN",
     "PPO",
+    "SAC",
+    "ActionBox",
     "BaseModel",
     "ModelConfig",
     "ObservationShape",

@@ -56,6 +56,7 @@ class BaseModel(ModelState):
         legal_actions      which actions are legal now, in a lane; all of them, unless the game masks some
         epsilon, is_greedy how much to explore; in an evaluation, 0 and True
         observation, n_actions, config, device
+        action_box         continuous actions, where `ACTIONS` says that it can choose them: vectors of floats from -1 to 1
 
     Several copies of the environment may be played side by side, each in a lane of its own: `lane` says which one a state
     comes from. Choosing and learning may happen in separate processes, with the same result: an attribute that a subclass
@@ -137,18 +138,22 @@ class BaseModel(ModelState):
             self.epsilon = epsilon
             del self.is_greedy
 
-    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
-        """The number of the action chosen in a state (one frame; `with_history` adds those before it)."""
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> Any:
+        """The number of the action chosen in a state (one frame; `with_history` adds those before it); of continuous
+        actions, a vector.
+        """
         raise NotImplementedError(f"{type(self).__name__}.take_action says which action it chooses.")
 
-    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
+    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[Any]:
         """The actions chosen in the states of several lanes; models that can, choose them all at once."""
         if len(lanes) == 1 and not lanes[0]:  # a model for one lane need not know of lanes
             return [self._check_action(self.take_action(states[0]))]
         return [self._check_action(self.take_action(state, lane)) for state, lane in zip(states, lanes, strict=True)]
 
-    def _check_action(self, action: Any) -> int:
-        """An action as a number, if it is one of the agent's."""
+    def _check_action(self, action: Any) -> Any:
+        """An action as a number, if it is one of the agent's; of continuous ones, as a vector."""
+        if self.action_box is not None:
+            return self._check_vector(action)
         if type(action) is int and 0 <= action < self.n_actions:
             return action
         try:
@@ -161,6 +166,18 @@ class BaseModel(ModelState):
                 f" {self.n_actions - 1}."
             )
         return number
+
+    def _check_vector(self, action: Any) -> Any:
+        try:
+            vector = np.array(action, dtype=np.float32)
+        except (TypeError, ValueError, RuntimeError):
+            vector = np.empty(0, dtype=np.float32)
+        if vector.shape != (self.n_actions,) or not np.isfinite(vector).all():
+            raise ModelError(
+                f"{type(self).__name__}.take_action returned {short(action)}: expected a vector of {self.n_actions} finite"
+                " numbers from -1 (the lowest) to 1 (the highest)."
+            )
+        return vector
 
     def why_not_on_device(self) -> str | None:
         """Why it cannot choose in passes that are played on a device as a whole (`training/batched.py`); None: it can."""
@@ -200,7 +217,7 @@ class BaseModel(ModelState):
         """Models with the same key learn in one stacked update (models/stacked/); None: each by its own `train_step`."""
         return None
 
-    def remember(self, state: NDArray[Any], action: int, reward: float, done: bool, lane: int = 0) -> None:
+    def remember(self, state: NDArray[Any], action: Any, reward: float, done: bool, lane: int = 0) -> None:
         """Put the step just lived into memory."""
         self.memory.add(state, action, reward, done, lane, **self.row_extras(lane))
         if done:
@@ -209,7 +226,7 @@ class BaseModel(ModelState):
     def remember_all(
         self,
         states: Sequence[NDArray[Any]],
-        actions: Sequence[int],
+        actions: Sequence[Any],
         rewards: Sequence[float],
         dones: Sequence[bool],
         lanes: Sequence[int],

@@ -12,13 +12,13 @@ class ModelConfig(Section):
     """Settings every model has."""
 
     algorithm: str = "iqn"
-    """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
+    """iqn, dqn, ppo, sac (continuous actions) or random, or a model of your own, as module:Class or file.py:Class."""
     agent_vision_radius: int = Field(2, ge=0, le=1000)
     """How far an agent sees: a square of 2r+1 cells a side around it."""
     n_frames: int = Field(5, ge=1, le=1000)
     """How many of the last frames the model sees at once."""
     epsilon: float = Field(0.6, ge=0, le=1)
-    """Chance of a random action in the first epoch. (PPO explores by its own policy and takes no notice.)"""
+    """Chance of a random action in the first epoch. (PPO and SAC explore by their own policies and take no notice.)"""
     epsilon_decay: float | None = Field(None, ge=0, le=1)
     """Share of epsilon that goes away each epoch; not given: such that epsilon_min is reached after half of the epochs."""
     epsilon_min: float = Field(0.01, ge=0, le=1)

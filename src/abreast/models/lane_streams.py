@@ -1,9 +1,10 @@
 """Random numbers for choosing, and which lanes choose together: neither depends on how many actors share the lanes."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from abreast.errors import StateError, short
 
@@ -16,6 +17,8 @@ times.)
 """
 ALL_LANES = 2**62
 """Stands for all lanes together; no lane has this number."""
+VECTORS = 2**63
+"""Added to the number of a lane for the numbers of continuous actions."""
 BLOCK = 64
 """Numbers are drawn so many actions ahead."""
 
@@ -60,7 +63,7 @@ class LaneStreams:
     def begin(self, epoch: int) -> None:
         """A pass begins, whose first epoch has this number."""
         self._epoch = 0 if self.is_of_one_pass else epoch
-        self._of_lane: dict[int, Iterator[list[float]]] = {}
+        self._of_lane: dict[Hashable, Iterator[list[float]]] = {}
 
     def draw(self, lanes: Sequence[int]) -> list[list[float]]:
         """Two numbers from 0 to 1 for each of these lanes."""
@@ -69,6 +72,21 @@ class LaneStreams:
             if lane not in streams:
                 streams[lane] = self._stream(lane)
         return [next(streams[lane]) for lane in lanes]
+
+    def vectors(self, lanes: Sequence[int], size: int, is_normal: bool = True) -> NDArray[np.float32]:
+        """So many numbers for each of these lanes: standard normal, or from -1 to 1."""
+        streams = self._of_lane
+        keys = [(lane, size, is_normal) for lane in lanes]
+        for key in keys:
+            if key not in streams:
+                streams[key] = self._vector_stream(*key)
+        return np.array([next(streams[key]) for key in keys], dtype=np.float32)
+
+    def _vector_stream(self, lane: int, size: int, is_normal: bool) -> Iterator[list[float]]:
+        generator = np.random.Generator(self._source(VECTORS + lane))
+        while True:
+            shape = BLOCK, size
+            yield from (generator.standard_normal(shape) if is_normal else generator.uniform(-1.0, 1.0, shape)).tolist()
 
     def _stream(self, lane: int) -> Iterator[list[float]]:
         generator = np.random.Generator(self._source(1 + lane))

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from abreast.attributes import IMMUTABLE, Made
-from abreast.errors import ModelError, ModelFileError, StateError, short
+from abreast.errors import ConfigError, ModelError, ModelFileError, StateError, short
 from abreast.files import write_whole
+from abreast.models.action_box import ActionBox
 from abreast.models.config import ModelConfig
 from abreast.models.lane_streams import LaneStreams
 from abreast.models.model_file import FORMAT, fill_places, read_model_file
@@ -39,10 +40,12 @@ class ModelState:
     """Attributes of a subclass that choosing changes: `take_action`, `remember`, epoch actions, all that an actor calls."""
     ALGORITHM: ClassVar[str | None] = None
     """Its name, if it is one of ours."""
+    ACTIONS: ClassVar[frozenset[str]] = frozenset({"discrete"})
+    """What it can choose: one of `n_actions` numbers (discrete), vectors of floats (continuous: `ActionBox`), or both."""
     CHOOSES_WITH: ClassVar[tuple[str, ...]] = ()
     """Arrays of `learning_state` that choosing needs, the first ones; none named: all of it."""
     KNOWN: ClassVar[frozenset[str]] = frozenset(
-        {"observation", "n_actions", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
+        {"observation", "n_actions", "action_box", "config", "device", "memory", "choosing_rng", "epsilon", "updates"}
         | {"rows_learned_from", "frame_stack", "own_attributes", "is_greedy", "streams", "_masks_LA", "lane_extras"}
     )
     """Attributes of our own classes, whose state they describe themselves; any other is a user's."""
@@ -51,13 +54,18 @@ class ModelState:
     def __init__(
         self,
         observation: ObservationShape,
-        n_actions: int,
+        n_actions: int | ActionBox,
         config: ModelConfig,
         seed: np.random.SeedSequence,
         lanes: int = 1,
         device: str = "cpu",
     ) -> None:
-        self.observation, self.n_actions, self.config, self.device = observation, n_actions, config, device
+        self.observation, self.config, self.device = observation, config, device
+        self.action_box = n_actions if isinstance(n_actions, ActionBox) else None
+        """What it chooses from, where actions are continuous."""
+        self.n_actions: int = len(n_actions) if isinstance(n_actions, ActionBox) else n_actions
+        """How many actions there are; of continuous ones, how many numbers an action has."""
+        self._check_actions()
         choosing, remembering, learning = seed.spawn(3)
         self.choosing_rng, self.streams = np.random.default_rng(choosing), LaneStreams(choosing)
         self.epsilon = config.epsilon
@@ -70,8 +78,11 @@ class ModelState:
         self.lane_extras: dict[str, NDArray[Any]] = {}
         """Per lane, what is remembered with the next row beside what happened: a field of `memory_options` by name."""
         if is_masked(observation):
-            self.lane_extras["mask"] = self._masks_LA = np.ones((lanes, n_actions), dtype=np.bool_)
-            options = {**options, "extras": {**options.get("extras", {}), "mask": np.dtype((np.bool_, (n_actions,)))}}
+            self.lane_extras["mask"] = self._masks_LA = np.ones((lanes, self.n_actions), dtype=np.bool_)
+            kind = np.dtype((np.bool_, (self.n_actions,)))
+            options = {**options, "extras": {**options.get("extras", {}), "mask": kind}}
+        if self.action_box is not None:
+            options = {**options, "actions": self.action_box.dtype}
         self.memory = Buffer(
             config.buffer_capacity,
             observation.input_size,
@@ -87,6 +98,25 @@ class ModelState:
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         """Make what else the model needs. `learning` seeds what learning draws; `more` may be spawned for other streams."""
+
+    def _check_actions(self) -> None:
+        """Refuse actions that it cannot choose."""
+        name, box = self.config.algorithm, self.action_box
+        if box is not None and "continuous" not in self.ACTIONS:
+            raise ConfigError(
+                f"model.algorithm is {name}, which chooses among numbered actions, but an action here is a vector of"
+                f" {len(box)} floats (a Box): use ppo or sac; a class of your own may say ACTIONS = {{'continuous'}}."
+            )
+        if box is None and "discrete" not in self.ACTIONS:
+            raise ConfigError(
+                f"model.algorithm is {name}, which chooses vectors of floats, but here are {self.n_actions} numbered"
+                " actions: use ppo, dqn or iqn."
+            )
+
+    @property
+    def chooses_from(self) -> int | ActionBox:
+        """What it was made with: the number of actions, or continuous ones."""
+        return self.n_actions if self.action_box is None else self.action_box
 
     def memory_options(self) -> dict[str, Any]:
         """How this model's replay differs from the plain one: `n_step`, `extras`."""
@@ -159,7 +189,7 @@ class ModelState:
 
     def recipe(self) -> "Recipe":
         """How to have this model in another process; raises what says why that is impossible."""
-        arguments = (PlainObservation.of(self.observation), self.n_actions, self.config)
+        arguments = (PlainObservation.of(self.observation), self.chooses_from, self.config)
         more = () if self.device == "cpu" else (self.device,)
         check_constructor(type(self), self.device)
         values = self.own_attributes.values
@@ -192,7 +222,9 @@ class ModelState:
 
     def _about(self) -> dict[str, Any]:
         """What any model with the same state has to have in common with this one."""
-        return {"sees": [int(size) for size in self.observation.input_size], "n_actions": int(self.n_actions)}
+        about = {"sees": [int(size) for size in self.observation.input_size], "n_actions": int(self.n_actions)}
+        box = self.action_box
+        return about if box is None else {**about, "bounds": [list(box.low), list(box.high)]}
 
     def take_file_state(self, state: State, path: Path) -> None:
         """Go on from a `file_state`, which comes from `path`; one that does not fit changes nothing."""
@@ -245,6 +277,8 @@ def _describe(about: dict[str, Any]) -> str:
     """What a model sees and can do, in words."""
     seen = about["sees"]
     shape = tuple(seen) if isinstance(seen, list) else seen
+    if "bounds" in about:
+        return f"{short(shape)} and chooses floats between {short(about['bounds'])}"
     return f"{short(shape)} and has {short(about['n_actions'])} actions"
 
 
@@ -265,7 +299,7 @@ class Recipe:
 
     kind: "type[BaseModel]"
     observation: PlainObservation
-    n_actions: int
+    n_actions: int | ActionBox
     config: ModelConfig
     lanes: int
     device: tuple[str, ...]

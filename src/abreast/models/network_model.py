@@ -53,7 +53,7 @@ class NetworkConfig(ModelConfig):
     """Settings of models with a network."""
 
     network: str = "auto"
-    """mlp, cnn (pictures), lstm (a memory of the episode: DQN and PPO), auto (cnn for pictures, else mlp), or a
+    """mlp, cnn (pictures), lstm (a memory of the episode: all but IQN), auto (cnn for pictures, else mlp), or a
     torch.nn.Module of your own in front of the hidden layers, as module:Class or file.py:Class."""
 
     @pydantic.field_validator("network")
@@ -84,7 +84,7 @@ class NetworkModel(BaseModel):
         "chooses_on",
     }
     MADE_BY = (*BaseModel.MADE_BY, ("_adopted", "setup"))
-    DECIDED_EXTRAS = frozenset()
+    DECIDED_EXTRAS: ClassVar[frozenset[str] | None] = frozenset()
     NETWORK: ClassVar[type[nn.Module]]
     """The network of ours, which `initialise` knows."""
 
@@ -189,7 +189,7 @@ class NetworkModel(BaseModel):
         raise NotImplementedError(f"{type(self).__name__} has no network with a memory.")
 
     @abstractmethod
-    def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
+    def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[Any]:
         """The action for each row of evaluated frames."""
 
     @abstractmethod
@@ -222,7 +222,7 @@ class NetworkModel(BaseModel):
         """Which actions are legal in these lanes, (B, A); None: all are."""
         return None if self._masks_LA is None else torch.from_numpy(self._masks_LA[list(lanes)])
 
-    def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[int]:
+    def choose(self, frames: Tensor, lanes: Sequence[int]) -> list[Any]:
         """The action for each row of stacked frames."""
         with torch.inference_mode():
             groups = self.streams.together(range(len(lanes)), lanes)
@@ -241,10 +241,10 @@ class NetworkModel(BaseModel):
         twin.policy = network
         return twin
 
-    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> Any:
         return self.choose(self.frame_stack.push([state], [lane]), [lane])[0]
 
-    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[int]:
+    def take_actions(self, states: Sequence[NDArray[Any]], lanes: Sequence[int]) -> list[Any]:
         if type(self).take_action is not NetworkModel.take_action:  # a user's, who is asked lane by lane
             return super().take_actions(states, lanes)
         return self.choose(self.frame_stack.push(states, lanes), lanes)
@@ -295,7 +295,7 @@ class NetworkModel(BaseModel):
     def stack_key(self) -> Hashable | None:
         if self.replaced_method(CHOSEN_TOGETHER) or self.network_name != "mlp":  # a user's has to be asked
             return None
-        return type(self), self.config, self.input_size, self.n_actions
+        return type(self), self.config, self.input_size, self.chooses_from
 
     def why_not_stacked(self) -> str | None:
         """Why it cannot learn in one stacked update with others of its kind, if so."""
@@ -325,7 +325,7 @@ class NetworkModel(BaseModel):
         memory = self.memory
         rows = memory.obs_shape, memory.dtype, memory.lanes, tuple(memory.extras_dtypes), memory.rows_per_lane
         reads = memory.n_frames, memory.n_step, memory.gamma
-        return type(self), tuple(settings), self.device, rows, reads, self.observation.scale, self.n_actions
+        return type(self), tuple(settings), self.device, rows, reads, self.observation.scale, self.chooses_from
 
     def move_learned_to(self, blocks: Mapping[str, Tensor], gradients: Tensor) -> None:
         """Keep all that is learned in other memory from now on: `blocks`, by name, and the gradients."""

@@ -14,12 +14,15 @@ class RandomModel(BaseModel):
     """Chooses every action with the same chance and learns nothing: the baseline."""
 
     ALGORITHM = "random"
+    ACTIONS = frozenset({"discrete", "continuous"})
     DECIDED_EXTRAS = frozenset()
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         self.epsilon = 1.0
 
-    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> Any:
+        if self.action_box is not None:
+            return self.streams.vectors([lane], self.n_actions, is_normal=False)[0]
         ((_, die),) = self.streams.draw([lane])
         return self.drawn_action(die, lane)
 

@@ -1,4 +1,6 @@
-"""What value-based models (DQN, IQN) have in common: epsilon-greedy choice, n-step replay, a slow target network."""
+"""What value-based models (DQN, IQN) have in common: epsilon-greedy choice, n-step replay, a slow target network. SAC learns
+with the same replay and target, and chooses in its own way.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -32,8 +34,8 @@ class ValueConfig(NetworkConfig):
     """Rewards summed before the value of the state reached is asked for."""
     target_rate: float = Field(0.001, ge=0, le=1)
     """Share of the online weights blended into the target at each gradient step (Polyak averaging)."""
-    target_interval: int = Field(200, ge=1)
-    """Gradient steps between hard copies of the online weights into the target."""
+    target_interval: int | None = Field(200, ge=1)
+    """Gradient steps between hard copies of the online weights into the target; null: none."""
     adaptive_batch: tuple[int, int] | None = None
     """Least and most rows per gradient step, say [32, 256], instead of batch_size: within these, as many as have been
     written for each gradient step since the updates before had their share; null: always batch_size."""
@@ -169,7 +171,8 @@ class ValueModel(NetworkModel):
     def _follow(self) -> None:
         """The target goes after the online weights: a little every step, all the way every `target_interval`."""
         online, target = self.online_block.values.data, self.target_block.values
-        if self.optimiser.steps % self.config.target_interval == 0:
+        interval = self.config.target_interval
+        if interval is not None and self.optimiser.steps % interval == 0:
             target.copy_(online)
         else:
             target.lerp_(online, self.config.target_rate)

@@ -13,7 +13,8 @@ class Batch(NamedTuple):
 
     states: NDArray[Any]
     """(B, T, …) stacked frames, oldest first; frames before the start of the episode are zero."""
-    actions: NDArray[np.int64]
+    actions: NDArray[Any]
+    """Numbers of actions, (B,); of continuous ones vectors, (B, size)."""
     rewards: NDArray[np.float32]
     """True n-step returns: discounted sums of the next rewards, up to n of them, fewer where the episode ends."""
     next_states: NDArray[Any]
@@ -32,7 +33,7 @@ class Trajectory(NamedTuple):
     """Consecutive rows of one lane, for on-policy updates."""
 
     states: NDArray[Any]
-    actions: NDArray[np.int64]
+    actions: NDArray[Any]
     rewards: NDArray[np.float32]
     dones: NDArray[np.bool_]
     """The episode ended for good after this row."""

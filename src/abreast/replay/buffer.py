@@ -171,6 +171,7 @@ class Buffer(ReplayRows):
             "gamma": self.gamma,
             "lanes": self.lanes,
             "extras": self.extras_dtypes,
+            "actions": self.action_dtype,
         }
 
     def state(self) -> State:

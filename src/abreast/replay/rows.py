@@ -45,6 +45,7 @@ class ReplayRows:
         lanes: int = 1,
         slack: int = 0,
         extras: Mapping[str, DTypeLike] | None = None,
+        actions: DTypeLike = np.int64,
         seed: np.random.SeedSequence | int | None = None,
     ) -> None:
         rows = capacity // lanes
@@ -56,7 +57,7 @@ class ReplayRows:
         self.capacity, self.lanes, self.rows_per_lane, self.slack = capacity, lanes, rows, slack
         self.obs_shape, self.n_frames, self.n_step, self.gamma = tuple(obs_shape), n_frames, n_step, gamma
         self.extras_dtypes = {name: np.dtype(kind) for name, kind in (extras or {}).items()}
-        self.dtype = np.dtype(dtype)
+        self.dtype, self.action_dtype = np.dtype(dtype), np.dtype(actions)
         self.rng = np.random.default_rng(seed)
         self._room = self._allocate(slack)  # costs no memory before it is used; too much is refused now
         self._age = np.zeros(lanes, dtype=np.int64)
@@ -68,7 +69,7 @@ class ReplayRows:
         """What a row holds: shape and element type by name."""
         return {
             "states": (self.obs_shape, self.dtype),
-            "actions": ((), np.int64),
+            "actions": (self.action_dtype.shape, self.action_dtype.base),
             "rewards": ((), np.float32),
             "dones": ((), np.bool_),
             "last": ((), np.bool_),
@@ -206,7 +207,7 @@ class ReplayRows:
         is_seen = np.isfinite(states).all(axis=tuple(range(1, states.ndim))) if states.dtype.kind == "f" else True
         faults = {
             "the row was never written whole": ages < 0,
-            f"the action is none of {n_actions}": (actions < 0) | (actions >= n_actions),
+            **_impossible(actions, n_actions),
             "the reward is not finite": ~np.isfinite(rewards),
             "the observation is not finite": ~np.broadcast_to(is_seen, ages.shape),
         }
@@ -276,6 +277,13 @@ class ReplayRows:
         count = min(most or self.rows_per_lane, self.rows_per_lane)
         numbers = [np.arange(max(0, end - count), end) for end in written.tolist()]
         return np.repeat(np.arange(len(numbers)), [len(each) for each in numbers]), np.concatenate(numbers)
+
+
+def _impossible(actions: NDArray[Any], n_actions: int) -> dict[str, NDArray[np.bool_]]:
+    """In words, where actions are none: of so many, or, of continuous ones, not finite."""
+    if actions.dtype.kind == "f":
+        return {"the action is not finite": ~np.isfinite(actions).all(axis=1)}
+    return {f"the action is none of {n_actions}": (actions < 0) | (actions >= n_actions)}
 
 
 def _empty_ring(arrays: dict[str, NDArray[Any]]) -> Ring:

@@ -13,7 +13,7 @@ from abreast.attributes import Made, check_made, differs
 from abreast.codec import Names, attributes_of, decode, encode_possible
 from abreast.errors import ConfigError, StateError, WorldError, short
 from abreast.files import seen_from_here, target_of
-from abreast.models import BaseModel, ObservationShape
+from abreast.models import ActionBox, BaseModel, ObservationShape
 from abreast.plugins import is_target, split_target
 from abreast.settings import Section, merge
 from abreast.state import State, join, part_of
@@ -167,7 +167,7 @@ class Environment(Experiment):
     def make_model(
         self,
         observation: ObservationShape,
-        n_actions: int,
+        n_actions: int | ActionBox,
         agent: int,
         algorithm: str | type[BaseModel] | None = None,
     ) -> BaseModel:

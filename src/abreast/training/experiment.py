@@ -15,7 +15,7 @@ import numpy as np
 
 from abreast.attributes import true_copy
 from abreast.errors import ConfigError, WorkerError
-from abreast.models import BaseModel, ObservationShape, RandomModel, name_of
+from abreast.models import ActionBox, BaseModel, ObservationShape, RandomModel, name_of
 from abreast.models import algorithm as find_algorithm
 from abreast.plugins import refuse_while_importing
 from abreast.replay import Buffer
@@ -105,7 +105,7 @@ class Experiment:
     def make_model(
         self,
         observation: ObservationShape,
-        n_actions: int,
+        n_actions: int | ActionBox,
         agent: int,
         algorithm: str | type[BaseModel] | None = None,
     ) -> BaseModel:
@@ -138,7 +138,7 @@ class Experiment:
             if number not in but:
                 lanes, own = self.config.multiprocessing.lanes, player.model
                 seed = self.agent_seed(number)
-                player.model = RandomModel(own.observation, own.n_actions, self.config.model, seed, lanes)
+                player.model = RandomModel(own.observation, own.chooses_from, self.config.model, seed, lanes)
 
     # ---- running it
 

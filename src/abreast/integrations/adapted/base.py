@@ -75,7 +75,7 @@ class Adapted(ABC):
         """What an agent that has to choose sees: an array of its own."""
 
     @abstractmethod
-    def step(self, actions: Sequence[int]) -> Step:
+    def step(self, actions: Sequence[Any]) -> Step:
         """Let those who have to choose act."""
 
     def leave(self) -> Sequence[News]:
@@ -119,6 +119,11 @@ def declare(
             _understood(env, name, *each)
             for each in (("observations", observation_space, view_of), ("actions", action_space, actions_of))
         )
+        if actions.box is not None and (is_masked or view.has_mask):
+            raise GameError(
+                f"{env} cannot be trained: agent {short(name)} is given an {MASK}, but its actions are"
+                " continuous: leave it out."
+            )
         found.append(AdaptedAgent(str(name), view, actions, is_masked or view.has_mask))
     return found
 

@@ -54,6 +54,8 @@ DECIDED = (
     ("model", "agent_vision_radius", "how much agents see"),
 )
 """Settings of gridworlds that mean nothing here."""
+MOST_STEPS = 500
+"""Gradient steps of an update at most, unless more are asked for."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
 
@@ -152,8 +154,9 @@ class AdaptedGame(ForeignGame):
         )
         copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
         values = merge(merge(DEFAULTS, _of_copy(copy)), sections)
-        chosen = apply_overrides(values, [each for each in texts if each.startswith("model.algorithm=")])
-        values = merge({"model": OF_ALGORITHM.get(_algorithm_in(chosen), {})}, values)
+        telling = ("model.algorithm=", "experiment.max_turns=")
+        chosen = apply_overrides(values, [each for each in texts if each.startswith(telling)])
+        values = merge({"model": _of_algorithm(chosen)}, values)
 
         def schema() -> type[Section]:
             return type(parse_config(values, OpenSection))
@@ -184,6 +187,15 @@ class AdaptedGame(ForeignGame):
 def _algorithm_in(values: Mapping[str, Any]) -> str:
     model = values.get("model")
     return str(model.get("algorithm")) if isinstance(model, Mapping) else ""
+
+
+def _of_algorithm(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Settings that go with the algorithm that is chosen; SAC has a gradient step for each turn of an epoch."""
+    name, given = _algorithm_in(values), values.get("experiment")
+    if name != "sac" or not isinstance(given, Mapping):
+        return OF_ALGORITHM.get(name, {})  # type: ignore[no-any-return]
+    turns = given.get("max_turns")
+    return {"gradient_steps": min(max(turns, 1), MOST_STEPS)} if isinstance(turns, int) else {}
 
 
 def _of_copy(copy: Adapted) -> dict[str, Any]:
@@ -290,7 +302,9 @@ class AdaptedExperiment(Experiment):
         for number, agent in enumerate(copy.agents):
             shape = agent.view.observation
             seen = PlainObservation(shape.input_size, shape.dtype, shape.scale, agent.is_masked)
-            players.append(AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.number, number)))
+            players.append(
+                AdaptedPlayer(agent.name, self.make_model(seen, agent.actions.box or agent.actions.number, number))
+            )
         check_models([player.model for player in players])
         return players
 
@@ -342,7 +356,10 @@ class AdaptedExperiment(Experiment):
         _check_names(copy, self.game.agent_names)
         for agent, player in zip(copy.agents, self.game.players, strict=True):
             seen, there = agent.view.observation, player.model.observation
-            if seen.input_size != there.input_size or agent.actions.number != player.model.n_actions:
+            if (
+                seen.input_size != there.input_size
+                or (agent.actions.box or agent.actions.number) != player.model.chooses_from
+            ):
                 raise GameError(
                     f"{copy.name} has other spaces for agent {agent.name!r} each time it is made: let its arguments alone"
                     " decide what they are."

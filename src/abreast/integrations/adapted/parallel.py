@@ -62,7 +62,7 @@ class ParallelCopy(Adapted):
             raise missing(self.name, self.agents[agent], "observations", self._seen) from None
         return look(self.name, self.agents[agent], seen, self._infos.get(name) or NOTHING)
 
-    def step(self, actions: Sequence[int]) -> Step:
+    def step(self, actions: Sequence[Any]) -> Step:
         names, agents = self._names, self.agents
         if self._are_plain:
             chosen = dict(zip(names, actions, strict=True))

@@ -74,7 +74,6 @@ def episode(copy: Adapted, seed: np.random.SeedSequence, steps: int) -> Trace:
     return found
 
 
-def drawn(copy: Adapted, seen: Sequence[Sight], choices: np.random.Generator) -> list[int]:
+def drawn(copy: Adapted, seen: Sequence[Sight], choices: np.random.Generator) -> list[Any]:
     """An action for each agent, among those that are legal."""
-    legal = [copy.agents[agent].actions.number if mask is None else np.flatnonzero(mask) for agent, _, mask in seen]
-    return [int(choices.choice(each)) for each in legal]
+    return [copy.agents[agent].actions.drawn(choices, mask) for agent, _, mask in seen]

@@ -36,7 +36,7 @@ class SingleCopy(Adapted):
     def see(self, agent: int) -> Seen:
         return look(self.name, self._agent, self._seen, self._info)
 
-    def step(self, actions: Sequence[int]) -> Step:
+    def step(self, actions: Sequence[Any]) -> Step:
         returned = self.env.step(actions[0] if self._is_plain else self._action(actions[0]))
         try:
             self._seen, reward, terminated, truncated, info = returned

@@ -44,7 +44,7 @@ class TurnCopy(Adapted):
     def see(self, agent: int) -> Seen:
         return look(self.name, self.agents[agent], self.env.observe(self._names[agent]), self._info)
 
-    def step(self, actions: Sequence[int]) -> Step:
+    def step(self, actions: Sequence[Any]) -> Step:
         (agent,), (action,) = self.acting, actions
         self.env.step(self.agents[agent].actions.of(action))
         self._owed.add(agent)

@@ -7,7 +7,7 @@ class DQNConfig(ValueConfig):
     """Settings of DQN."""
 
     algorithm: str = "dqn"
-    """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
+    """iqn, dqn, ppo, sac (continuous actions) or random, or a model of your own, as module:Class or file.py:Class."""
     double: bool = True
     """The online network picks the action whose value the target network gives, which lowers overestimation."""
     dueling: bool = True

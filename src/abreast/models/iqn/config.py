@@ -12,7 +12,7 @@ class IQNConfig(ValueConfig):
     """Settings of IQN. The reference learner takes 3-step returns and one gradient step an update."""
 
     algorithm: str = "iqn"
-    """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
+    """iqn, dqn, ppo, sac (continuous actions) or random, or a model of your own, as module:Class or file.py:Class."""
     n_quantiles: int = Field(12, ge=1, le=2**16)
     """Quantiles per state in the loss."""
     choosing_quantiles: int = Field(4, ge=1, le=2**16)

@@ -11,7 +11,7 @@ class PPOConfig(NetworkConfig):
     """Settings of PPO."""
 
     algorithm: str = "ppo"
-    """iqn, dqn, ppo or random, or a model of your own, as module:Class or file.py:Class."""
+    """iqn, dqn, ppo, sac (continuous actions) or random, or a model of your own, as module:Class or file.py:Class."""
     gradient_steps: int = Field(4, ge=1)
     """Passes over the new rows in one update, each in shuffled minibatches of `batch_size`."""
     gae_lambda: float = Field(0.8, ge=0, le=1)

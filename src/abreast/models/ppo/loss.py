@@ -54,13 +54,22 @@ def clipped_loss(
     """The clipped policy loss, the value loss and the entropy bonus in one number to descend, and how far the policy has
     moved; of several agents' batches, a number for each.
     """
-    log_ratio_B = log_chances_BA.gather(-1, actions_B[..., None]).squeeze(-1) - before_B
+    chosen_B = log_chances_BA.gather(-1, actions_B[..., None]).squeeze(-1)
+    entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=-1).mean(dim=-1)
+    return clipped_loss_of(chosen_B, entropy, values_B, before_B, advantages_B, returns_B, config)
+
+
+def clipped_loss_of(
+    log_chances_B: Tensor, entropy: Tensor, values_B: Tensor, before_B: Tensor,
+    advantages_B: Tensor, returns_B: Tensor, config: PPOConfig,
+) -> dict[str, Tensor]:  # fmt: skip
+    """The same from the chances of the actions that were taken, or their densities, and the entropy of the policy."""
+    log_ratio_B = log_chances_B - before_B
     ratio_B = torch.exp(log_ratio_B)
     clipped_B = ratio_B.clamp(1.0 - config.clip, 1.0 + config.clip)
     policy = -torch.minimum(ratio_B * advantages_B, clipped_B * advantages_B).mean(dim=-1)
     errors_B = functional.smooth_l1_loss(values_B, returns_B, reduction="none")
     value = errors_B.mean(dim=-1)  # bounded gradient: returns come in any size
-    entropy = -(log_chances_BA.exp() * log_chances_BA).sum(dim=-1).mean(dim=-1)
     moved_B = ratio_B.detach() - 1.0
     return {
         "loss": policy + config.value_weight * value - config.entropy_weight * entropy,

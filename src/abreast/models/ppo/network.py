@@ -1,4 +1,7 @@
-"""The networks of PPO: chances of the actions, and the value of the state. Shapes: B batch, D inputs, A actions."""
+"""The networks of PPO: chances of the actions, and the value of the state.
+
+Shapes: B batch, D inputs, A actions; of continuous ones, the numbers of an action.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -6,6 +9,9 @@ from torch import Tensor, nn
 from abreast.models.layers import Linear
 from abreast.models.ppo.config import PPOConfig
 from abreast.models.torsos import Torso
+
+LOG_STD = -0.5
+"""The logarithm of the spread of continuous actions at first, in units in which their bounds are -1 and 1."""
 
 
 class PPONetwork(nn.Module):
@@ -18,6 +24,7 @@ class PPONetwork(nn.Module):
         config: PPOConfig,
         policy_torso: Torso | None = None,
         value_torso: Torso | None = None,
+        is_continuous: bool = False,
     ) -> None:
         super().__init__()
         hidden = config.hidden_size
@@ -29,6 +36,8 @@ class PPONetwork(nn.Module):
         self.value_state = Linear(n_inputs, hidden)
         self.value_trunk = Linear(hidden, hidden)
         self.value_head = Linear(hidden, 1)
+        if is_continuous:
+            self.log_std = nn.Parameter(torch.empty(n_actions))
 
     def log_chances(self, states_BD: Tensor) -> Tensor:
         """Logarithms of the chances of the actions, (B, A)."""
@@ -36,8 +45,16 @@ class PPONetwork(nn.Module):
 
     def log_chances_of(self, features_BF: Tensor) -> Tensor:
         """The same from what the policy's torso makes of the states."""
-        features = torch.tanh(self.policy_trunk(torch.tanh(self.policy_state(features_BF))))
-        return torch.log_softmax(self.policy_head(features), dim=-1)
+        return torch.log_softmax(self.means_of(features_BF), dim=-1)
+
+    def means(self, states_BD: Tensor) -> Tensor:
+        """Means of the numbers of continuous actions, (B, A)."""
+        return self.means_of(states_BD if self.policy_torso is None else self.policy_torso(states_BD))
+
+    def means_of(self, features_BF: Tensor) -> Tensor:
+        """The same from what the policy's torso makes of the states."""
+        found: Tensor = self.policy_head(torch.tanh(self.policy_trunk(torch.tanh(self.policy_state(features_BF)))))
+        return found
 
     def values(self, states_BD: Tensor) -> Tensor:
         """Values of the states, (B,)."""

@@ -10,11 +10,12 @@ from torch import Tensor
 
 from abreast.models.base import shipped
 from abreast.models.figures import Figures, mean_of_steps
+from abreast.models.gaussian import entropy_of, log_density
 from abreast.models.masks import among_legal_chances
 from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
-from abreast.models.ppo.loss import Rows, advantages_of, clipped_loss
-from abreast.models.ppo.network import PPONetwork
+from abreast.models.ppo.loss import Rows, advantages_of, clipped_loss, clipped_loss_of
+from abreast.models.ppo.network import LOG_STD, PPONetwork
 from abreast.models.ppo.stacked import StackedPolicies
 from abreast.models.torsos import LSTM
 from abreast.replay.batch import joined
@@ -26,6 +27,10 @@ class PPO(NetworkModel):
 
     The chance of each action is stored when it is chosen, not computed at the update: in a pipelined run the weights
     have moved on by then.
+
+    Continuous actions are Gaussian, with spreads that do not depend on the state. What lies outside the bounds is cut to
+    them where it is carried out, and remembered as it was drawn: so the density is that of the draw, and exact; tanh would
+    have to be undone at the update, which fails near the bounds.
     """
 
     Config = PPOConfig
@@ -36,6 +41,7 @@ class PPO(NetworkModel):
     policy: PPONetwork
     STACK = StackedPolicies
     TORSOS = 2
+    ACTIONS = frozenset({"discrete", "continuous"})
     KNOWN = NetworkModel.KNOWN | {"_log_chances"}
     DECIDED_EXTRAS = frozenset({"log_chance"})
 
@@ -49,7 +55,7 @@ class PPO(NetworkModel):
 
     def make_network(self) -> PPONetwork:
         torsos = self.make_torso(0), self.make_torso(1)
-        return PPONetwork(self.input_size, self.n_actions, self.config, *torsos)
+        return PPONetwork(self.input_size, self.n_actions, self.config, *torsos, self.action_box is not None)
 
     def initialise(self, network: PPONetwork) -> None:  # type: ignore[override]
         for torso in (network.policy_torso, network.value_torso):
@@ -59,21 +65,33 @@ class PPO(NetworkModel):
             layer.initialise(self.learning_generator)
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
         network.value_head.initialise(self.learning_generator)
+        if self.action_box is not None:
+            network.log_std.data.fill_(LOG_STD)
 
     def evaluate(self, frames: Tensor) -> Tensor:
-        return self.policy.log_chances(frames)
+        return self.policy.log_chances(frames) if self.action_box is None else self.policy.means(frames)
 
     def evaluate_with_memory(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         assert isinstance(self.policy.policy_torso, LSTM) and isinstance(self.policy.value_torso, LSTM)
         features, memory = self.policy.policy_torso.unroll(rows)
         _, of_value = self.policy.value_torso.unroll(rows)  # whose memory learning begins with
-        return self.policy.log_chances_of(features), torch.cat([memory, of_value], dim=1)
+        evaluated = (self.policy.log_chances_of if self.action_box is None else self.policy.means_of)(features)
+        return evaluated, torch.cat([memory, of_value], dim=1)
 
-    def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[int]:
+    def decide(self, evaluated: Tensor, lanes: Sequence[int]) -> list[Any]:
+        if self.action_box is not None:
+            return self._decide_vectors(evaluated, lanes)
         log_chances_LA = among_legal_chances(evaluated, self.legal_now(lanes)).numpy()
         actions_L = log_chances_LA.argmax(axis=1) if self.is_greedy else self._draw_actions(log_chances_LA, lanes)
         self._log_chances[list(lanes)] = np.take_along_axis(log_chances_LA, actions_L[:, None], axis=1)[:, 0]
         return actions_L.tolist()  # type: ignore[no-any-return]
+
+    def _decide_vectors(self, means_LA: Tensor, lanes: Sequence[int]) -> list[Any]:
+        log_std_A = self.policy.log_std.cpu()
+        noise_LA = torch.from_numpy(self.streams.vectors(lanes, self.n_actions))
+        actions_LA = means_LA if self.is_greedy else means_LA + torch.exp(log_std_A) * noise_LA
+        self._log_chances[list(lanes)] = log_density(actions_LA, means_LA, log_std_A).numpy()
+        return list(actions_LA.numpy())
 
     def _draw_actions(self, log_chances_LA: NDArray[np.float32], lanes: Sequence[int]) -> NDArray[np.int64]:
         reached_LA = np.cumsum(np.exp(log_chances_LA, dtype=np.float64), axis=1)
@@ -113,6 +131,11 @@ class PPO(NetworkModel):
         """The loss of a minibatch, or figures, the loss among them (models/figures.py); of several agents' networks and
         rows, stacked (models/stacked/), a number for each: sums and means are over the last dimension.
         """
+        if self.action_box is not None:
+            log_std = online.log_std.unsqueeze(-2)  # the same for all rows
+            taken = log_density(rows.actions, online.means(rows.states), log_std)
+            values, entropy = online.values(rows.states), entropy_of(online.log_std)
+            return clipped_loss_of(taken, entropy, values, rows.before, rows.advantages, rows.returns, self.config)
         log_chances = among_legal_chances(online.log_chances(rows.states), rows.legal)
         values = online.values(rows.states)
         return clipped_loss(log_chances, values, rows.actions, rows.before, rows.advantages, rows.returns, self.config)

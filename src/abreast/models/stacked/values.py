@@ -1,4 +1,4 @@
-"""DQN and IQN, stacked."""
+"""DQN, IQN and SAC, stacked."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -90,7 +90,8 @@ class StackedValues(LearnerStack):
 
     def target_shares(self, counts_SN: NDArray[np.int64]) -> NDArray[np.float64]:
         config = self.first.config
-        return np.where(counts_SN % config.target_interval == 0, 1.0, config.target_rate)
+        is_copied = counts_SN % (config.target_interval or np.iinfo(np.int64).max) == 0
+        return np.where(is_copied, 1.0, config.target_rate)
 
     # ---- batches
 

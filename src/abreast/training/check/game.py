@@ -78,8 +78,10 @@ class ScriptedModel(RandomModel):
         super().start_epoch_action(epoch=epoch)
         self._streams = [np.random.default_rng([self.number, lane, epoch]) for lane in range(self.memory.lanes)]
 
-    def take_action(self, state: NDArray[Any], lane: int = 0) -> int:
+    def take_action(self, state: NDArray[Any], lane: int = 0) -> Any:
         check_observation(self.number, self, state)
+        if self.action_box is not None:
+            return self._streams[lane].uniform(-1.0, 1.0, self.n_actions)
         return self.drawn_action(self._streams[lane].random(), lane)
 
 
@@ -128,7 +130,7 @@ def scripted(env: Experiment) -> Experiment:
     players: Sequence[Any] = env.game.players
     for number, player in enumerate(players):
         own = player.model
-        player.model = ScriptedModel(own.observation, own.n_actions, config, env.agent_seed(number), lanes)
+        player.model = ScriptedModel(own.observation, own.chooses_from, config, env.agent_seed(number), lanes)
         player.model.number = number
     return env
 

@@ -3,7 +3,8 @@
     for verdict in check_model(MyModel):
         print(*verdict)
 
-The model plays a made-up game: random observations of 5x5x3 bytes, four actions, two lanes.
+The model plays a made-up game: random observations of 5x5x3 bytes, four actions (for models that choose only continuous
+ones, vectors of two floats), two lanes.
 """
 
 import math
@@ -29,7 +30,7 @@ from abreast.checking import (
     new_global_states,
 )
 from abreast.errors import AttributeStateError, ConfigError, short
-from abreast.models import BaseModel, ModelConfig, name_of
+from abreast.models import ActionBox, BaseModel, ModelConfig, name_of
 from abreast.models.figures import numbers_of
 from abreast.models.model_state import check_constructor
 from abreast.models.observation import PlainObservation
@@ -44,6 +45,8 @@ from abreast.training.learners.hosted import check_lanes, check_memory
 from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
 LANES, ACTIONS, TURNS = 2, 4, 16
+BOX = ActionBox((-1.0, 0.0), (1.0, 5.0))
+"""For models that choose continuous actions only."""
 ROUNDS = 4
 """Epochs in each lane, with an update after each."""
 SMALL = {"hidden_size": 16, "batch_size": 8, "buffer_capacity": 256, "n_frames": 2, "gradient_steps": 2}
@@ -79,7 +82,7 @@ class MadeUpGame(Playable):
 
     def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
         self.turns += 1
-        rewards = [float(state.flat[action]) for state, action in zip(self._states, actions[0], strict=True)]
+        rewards = [_worth(state, action) for state, action in zip(self._states, actions[0], strict=True)]
         self._scores = [score + reward for score, reward in zip(self._scores, rewards, strict=True)]
         return [Outcome(rewards, [self.turns == TURNS and lane % 2 == 1 for lane in self._lanes])], ()
 
@@ -91,6 +94,13 @@ class MadeUpGame(Playable):
 
     def set_state(self, state: State) -> None:
         self._rng.bit_generator.state = state.facts["stream"]
+
+
+def _worth(state: NDArray[np.uint8], action: Any) -> float:
+    """The reward of an action, which is a number or a vector."""
+    if np.ndim(action) == 0:
+        return float(state.flat[action])
+    return float(np.clip(action, -1.0, 1.0) @ state.ravel()[: len(action)])
 
 
 def made_up_state(rng: np.random.Generator) -> NDArray[np.uint8]:
@@ -127,7 +137,8 @@ class ModelTrial:
     def make(self, seed: int = SEED) -> BaseModel:
         """A new model."""
         observation, seeds = PlainObservation((5, 5, 3), np.uint8, 1.0), np.random.SeedSequence(seed)
-        return self.kind(observation, ACTIONS, self.config(), seeds, LANES, "cpu")
+        actions = ACTIONS if "discrete" in self.kind.ACTIONS else BOX
+        return self.kind(observation, actions, self.config(), seeds, LANES, "cpu")
 
     def train(self, model: BaseModel) -> None:
         """Play and learn for some rounds, as a run does."""
@@ -175,12 +186,12 @@ def _chooses_actions(trial: ModelTrial) -> None:
     model = trial.make()
     check_lanes(model)
     for _, action in live(model):
-        if not 0 <= operator.index(action) < ACTIONS:
+        if model.action_box is None and not 0 <= operator.index(action) < ACTIONS:
             raise Fault(f"it chose {short(action)}: choose a whole number from 0 to n_actions - 1, here {ACTIONS - 1}.")
 
 
 def _keeps_lanes_apart(trial: ModelTrial) -> str | None:
-    seen = set[int]()
+    seen = set[Any]()
     for seed in (SEED, SEED + 1):
         together = _choices(trial.make_trained(seed), range(LANES))
         if together != {lane: _choices(trial.make_trained(seed), [lane])[lane] for lane in range(LANES)}:
@@ -194,10 +205,10 @@ def _keeps_lanes_apart(trial: ModelTrial) -> str | None:
     return None
 
 
-def _choices(model: BaseModel, lanes: Sequence[int]) -> dict[int, list[int]]:
+def _choices(model: BaseModel, lanes: Sequence[int]) -> dict[int, list[Any]]:
     """What it chooses in each lane, without exploring, if these lanes are played. Random numbers depend on lane and step."""
     streams = {lane: np.random.default_rng([SEED, lane]) for lane in lanes}
-    chosen: dict[int, list[int]] = {lane: [] for lane in lanes}
+    chosen: dict[int, list[Any]] = {lane: [] for lane in lanes}
     model.start_epoch_action(epoch=0)
     model.epsilon = 0.0
     for step in range(TURNS):
@@ -205,8 +216,9 @@ def _choices(model: BaseModel, lanes: Sequence[int]) -> dict[int, list[int]]:
             model.choose_from(np.random.SeedSequence([lane, step]))
             state = made_up_state(streams[lane])
             with own_stream(model, lane, step):
-                chosen[lane] += model.take_actions([state], [lane])
-            model.remember(state, chosen[lane][-1], 0.0, False, *([lane] if lane else []))
+                (action,) = model.take_actions([state], [lane])
+            chosen[lane].append(action if model.action_box is None else tuple(action.tolist()))
+            model.remember(state, action, 0.0, False, *([lane] if lane else []))
     return chosen
 
 
@@ -321,7 +333,7 @@ BUILD, CHOOSE, MEMORY, LEARN, OWNED = "building", "actions", "memory", "learning
 SOUND = (BUILD, CHOOSE, MEMORY)
 CHECKS: tuple[Check[ModelTrial], ...] = (
     Check(BUILD, "the same seed gives the same model", _can_be_built),
-    Check(CHOOSE, "are whole numbers in range, in every lane", _chooses_actions, [BUILD]),
+    Check(CHOOSE, "are whole numbers in range (or vectors of floats), in every lane", _chooses_actions, [BUILD]),
     Check(MEMORY, "gets one row for each step", _remembers, [BUILD, CHOOSE]),
     Check(LEARN, "an update returns a finite loss and changes something", _learns, SOUND),
     Check("lanes", "do not influence each other", _keeps_lanes_apart, [*SOUND, LEARN]),

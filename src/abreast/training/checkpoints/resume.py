@@ -8,6 +8,8 @@ from itertools import count
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from abreast import __version__
 from abreast.cluster.config import TrainingCluster
 from abreast.errors import AbreastError, CheckpointError, short
@@ -187,7 +189,9 @@ def restore_agents(checkpoint: Checkpoint, experiment: Runnable) -> None:
             rows = checkpoint.part(f"replay_{number}")
             model.memory.set_state(rows)
             actions = rows.arrays["actions"]
-            if actions.size and not 0 <= actions.min() <= actions.max() < model.n_actions:
+            if model.action_box is not None and not np.isfinite(actions).all():
+                raise ValueError("actions that are not finite")
+            if model.action_box is None and actions.size and not 0 <= actions.min() <= actions.max() < model.n_actions:
                 raise ValueError(
                     f"actions from {actions.min()} to {actions.max()}, expected 0 to {model.n_actions - 1}"
                 )
