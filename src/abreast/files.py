@@ -21,11 +21,11 @@ LEFT_BEHIND = ("config.yaml", "rollout.yaml", "metrics.jsonl", "trajectories.jso
 """What marks a folder as one that holds a run."""
 LOCK = ".lock"
 WRITTEN = (
-    *(*LEFT_BEHIND, "images", "plan.json", "timeline.json", "curves.png", "log.txt", LOCK),
+    *(*LEFT_BEHIND, "images", "plan.json", "timeline.json", "curves.png", "log.txt", "pool", LOCK),
     *("metrics.csv", "tensorboard", "wandb"),
 )
 """All that a run writes, and its loggers."""
-FOLDERS = frozenset({"replays", "checkpoints", "images", "tensorboard", "wandb"})
+FOLDERS = frozenset({"replays", "checkpoints", "pool", "images", "tensorboard", "wandb"})
 APPENDED = frozenset({"metrics.jsonl", "metrics.csv", "log.txt"})
 """Files that are written where they are; others are written anew and renamed."""
 _HELD: set[tuple[int, int]] = set()

@@ -46,6 +46,7 @@ class PassFacts(_Checked):
     epsilons: list[float]
     written: list[list[Count]]
     collect_s: Seconds
+    opponents: dict[str, str] = {}
 
 
 class Facts(_Checked):
