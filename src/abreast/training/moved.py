@@ -54,7 +54,7 @@ class AgentOf:
 
     def config(self) -> Config[Any, Any]:
         """The configuration of its run, without what concerns only others: their classes need not be found here."""
-        file = self._config_file()
+        file = self.config_file()
         values = {key: value for key, value in read_yaml(file).items() if key != "world"}
         model = values.get("model")
         if isinstance(model, Mapping) and isinstance(model.get("per_agent"), Mapping):
@@ -69,7 +69,8 @@ class AgentOf:
             raise ConfigError(f"{self.folder} has no agent {self.agent}: its last agent is {last} (the first is 0).")
         return config
 
-    def _config_file(self) -> Path:
+    def config_file(self) -> Path:
+        """The settings of its run."""
         above = self.folder.absolute().parent
         for folder in [self.folder, above.parent] if above.name == "checkpoints" else [self.folder]:
             if os.path.isfile(folder / "config.yaml"):  # noqa: PTH113
