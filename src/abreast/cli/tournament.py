@@ -36,7 +36,8 @@ def tournament(
     checkpoints: Annotated[
         str,
         typer.Option(
-            metavar="last|all|every:K", help="Which checkpoints of each run take part; its pool's members are among them."
+            metavar="last|all|every:K",
+            help="Which checkpoints of each run take part; its pool's members are among them.",
         ),
     ] = "last",
     sample: Annotated[
@@ -114,21 +115,23 @@ def _ratings(standings: "Standings") -> Table:
     table = Table("entrant", *(Column(title, justify="right") for title in titles), box=None)
     for row in standings.ratings:
         elo = f"{row['elo']:.0f}", f"{row['elo_95']:.0f}"
-        table.add_row(row["entrant"], *elo, f"{row['alpha_rank']:.3f}", f"{row['win_rate']:.0%}", f"{row['mean_reward']:.2f}")
+        table.add_row(
+            row["entrant"], *elo, f"{row['alpha_rank']:.3f}", f"{row['win_rate']:.0%}", f"{row['mean_reward']:.2f}"
+        )
     return table
 
 
 def _payoffs(standings: "Standings") -> Table:
-    """What the entrant of a row gets against that of a column."""
-    columns = [Column(str(number), justify="right") for number in range(1, len(standings.names) + 1)]
+    """What the entrant of a row gets against that of a column; the best is first."""
+    columns = [Column(str(number + 1), justify="right") for number in range(len(standings.names))]
     table = Table("reward against", *columns, box=None)
-    for one, name in enumerate(standings.names):
+    for place, one in enumerate(standings.order):
         cells = []
-        for two in range(len(standings.names)):
+        for two in standings.order:
             interval = standings.intervals.get((one, two))
             told = "" if interval is None else " ({:.2f} to {:.2f})".format(*interval)
             cells.append("-" if one == two else f"{standings.payoffs[one, two]:.2f}{told}")
-        table.add_row(f"{one + 1} {name}", *cells)
+        table.add_row(f"{place + 1} {standings.names[one]}", *cells)
     return table
 
 
@@ -149,13 +152,15 @@ def _write(folder: Path, about: dict[str, Any], standings: "Standings") -> None:
         complain('tournament.png is left out: it needs the package matplotlib (pip install "abreast[plot]").')
         return
     picture = io.BytesIO()
-    _draw(Figure(figsize=(11, 2 + 0.4 * len(standings.names)), dpi=100, layout="constrained"), standings).savefig(picture)
+    _draw(Figure(figsize=(11, 2 + 0.4 * len(standings.names)), dpi=100, layout="constrained"), standings).savefig(
+        picture
+    )
     write_whole(folder / "tournament.png", picture.getvalue())
 
 
 def _draw(figure: Any, standings: "Standings") -> Any:
     """The payoff matrix, and the ratings beside it, in the same order: the best on top."""
-    order = [standings.names.index(row["entrant"]) for row in standings.ratings]
+    order = standings.order
     names = [standings.names[number].replace("$", r"\$") for number in order]
     payoffs = standings.payoffs[order][:, order]
     for number in range(len(order)):
@@ -168,7 +173,9 @@ def _draw(figure: Any, standings: "Standings") -> Any:
     points, widths = ([row[key] for row in standings.ratings] for key in ("elo", "elo_95"))
     ratings.errorbar(points, range(len(names)), xerr=widths, fmt="o", capsize=3, color="#2e6f95")
     for number, row in enumerate(standings.ratings):
-        ratings.annotate(f"α {row['alpha_rank']:.2f}", (row["elo"], number), (0, 6), textcoords="offset points", ha="center")
+        ratings.annotate(
+            f"α {row['alpha_rank']:.2f}", (row["elo"], number), (0, 6), textcoords="offset points", ha="center"
+        )
     ratings.set_yticks(range(len(names)), [str(number + 1) for number in range(len(names))])
     ratings.set_ylim(len(names) - 0.5, -0.5)
     ratings.set_xlabel("Elo, with 95 % intervals")

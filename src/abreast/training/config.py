@@ -30,10 +30,12 @@ BY_AGENT = BeforeValidator(number_agents)
 class OpponentsConfig(Section):
     """Settings of opponents that are drawn from a pool of trained agents (docs/self-play.md)."""
 
-    agents: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = [1]
-    """Agents that do not learn: before every pass, each gets the weights of a member of the pool. The others learn."""
-    pool: Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = []
-    """Where members come from: RUN or RUN:4, all checkpoints of a run; self or self:0, this run itself. Empty: no opponents."""
+    agents: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=lambda: [1])
+    """Agents that do not learn, and get the weights of a member of the pool before every pass; used if there is a pool."""
+    pool: Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = Field(
+        default_factory=list
+    )
+    """Where members come from: RUN or RUN:4, all checkpoints of a run; self or self:0, this run. Empty: there are none."""
     sample: Sampling = "uniform"
     """How members are drawn: each as likely, only the newest, or those the more often that are not beaten."""
     every: int = Field(50, ge=1)

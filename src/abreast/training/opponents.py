@@ -10,7 +10,6 @@ anything is computed. What is counted is part of every checkpoint, and files of 
 """
 
 import hashlib
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,16 +23,14 @@ from abreast.files import write_whole
 from abreast.state import State, copied
 from abreast.state_file import dumps, loads
 from abreast.training.actors.base import models_of
-from abreast.training.checkpoints.folder import MANIFEST, Checkpoint, list_checkpoints, open_checkpoint
+from abreast.training.checkpoints.folder import newest_agents
 from abreast.training.config import Sampling
 from abreast.training.learners.base import Learners
-from abreast.training.moved import AgentOf
+from abreast.training.moved import POOL, AgentOf, kept_agents
 from abreast.training.runnable import Runnable
 from abreast.worlds.playable import Played
 
-log = logging.getLogger("abreast")
-
-FOLDER, SELF = "pool", "self"
+SELF = "self"
 DRAWING = 6
 """The part of a seed's spawn key that stands for drawing opponents."""
 MOST_READ = 8
@@ -67,6 +64,11 @@ def chances(members: Sequence[Member], sample: Sampling) -> NDArray[np.float64]:
     else:
         weights = [1.0] * len(members)
     return np.array(weights) / sum(weights)
+
+
+def draw(members: Sequence[Member], sample: Sampling, seed: np.random.SeedSequence) -> Member:
+    """One of them."""
+    return members[int(np.random.default_rng(seed).choice(len(members), p=chances(members, sample)))]
 
 
 def shared_out(played: Played, agent: int, frozen: Sequence[int]) -> tuple[float, float]:
@@ -119,7 +121,7 @@ class Opponents:
                 yield f"agent {number} does not learn here."
                 continue
             try:
-                self._models[agent].load_learned(self._models[number].file_state(), Path(f"agent {number}"))
+                self._load(agent, self._models[number].file_state(), Path(f"agent {number}"))
                 self._selves[agent] = sorted({*self._selves[agent], number})
             except ModelFileError as error:
                 yield str(error)
@@ -128,36 +130,33 @@ class Opponents:
         """Take the members that another run has for an opponent; tells what is wrong with others."""
         of = AgentOf.parse(source, agent)
         of.config()  # says what is wrong with the run, or with the number
-        is_one = (of.folder / MANIFEST).exists()
-        found = [open_checkpoint(of.folder)] if is_one else list_checkpoints(of.folder)
-        usable = [each for each in found if isinstance(each, Checkpoint)]
-        if not usable:
-            yield "; ".join(str(each) for each in found) or "it has no checkpoint."
-        last = max((each.epochs for each in usable if each.kind == "run"), default=-1)
-        for each in usable:
-            if each.kind == "agents" and each.epochs == last:
-                continue  # the same agents again
-            if each.facts.experiment != self._name:
-                yield f"it is a run of {each.facts.experiment}, and this is {self._name}."
+        game = newest_agents(of.folder).facts.experiment
+        if game != self._name:
+            yield f"it is a run of {game}, and this is {self._name}."
+            return
+        for epochs, agents in kept_agents(of.folder).items():
+            if of.agent not in agents:
+                yield f"its agent {of.agent} did not learn."
                 continue
             try:
-                state, path = each.part(f"agent_{of.agent}"), each.path / f"agent_{of.agent}.safetensors"
-                self._models[agent].load_learned(state, path)
-            except (CheckpointError, ModelFileError) as error:
+                self._load(agent, *agents[of.agent])
+            except ModelFileError as error:
                 yield str(error)
                 continue
-            member = Member(f"run{number}_epoch_{each.epochs:06d}", of.agent)
+            member = Member(f"run{number}_epoch_{epochs:06d}", of.agent)
             self._members[agent].append(member)
-            self._states[member.name, member.agent] = state
+            self._states[member.name, member.agent] = agents[of.agent][0]
 
     def begin(self, folder: Path | None, state: State | None = None) -> None:
         """Keep the members in a run folder, if there is one; or go on from where a checkpoint was."""
-        self._folder = None if folder is None else folder / FOLDER
+        self._folder = None if folder is None else folder / POOL
         if state is not None:
             facts = state.facts
             self._added_at = facts["added_at"]
             self._selves = {int(agent): numbers for agent, numbers in facts["selves"].items()}
-            self._members = {int(agent): [Member(**each) for each in found] for agent, found in facts["members"].items()}
+            self._members = {
+                int(agent): [Member(**each) for each in found] for agent, found in facts["members"].items()
+            }
             return
         for member in [member for members in self._members.values() for member in members]:
             self._keep(member, self._states[member.name, member.agent])
@@ -179,10 +178,8 @@ class Opponents:
             self._add_selves(epoch, learners.learning_states())
         for agent, members in self._members.items():
             seed = np.random.SeedSequence(self._seed, spawn_key=(DRAWING, agent, epoch))
-            drawn = np.random.default_rng(seed).choice(len(members), p=chances(members, self._settings.sample))
-            member = self._met[agent] = members[int(drawn)]
-            self._models[agent].load_learned(self._read(member), self._path(member))
-            self._models[agent].own_attributes.look()  # a user's generators have begun new streams
+            member = self._met[agent] = draw(members, self._settings.sample, seed)
+            self._load(agent, self._read(member), self._path(member))
             learners.renew(agent)
         return {str(agent): str(member) for agent, member in self._met.items()}
 
@@ -207,10 +204,18 @@ class Opponents:
                 if number in numbers:
                     self._members[agent].append(Member(first.name, number, first.sha256))
 
+    def _load(self, agent: int, state: State, path: Path) -> None:
+        """Let an opponent be a member, if that fits. Updates of a member are not updates of this run."""
+        model = self._models[agent]
+        before = model.updates
+        model.load_learned(state, path)
+        model.updates = before
+        model.own_attributes.look()  # a user's generators have begun new streams
+
     # ---- files
 
     def _path(self, member: Member) -> Path:
-        return (self._folder or Path(FOLDER)) / member.name / f"agent_{member.agent}.safetensors"
+        return (self._folder or Path(POOL)) / member.name / f"agent_{member.agent}.safetensors"
 
     def _keep(self, member: Member, state: State) -> None:
         """Write a member's file, which replaces one of the same name; without a run folder, it stays in memory."""

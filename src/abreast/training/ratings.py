@@ -29,7 +29,9 @@ def elo(won_EE: Floats, games_EE: Floats) -> tuple[Floats, Floats]:
     for _ in range(STEPS if len(won) > 1 else 0):
         expected = 1 / (1 + np.exp(ratings[None] - ratings[:, None]))
         curvature = games * expected * (1 - expected)
-        free = curvature.mean()  # ratings that all rise by the same are as likely: that direction is filled, then taken out
+        free = (
+            curvature.mean()
+        )  # ratings that all rise by the same are as likely: that direction is filled, then taken out
         filled = np.diag(curvature.sum(axis=1)) - curvature + free
         covariance = np.linalg.inv(filled) - 1 / (free * len(won) ** 2)
         step = covariance @ (won - games * expected).sum(axis=1)

@@ -9,7 +9,6 @@ A match is known by what plays in it and how, not by its number: what was played
 
 import hashlib
 import json
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,21 +18,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abreast.errors import CheckpointError, ConfigError, ModelFileError, StateFileError
-from abreast.models.model_file import read_model_file
-from abreast.settings import merge, read_yaml
+from abreast.errors import CheckpointError, ConfigError, ModelFileError, short
+from abreast.settings import dotted, read_yaml
 from abreast.state import State
 from abreast.state_file import dumps
 from abreast.training.actors.base import models_of
-from abreast.training.checkpoints.folder import MANIFEST, Checkpoint, list_checkpoints, newest_agents
+from abreast.training.checkpoints.folder import newest_agents
 from abreast.training.evaluate import play_episodes
 from abreast.training.experiment import Experiment
-from abreast.training.moved import AgentOf
-from abreast.training.opponents import FOLDER
+from abreast.training.moved import AgentOf, agents_in, kept_agents
 from abreast.training.ratings import Floats, alpha_rank, elo
 from abreast.training.statistics import bootstrap_interval
-
-log = logging.getLogger("abreast")
 
 FILE = "matches.jsonl"
 ALL_AGENTS = -1
@@ -70,18 +65,25 @@ def find_entrants(text: str, which: str) -> list[Entrant]:
     """
     of, step = AgentOf.parse(text, ALL_AGENTS), step_of(which)
     experiment = AgentOf(of.folder, max(of.agent, 0)).config().experiment
-    found = _by_epochs(of.folder, step)
+    if step is None:
+        newest = newest_agents(of.folder)
+        found = {newest.epochs: agents_in(newest)}
+    else:
+        kept = kept_agents(of.folder)
+        found = {epochs: kept[epochs] for epochs in kept if epochs % step == 0 or epochs == max(kept)}
     entrants = []
     for epochs, agents in found.items():
         learning = [agent for agent in agents if agent not in experiment.freeze] or list(agents)
-        seats = {}
+        seats = []
         for seat in range(experiment.num_agents):
             agent = of.agent if of.agent != ALL_AGENTS else seat if seat in learning else learning[0]
             if agent not in agents:
                 raise CheckpointError(f"{of.folder} has no agent {agent} after {epochs} epochs.")
-            seats[seat] = Seat(AgentOf(of.folder, agent).settings(), *agents[agent])
+            state, path = agents[agent]
+            digest = hashlib.sha256(dumps(state)).hexdigest()
+            seats.append(Seat(AgentOf(of.folder, agent).settings(), state, path, digest))
         name = text.rstrip("/") if step is None else f"{text.rstrip('/')}@{epochs}"
-        entrants.append(Entrant(name, list(seats.values())))
+        entrants.append(Entrant(name, seats))
     return entrants
 
 
@@ -95,67 +97,31 @@ def step_of(which: str) -> int | None:
     return int(number)
 
 
-def _by_epochs(folder: Path, step: int | None) -> dict[int, dict[int, tuple[State, Path, str]]]:
-    """By epochs played: the agents of a run by number, with their files. Earlier selves in its pool are among them."""
-    if step is None or (folder / MANIFEST).exists():
-        newest = newest_agents(folder)
-        return {newest.epochs: _agents_in(newest)}
-    found: dict[int, dict[int, tuple[State, Path, str]]] = {}
-    for path in sorted((folder / FOLDER).glob("epoch_*/agent_*.safetensors")):
-        epochs, agent = (int(name.rpartition("_")[2]) for name in (path.parent.name, path.stem))
-        found.setdefault(epochs, {})[agent] = _with_digest(read_model_file(path), path)
-    for each in list_checkpoints(folder):
-        try:
-            if isinstance(each, CheckpointError):
-                raise each
-            found |= {each.epochs: _agents_in(each)} if each.agents else {}
-        except CheckpointError as error:
-            log.warning("left out: %s", error)
-    last = max(found, default=0)
-    chosen = {epochs: found[epochs] for epochs in sorted(found) if epochs % step == 0 or epochs == last}
-    return chosen or _by_epochs(folder, None)
-
-
-def _agents_in(checkpoint: Checkpoint) -> dict[int, tuple[State, Path, str]]:
-    files = {name: checkpoint.path / f"{name}.safetensors" for name in checkpoint.agents}
-    return {int(name[6:]): _with_digest(checkpoint.part(name), path) for name, path in files.items()}
-
-
-def _with_digest(state: State, path: Path) -> tuple[State, Path, str]:
-    return state, path, hashlib.sha256(dumps(state)).hexdigest()
-
-
 def common_settings(runs: Sequence[str]) -> dict[str, Any]:
     """The settings that the games are played with, those of the first run; a run of another game is refused."""
-    files = [AgentOf.parse(run, 0).config_file() for run in runs]
-    first, *others = (read_yaml(file) for file in files)
+    first, *others = (read_yaml(AgentOf.parse(run, 0).config_file()) for run in runs)
+    here = _of_game(first)
     for run, values in zip(runs[1:], others, strict=True):
-        for key, here, there in _of_game(first, values):
-            if here != there:
+        there = _of_game(values)
+        for key in sorted(here.keys() | there.keys()):
+            if here.get(key) != there.get(key):
                 raise ConfigError(
-                    f"{run} has {key} {there!r} and {runs[0]} has {here!r}: entrants have to be of the same game, with the"
-                    " same world."
+                    f"{run} has {key} {short(there.get(key))}, but {runs[0]} has {short(here.get(key))}: entrants have to be"
+                    " of the same game, in the same world."
                 )
-    agents = first["experiment"]["num_agents"]
-    world = {key: False if key == "batched" else value for key, value in (first.get("world") or {}).items()}
-    return merge(
-        first,
-        {
-            "experiment": {"load_agents": {}, "opponents": {"pool": []}, "freeze": list(range(agents))},
-            "world": world,
-            "multiprocessing": {"num_actors": 1, "device": "cpu", "priority": {}},
-        },
-    )
+    sections = {name: dict(first.get(name) or {}) for name in ("experiment", "world", "multiprocessing")}
+    frozen = list(range(AgentOf.parse(runs[0], 0).config().experiment.num_agents))
+    sections["experiment"] |= {"load_agents": {}, "opponents": {}, "freeze": frozen}
+    sections["world"] |= {"batched": False} if sections["world"].get("batched") else {}
+    sections["multiprocessing"] |= {"num_actors": 1, "device": "cpu", "priority": {}}
+    return {**first, **sections}
 
 
-def _of_game(*runs: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
-    """What runs of the same game have in common."""
-    for key in ("game", "experiment.num_agents", "world"):
-        section, _, name = key.partition(".")
-        one, two = (run.get(section) for run in runs)
-        if key == "world":
-            one, two = ({name: value for name, value in (each or {}).items() if name != "batched"} for each in (one, two))
-        yield key, *((one, two) if not name else ((one or {}).get(name), (two or {}).get(name)))
+def _of_game(values: Mapping[str, Any]) -> dict[str, Any]:
+    """What runs of the same game have in common, by dotted keys."""
+    agents = (values.get("experiment") or {}).get("num_agents")
+    told = {"game": values.get("game"), "experiment": {"num_agents": agents}, "world": values.get("world") or {}}
+    return {key: value for key, value in dotted(told) if key != "world.batched"}
 
 
 # ---- what is played
@@ -318,6 +284,11 @@ class Standings:
         rows = [dict(zip(named, (name, *map(float, row)), strict=True)) for name, *row in columns]
         return sorted(rows, key=lambda row: -row["elo"])
 
+    @property
+    def order(self) -> list[int]:
+        """The numbers of the entrants, the best first."""
+        return [self.names.index(row["entrant"]) for row in self.ratings]
+
     def meetings(self) -> list[dict[str, Any]]:
         """Each entrant against each other."""
         rows = []
@@ -325,5 +296,7 @@ class Standings:
             low, high = interval or (None, None)
             games, won = int(self.games[one, two]), float(self.won[one, two])
             who = {"entrant": self.names[one], "opponent": self.names[two]}
-            rows.append({**who, "reward": float(self.payoffs[one, two]), "low": low, "high": high, "won": won, "games": games})
+            rows.append(
+                {**who, "reward": float(self.payoffs[one, two]), "low": low, "high": high, "won": won, "games": games}
+            )
         return rows
