@@ -13,6 +13,7 @@ from abreast.errors import CheckpointError, ConfigError
 from abreast.training.moved import kept_agents
 from abreast.training.opponents import Member, chances, draw
 from fakes import learned, outcome, small_game, timeless
+from strangers.models import Plain
 
 LANES = {"num_envs": 2, "num_actors": 2}
 
@@ -33,7 +34,7 @@ def pool(tmp_path_factory):
 
 def game(pool, sample="prioritised", experiment=None, **parallel):
     """The prisoners' dilemma against a pool."""
-    opponents = {"pool": pool, "sample": sample, "every": 5}
+    opponents = {"pool": pool, "sample": sample, "every": 8}
     return matrix_game.build({"opponents": opponents, **(experiment or {})}, **{**LANES, **parallel})
 
 
@@ -74,9 +75,22 @@ def test_pipelined_is_the_same_for_any_number_of_workers():
     assert found[0] == found[1]
 
 
-def test_a_users_model_is_its_earlier_self():
+class LearnsAtRandom(Plain):
+    """Its learning draws from a generator of its own."""
+
+    def setup(self, learning, more):
+        super().setup(learning, more)
+        self.dice = np.random.default_rng(learning)
+
+    def train_step(self):
+        self.dice.random()
+        return super().train_step()
+
+
+@pytest.mark.parametrize("algorithm", ["strangers.models:Rhythmic", f"{__name__}:LearnsAtRandom"])
+def test_a_users_model_is_its_earlier_self(algorithm):
     """With attributes of its own, which go into the pool and come back."""
-    settings = ["model.algorithm=strangers.models:Rhythmic", "experiment.epochs=6", "experiment.opponents.pool=self"]
+    settings = [f"model.algorithm={algorithm}", "experiment.epochs=6", "experiment.opponents.pool=self"]
     settings.append("experiment.opponents.every=2")
     alone = small_game(*settings)
     expected = outcome(alone, alone.run_experiment)
@@ -90,25 +104,25 @@ def test_a_users_model_is_its_earlier_self():
 )
 def test_a_run_that_goes_on_draws_as_if_it_had_never_stopped(source, schedule, pool, tmp_path):
     where = [pool if each == "run" else each for each in ([source] if isinstance(source, str) else source)]
-    often = {"checkpoint_interval": 4, "keep_checkpoints": 1}
-    how = {"schedule": schedule, "workers": "inline"}
+    often = {"checkpoint_interval": 4, "keep_checkpoints": 1, "epochs": 80}
+    is_parallel = schedule == "pipelined"
 
-    def go(env, **options):
-        return (env.run_experiment if schedule == "lockstep" else env.run_experiment_mp)(animate=False, **options)
+    def go(**options):
+        env = game(where, experiment=often, schedule=schedule, workers="inline")
+        return env, (env.run_experiment_mp if is_parallel else env.run_experiment)(animate=False, **options)
 
-    whole = game(where, experiment=often, **how)
-    expected = go(whole, output_dir=tmp_path / "whole")
-    with pytest.raises(Stop):
-        go(game(where, experiment=often, **how), output_dir=tmp_path / "stopped", logger=StopsAt(14))
-    again = game(where, experiment=often, **how)
-    result = go(again, resume=tmp_path / "stopped")
+    whole, expected = go(output_dir=tmp_path / "whole")
+    with pytest.raises(Stop):  # with a checkpoint of epoch 36, 4 epochs before the next earlier self
+        go(output_dir=tmp_path / "stopped", logger=StopsAt(34 if is_parallel else 38))
+    again, result = go(resume=tmp_path / "stopped")
     assert timeless(result.epochs) == timeless(expected.epochs)
     assert learned(again) == learned(whole)
-    files = [sorted(each.relative_to(run) for each in (run / "pool").rglob("*.*")) for run in tmp_path.iterdir()]
-    assert files[0] == files[1]
-    assert all((tmp_path / "whole" / each).read_bytes() == (tmp_path / "stopped" / each).read_bytes() for each in files[0])
+    one, two = (
+        {each.relative_to(run): each.read_bytes() for each in (run / "pool").rglob("*.*")} for run in tmp_path.iterdir()
+    )
+    assert one == two
     # Every earlier self is there, though of the checkpoints one was kept.
-    assert {each.parts[1] for each in files[0]} >= {f"epoch_{epoch:06d}" for epoch in (0, 8, 12, 16, 20)}
+    assert {each.parts[1] for each in one} >= {f"epoch_{epoch:06d}" for epoch in range(0, 80, 8)}
     assert len(list((tmp_path / "whole" / "checkpoints").glob("epoch_*"))) <= 2
 
 
@@ -143,12 +157,12 @@ def test_metrics_say_who_was_met_and_what_came_of_it(pool):
 
 def test_a_pool_has_all_checkpoints_of_a_run_and_its_earlier_selves(pool, tmp_path):
     assert sorted(kept_agents(Path(pool))) == [8, 16, 24]
-    game("self", experiment={"epochs": 8}, num_actors=1).run_experiment(animate=False, output_dir=tmp_path / "x")
-    assert {epochs: sorted(agents) for epochs, agents in kept_agents(tmp_path / "x").items()} == {0: [0], 6: [0], 8: [0, 1]}
+    game("self", experiment={"epochs": 12}, num_actors=1).run_experiment(animate=False, output_dir=tmp_path / "x")
+    assert {epochs: sorted(agents) for epochs, agents in kept_agents(tmp_path / "x").items()} == {0: [0], 8: [0], 12: [0, 1]}
     env = game(["x:0", pool], "uniform")
     env.run_experiment(animate=False, output_dir="y")
     assert sorted(path.name for path in Path("y/pool").iterdir()) == [
-        *("run0_epoch_000000", "run0_epoch_000006", "run0_epoch_000008"),
+        *("run0_epoch_000000", "run0_epoch_000008", "run0_epoch_000012"),
         *("run1_epoch_000008", "run1_epoch_000016", "run1_epoch_000024"),
     ]
 
