@@ -104,7 +104,7 @@ def test_a_users_model_is_its_earlier_self(algorithm):
 )
 def test_a_run_that_goes_on_draws_as_if_it_had_never_stopped(source, schedule, pool, tmp_path):
     where = [pool if each == "run" else each for each in ([source] if isinstance(source, str) else source)]
-    often = {"checkpoint_interval": 4, "keep_checkpoints": 1, "epochs": 80}
+    often = {"checkpoint_interval": 4, "keep_checkpoints": 1, "epochs": 56}
     is_parallel = schedule == "pipelined"
 
     def go(**options):
@@ -122,7 +122,7 @@ def test_a_run_that_goes_on_draws_as_if_it_had_never_stopped(source, schedule, p
     )
     assert one == two
     # Every earlier self is there, though of the checkpoints one was kept.
-    assert {each.parts[1] for each in one} >= {f"epoch_{epoch:06d}" for epoch in range(0, 80, 8)}
+    assert {each.parts[1] for each in one} >= {f"epoch_{epoch:06d}" for epoch in range(0, 56, 8)}
     assert len(list((tmp_path / "whole" / "checkpoints").glob("epoch_*"))) <= 2
 
 
@@ -130,7 +130,12 @@ def test_a_run_that_goes_on_draws_as_if_it_had_never_stopped(source, schedule, p
 
 
 def test_members_that_are_not_beaten_are_drawn_more_often():
-    members = [Member("a", 0, games=8, won=7), Member("b", 0), Member("c", 0, games=2, won=0), Member("c", 1, "", 2, 1.0)]
+    members = [
+        Member("a", 0, games=8, won=7),
+        Member("b", 0),
+        Member("c", 0, games=2, won=0),
+        Member("c", 1, "", 2, 1.0),
+    ]
     hand = np.array([0.2**2, 0.5**2, 0.75**2, 0.5**2])  # 1 - (won + 1) / (games + 2), squared
     assert chances(members, "prioritised") == pytest.approx(hand / hand.sum())
     assert chances(members, "uniform") == pytest.approx([0.25] * 4)
@@ -158,7 +163,11 @@ def test_metrics_say_who_was_met_and_what_came_of_it(pool):
 def test_a_pool_has_all_checkpoints_of_a_run_and_its_earlier_selves(pool, tmp_path):
     assert sorted(kept_agents(Path(pool))) == [8, 16, 24]
     game("self", experiment={"epochs": 12}, num_actors=1).run_experiment(animate=False, output_dir=tmp_path / "x")
-    assert {epochs: sorted(agents) for epochs, agents in kept_agents(tmp_path / "x").items()} == {0: [0], 8: [0], 12: [0, 1]}
+    assert {epochs: sorted(agents) for epochs, agents in kept_agents(tmp_path / "x").items()} == {
+        0: [0],
+        8: [0],
+        12: [0, 1],
+    }
     env = game(["x:0", pool], "uniform")
     env.run_experiment(animate=False, output_dir="y")
     assert sorted(path.name for path in Path("y/pool").iterdir()) == [
@@ -172,7 +181,9 @@ def test_a_pool_has_all_checkpoints_of_a_run_and_its_earlier_selves(pool, tmp_pa
 
 def test_a_pool_without_agents_that_fit_is_refused_before_anything_is_written(pool, tmp_path, capsys):
     env = small_game(f"experiment.opponents.pool={pool}")
-    with pytest.raises(ConfigError, match="has no member that fits agent 1: it is a run of PrisonersDilemma, and this is"):
+    with pytest.raises(
+        ConfigError, match="has no member that fits agent 1: it is a run of PrisonersDilemma, and this is"
+    ):
         env.run_experiment(output_dir=tmp_path / "no")
     other = matrix_game.build({"opponents": {"pool": pool}}, {"algorithm": "ppo", "buffer_capacity": 4096})
     with pytest.raises(ConfigError, match="fits agent 1: .* of algorithm 'dqn' in format 2, expected 'ppo'"):
@@ -185,7 +196,9 @@ def test_a_pool_without_agents_that_fit_is_refused_before_anything_is_written(po
         game("self", experiment={"freeze": [0]})
     with pytest.raises(ConfigError, match=r"experiment\.opponents\.agents names agent 5, but the last agent is 1"):
         small_game("experiment.opponents={pool: self, agents: [5]}")
-    assert abreast(["train", "treasurehunt", "--agents", "2", "--output", "no", "experiment.opponents.pool=nowhere"]) == 2
+    assert (
+        abreast(["train", "treasurehunt", "--agents", "2", "--output", "no", "experiment.opponents.pool=nowhere"]) == 2
+    )
     assert "nowhere is not a run folder: it has no config.yaml" in capsys.readouterr().err
     assert not (tmp_path / "no").exists()
 
@@ -197,7 +210,9 @@ def test_a_member_that_was_damaged_is_named(tmp_path):
         )
     for file in Path("x/pool").rglob("*.safetensors"):
         file.write_bytes(file.read_bytes()[:-1] + b"?")
-    with pytest.raises(CheckpointError, match="a member of the run's pool, cannot be used: it does not match its checksum"):
+    with pytest.raises(
+        CheckpointError, match="a member of the run's pool, cannot be used: it does not match its checksum"
+    ):
         game("self", experiment={"checkpoint_interval": 4}).run_experiment(animate=False, resume="x")
 
 

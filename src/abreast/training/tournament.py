@@ -188,20 +188,17 @@ class Tournament:
 
     def play(self, folder: Path) -> Iterator[tuple[int, ...]]:
         """Play what was not played before, as a file in the folder says; tells each match when it has its result."""
-        keys = {self._key(match): match for match in self.matches}
         known = _known(folder / FILE)
-        self.results |= {match: known[key] for key, match in keys.items() if key in known}
-        yield from self.results
         with (folder / FILE).open("ab") as file:
-            for key, match in keys.items():
-                if match in self.results:
-                    continue
-                played = play_episodes(self._seated(self._seats(match)), **self._how)  # type: ignore[arg-type]
-                names = [self.names[number] for number in match]
-                line = json.dumps({"key": key, "seats": names, "rewards": played.rewards}, allow_nan=False)
-                file.write(f"\n{line}\n".encode())  # on a line of its own, also after one that was cut off
-                file.flush()
-                self.results[match] = played.rewards
+            for match in self.matches:
+                if (key := self._key(match)) not in known:  # two entrants with the same agents have the same key
+                    played = play_episodes(self._seated(self._seats(match)), **self._how)  # type: ignore[arg-type]
+                    names = [self.names[number] for number in match]
+                    line = json.dumps({"key": key, "seats": names, "rewards": played.rewards}, allow_nan=False)
+                    file.write(f"\n{line}\n".encode())  # on a line of its own, also after one that was cut off
+                    file.flush()
+                    known[key] = played.rewards
+                self.results[match] = known[key]
                 yield match
 
     @property
