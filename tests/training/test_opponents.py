@@ -194,8 +194,8 @@ def test_a_pool_without_agents_that_fit_is_refused_before_anything_is_written(po
         game("self", experiment={"load_agents": {1: pool}}).run_experiment(output_dir=tmp_path / "no")
     with pytest.raises(ConfigError, match=r"experiment\.opponents is given, but no agent learns"):
         game("self", experiment={"freeze": [0]})
-    with pytest.raises(ConfigError, match=r"experiment\.opponents\.agents names agent 5, but the last agent is 1"):
-        small_game("experiment.opponents={pool: self, agents: [5]}")
+    with pytest.raises(ConfigError, match=r"experiment\.opponents\.seats names agent 5, but the last agent is 1"):
+        small_game("experiment.opponents={pool: self, seats: [5]}")
     assert (
         abreast(["train", "treasurehunt", "--agents", "2", "--output", "no", "experiment.opponents.pool=nowhere"]) == 2
     )
@@ -217,7 +217,7 @@ def test_a_member_that_was_damaged_is_named(tmp_path):
 
 
 def test_opponents_are_in_the_settings_that_a_run_writes_down():
-    env = small_game("experiment.opponents={pool: [self], agents: [0]}", "experiment.epochs=1")
+    env = small_game("experiment.opponents={pool: [self], seats: [0]}", "experiment.epochs=1")
     env.run_experiment(animate=False, output_dir="x")
     record = json.loads(Path("x/metrics.jsonl").read_text())
     assert record["opponents"]["0"]["member"] == "epoch_000000:1"

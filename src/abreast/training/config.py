@@ -30,8 +30,8 @@ BY_AGENT = BeforeValidator(number_agents)
 class OpponentsConfig(Section):
     """Settings of opponents that are drawn from a pool of trained agents (docs/self-play.md)."""
 
-    agents: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=lambda: [1])
-    """Agents that do not learn, and get the weights of a member of the pool before every pass; used if there is a pool."""
+    seats: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=lambda: [1])
+    """Agents, by number, that do not learn and get the weights of a member before every pass, where there is a pool."""
     pool: Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = Field(
         default_factory=list
     )
@@ -79,7 +79,7 @@ class ExperimentConfig(Section):
     @model_validator(mode="after")
     def _opponents_are_frozen(self) -> Self:
         if self.opponents.pool:
-            object.__setattr__(self, "freeze", sorted({*self.freeze, *self.opponents.agents}))
+            object.__setattr__(self, "freeze", sorted({*self.freeze, *self.opponents.seats}))
         return self
 
 
@@ -231,7 +231,7 @@ class Config(Section, Generic[M, W]):
         """Refuse settings that name agents which are not there."""
         named: Iterable[tuple[str, Iterable[int]]] = (
             ("experiment.load_agents", self.experiment.load_agents),
-            ("experiment.opponents.agents", self.experiment.opponents.agents if self.experiment.opponents.pool else ()),
+            ("experiment.opponents.seats", self.experiment.opponents.seats if self.experiment.opponents.pool else ()),
             ("experiment.freeze", self.experiment.freeze),
             ("multiprocessing.priority", self.multiprocessing.priority),
         )
@@ -244,7 +244,7 @@ class Config(Section, Generic[M, W]):
                     )
         if self.experiment.opponents.pool and len(self.experiment.freeze) == count:
             raise ConfigError(
-                "experiment.opponents is given, but no agent learns: leave one out of experiment.opponents.agents and"
+                "experiment.opponents is given, but no agent learns: leave one out of experiment.opponents.seats and"
                 " experiment.freeze."
             )
 

@@ -45,8 +45,8 @@ class Pass:
     written: list[list[int]]
     """Rows its round looks at, per agent and lane."""
     collect_s: float
-    opponents: dict[str, str]
-    """Which member of the pool each opponent was, if there is a pool."""
+    opponents: list[tuple[int, str]]
+    """Which agents were opponents from a pool, and which member of it each was."""
 
 
 class Loop:
@@ -100,7 +100,7 @@ class Loop:
         experiment, settings = self._experiment, self._experiment.config
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
-        met = {} if self.opponents is None else self.opponents.begin_pass(epoch, self.learners)
+        met = [] if self.opponents is None else self.opponents.begin_pass(epoch, self.learners)
         epsilons = [model.epsilon for model in self._models]
         order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, settings.experiment.seed)
         films, started = self._record.films, time.perf_counter()
@@ -123,7 +123,7 @@ class Loop:
         epsilons: list[float],
         written: list[list[int]],
         collect_s: float,
-        opponents: dict[str, str],
+        opponents: list[tuple[int, str]],
     ) -> None:
         """A pass was played, the next one of the run: order its round."""
         experiment, epoch = self._experiment, self._experiment.epochs_played

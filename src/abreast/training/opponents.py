@@ -1,6 +1,6 @@
 """Opponents from a pool: agents that do not learn, with other weights in every pass.
 
-experiment.opponents:  {agents: [1], pool: runs/x, sample: uniform}
+experiment.opponents:  {seats: [1], pool: runs/x, sample: uniform}
 
 runs/x      every checkpoint of that run, as this one begins   ──▶  RUN/pool/run0_epoch_000500/agent_1.safetensors
 self        the agents that learn here, every so many epochs   ──▶  RUN/pool/epoch_000050/agent_0.safetensors
@@ -87,13 +87,13 @@ class Opponents:
         self._frozen, self._name = experiment.config.experiment.freeze, experiment.name
         self._models = models_of(experiment.game)
         experiment.config.check_agents(len(self._models))
-        for agent in experiment.config.experiment.load_agents.keys() & set(self._settings.agents):
+        for agent in experiment.config.experiment.load_agents.keys() & set(self._settings.seats):
             raise ConfigError(
-                f"agent {agent} is in experiment.load_agents and in experiment.opponents.agents, but its weights come from"
+                f"agent {agent} is in experiment.load_agents and in experiment.opponents.seats, but its weights come from"
                 " the pool: leave one of the two out."
             )
-        self._members: dict[int, list[Member]] = {agent: [] for agent in self._settings.agents}
-        self._selves: dict[int, list[int]] = {agent: [] for agent in self._settings.agents}
+        self._members: dict[int, list[Member]] = {agent: [] for agent in self._settings.seats}
+        self._selves: dict[int, list[int]] = {agent: [] for agent in self._settings.seats}
         """The agents here that each of them may be an earlier self of."""
         self._added_at: int | None = None
         """The epoch at which agents of this run were last put into the pool."""
@@ -105,7 +105,7 @@ class Opponents:
     def gather(self) -> None:
         """Find the members that are there as a run begins. Nothing is written yet."""
         for number, source in enumerate(self._settings.pool):
-            for agent in self._settings.agents:
+            for agent in self._settings.seats:
                 found = self._own_agents(source, agent) if is_self(source) else self._of_run(source, number, agent)
                 faults = list(found)
                 if not self._members[agent] and not self._selves[agent]:
@@ -171,7 +171,7 @@ class Opponents:
 
     # ---- a pass
 
-    def begin_pass(self, epoch: int, learners: Learners) -> dict[str, str]:
+    def begin_pass(self, epoch: int, learners: Learners) -> list[tuple[int, str]]:
         """Give each opponent the weights of a member; returns which. No pass is under way."""
         every = self._settings.every
         if any(self._selves.values()) and (self._added_at is None or epoch // every > self._added_at // every):
@@ -181,7 +181,7 @@ class Opponents:
             member = self._met[agent] = draw(members, self._settings.sample, seed)
             self._load(agent, self._read(member), self._path(member))
             learners.renew(agent)
-        return {str(agent): str(member) for agent, member in self._met.items()}
+        return [(agent, str(member)) for agent, member in self._met.items()]
 
     def end_pass(self, played: Sequence[Played]) -> None:
         """Count what came of it."""
@@ -189,10 +189,13 @@ class Opponents:
             member.games += len(played)
             member.won += sum(shared_out(each, agent, self._frozen)[1] for each in played)
 
-    def told(self, met: dict[str, str], played: Played) -> dict[str, Any]:
+    def told(self, met: Sequence[tuple[int, str]], played: Played) -> dict[str, Any]:
         """What metrics.jsonl says of an epoch whose pass has met these."""
-        shares = {agent: shared_out(played, int(agent), self._frozen) for agent in met}
-        return {agent: {"member": met[agent], "reward": each[0], "won": each[1]} for agent, each in shares.items()}
+        told = {}
+        for agent, member in met:
+            reward, won = shared_out(played, agent, self._frozen)
+            told[str(agent)] = {"member": member, "reward": reward, "won": won}
+        return told
 
     def _add_selves(self, epoch: int, learned: Sequence[State]) -> None:
         """Put the agents that learn into the pool, as they are."""

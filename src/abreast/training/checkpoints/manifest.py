@@ -46,7 +46,7 @@ class PassFacts(_Checked):
     epsilons: list[float]
     written: list[list[Count]]
     collect_s: Seconds
-    opponents: dict[str, str] = {}
+    opponents: list[Annotated[tuple[Count, str], Field(strict=False)]]
 
 
 class Facts(_Checked):
