@@ -6,6 +6,7 @@
 
 import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +26,7 @@ log = logging.getLogger("abreast")
 
 POOL = "pool"
 """The folder in which a run keeps earlier selves of its agents (opponents.py)."""
+OWN_MEMBER = re.compile(r"epoch_([0-9]{1,15})/agent_([0-9]{1,9})\.safetensors")
 EXPLORING = ("epsilon", "epsilon_decay", "epsilon_min")
 """Settings that do not move with an agent: how much it explores is up to its new run."""
 
@@ -100,9 +102,9 @@ def kept_agents(folder: Path) -> dict[int, dict[int, tuple[State, Path]]]:
     if folder == newest.path:
         return {newest.epochs: agents_in(newest)}
     found: dict[int, dict[int, tuple[State, Path]]] = {}
-    for path in sorted((folder / POOL).glob("epoch_*/agent_*.safetensors")):
-        epochs, agent = (int(name.rpartition("_")[2]) for name in (path.parent.name, path.stem))
-        found.setdefault(epochs, {})[agent] = read_model_file(path), path
+    for path in sorted((folder / POOL).glob("*/*")):
+        if (name := OWN_MEMBER.fullmatch(f"{path.parent.name}/{path.name}")) is not None:
+            found.setdefault(int(name[1]), {})[int(name[2])] = read_model_file(path), path
     for each in list_checkpoints(folder):
         try:
             if isinstance(each, CheckpointError):

@@ -71,7 +71,7 @@ def draw(members: Sequence[Member], sample: Sampling, seed: np.random.SeedSequen
     return members[int(np.random.default_rng(seed).choice(len(members), p=chances(members, sample)))]
 
 
-def shared_out(played: Played, agent: int, frozen: Sequence[int]) -> tuple[float, float]:
+def result_against(played: Played, agent: int, frozen: Sequence[int]) -> tuple[float, float]:
     """The mean reward of those that learn, in an episode, and whether it is more than an opponent's: 1, 0.5 or 0."""
     ours = [float(reward) for number, reward in enumerate(played.reward_per_agent) if number not in frozen]
     reward, theirs = sum(ours) / len(ours), float(played.reward_per_agent[agent])
@@ -187,13 +187,13 @@ class Opponents:
         """Count what came of it."""
         for agent, member in self._met.items():
             member.games += len(played)
-            member.won += sum(shared_out(each, agent, self._frozen)[1] for each in played)
+            member.won += sum(result_against(each, agent, self._frozen)[1] for each in played)
 
     def told(self, met: Sequence[tuple[int, str]], played: Played) -> dict[str, Any]:
         """What metrics.jsonl says of an epoch whose pass has met these."""
         told = {}
         for agent, member in met:
-            reward, won = shared_out(played, agent, self._frozen)
+            reward, won = result_against(played, agent, self._frozen)
             told[str(agent)] = {"member": member, "reward": reward, "won": won}
         return told
 
