@@ -24,11 +24,11 @@ RUN_OF_THREAD: ContextVar[int | None] = ContextVar("run", default=None)
 """Which of several runs in this process a thread is of, if there are several."""
 LOCK = ".lock"
 WRITTEN = (
-    *(*LEFT_BEHIND, "images", "plan.json", "timeline.json", "curves.png", "log.txt", LOCK),
+    *(*LEFT_BEHIND, "images", "plan.json", "timeline.json", "curves.png", "log.txt", "pool", LOCK),
     *("metrics.csv", "tensorboard", "wandb"),
 )
 """All that a run writes, and its loggers."""
-FOLDERS = frozenset({"replays", "checkpoints", "images", "tensorboard", "wandb"})
+FOLDERS = frozenset({"replays", "checkpoints", "pool", "images", "tensorboard", "wandb"})
 APPENDED = frozenset({"metrics.jsonl", "metrics.csv", "log.txt"})
 """Files that are written where they are; others are written anew and renamed."""
 _HELD: set[tuple[int, int]] = set()

@@ -11,6 +11,7 @@ import abreast.cli.report
 import abreast.cli.rollouts
 import abreast.cli.settings
 import abreast.cli.timeline
+import abreast.cli.tournament
 import abreast.cli.train
 import abreast.cli.trajectories
 import abreast.cli.watch  # noqa: F401 (what they define are the commands)

@@ -89,10 +89,10 @@ def evaluate_run(
     from abreast.training.evaluate import play_episodes
 
     chosen = _chosen(folder, checkpoint, checkpoints)
-    source = _game_of(folder, game)
-    config = _configured(source, folder / "config.yaml", device)
+    source = game_of_run(folder, game)
+    config = configured(source, folder / "config.yaml", device)
     target = output or folder
-    _check_writable(target)
+    check_writable(target)
     how = "exploring as in training" if sample else "greedy"
     if not quiet:
         out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
@@ -222,16 +222,17 @@ def _among(run: Path, which: str, usable: "list[Checkpoint]", faults: list[Check
         yield named[0]
 
 
-def _game_of(run: Path, game: str | None) -> "AnyGame":
+def game_of_run(run: Path, game: str | None, command: str = "eval") -> "AnyGame":
+    """The game given, or the one that a run folder is of."""
     from abreast.games import find_game_of_run
 
     if game is not None:
         return find(game)
     look_here()
-    return find_game_of_run(run, f"give it, as in `abreast eval {shlex.quote(str(run))} --game GAME`.")
+    return find_game_of_run(run, f"give it, as in `abreast {command} {shlex.quote(str(run))} --game GAME`.")
 
 
-def _configured(game: "AnyGame", file: Path, device: str | None) -> "Config[Any, Any]":
+def configured(game: "AnyGame", file: Path, device: str | None) -> "Config[Any, Any]":
     """The settings of a run, but that lanes of one actor are enough, and that choosing is done on the CPU."""
     one = "multiprocessing.num_actors=1"
     config = game.configure(file, [one, f"multiprocessing.device={device or 'cpu'}"])
@@ -240,15 +241,15 @@ def _configured(game: "AnyGame", file: Path, device: str | None) -> "Config[Any,
     return config
 
 
-def _check_writable(folder: Path) -> None:
+def check_writable(folder: Path, file: str = FILE) -> None:
     """Refuse now what could not be written after all the playing."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         reason = "" if os.access(folder, os.W_OK) else "Permission denied"
     except OSError as error:
         reason = error.strerror or str(error)
-    if reason or (folder / FILE).is_dir():
-        raise RunFolderError(f"cannot write {folder / FILE}: {reason or 'a folder is in its place'}.")
+    if reason or (folder / file).is_dir():
+        raise RunFolderError(f"cannot write {folder / file}: {reason or 'a folder is in its place'}.")
 
 
 def _trained(

@@ -103,7 +103,7 @@ def at_random(game: "AnyGame", config: "Config[Any, Any]", but: Collection[int] 
     from abreast.training import parse_config
 
     values = config.model_dump()
-    values["experiment"].update(load_agents={}, freeze=[])
+    values["experiment"].update(load_agents={}, freeze=[], opponents={})
     if "num_agents" not in config.experiment.model_fields_set:  # the game makes as many as it likes
         del values["experiment"]["num_agents"]
     values["multiprocessing"].update(num_envs=1, num_actors=1, device="cpu", priority={})

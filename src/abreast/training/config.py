@@ -12,6 +12,7 @@ from abreast.models import BaseModel, ModelConfig, algorithm, name_of
 from abreast.settings import OpenSection, Section
 
 ScheduleName = Literal["lockstep", "pipelined", "free"]
+Sampling = Literal["uniform", "latest", "prioritised"]
 M = TypeVar("M", bound=ModelConfig)
 W = TypeVar("W", bound=Section)
 
@@ -24,6 +25,21 @@ def number_agents(given: object) -> object:
 
 
 BY_AGENT = BeforeValidator(number_agents)
+
+
+class OpponentsConfig(Section):
+    """Settings of opponents that are drawn from a pool of trained agents (docs/self-play.md)."""
+
+    seats: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=lambda: [1])
+    """Agents, by number, that do not learn and get the weights of a member before every pass, where there is a pool."""
+    pool: Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = Field(
+        default_factory=list
+    )
+    """Where members come from: RUN or RUN:4, all checkpoints of a run; self or self:0, this run. Empty: there are none."""
+    sample: Sampling = "uniform"
+    """How members are drawn: each as likely, only the newest, or those the more often that are not beaten."""
+    every: int = Field(50, ge=1)
+    """Epochs after which the agents that learn are put into the pool again, if it is self."""
 
 
 class ExperimentConfig(Section):
@@ -57,6 +73,14 @@ class ExperimentConfig(Section):
     """Agents that begin with what agents of other runs have learned, say {2: runs/x:4}; without :4, agent 2 of that run."""
     freeze: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=list)
     """Agents that choose and do not learn, say [0, 3]; one explores if its own entry in model.per_agent gives epsilon."""
+    opponents: OpponentsConfig = Field(default_factory=OpponentsConfig)
+    """Agents that do not learn and are drawn from a pool."""
+
+    @model_validator(mode="after")
+    def _opponents_are_frozen(self) -> Self:
+        if self.opponents.pool:
+            object.__setattr__(self, "freeze", sorted({*self.freeze, *self.opponents.seats}))
+        return self
 
 
 class MPConfig(Section):
@@ -207,6 +231,7 @@ class Config(Section, Generic[M, W]):
         """Refuse settings that name agents which are not there."""
         named: Iterable[tuple[str, Iterable[int]]] = (
             ("experiment.load_agents", self.experiment.load_agents),
+            ("experiment.opponents.seats", self.experiment.opponents.seats if self.experiment.opponents.pool else ()),
             ("experiment.freeze", self.experiment.freeze),
             ("multiprocessing.priority", self.multiprocessing.priority),
         )
@@ -217,6 +242,11 @@ class Config(Section, Generic[M, W]):
                         f"{key} names agent {agent}, but the last agent is {count - 1} (the first is 0): raise"
                         f" experiment.num_agents, which is {count}, or leave it out."
                     )
+        if self.experiment.opponents.pool and len(self.experiment.freeze) == count:
+            raise ConfigError(
+                "experiment.opponents is given, but no agent learns: leave one out of experiment.opponents.seats and"
+                " experiment.freeze."
+            )
 
     def model_of(self, agent: int, algorithm: "str | type[BaseModel] | None" = None) -> ModelConfig:
         """All settings of agent number `agent`. `algorithm` is what its game makes it, unless `model.per_agent` says."""

@@ -22,6 +22,7 @@ from abreast.processes.spans import span
 from abreast.training.actors.base import Actors, Play, models_of
 from abreast.training.config import ScheduleName
 from abreast.training.learners.base import Learners
+from abreast.training.opponents import Opponents
 from abreast.training.run.metrics import figures_of
 from abreast.training.run.record import RunRecord
 from abreast.training.runnable import Runnable
@@ -44,6 +45,8 @@ class Pass:
     written: list[list[int]]
     """Rows its round looks at, per agent and lane."""
     collect_s: float
+    opponents: list[tuple[int, str]]
+    """Which agents were opponents from a pool, and which member of it each was."""
 
 
 class Loop:
@@ -58,6 +61,7 @@ class Loop:
         record: RunRecord,
         between_passes: "Callable[[Loop, bool], None]" = lambda loop, is_over: None,
         before_pass: "Callable[[Loop], None]" = lambda loop: None,
+        opponents: Opponents | None = None,
     ) -> None:
         """`between_passes` may write a checkpoint (it is told whether all epochs are played) or end the run;
         `before_pass` may call `go_on_with`.
@@ -65,6 +69,7 @@ class Loop:
         self._experiment, self.actors, self.learners = experiment, actors, learners
         self._lag, self._record = lag, record
         self._between_passes, self._before_pass = between_passes, before_pass
+        self.opponents = opponents
         self._models = models_of(experiment.game)
         self.passes = learners.rounds
         """The number of the next: that of its round."""
@@ -95,6 +100,7 @@ class Loop:
         experiment, settings = self._experiment, self._experiment.config
         epoch = experiment.epochs_played
         lanes = min(settings.multiprocessing.lanes, until - epoch)
+        met = [] if self.opponents is None else self.opponents.begin_pass(epoch, self.learners)
         epsilons = [model.epsilon for model in self._models]
         order = Play(self.passes, epoch, lanes, self.learners.acting_versions(), epsilons, settings.experiment.seed)
         films, started = self._record.films, time.perf_counter()
@@ -106,18 +112,25 @@ class Loop:
             films.keep(camera, played)
         self._record.check_rows(epoch)
         played = [each._replace(metrics=figures_of(each.metrics, experiment.name)) for each in played]
+        if self.opponents is not None:
+            self.opponents.end_pass(played)
         written = [model.memory.written.tolist() for model in self._models]
-        self._order_round(played, self._decay(lanes), written, collect_s)
+        self._order_round(played, self._decay(lanes), written, collect_s, met)
 
     def _order_round(
-        self, played: list[Played], epsilons: list[float], written: list[list[int]], collect_s: float
+        self,
+        played: list[Played],
+        epsilons: list[float],
+        written: list[list[int]],
+        collect_s: float,
+        opponents: list[tuple[int, str]],
     ) -> None:
         """A pass was played, the next one of the run: order its round."""
         experiment, epoch = self._experiment, self._experiment.epochs_played
         experiment.epochs_played += len(played)
         interval = experiment.config.experiment.train_interval
         due = experiment.epochs_played // interval - epoch // interval
-        self.unfinished.append(Pass(self.passes, epoch, played, epsilons, due, written, collect_s))
+        self.unfinished.append(Pass(self.passes, epoch, played, epsilons, due, written, collect_s, opponents))
         self.learners.submit(self.passes, due, written)
         self.passes += 1
 
@@ -139,7 +152,8 @@ class Loop:
         timing |= {**self.actors.health(), **self.learners.health()}
         for offset, (played, epsilon) in enumerate(zip(done.played, done.epsilons, strict=True)):
             with span("record"):
-                self._record.epoch(done.epoch + offset, played, results, epsilon, timing)
+                met = {} if self.opponents is None else self.opponents.told(done.opponents, played)
+                self._record.epoch(done.epoch + offset, played, results, epsilon, timing, met)
 
     def _now(self, text: str) -> None:
         self._record.now(text, self.actors, self.learners)
@@ -166,4 +180,5 @@ class Loop:
             for rows, last in pairs:
                 if len(rows) != len(last) or any(map(operator.gt, rows, last)):
                     raise StateError(f"a pass has written {short(each.written)} rows, but there are {short(there)}.")
-            self._order_round([Played(*epoch) for epoch in each.played], each.epsilons, each.written, each.collect_s)
+            played = [Played(*epoch) for epoch in each.played]
+            self._order_round(played, each.epsilons, each.written, each.collect_s, each.opponents)

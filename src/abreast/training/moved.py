@@ -4,20 +4,29 @@
                                      ──▶  load_agent() ──▶  the model of agent 2    when a run begins
 """
 
+import logging
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from abreast.errors import ConfigError, ModelFileError, RunFolderError, short
+from abreast.errors import CheckpointError, ConfigError, ModelFileError, RunFolderError, short
 from abreast.models import BaseModel
+from abreast.models.model_file import read_model_file
 from abreast.settings import read_yaml
+from abreast.state import State
 from abreast.training.actors.base import models_of
-from abreast.training.checkpoints.folder import newest_agents
+from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints, newest_agents
 from abreast.training.config import Config, agent_number, parse_config
 from abreast.training.runnable import Runnable
 
+log = logging.getLogger("abreast")
+
+POOL = "pool"
+"""The folder in which a run keeps earlier selves of its agents (opponents.py)."""
+OWN_MEMBER = re.compile(r"epoch_([0-9]{1,15})/agent_([0-9]{1,9})\.safetensors")
 EXPLORING = ("epsilon", "epsilon_decay", "epsilon_min")
 """Settings that do not move with an agent: how much it explores is up to its new run."""
 
@@ -54,7 +63,7 @@ class AgentOf:
 
     def config(self) -> Config[Any, Any]:
         """The configuration of its run, without what concerns only others: their classes need not be found here."""
-        file = self._config_file()
+        file = self.config_file()
         values = {key: value for key, value in read_yaml(file).items() if key != "world"}
         model = values.get("model")
         if isinstance(model, Mapping) and isinstance(model.get("per_agent"), Mapping):
@@ -69,7 +78,8 @@ class AgentOf:
             raise ConfigError(f"{self.folder} has no agent {self.agent}: its last agent is {last} (the first is 0).")
         return config
 
-    def _config_file(self) -> Path:
+    def config_file(self) -> Path:
+        """The settings of its run."""
         above = self.folder.absolute().parent
         for folder in [self.folder, above.parent] if above.name == "checkpoints" else [self.folder]:
             if os.path.isfile(folder / "config.yaml"):  # noqa: PTH113
@@ -82,6 +92,33 @@ class AgentOf:
 def agent_settings(source: str, agent: int = 0) -> dict[str, Any]:
     """The settings of an agent of another run, say "runs/x:4", as an entry for `model.per_agent`; without :4, of `agent`."""
     return AgentOf.parse(source, agent).settings()
+
+
+def kept_agents(folder: Path) -> dict[int, dict[int, tuple[State, Path]]]:
+    """By the epochs that had been played: agents of a run by number, with their files; of all its checkpoints and of its own
+    pool, or of the checkpoint that the folder is.
+    """
+    newest = newest_agents(folder)  # says what is wrong, if nothing can be used
+    if folder == newest.path:
+        return {newest.epochs: agents_in(newest)}
+    found: dict[int, dict[int, tuple[State, Path]]] = {}
+    for path in sorted((folder / POOL).glob("*/*")):
+        if (name := OWN_MEMBER.fullmatch(f"{path.parent.name}/{path.name}")) is not None:
+            found.setdefault(int(name[1]), {})[int(name[2])] = read_model_file(path), path
+    for each in list_checkpoints(folder):
+        try:
+            if isinstance(each, CheckpointError):
+                raise each
+            found |= {each.epochs: agents_in(each)} if each.agents else {}
+        except CheckpointError as error:
+            log.warning("left out: %s", error)
+    return {epochs: found[epochs] for epochs in sorted(found)}
+
+
+def agents_in(checkpoint: Checkpoint) -> dict[int, tuple[State, Path]]:
+    """The agents of a checkpoint by number, with their files."""
+    files = {name: checkpoint.path / f"{name}.safetensors" for name in checkpoint.agents}
+    return {int(name.removeprefix("agent_")): (checkpoint.part(name), path) for name, path in files.items()}
 
 
 def load_agents(experiment: Runnable) -> None:

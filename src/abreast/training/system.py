@@ -36,6 +36,7 @@ from abreast.training.learners.hosted import HostedLearners, process_backend, re
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.learners.rounds import RoundLearners
 from abreast.training.loop import LAGS, Loop
+from abreast.training.opponents import opponents_of
 from abreast.training.plan import FORK_SERVER_S, ROUNDS_TIMED, Planner, Timing
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.run.record import RunOptions, RunRecord
@@ -145,7 +146,10 @@ class MARLMultiprocessingSystem:
             options = RunOptions(self._config.multiprocessing.schedule, is_parallel=True, animate=False, logging=False)
             with RunRecord(self.env, options) as record:
                 record.begin()
-                return self.run(Session(self.env, record, Checkpoints(self.env, record)))
+                opponents = opponents_of(self.env)
+                if opponents is not None:
+                    opponents.gather()
+                return self.run(Session(self.env, record, Checkpoints(self.env, record), None, opponents))
         assert self.learners is not None and self.actors is not None, "start comes before run"
         if not self.plan.is_open:
             session.record.keep_plan(self.plan)

@@ -122,7 +122,7 @@ def test_what_could_not_be_read_again_is_not_written():
 
 PLAYED = {
     "played": [[6, [1.0, 0.5], {}, None], [6, [0.0, 2], {"gold": None}, 12]], "epsilons": [0.5, 0.4],
-    "written": [[12], [12]], "collect_s": 0.1,
+    "written": [[12], [12]], "collect_s": 0.1, "opponents": [[1, "epoch_000000:0"]],
 }  # fmt: skip
 
 

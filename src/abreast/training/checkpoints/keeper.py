@@ -168,6 +168,7 @@ class Checkpoints:
             parts.pop("actor_0", None)
         else:
             parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
+            parts |= {} if loop.opponents is None else {"opponents": loop.opponents.state()}
         recent = self._record.recent
         return parts, {
             **self._facts(),

@@ -46,6 +46,7 @@ class PassFacts(_Checked):
     epsilons: list[float]
     written: list[list[Count]]
     collect_s: Seconds
+    opponents: list[Annotated[tuple[Count, str], Field(strict=False)]]
 
 
 class Facts(_Checked):

@@ -51,6 +51,9 @@ class Learners(HasTeam, Protocol):
     def acting_versions(self) -> list[int | None]:
         """Which published version of each agent a pass that begins now plays with; None: the newest."""
 
+    def renew(self, agent: int) -> None:
+        """An agent that does not learn has other weights, with which actors elsewhere choose from the next pass on."""
+
     def submit(self, number: int, updates: int, written: Sequence[list[int]]) -> None:
         """Begin round `number`: so many updates of each agent, from the rows written so far (per agent and lane)."""
 

@@ -149,6 +149,12 @@ class HostedLearners:
         """Which published version of each agent a pass that begins now plays with; None: the newest."""
         return [None] * len(self._models)
 
+    def renew(self, agent: int) -> None:
+        """An agent that does not learn has other weights, with which actors elsewhere choose from the next pass on."""
+        model, place = self._models[agent], self.published[agent]
+        publish_model(model, place, place.version + 1, updates=model.updates, results=[])
+        self._results[agent] = RoundResult({}, model.updates)
+
     def _check_any_left(self) -> None:
         if self.given_up and not any(self._agents_of):
             first = next(iter(self.given_up.values()))

@@ -97,6 +97,9 @@ class InlineLearners:
     def learning_states(self) -> list[State]:
         return [model.learning_state() for model in self._models.values()]
 
+    def renew(self, agent: int) -> None:
+        """There are no actors elsewhere."""
+
     def health(self) -> dict[str, Any]:
         return {}
 

@@ -33,6 +33,9 @@ class EpochRecord(TypedDict):
     """In this run so far: the update-to-data ratio."""
     metrics: NotRequired[dict[str, float | None]]
     """The game's own figures (`Environment.metrics`), if it has any; None where one is not finite."""
+    opponents: NotRequired[dict[str, dict[str, Any]]]
+    """Per opponent from a pool: which member it was, the mean reward of the agents that learn, and whether that is more than
+    its own (1, 0.5 or 0)."""
     time: dict[str, Any]
 
 

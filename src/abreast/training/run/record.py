@@ -8,10 +8,10 @@ import logging as standard_logging
 import shlex
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Any, NamedTuple
 
 import yaml
@@ -201,7 +201,13 @@ class RunRecord:
         return self._kept if self._metrics is None else self._metrics.read()
 
     def epoch(
-        self, epoch: int, played: Played, trained: Sequence[RoundResult], epsilon: float, timing: dict[str, Any]
+        self,
+        epoch: int,
+        played: Played,
+        trained: Sequence[RoundResult],
+        epsilon: float,
+        timing: dict[str, Any],
+        opponents: Mapping[str, dict[str, Any]] = MappingProxyType({}),
     ) -> None:
         """Keep and show the results of an epoch and of the round of training that its pass ended with.
 
@@ -236,6 +242,8 @@ class RunRecord:
             record["agents"] = list(names)
         if played.metrics:
             record["metrics"] = dict(played.metrics)
+        if opponents:
+            record["opponents"] = dict(opponents)
         self.count += 1
         self.recent.append(record["reward"])
         if self._metrics is None:

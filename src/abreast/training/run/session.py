@@ -12,6 +12,7 @@ from abreast.training.devices import compute_threads
 from abreast.training.learners.base import Learners
 from abreast.training.loop import LAGS, Loop
 from abreast.training.moved import load_agents
+from abreast.training.opponents import Opponents, opponents_of
 from abreast.training.run.record import RunOptions, RunRecord
 from abreast.training.runnable import Runnable
 
@@ -23,6 +24,7 @@ class Session(NamedTuple):
     record: RunRecord
     checkpoints: Checkpoints
     resumed: Resumed | None = None
+    opponents: Opponents | None = None
 
     @property
     def rounds(self) -> int:
@@ -37,11 +39,18 @@ class Session(NamedTuple):
     def loop(self, actors: Actors, learners: Learners, before_pass: Callable[[Loop], None] = lambda loop: None) -> Loop:
         """The loop that plays and learns, from where the run goes on. `before_pass` is that of the loop."""
         lag, between_passes = LAGS[self.record.options.schedule], self.checkpoints.between_passes
-        loop = Loop(self.experiment, actors, learners, lag, self.record, between_passes, before_pass)
+        loop = Loop(self.experiment, actors, learners, lag, self.record, between_passes, before_pass, self.opponents)
         if self.resumed is not None:
             facts = self.resumed.checkpoint.facts
             loop.go_on_from(facts.epochs, facts.unfinished)
         return loop
+
+
+def begin_afresh(experiment: Runnable, opponents: Opponents | None) -> None:
+    """Take what a fresh run has from other runs: single agents, and opponents."""
+    load_agents(experiment)
+    if opponents is not None:
+        opponents.gather()
 
 
 @contextmanager
@@ -53,9 +62,9 @@ def session(experiment: Runnable, options: RunOptions) -> Iterator[Session]:
             f"resume={str(resume)!r} goes on in the folder of that run, and keeps its record: leave out output_dir, and"
             " logging=False."
         )
-    run = None if resume is None else split_run(resume)[0]
+    run, opponents = None if resume is None else split_run(resume)[0], opponents_of(experiment)
     if run is None:
-        load_agents(experiment)  # before the run folder is made: one that does not fit is refused
+        begin_afresh(experiment, opponents)  # before the run folder is made: what does not fit is refused
     with RunRecord(experiment, options, run) as record:
         resumed = None if resume is None else find_resumable(resume, experiment, options.schedule)
         if resumed is not None:
@@ -63,10 +72,13 @@ def session(experiment: Runnable, options: RunOptions) -> Iterator[Session]:
             resumed.set_aside_damaged()
             record.kept_epochs = resumed.checkpoint.epochs
         elif run is not None:
-            load_agents(experiment)
+            begin_afresh(experiment, opponents)
         record.begin(None if resumed is None else resumed.checkpoint.facts)
+        if opponents is not None:
+            known = None if resumed is None else resumed.checkpoint.part("opponents")
+            opponents.begin(record.folder if record.writes else None, known)
         with (
             Checkpoints(experiment, record) as checkpoints,
             compute_threads(experiment.config.experiment.compute_threads),
         ):
-            yield Session(experiment, record, checkpoints, resumed)
+            yield Session(experiment, record, checkpoints, resumed, opponents)
