@@ -85,6 +85,7 @@ MAY_IMPORT = {
         "models",
         "worlds",
         "plugins",
+        "state",
         "settings",
         "files",
         "errors",

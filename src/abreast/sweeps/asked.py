@@ -53,7 +53,7 @@ class Asked(Section):
     """What `abreast train` takes: names, FILE.py, pettingzoo:MODULE and so on."""
     seeds: list[int] = Field([0], min_length=1)
     """The seed of each run with the same settings. A number N in YAML stands for 0 to N - 1."""
-    settings: dict[str, list[Any] | Range] = {}
+    settings: dict[str, list[Any] | Range] = Field(default_factory=dict)
     """By section.key: the values to be tried; in a search, also a range."""
     evaluations: int = Field(10, ge=1)
     """How many checkpoints of each run are kept, at equal distances, for `abreast compare`."""
@@ -90,9 +90,9 @@ class Asked(Section):
                 raise ConfigError(f"{key} has no value: give at least one, as in {key}=A,B.")
             if isinstance(values, Range) and self.search is None:
                 raise ConfigError(f"{key} is a range, which only a search can take: give --search optuna, or a list.")
-        for name, values in (("seeds", self.seeds), ("games", self.games)):
-            if twice := [value for value in values if values.count(value) > 1]:
-                raise ConfigError(f"{name} has {short(twice[0])} twice: each run is made once.")
+        for name, listed in {"seeds": [*map(str, self.seeds)], "games": self.games}.items():
+            if twice := [value for value in listed if listed.count(value) > 1]:
+                raise ConfigError(f"{name} has {twice[0]} twice: each run is made once.")
         if self.search is not None and len(self.games) > 1:
             raise ConfigError(f"a search is in one game, but games has {len(self.games)}: make a search in each.")
 

@@ -7,7 +7,7 @@ and made again when a sweep goes on.
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from pathlib import Path
@@ -115,7 +115,8 @@ class Sweep:
 
     def _note(self, result: RunResult) -> None:
         """Have a result in the index; of a run that has finished, keep what is compared."""
-        row, last = self._rows[result.folder], result.last_epoch or {}
+        row = self._rows[result.folder]
+        last: Mapping[str, Any] = result.last_epoch or {}
         is_pruned = result.error is not None and result.error.startswith(PRUNED)
         failure = PRUNED if is_pruned else FAILED
         row["state"] = failure if result.error else FINISHED if result.epochs else WAITING
