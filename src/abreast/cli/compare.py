@@ -65,11 +65,11 @@ def compare(
     from abreast.comparison import compare as compare_runs
     from abreast.comparison import find_runs, write_outputs
     from abreast.comparison.compare import check_normalise, evaluate_all
-    from abreast.comparison.evaluations import RunEvaluations
+    from abreast.evaluations import evaluated_checkpoints
 
     runs, notes = find_runs(folders)
     how = check_normalise(normalise, {run.task for run in runs})
-    points = sum(len(RunEvaluations(run.folder).checkpoints()) + 1 for run in runs)
+    points = sum(len(evaluated_checkpoints(run.folder)) + 1 for run in runs)
     with ComparisonDisplay(points) as display:
         found = evaluate_all(runs, episodes, seed, display.evaluated)
     random = _random_rewards(runs, episodes, seed) if how == "random" else None
@@ -101,7 +101,7 @@ class ComparisonDisplay(EvaluationDisplay):
 
 def _random_rewards(runs: "list[Compared]", episodes: int, seed: int) -> dict[str, list[list[float]]]:
     """What random agents get in each task, on as many episodes as the best checkpoints."""
-    from abreast.comparison.evaluations import TIMES
+    from abreast.evaluations import TIMES
     from abreast.games import find_game_of_run
     from abreast.training.evaluate import play_episodes
 

@@ -102,6 +102,7 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
     """What was asked for, in a file and in words."""
     from abreast.processes.cores import cores
     from abreast.sweeps.asked import Asked, parse_seeds, split_words
+    from abreast.sweeps.search import optuna_module
 
     values = read_yaml(typed["--config"]) if typed["--config"] else {}
     games, settings = split_words(typed["GAME"] or ())
@@ -123,7 +124,10 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
         raise ConfigError(f"--trials is {typed['--trials']}, but nothing is searched: give --search optuna, too.")
     if values.get("search") is not None:
         values.setdefault("trials_at_once", at_once or max(1, int(cores())))
-    return Asked.read(values)
+    asked = Asked.read(values)
+    if asked.search is not None:
+        optuna_module()
+    return asked
 
 
 def _run(sweep: "Sweep", backend: str, at_once: int | None) -> None:

@@ -4,14 +4,17 @@ rewards of episodes ─mean─▶ score of a run ─normalised by task─▶ fig
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from abreast import __version__
-from abreast.comparison.evaluations import Point, Rewards, RunEvaluations
 from abreast.comparison.found import Compared
 from abreast.errors import ConfigError, nearest, short
+from abreast.evaluations import Point, Rewards, RunEvaluations
+from abreast.games import AnyGame, find_game_of_run
 from abreast.training.statistics import (
     FEWEST_RUNS,
     improvement_interval,
@@ -57,9 +60,16 @@ def evaluate_all(
     runs: Sequence[Compared], episodes: int, seed: int, on_point: Callable[[str], None] = lambda name: None
 ) -> list[Evaluated]:
     """Evaluate all runs at all their checkpoints, as far as that was not done before."""
-    found = []
+    found, games = [], dict[tuple[str, Path], AnyGame]()
+
+    def find(run: Compared) -> AnyGame:
+        place = run.task, run.folder.resolve().parent  # a file of the same name elsewhere may be another game
+        if place not in games:
+            games[place] = find_game_of_run(run.folder)
+        return games[place]
+
     for run in runs:
-        evaluations = RunEvaluations(run.folder, episodes, seed)
+        evaluations = RunEvaluations(run.folder, partial(find, run), episodes, seed)
         curve = evaluations.curve(lambda name=run.folder.name: on_point(name))  # type: ignore[misc]
         best, absolute = evaluations.absolute(curve)
         on_point(run.folder.name)
@@ -218,7 +228,7 @@ def _run_rows(found: Sequence[Evaluated]) -> list[dict[str, Any]]:
     rows = []
     for each in found:
         agents = {f"score_{number}": _score(each.absolute, number) for number in range(len(each.absolute[0]))}
-        about = {"run": str(each.run.folder), "task": each.run.task, "algorithm": each.run.algorithm}
+        about: dict[str, Any] = {"run": str(each.run.folder), "task": each.run.task, "algorithm": each.run.algorithm}
         about |= {"seed": each.run.seed, "best_epochs": each.best}
         rows.append(about | {"score": _score(each.absolute, None), **agents})
     return rows

@@ -42,9 +42,10 @@ def draw(comparison: Comparison) -> bytes | None:
     axes[5].axis("off")
     handles = [axes[5].plot([], [], color=colour, linewidth=3)[0] for colour in colours.values()]
     axes[5].legend(handles, [_plain(name) for name in colours], loc="upper left", frameon=False)
-    facts = [f"{len(comparison.runs)} runs, {len(about['tasks'])} tasks: {', '.join(about['tasks'])}"]
+    facts = [f"{len(comparison.runs)} runs in {', '.join(about['tasks'])}"]
     facts += [f"{about['episodes']} episodes a checkpoint, {about['absolute_episodes']} at the best"]
-    axes[5].text(0.0, 0.02, "\n".join(_plain(fact, 60) for fact in facts + comparison.notes), fontsize=9)
+    text = "\n".join(_plain(fact, 60) for fact in facts + comparison.notes)
+    axes[5].text(0.02, 0.02, text, fontsize=9, transform=axes[5].transAxes)
     image = io.BytesIO()
     figure.savefig(image, format="png")
     return image.getvalue()

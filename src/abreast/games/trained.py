@@ -28,9 +28,9 @@ def trained_experiment(
     env.make_lanes()
     players = env.game.players
     if len(checkpoint.agents) != len(players):
-        number = f"{len(checkpoint.agents)} agent{'' if len(checkpoint.agents) == 1 else 's'}"
+        there = f"{len(checkpoint.agents)} agent{'' if len(checkpoint.agents) == 1 else 's'}"
         raise CheckpointError(
-            f"{checkpoint.path} has {number}, but {env.name} made {len(players)} from"
+            f"{checkpoint.path} has {there}, but {env.name} made {len(players)} from"
             " the run's config.yaml: one of the two was changed."
         )
     for number, agent in enumerate(players):

@@ -179,6 +179,19 @@ def expand(asked: Asked) -> list[SweepRun]:
     return runs
 
 
+def check_runs(asked: Asked) -> None:
+    """Refuse settings that cannot be; of a search, at both ends of its ranges."""
+    if asked.search is None:
+        expand(asked)
+        return
+    for end in (0, -1):
+        settings = {
+            key: (values.low, values.high)[end] if isinstance(values, Range) else values[end]
+            for key, values in asked.settings.items()
+        }
+        with_seeds(asked, 0, asked.games[0], settings, ())
+
+
 def with_seeds(
     asked: Asked, first: int, game: str, settings: Mapping[str, Any], named: Sequence[Any]
 ) -> list[SweepRun]:

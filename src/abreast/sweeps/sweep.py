@@ -21,7 +21,7 @@ from abreast.errors import RunFolderError
 from abreast.files import locked, logged_to, make_run_folder, write_whole
 from abreast.runs import RunConfig, RunResult, finished
 from abreast.settings import read_yaml
-from abreast.sweeps.asked import Asked, SweepRun, expand
+from abreast.sweeps.asked import Asked, SweepRun, check_runs, expand
 from abreast.training.checkpoints.folder import FOLDER, Checkpoint, list_checkpoints, write_checkpoint
 
 log = logging.getLogger("abreast")
@@ -65,7 +65,7 @@ class Sweep:
             if Path(config.output) not in self._rows:
                 row = {"run": f"runs/{run.name}", "game": run.game, "settings": run.settings, "seed": run.seed}
                 self._rows[Path(config.output)] = row
-                self._note(finished(config) or RunResult(config, Path(config.output)))
+                self.note(finished(config) or RunResult(config, Path(config.output)))
         return configs[len(configs) - len(runs) :]
 
     @property
@@ -105,7 +105,7 @@ class Sweep:
             display.begun()
 
         def done(result: RunResult) -> None:
-            self._note(result)
+            self.note(result)
             self.write_index()
             if result.error is not None and self._rows[result.folder]["state"] == FAILED:
                 log.error("%s has failed: %s", result.folder.name, result.error)
@@ -113,7 +113,7 @@ class Sweep:
 
         return execute(configs, on_begin=begun, on_done=done, watch=watch)
 
-    def _note(self, result: RunResult) -> None:
+    def note(self, result: RunResult) -> None:
         """Have a result in the index; of a run that has finished, keep what is compared."""
         row = self._rows[result.folder]
         last: Mapping[str, Any] = result.last_epoch or {}
@@ -171,7 +171,8 @@ class SweepDisplay(Display):
 def label_of(row: dict[str, Any], asked: Asked) -> str:
     """What tells a run from those with other settings."""
     varied = [key for key, values in asked.settings.items() if not isinstance(values, list) or len(values) > 1]
-    return " ".join([row["game"], *(str(row["settings"][key]) for key in varied if key in row["settings"])])
+    values = [row["settings"][key] for key in varied if key in row["settings"]]
+    return " ".join([row["game"], *(f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)])
 
 
 # ---- folders
@@ -181,8 +182,7 @@ def begin_sweep(folder: Path | None, asked: Asked) -> Sweep:
     """A new sweep in its folder, a new one in runs/ if none is given. Settings that cannot be are refused before."""
     if folder is not None and (folder / ASKED).exists():
         raise RunFolderError(f"{folder} already holds a sweep: go on with it by --resume, or give another folder.")
-    if asked.search is None:
-        expand(asked)
+    check_runs(asked)
     made = make_run_folder(f"sweep-{'-'.join(asked.games)}"[:80], folder)
     text = yaml.safe_dump(asked.as_yaml_values(), sort_keys=False)
     write_whole(made.path / ASKED, text.encode())

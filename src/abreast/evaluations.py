@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from abreast import __version__
 from abreast.errors import CheckpointError
 from abreast.files import write_whole
-from abreast.games import AnyGame, find_game_of_run
+from abreast.games import AnyGame
 from abreast.games.trained import evaluated_config, trained_experiment
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
 from abreast.training.evaluate import play_episodes
@@ -36,26 +36,29 @@ class Point(NamedTuple):
     rewards: Rewards
 
 
+def evaluated_checkpoints(run: Path) -> list[Checkpoint]:
+    """The checkpoints of a run that have agents, one for each number of epochs, in their order."""
+    found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.agents]
+    if not found:
+        raise CheckpointError(f"{run} has no checkpoint to evaluate: its run has not come so far.")
+    return list({each.epochs: each for each in found}.values())
+
+
 class RunEvaluations:
     """The evaluations of one run. Those that are not there are played when they are asked for."""
 
-    def __init__(self, run: Path, episodes: int = EPISODES, seed: int = 0) -> None:
+    def __init__(self, run: Path, find: Callable[[], AnyGame], episodes: int = EPISODES, seed: int = 0) -> None:
+        """`find`: what finds the game of the run, if anything has to be played."""
         self.run, self.episodes, self.seed = run, episodes, seed
+        self._find = find
         self.names: list[str] = []
         """Of the agents; known after the first evaluation."""
         self._played = self._read()
 
-    def checkpoints(self) -> list[Checkpoint]:
-        """Those with agents, one for each number of epochs, in their order."""
-        found = [each for each in list_checkpoints(self.run) if isinstance(each, Checkpoint) and each.agents]
-        if not found:
-            raise CheckpointError(f"{self.run} has no checkpoint to evaluate: its run has not come so far.")
-        return list({each.epochs: each for each in found}.values())
-
     def curve(self, on_point: Callable[[], None] = lambda: None) -> list[Point]:
         """Every checkpoint, evaluated."""
         found = []
-        for each in self.checkpoints():
+        for each in evaluated_checkpoints(self.run):
             found.append(Point(each.epochs, each.facts.agent_steps, self.rewards(each)))
             on_point()
         return found
@@ -64,7 +67,7 @@ class RunEvaluations:
         """The best checkpoint, by the mean of all rewards, evaluated again on many more episodes, with another seed: its
         epochs, and what was got."""
         best = max(curve, key=lambda point: sum(map(sum, point.rewards)) / len(point.rewards)).epochs
-        (checkpoint,) = (each for each in self.checkpoints() if each.epochs == best)
+        (checkpoint,) = (each for each in evaluated_checkpoints(self.run) if each.epochs == best)
         return best, self.rewards(checkpoint, self.episodes * TIMES, self.seed + 1)
 
     def rewards(self, checkpoint: Checkpoint, episodes: int | None = None, seed: int | None = None) -> Rewards:
@@ -83,7 +86,7 @@ class RunEvaluations:
 
     @cached_property
     def _game(self) -> AnyGame:
-        return find_game_of_run(self.run)
+        return self._find()
 
     @cached_property
     def _config(self) -> Any:
