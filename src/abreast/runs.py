@@ -118,7 +118,7 @@ def run_many(
     watch: asked now and then about each run under way; one for which it returns a reason is ended, with that as its error.
     """
     runs = list(configs)
-    _check(runs, backend, cpus, gpus, at_once)
+    check_runs(runs, backend, cpus, gpus, at_once)
     workers, room = _find_room(backend, cpus, gpus, at_once, cluster)
     made: list[RunFolder] = []
     try:
@@ -177,8 +177,14 @@ def _wait_for_the_end(folder: Path) -> None:
 # ---- before the start
 
 
-def _check(configs: Sequence[RunConfig], backend: str, cpus: float, gpus: float, at_once: int | None) -> None:
-    """Refuse what cannot be run."""
+def check_runs(
+    configs: Sequence[RunConfig],
+    backend: str = "processes",
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    at_once: int | None = None,
+) -> None:
+    """Refuse what `run_many` cannot run."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend is {short(backend)}: {nearest(str(backend), BACKENDS)}")
     if not configs:

@@ -94,7 +94,7 @@ def sweep(
             raise ConfigError(f"--resume goes on with what the sweep was begun with: leave out {', '.join(refused)}.")
         found = open_sweep(resume)
     else:
-        found = begin_sweep(output, _asked(typed, at_once))
+        found = begin_sweep(output, _asked(typed, at_once), backend, at_once)
     _run(found, backend, at_once)
 
 

@@ -179,17 +179,18 @@ def expand(asked: Asked) -> list[SweepRun]:
     return runs
 
 
-def check_runs(asked: Asked) -> None:
-    """Refuse settings that cannot be; of a search, at both ends of its ranges."""
+def examples(asked: Asked) -> list[SweepRun]:
+    """All runs; of a search, those at both ends of its ranges."""
     if asked.search is None:
-        expand(asked)
-        return
+        return expand(asked)
+    runs = list[SweepRun]()
     for end in (0, -1):
         settings = {
             key: (values.low, values.high)[end] if isinstance(values, Range) else values[end]
             for key, values in asked.settings.items()
         }
-        with_seeds(asked, 0, asked.games[0], settings, ())
+        runs += with_seeds(asked, len(runs), asked.games[0], settings, ())
+    return runs
 
 
 def with_seeds(

@@ -19,9 +19,9 @@ import yaml
 from abreast.display import Display, Row, Shown
 from abreast.errors import RunFolderError
 from abreast.files import locked, logged_to, make_run_folder, write_whole
-from abreast.runs import RunConfig, RunResult, finished
+from abreast.runs import RunConfig, RunResult, check_runs, finished
 from abreast.settings import read_yaml
-from abreast.sweeps.asked import Asked, SweepRun, check_runs, expand
+from abreast.sweeps.asked import Asked, SweepRun, examples, expand
 from abreast.training.checkpoints.folder import FOLDER, Checkpoint, list_checkpoints, write_checkpoint
 
 log = logging.getLogger("abreast")
@@ -178,11 +178,11 @@ def label_of(row: dict[str, Any], asked: Asked) -> str:
 # ---- folders
 
 
-def begin_sweep(folder: Path | None, asked: Asked) -> Sweep:
-    """A new sweep in its folder, a new one in runs/ if none is given. Settings that cannot be are refused before."""
+def begin_sweep(folder: Path | None, asked: Asked, backend: str = "processes", at_once: int | None = None) -> Sweep:
+    """A new sweep in its folder, a new one in runs/ if none is given. What cannot be run is refused before."""
     if folder is not None and (folder / ASKED).exists():
         raise RunFolderError(f"{folder} already holds a sweep: go on with it by --resume, or give another folder.")
-    check_runs(asked)
+    check_runs([run.config(Path()) for run in examples(asked)], backend, at_once=at_once)
     made = make_run_folder(f"sweep-{'-'.join(asked.games)}"[:80], folder)
     text = yaml.safe_dump(asked.as_yaml_values(), sort_keys=False)
     write_whole(made.path / ASKED, text.encode())
