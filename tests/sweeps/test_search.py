@@ -34,6 +34,8 @@ VALUES = {
     "trials_at_once": 2,
 }
 
+HERE = partial(run_many, resume=True)
+
 
 @pytest.fixture(autouse=True)
 def quickly(tmp_path, monkeypatch):
@@ -42,12 +44,12 @@ def quickly(tmp_path, monkeypatch):
     monkeypatch.setattr(searches, "STARTUP", 1)
 
 
-def search(folder, execute=partial(run_many, resume=True), **changes):
+def search(folder, execute=HERE, **changes):
     path = Path(folder)
     known = path.exists()
     sweep = open_sweep(path) if known else begin_sweep(path, Asked.read({**VALUES, **changes}))
     told = searches.run_search(sweep, execute, SweepDisplay(sweep, sweep.asked.trials))
-    return told, [{key: row.get(key) for key in ("settings", "reward")} for row in sweep.index], sweep
+    return told, [{key: row.get(key) for key in ("settings", "state", "reward")} for row in sweep.index], sweep
 
 
 class Killed(BaseException):

@@ -104,8 +104,7 @@ def _choose(sweep: Sweep, study: Any, number: int) -> Trial:
     runs = _runs(sweep, number, _settings(sweep, params))
     configs = sweep.add(runs)
     if trial is None and known[number].state.name == "PRUNED":
-        for config in configs:
-            sweep.note(RunResult(config, Path(config.output), error=PRUNED))
+        _note_pruned(sweep, configs)
     epochs = find_game(configs[0].game).configure(None, configs[0].settings).experiment.epochs
     return Trial(number, configs, epochs, trial)
 
@@ -155,11 +154,8 @@ def _run_batch(sweep: Sweep, study: Any, batch: list[Trial], execute: Execute, d
         return f"{PRUNED}: trial {each.number} was worse than most" if each.number in pruned else None
 
     open_trials = [each for each in batch if OUTCOME not in each.trial.user_attrs]
-    for each in open_trials:
-        if any(watch(config) for config in each.configs):  # it was killed between the verdict and what follows from it
-            for config in each.configs:
-                sweep.note(RunResult(config, Path(config.output), error=PRUNED))
-    configs = [config for each in open_trials if each.number not in pruned for config in each.configs]
+    # A search that was killed may have known already which of them to end.
+    configs = [config for each in open_trials for config in each.configs if watch(config) is None]
     if configs:
         sweep.carry_out(configs, execute, display, watch)
     for each in open_trials:
@@ -168,6 +164,14 @@ def _run_batch(sweep: Sweep, study: Any, batch: list[Trial], execute: Execute, d
     for each in batch:
         outcome = each.trial.user_attrs[OUTCOME]
         study.tell(each.trial, outcome["value"], states[outcome["state"]])
+        if outcome["state"] == "PRUNED":  # also one whose runs have finished before they could be ended
+            _note_pruned(sweep, each.configs)
+
+
+def _note_pruned(sweep: Sweep, configs: list[RunConfig]) -> None:
+    for config in configs:
+        sweep.note(RunResult(config, Path(config.output), error=PRUNED))
+    sweep.write_index()
 
 
 def _outcome(sweep: Sweep, each: Trial, is_pruned: bool) -> dict[str, Any]:

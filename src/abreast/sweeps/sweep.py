@@ -115,16 +115,13 @@ class Sweep:
 
     def note(self, result: RunResult) -> None:
         """Have a result in the index; of a run that has finished, keep what is compared."""
-        row = self._rows[result.folder]
+        row = {key: self._rows[result.folder][key] for key in ("run", "game", "settings", "seed")}
+        ended = PRUNED if str(result.error).startswith(PRUNED) else FAILED if result.error else FINISHED
         last: Mapping[str, Any] = result.last_epoch or {}
-        is_pruned = result.error is not None and result.error.startswith(PRUNED)
-        failure = PRUNED if is_pruned else FAILED
-        row["state"] = failure if result.error else FINISHED if result.epochs else WAITING
-        row |= {"epochs": result.epochs, "reward": result.reward}
-        row |= {key: value for key, value in last.items() if key in FIGURES}
-        row |= {"error": result.error} if result.error else {}
+        row |= {"state": ended if result.error or result.epochs else WAITING}
+        row |= {"epochs": result.epochs, "reward": result.reward, "error": result.error}
+        self._rows[result.folder] = row | {key: value for key, value in last.items() if key in FIGURES}
         if result.epochs:
-            row.pop("error", None)
             keep_agents_alone(result.folder)
 
     def write_index(self) -> None:
