@@ -21,6 +21,10 @@ class Command:
         self._process = CONTEXT.Process(target=_run, args=([program, *arguments], str(Path.cwd())))
         self._process.start()
 
+    @property
+    def is_alive(self):
+        return self._process.is_alive()
+
     def wait_for_lines(self, file, count):
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline and not (file.exists() and file.read_text().count("\n") >= count):

@@ -10,10 +10,12 @@ has a folder of its own there and sends the files; so what is left of a lost nod
 next attempt goes on from that wherever it is placed.
 """
 
+import json
 import logging
 import platform
 import sys
 import tempfile
+import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -28,7 +30,7 @@ from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import connect, remove_at_end
 from abreast.display import QUIET, set_volume
 from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, short
-from abreast.files import LOCK, WRITTEN, RunFolder, locked, make_run_folder, write_whole
+from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, RunFolder, is_locked, locked, make_run_folder, write_whole
 from abreast.games import find_game
 from abreast.processes.backend import Backend, ChildContext, ChildSpec
 from abreast.processes.cores import cores
@@ -50,6 +52,10 @@ SILENCE_S = 3600.0
 known of a game whose epochs are long, and a run that hangs costs others no more than its place."""
 START_S = 3600.0
 """Seconds within which a worker has to start. It may wait for room on a cluster, for `ClusterConfig.start_timeout`."""
+LOCKED_S = 30.0
+"""Seconds in which a worker of a program that was killed has to end, before its run goes on."""
+LOOK_S = 0.5
+"""How often `watch` is asked."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,10 @@ def run_many(
     gpus: float = 0.0,
     at_once: int | None = None,
     cluster: ClusterConfig | Mapping[str, Any] | None = None,
+    resume: bool = False,
+    on_begin: Callable[[RunConfig], None] = lambda config: None,
     on_done: Callable[[RunResult], None] = lambda result: None,
+    watch: Callable[[RunConfig], str | None] | None = None,
 ) -> list[RunResult]:
     """Run all of these, each as `run_experiment` would, without animations; returns their results in the same order.
 
@@ -103,16 +112,25 @@ def run_many(
     cpus, gpus: what each run has. Processes share out no GPUs; on a cluster, each run sees those that are its own.
     at_once: how many run at once; left out, as many as there are CPUs and GPUs for. On a cluster, there are never more.
     cluster: where the cluster is, for `ray`.
-    on_done: called with each result as the run ends.
+    resume: runs that are there go on, from their last checkpoint or from the beginning. Those that have finished are not
+        begun: their results are read.
+    on_begin, on_done: called with each run as a worker begins it, and with its result as it ends.
+    watch: asked now and then about each run under way; one for which it returns a reason is ended, with that as its error.
     """
     runs = list(configs)
-    _check(runs, backend, cpus, gpus, at_once)
+    check_runs(runs, backend, cpus, gpus, at_once)
     workers, room = _find_room(backend, cpus, gpus, at_once, cluster)
     made: list[RunFolder] = []
     try:
         for config in runs:  # now, so that a folder that cannot be written is refused before hours of work
-            made.append(make_run_folder(config.game, config.output))
-        return _Runs(runs, workers, room, backend == "ray", on_done).run()
+            if resume and has_begun(config):
+                _wait_for_the_end(Path(config.output))
+            else:
+                made.append(make_run_folder(config.game, config.output))
+        done = [finished(config) if resume else None for config in runs]
+        results = [found or RunResult(config, Path(config.output)) for config, found in zip(runs, done, strict=True)]
+        waiting = [number for number, found in enumerate(done) if found is None]
+        return _Runs(results, waiting, workers, room, backend == "ray", resume, (on_begin, on_done, watch)).run()
     finally:
         for folder in reversed(made):
             with suppress(OSError):  # there is something in it
@@ -120,11 +138,53 @@ def run_many(
                     path.rmdir()
 
 
+# ---- runs that are there
+
+
+def has_begun(config: RunConfig) -> bool:
+    """Whether there is anything of a run."""
+    return any((Path(config.output) / name).exists() for name in LEFT_BEHIND)
+
+
+def finished(config: RunConfig) -> RunResult | None:
+    """The result of a run, read from its folder, if it has played all its epochs."""
+    folder = Path(config.output)
+    newest = list_checkpoints(folder)[-1:]
+    wanted = find_game(config.game).configure(None, config.settings).experiment.epochs
+    if not any(
+        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == wanted for each in newest
+    ):
+        return None
+    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return RunResult(config, folder, **_figures([json.loads(line) for line in lines]))
+
+
+def _figures(epochs: Sequence[EpochRecord]) -> dict[str, Any]:
+    """What a result says of the epochs of a run that has finished."""
+    reward = fmean(epoch["reward"] for epoch in epochs[-max(1, len(epochs) // 10) :])
+    return {"epochs": len(epochs), "reward": reward, "last_epoch": epochs[-1]}
+
+
+def _wait_for_the_end(folder: Path) -> None:
+    """A worker whose program was killed ends by itself, soon, but may still be writing now."""
+    end = time.monotonic() + LOCKED_S
+    while is_locked(folder):
+        if time.monotonic() > end:
+            raise RunFolderError(f"another process is writing to {folder}: wait for its end, or stop it.")
+        time.sleep(0.05)
+
+
 # ---- before the start
 
 
-def _check(configs: Sequence[RunConfig], backend: str, cpus: float, gpus: float, at_once: int | None) -> None:
-    """Refuse what cannot be run."""
+def check_runs(
+    configs: Sequence[RunConfig],
+    backend: str = "processes",
+    cpus: float = 1.0,
+    gpus: float = 0.0,
+    at_once: int | None = None,
+) -> None:
+    """Refuse what `run_many` cannot run."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend is {short(backend)}: {nearest(str(backend), BACKENDS)}")
     if not configs:
@@ -174,18 +234,23 @@ class _Runs:
 
     def __init__(
         self,
-        configs: Sequence[RunConfig],
+        results: list[RunResult],
+        waiting: Sequence[int],
         workers: Backend,
         room: Callable[[], int],
         is_elsewhere: bool,
-        on_done: Callable[[RunResult], None],
+        goes_on: bool,
+        tells: tuple[
+            Callable[[RunConfig], None], Callable[[RunResult], None], Callable[[RunConfig], str | None] | None
+        ],
     ) -> None:
-        self._results = [RunResult(config, Path(config.output)) for config in configs]
-        self._room, self._is_elsewhere, self._on_done = room, is_elsewhere, on_done
-        self._waiting = deque(range(len(configs)))
+        self._results, self._waiting = results, deque(waiting)
+        self._room, self._is_elsewhere, self._goes_on = room, is_elsewhere, goes_on
+        self._on_begin, self._on_done, self._watch = tells
+        self._looked = time.monotonic()
         self._under_way: dict[int, int] = {}
         """The number of a run by that of its worker."""
-        self._starts = [0] * len(configs)
+        self._starts = [0] * len(results)
         self._numbers = count()
         self._team = Team(workers, self._spec, 0, RestartPolicy(ATTEMPTS, SILENCE_S, START_S))
 
@@ -199,6 +264,7 @@ class _Runs:
                 for event in self._team.events():
                     if event.worker in self._under_way:  # one that has answered may die as well
                         self._handle(event, self._under_way[event.worker])
+                self._look()
         finally:
             self._team.kill()
         return self._results
@@ -211,9 +277,25 @@ class _Runs:
         worker = next(self._numbers)
         self._under_way[worker] = number
         self._starts[number] += 1
-        files = files_of(folder) if self._is_elsewhere and attempts else {}
+        goes_on = self._goes_on or attempts > 0
+        files = files_of(folder) if self._is_elsewhere and goes_on else {}
         self._team.add(worker)
-        self._team.submit(worker, number, (config, attempts + 1, self._is_elsewhere, files))
+        self._team.submit(worker, number, (config, attempts + 1, goes_on, self._is_elsewhere, files))
+        if self._starts[number] == 1:
+            self._on_begin(config)
+
+    def _look(self) -> None:
+        """End the runs that are not to go on."""
+        if self._watch is None or time.monotonic() - self._looked < LOOK_S:
+            return
+        for worker, number in list(self._under_way.items()):
+            reason = self._watch(self._results[number].config)
+            if reason is not None:
+                self._team.retire(worker)
+                del self._under_way[worker]
+                self._results[number] = self._results[number]._replace(error=reason)
+                self._on_done(self._results[number])
+        self._looked = time.monotonic()
 
     def _handle(self, event: Event, number: int) -> None:
         """Take in what a worker says, or its death; then see whether its run is over, or is to be begun again."""
@@ -255,9 +337,10 @@ class RunWork:
     def close(self) -> None:
         """Nothing is open."""
 
-    def obey(self, key: Hashable, order: tuple[RunConfig, int, bool, Mapping[str, bytes]]) -> None:
-        """Carry out a run. Its order: which, which attempt, whether it sends its files, those of the attempt before."""
-        config, self._attempt, self._is_elsewhere, files = order
+    def obey(self, key: Hashable, order: tuple[RunConfig, int, bool, bool, Mapping[str, bytes]]) -> None:
+        """Carry out a run. Its order: which, which attempt, whether it goes on with what is there, whether it sends its
+        files, those that are there."""
+        config, self._attempt, goes_on, self._is_elsewhere, files = order
         self._key, self._folder, self._sent = key, Path(config.output), list[Path]()
         if self._is_elsewhere:
             self._folder = Path(tempfile.mkdtemp(prefix="abreast_run_"))
@@ -266,22 +349,20 @@ class RunWork:
         write_files(self._folder, files)
         try:
             set_volume(QUIET)  # many displays at once are none; log.txt has what they say
-            epochs = self._run(config)
+            epochs = self._run(config, goes_on)
         except AbreastError as error:  # other errors are the death of this worker: elsewhere it may fare better
             self._tell(last=True, error=str(error))
             return
-        reward = fmean(epoch["reward"] for epoch in epochs[-max(1, len(epochs) // 10) :])
-        self._tell(last=True, epochs=len(epochs), reward=reward, last_epoch=epochs[-1])
+        self._tell(last=True, **_figures(epochs))
 
-    def _run(self, config: RunConfig) -> list[EpochRecord]:
+    def _run(self, config: RunConfig, goes_on: bool) -> list[EpochRecord]:
         """Begin the run, or go on where the attempt before was."""
         game = find_game(config.game)
         experiment = game.build(game.configure(None, config.settings))
-        is_retry = self._attempt > 1
-        found = [each for each in list_checkpoints(self._folder) if isinstance(each, Checkpoint)] if is_retry else []
+        found = [each for each in list_checkpoints(self._folder) if isinstance(each, Checkpoint)] if goes_on else []
         if any(each.kind == "run" and each.facts.resumable for each in found):
             return experiment.run_experiment(animate=False, logger=self, resume=self._folder).epochs
-        if is_retry:  # there is nothing to go on from
+        if goes_on:  # there is nothing to go on from
             RunFolder(self._folder, (), frozenset()).take_back()
         return experiment.run_experiment(animate=False, logger=self, output_dir=self._folder).epochs
 

@@ -2,6 +2,7 @@
 
 import abreast.cli.bench
 import abreast.cli.check
+import abreast.cli.compare
 import abreast.cli.doctor
 import abreast.cli.evaluate
 import abreast.cli.export
@@ -10,6 +11,7 @@ import abreast.cli.play
 import abreast.cli.report
 import abreast.cli.rollouts
 import abreast.cli.settings
+import abreast.cli.sweep
 import abreast.cli.timeline
 import abreast.cli.tournament
 import abreast.cli.train

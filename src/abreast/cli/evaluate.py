@@ -7,9 +7,9 @@ import json
 import os
 import shlex
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.table import Column, Table
@@ -37,7 +37,6 @@ from abreast.files import write_whole
 if TYPE_CHECKING:
     from abreast.games import AnyGame
     from abreast.state import State
-    from abreast.training import Config, Experiment
     from abreast.training.checkpoints.folder import Checkpoint
     from abreast.training.evaluate import Evaluation
 
@@ -86,11 +85,12 @@ def evaluate_run(
     choose_volume(quiet, verbose)
     folder, checkpoint = _located(run)
     load_training()
+    from abreast.games.trained import evaluated_config, trained_experiment
     from abreast.training.evaluate import play_episodes
 
     chosen = _chosen(folder, checkpoint, checkpoints)
     source = game_of_run(folder, game)
-    config = configured(source, folder / "config.yaml", device)
+    config = evaluated_config(source, folder / "config.yaml", device)
     target = output or folder
     check_writable(target)
     how = "exploring as in training" if sample else "greedy"
@@ -99,7 +99,7 @@ def evaluate_run(
     found: list[tuple[Checkpoint, Evaluation]] = []
     with EvaluationDisplay(episodes * len(chosen)) as display:
         for each, agents in chosen:
-            env = _trained(source, config, each, agents)
+            env = trained_experiment(source, config, each, agents)
             names = list(env.game.agent_names or map(str, range(len(env.game.players))))
             display.begin(each.path.name, names)
             found.append((each, play_episodes(env, episodes, seed, not sample, display.played)))
@@ -232,15 +232,6 @@ def game_of_run(run: Path, game: str | None, command: str = "eval") -> "AnyGame"
     return find_game_of_run(run, f"give it, as in `abreast {command} {shlex.quote(str(run))} --game GAME`.")
 
 
-def configured(game: "AnyGame", file: Path, device: str | None) -> "Config[Any, Any]":
-    """The settings of a run, but that lanes of one actor are enough, and that choosing is done on the CPU."""
-    one = "multiprocessing.num_actors=1"
-    config = game.configure(file, [one, f"multiprocessing.device={device or 'cpu'}"])
-    if device is None and getattr(config.world, "batched", False):  # played on a GPU, if there is one
-        return game.configure(file, [one, "multiprocessing.device=auto"])
-    return config
-
-
 def check_writable(folder: Path, file: str = FILE) -> None:
     """Refuse now what could not be written after all the playing."""
     try:
@@ -250,27 +241,6 @@ def check_writable(folder: Path, file: str = FILE) -> None:
         reason = error.strerror or str(error)
     if reason or (folder / file).is_dir():
         raise RunFolderError(f"cannot write {folder / file}: {reason or 'a folder is in its place'}.")
-
-
-def _trained(
-    game: "AnyGame", config: "Config[Any, Any]", checkpoint: "Checkpoint", agents: "Mapping[str, State]"
-) -> "Experiment":
-    """The environment, with agents that are as they were at a checkpoint."""
-    env = game.build(config)
-    env.make_lanes()
-    players = env.game.players
-    if len(checkpoint.agents) != len(players):
-        raise CheckpointError(
-            f"{checkpoint.path} has {counted(len(checkpoint.agents), 'agent')}, but {env.name} made {len(players)} from"
-            " the run's config.yaml: one of the two was changed."
-        )
-    for number, agent in enumerate(players):
-        name = f"agent_{number}"
-        if name not in agents:
-            raise CheckpointError(f"{checkpoint.path} has no {name}.")
-        agent.model.take_file_state(agents[name], checkpoint.path / f"{name}.safetensors")
-    env.epochs_played = checkpoint.epochs
-    return env
 
 
 def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Table:

@@ -1,21 +1,24 @@
 """`abreast report RUN…`: run folders as one page."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from abreast.cli.app import BOTH, app, counted, out
 from abreast.errors import ConfigError, RunFolderError
 from abreast.files import write_whole
-from abreast.report import make_page, read_run
+from abreast.report import COMPARISON, make_page, read_comparison, read_run
 
 
 @app.command(rich_help_panel=BOTH)
 def report(
     folders: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN...", help="Run folders, all of `abreast train` or all of `abreast rollout`."),
+        typer.Argument(
+            metavar="RUN...",
+            help="Run folders, all of `abreast train` or all of `abreast rollout`; or what `abreast compare` wrote.",
+        ),
     ],
     output: Annotated[
         Path | None,
@@ -26,7 +29,9 @@ def report(
 ) -> None:
     """Write one page that shows runs: curves, timeline, plan, faults, settings, films, episodes with all their turns."""
     given = list(dict.fromkeys(folders))
-    runs = [read_run(folder) for folder in given]
+    runs = list[dict[str, Any]]()
+    for folder in given:
+        runs += read_comparison(folder) if (folder / COMPARISON).is_file() else [read_run(folder)]
     for run in runs:
         if run["kind"] != runs[0]["kind"]:
             raise ConfigError(

@@ -22,6 +22,7 @@ from abreast.settings import dotted, parse_yaml
 
 MARKS = ("config.yaml", "metrics.jsonl", "trajectories.jsonl")
 """Files that a run folder has at least one of."""
+COMPARISON = "comparison.json"
 MOST_POINTS = 10_000
 """Points of a curve. A run with more epochs has the mean of several in each."""
 MOST_PACKED = 48_000_000
@@ -72,6 +73,19 @@ def read_run(folder: Path) -> dict[str, Any]:
     except OSError as error:
         raise RunFolderError(f"{folder} is no run folder: {error.strerror or error}.") from None
     return {**run, "unreadable": faults[:MOST_NAMED] + ["…"] * (len(faults) > MOST_NAMED)}
+
+
+def read_comparison(folder: Path) -> list[dict[str, Any]]:
+    """The runs of a comparison that `abreast compare` has left in a folder; the first one has the comparison, too."""
+    try:
+        told = {**_loads((folder / COMPARISON).read_bytes())}
+        runs = [read_run(Path(row["run"])) for row in told["runs"]]
+    except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
+        raise RunFolderError(f"{folder / COMPARISON} cannot be read: {type(error).__name__}, {error}.") from None
+    picture = folder / "comparison.png"
+    data = base64.b64encode(picture.read_bytes()).decode() if picture.is_file() else ""
+    told["picture"] = f"data:image/png;base64,{data}" if data else None
+    return [{**run, "comparison": told if number == 0 else None} for number, run in enumerate(runs)]
 
 
 # ---- files

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
-SCRIPTS = ("tools", "sections", "curves", "timeline", "others", "episodes", "live")
+SCRIPTS = ("tools", "sections", "curves", "timeline", "others", "comparison", "episodes", "live")
 """In one element, in this order: the last one begins."""
 MOST_EMBEDDED = 8_000_000
 """Bytes of films and pictures that are put into a page; the others are named."""

@@ -1,6 +1,7 @@
 // The sections of the page, and the overview.
 const SECTIONS = [
   ["overview", "Overview", () => true, () => runs.map(run => (isTraining() ? trainingRow(run) : rolloutRow(run))), overview],
+  ["comparison", "Comparison", () => runs.some(run => run.comparison), () => runs.map(run => run.comparison), comparison],
   ["curves", "Curves", () => isTraining(), () => null, curves],
   ["episodes", "Episodes", () => !isTraining(), () => null, episodes],
   ["timeline", "Timeline", () => true, () => runs.map(run => run.timeline), timeline],

@@ -1,0 +1,234 @@
+"""The figures of a comparison, from the evaluations of its runs.
+
+rewards of episodes ─mean─▶ score of a run ─normalised by task─▶ figures over runs × tasks, per agent and in sum
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from abreast import __version__
+from abreast.comparison.found import Compared
+from abreast.errors import ConfigError, nearest, short
+from abreast.evaluations import Point, Rewards, RunEvaluations
+from abreast.games import AnyGame, find_game_of_run
+from abreast.training.statistics import (
+    FEWEST_RUNS,
+    improvement_interval,
+    interquartile_mean_of_tasks,
+    mean,
+    performance_profile,
+    probability_of_improvement,
+    stratified_interval,
+)
+
+SUM = "sum"
+"""The rewards of all agents together."""
+THRESHOLDS = 101
+"""Points of a performance profile."""
+NORMALISE = ("none", "range", "random")
+
+
+class Evaluated(NamedTuple):
+    """A run with its evaluations."""
+
+    run: Compared
+    names: list[str]
+    curve: list[Point]
+    best: int
+    """Epochs of its best checkpoint."""
+    absolute: Rewards
+    """What was got there on many episodes."""
+
+
+class Comparison(NamedTuple):
+    """All figures, as rows; intervals are empty where there are too few runs."""
+
+    about: dict[str, Any]
+    runs: list[dict[str, Any]]
+    summary: list[dict[str, Any]]
+    improvement: list[dict[str, Any]]
+    curves: list[dict[str, Any]]
+    profiles: list[dict[str, Any]]
+    notes: list[str]
+
+
+def evaluate_all(
+    runs: Sequence[Compared], episodes: int, seed: int, on_point: Callable[[str], None] = lambda name: None
+) -> list[Evaluated]:
+    """Evaluate all runs at all their checkpoints, as far as that was not done before."""
+    found, games = [], dict[tuple[str, Path], AnyGame]()
+
+    def find(run: Compared) -> AnyGame:
+        place = run.task, run.folder.resolve().parent  # a file of the same name elsewhere may be another game
+        if place not in games:
+            games[place] = find_game_of_run(run.folder)
+        return games[place]
+
+    for run in runs:
+        evaluations = RunEvaluations(run.folder, partial(find, run), episodes, seed)
+        curve = evaluations.curve(lambda name=run.folder.name: on_point(name))  # type: ignore[misc]
+        best, absolute = evaluations.absolute(curve)
+        on_point(run.folder.name)
+        found.append(Evaluated(run, evaluations.names, curve, best, absolute))
+    return found
+
+
+def check_normalise(wanted: str | None, tasks: Collection[str]) -> str:
+    """How scores are normalised; what cannot be is refused."""
+    how = wanted or ("none" if len(tasks) == 1 else "range")
+    if how not in NORMALISE:
+        raise ConfigError(f"--normalise is {short(how)}: {nearest(how, NORMALISE)}")
+    if how == "none" and len(tasks) > 1:
+        raise ConfigError("scores of different games have different units: give --normalise range or random.")
+    return how
+
+
+def compare(
+    found: Sequence[Evaluated],
+    normalise: str | None = None,
+    random: Mapping[str, Rewards] | None = None,
+    notes: Sequence[str] = (),
+) -> Comparison:
+    """Compare runs that were evaluated.
+
+    normalise: none: scores as they are; range: 0 and 1 are the lowest and the highest score in a task; random: 0 is what
+        random agents get, 1 the highest score. Left out: none for one task, range for several.
+    random: for `random`, what random agents get in each task.
+    """
+    tasks = list(dict.fromkeys(each.run.task for each in found))
+    algorithms = list(dict.fromkeys(each.run.algorithm for each in found))
+    how = check_normalise(normalise, tasks)
+    told = [*notes, *_too_few(found)]
+    comparison = Comparison({}, _run_rows(found), [], [], [], [], told)
+    numbers = {len(each.absolute[0]) for each in found}
+    whose: list[int | None] = [None, *range(min(numbers))]
+    if len(numbers) > 1:
+        told.append(f"the runs have {min(numbers)} to {max(numbers)} agents: figures per agent are of the first ones.")
+    epochs = _common_epochs(found, tasks, told)
+    for agent in whose:
+        who = SUM if agent is None else _name_of(agent, found)
+        scale = {task: _scale(found, task, agent, how, random) for task in tasks}
+
+        def scores(
+            algorithm: str,
+            of: Callable[[Evaluated], Rewards],
+            scale: Mapping[str, tuple[float, float]] = scale,
+            agent: int | None = agent,
+        ) -> list[list[float]]:
+            """By task and run."""
+            own = [each for each in found if each.run.algorithm == algorithm]
+            return [
+                [(_score(of(each), agent) - low) / size for each in own if each.run.task == task]
+                for task, (low, size) in scale.items()
+            ]
+
+        final = {algorithm: scores(algorithm, lambda each: each.absolute) for algorithm in algorithms}
+        everything = [value for by_task in final.values() for runs in by_task for value in runs]
+        thresholds = np.linspace(min(everything), max(everything), THRESHOLDS).tolist()
+        for algorithm, by_task in final.items():
+            flat = [value for runs in by_task for value in runs]
+            row = {"who": who, "algorithm": algorithm, "runs": len(flat), "mean": mean(flat)}
+            comparison.summary.append(row | _with_interval(by_task))
+            shares = performance_profile(by_task, thresholds)
+            comparison.profiles.extend(
+                {"who": who, "algorithm": algorithm, "score": score, "share": share}
+                for score, share in zip(thresholds, shares, strict=True)
+            )
+            for number, place in enumerate(epochs):
+                by_task = scores(algorithm, lambda each, place=place: _at(each, place))  # type: ignore[misc]
+                x = place[tasks[0]] if len(tasks) == 1 else (number + 1) / len(epochs)
+                comparison.curves.append({"who": who, "algorithm": algorithm, "x": x} | _with_interval(by_task))
+            for other in (each for each in algorithms if each != algorithm):
+                interval = improvement_interval(final[algorithm], final[other])
+                chance = probability_of_improvement(final[algorithm], final[other])
+                row = {"who": who, "algorithm": algorithm, "over": other, "probability": chance}
+                comparison.improvement.append(row | _ends(interval))
+    axis = "epochs" if len(tasks) == 1 else "share of the evaluations"
+    episodes = [len(found[0].curve[0].rewards), len(found[0].absolute)]
+    comparison.about.update(
+        {"abreast": __version__, "tasks": tasks, "algorithms": algorithms, "normalise": how, "x": axis}
+        | {"episodes": episodes[0], "absolute_episodes": episodes[1], "who": [_name_of(a, found) for a in whose]}
+    )
+    return comparison
+
+
+# ---- inside
+
+
+def _score(rewards: Rewards, agent: int | None) -> float:
+    """The mean over episodes, of an agent or of all together."""
+    return mean([sum(each) if agent is None else each[agent] for each in rewards])
+
+
+def _scale(
+    found: Sequence[Evaluated], task: str, agent: int | None, how: str, random: Mapping[str, Rewards] | None
+) -> tuple[float, float]:
+    """What is taken from a score, and what the rest is divided by."""
+    if how == "none":
+        return 0.0, 1.0
+    scores = [_score(each.absolute, agent) for each in found if each.run.task == task]
+    low = min(scores) if how == "range" else _score((random or {})[task], agent)
+    return low, (max(scores) - low) or 1.0
+
+
+def _too_few(found: Sequence[Evaluated]) -> list[str]:
+    """A sentence where there are too few runs for an interval."""
+    counts = dict[tuple[str, str], int]()
+    for each in found:
+        key = each.run.algorithm, each.run.task
+        counts[key] = counts.get(key, 0) + 1
+    few = [
+        f"{algorithm} in {task} has {number}" for (algorithm, task), number in counts.items() if number < FEWEST_RUNS
+    ]
+    return [f"no interval, because it takes {FEWEST_RUNS} runs: {', '.join(few)}."] if few else []
+
+
+def _common_epochs(found: Sequence[Evaluated], tasks: Sequence[str], notes: list[str]) -> list[dict[str, int]]:
+    """The evaluations that all runs have: for each, its epochs in each task."""
+    common = {}
+    for task in tasks:
+        sets = [{point.epochs for point in each.curve} for each in found if each.run.task == task]
+        common[task] = sorted(set.intersection(*sets))
+        if any(each != sets[0] for each in sets):
+            notes.append(f"runs in {task} have checkpoints after different epochs: curves have those that all have.")
+    if len({len(epochs) for epochs in common.values()}) > 1:
+        notes.append("the games have different numbers of checkpoints: there are no curves.")
+        return []
+    return [dict(zip(tasks, epochs, strict=True)) for epochs in zip(*common.values(), strict=True)]
+
+
+def _at(each: Evaluated, place: Mapping[str, int]) -> Rewards:
+    """What was got after so many epochs."""
+    return next(point.rewards for point in each.curve if point.epochs == place[each.run.task])
+
+
+def _name_of(agent: int | None, found: Sequence[Evaluated]) -> str:
+    """What an agent is called: by the game if all runs agree."""
+    if agent is None:
+        return SUM
+    names = {each.names[agent] if agent < len(each.names) else "" for each in found}
+    return names.pop() if len(names) == 1 else f"agent {agent}"
+
+
+def _ends(interval: tuple[float, float] | None) -> dict[str, float | None]:
+    low, high = interval or (None, None)
+    return {"low": low, "high": high}
+
+
+def _with_interval(by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
+    return {"interquartile_mean": interquartile_mean_of_tasks(by_task), **_ends(stratified_interval(by_task))}
+
+
+def _run_rows(found: Sequence[Evaluated]) -> list[dict[str, Any]]:
+    """What is known of each run; its scores are as they are, not normalised."""
+    rows = []
+    for each in found:
+        agents = {f"score_{number}": _score(each.absolute, number) for number in range(len(each.absolute[0]))}
+        about: dict[str, Any] = {"run": str(each.run.folder), "task": each.run.task, "algorithm": each.run.algorithm}
+        about |= {"seed": each.run.seed, "best_epochs": each.best}
+        rows.append(about | {"score": _score(each.absolute, None), **agents})
+    return rows

@@ -1,0 +1,85 @@
+"""Which runs are compared: those in sweep folders and run folders, and what tells them from each other."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from abreast.errors import ConfigError, RunFolderError
+from abreast.settings import dotted, read_yaml
+from abreast.sweeps.sweep import ASKED, FINISHED, read_index
+
+ALGORITHM, SEED = "model.algorithm", "experiment.seed"
+NO_DIFFERENCE = (SEED, "game")
+"""Settings in which runs of the same algorithm may differ."""
+
+
+class Compared(NamedTuple):
+    """A run, and what it is a sample of."""
+
+    folder: Path
+    task: str
+    """Its game."""
+    algorithm: str
+    """The algorithm, and the settings in which it differs from others with the same algorithm."""
+    seed: int
+
+
+def find_runs(folders: Sequence[Path]) -> tuple[list[Compared], list[str]]:
+    """The finished runs, and a sentence for what was left out. Runs that cannot be compared are refused."""
+    found, notes = list[tuple[Path, dict[str, Any]]](), list[str]()
+    are_sweeps = all((folder / ASKED).is_file() for folder in folders)
+    for folder in dict.fromkeys(folders):
+        if (folder / ASKED).is_file():
+            rows = read_index(folder)
+            done = [row for row in rows if row["state"] == FINISHED]
+            if len(done) < len(rows):
+                notes.append(f"{len(rows) - len(done)} of {len(rows)} runs in {folder} are not finished, and left out.")
+            found += [(folder / row["run"], row["settings"] if are_sweeps else {}) for row in done]
+        elif (folder / "config.yaml").is_file():
+            found.append((folder, {}))
+        else:
+            raise RunFolderError(
+                f"{folder} is neither a sweep folder nor a run folder: it has no {ASKED} and no config.yaml. `abreast sweep`"
+                " and `abreast train` print theirs."
+            )
+    if not found:
+        raise ConfigError(f"there is no finished run in {', '.join(map(str, folders))}: nothing can be compared yet.")
+    configs = {folder: dict(dotted(read_yaml(folder / "config.yaml"))) for folder, _ in dict(found).items()}
+    settings = {folder: given if are_sweeps else configs[folder] for folder, given in dict(found).items()}
+    games = {folder: str(config.get("game")) for folder, config in configs.items()}
+    algorithms = {folder: str(config.get(ALGORITHM)) for folder, config in configs.items()}
+    runs = []
+    for folder, config in configs.items():
+        same = [
+            settings[other]
+            for other in configs
+            if (games[other], algorithms[other]) == (games[folder], algorithms[folder])
+        ]
+        named = [f"{key.rpartition('.')[2]}={_text(settings[folder].get(key))}" for key in _differing(same)]
+        label = " ".join([algorithms[folder], *named])
+        runs.append(Compared(folder, games[folder], label, int(config.get(SEED, 0))))
+    _check_grid(runs)
+    return sorted(runs, key=lambda run: run.seed), notes
+
+
+def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The keys in which settings differ."""
+    keys = dict.fromkeys(key for each in settings for key in each if key not in (*NO_DIFFERENCE, ALGORITHM))
+    return [key for key in keys if any(each.get(key) != settings[0].get(key) for each in settings)]
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _check_grid(runs: Sequence[Compared]) -> None:
+    """Runs of several games can be compared if every algorithm was run in each of them."""
+    tasks, there = dict.fromkeys(run.task for run in runs), {(run.task, run.algorithm) for run in runs}
+    for algorithm in dict.fromkeys(run.algorithm for run in runs):
+        for task in tasks:
+            if (task, algorithm) not in there:
+                raise ConfigError(
+                    f"the runs are of different games ({', '.join(tasks)}), and {algorithm} has none in {task}: compare runs"
+                    " of one game, or the same algorithms in every game."
+                )

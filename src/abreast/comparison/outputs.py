@@ -1,0 +1,94 @@
+"""A comparison as files: comparison.json, CSV, LaTeX, marl-eval's JSON."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from abreast.comparison.compare import Comparison, Evaluated
+from abreast.comparison.picture import draw
+from abreast.files import write_whole
+
+TABLES = ("runs", "summary", "improvement", "curves", "profiles")
+"""What is written as CSV."""
+SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
+SPECIAL |= {character: f"\\{character}" for character in "&%$#_{}"}
+
+
+def write_outputs(folder: Path, comparison: Comparison, found: Sequence[Evaluated]) -> list[str]:
+    """Write all files, and return their names. The picture is left out where matplotlib is not installed."""
+    files = {"comparison.json": json.dumps(comparison._asdict(), allow_nan=False, indent=1).encode()}
+    files |= {f"{name}.csv": as_csv(getattr(comparison, name)).encode() for name in TABLES}
+    files["summary.tex"] = as_latex(comparison).encode()
+    files["marl_eval.json"] = json.dumps(as_marl_eval(found), allow_nan=False).encode()
+    if (picture := draw(comparison)) is not None:
+        files["comparison.png"] = picture
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_whole(folder / name, data)
+    return list(files)
+
+
+def as_csv(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Rows with a head; what is not known is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def as_latex(comparison: Comparison) -> str:
+    """A table: a row for each algorithm, with the interquartile mean and its interval, in sum and of each agent."""
+    who: list[str] = comparison.about["who"]
+    cells = {(row["algorithm"], row["who"]): _cell(row) for row in comparison.summary}
+    rows = [
+        [_escaped(algorithm), *(cells[algorithm, name] for name in who)] for algorithm in comparison.about["algorithms"]
+    ]
+    lines = [
+        "% Interquartile mean over runs and tasks, with its 95 % stratified bootstrap interval.",
+        rf"\begin{{tabular}}{{l{'r' * len(who)}}}",
+        r"\hline",
+        _row(["algorithm", *map(_escaped, who)]),
+        r"\hline",
+        *map(_row, rows),
+        r"\hline",
+        r"\end{tabular}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def as_marl_eval(found: Iterable[Evaluated]) -> dict[str, Any]:
+    """What marl-eval reads: environment, task, algorithm, run, evaluation; a list of episodes for each metric."""
+    tasks: dict[str, Any] = {}
+    for each in found:
+        runs = tasks.setdefault(each.run.task, {}).setdefault(each.run.algorithm, {})
+        steps = {
+            f"step_{number}": {"step_count": point.agent_steps, **_metrics(point.rewards)}
+            for number, point in enumerate(each.curve)
+        }
+        name = f"seed_{each.run.seed}"
+        while name in runs:  # the same seed in several folders
+            name += "_again"
+        runs[name] = {**steps, "absolute_metrics": _metrics(each.absolute)}
+    return {"abreast": tasks}
+
+
+def _metrics(rewards: Sequence[Sequence[float]]) -> dict[str, list[float]]:
+    agents = {f"return_agent_{number}": list(each) for number, each in enumerate(zip(*rewards, strict=True))}
+    return {"return": [sum(each) for each in rewards], **agents}
+
+
+def _cell(row: Mapping[str, Any]) -> str:
+    interval = "" if row["low"] is None else f" [{row['low']:.2f}, {row['high']:.2f}]"
+    return f"{row['interquartile_mean']:.2f}{interval}"
+
+
+def _row(cells: Sequence[str]) -> str:
+    return " & ".join(cells) + r" \\"
+
+
+def _escaped(text: str) -> str:
+    return "".join(SPECIAL.get(character, character) for character in text)

@@ -1,0 +1,104 @@
+"""What the agents of a run get at each of its checkpoints, in episodes of their own; kept in the run folder.
+
+evaluations.json   {"version", "agents": [names], "played": {"CHECKSUM-EPISODES-SEED": rewards by episode and agent}}
+
+The checksum is that of the agents, so what is kept stays right whatever becomes of the checkpoints.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from abreast import __version__
+from abreast.errors import CheckpointError
+from abreast.files import write_whole
+from abreast.games import AnyGame
+from abreast.games.trained import evaluated_config, trained_experiment
+from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
+from abreast.training.evaluate import play_episodes
+
+FILE = "evaluations.json"
+EPISODES, TIMES = 32, 10
+"""Episodes at each checkpoint, and how many times as many at the best."""
+
+Rewards = list[list[float]]
+"""By episode and agent."""
+
+
+class Point(NamedTuple):
+    """A checkpoint that was evaluated."""
+
+    epochs: int
+    agent_steps: int
+    rewards: Rewards
+
+
+def evaluated_checkpoints(run: Path) -> list[Checkpoint]:
+    """The checkpoints of a run that have agents, one for each number of epochs, in their order."""
+    found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.agents]
+    if not found:
+        raise CheckpointError(f"{run} has no checkpoint to evaluate: its run has not come so far.")
+    return list({each.epochs: each for each in found}.values())
+
+
+class RunEvaluations:
+    """The evaluations of one run. Those that are not there are played when they are asked for."""
+
+    def __init__(self, run: Path, find: Callable[[], AnyGame], episodes: int = EPISODES, seed: int = 0) -> None:
+        """`find`: what finds the game of the run, if anything has to be played."""
+        self.run, self.episodes, self.seed = run, episodes, seed
+        self._find = find
+        self.names: list[str] = []
+        """Of the agents; known after the first evaluation."""
+        self._played = self._read()
+
+    def curve(self, on_point: Callable[[], None] = lambda: None) -> list[Point]:
+        """Every checkpoint, evaluated."""
+        found = []
+        for each in evaluated_checkpoints(self.run):
+            found.append(Point(each.epochs, each.facts.agent_steps, self.rewards(each)))
+            on_point()
+        return found
+
+    def absolute(self, curve: list[Point]) -> tuple[int, Rewards]:
+        """The best checkpoint, by the mean of all rewards, evaluated again on many more episodes, with another seed: its
+        epochs, and what was got."""
+        best = max(curve, key=lambda point: sum(map(sum, point.rewards)) / len(point.rewards)).epochs
+        (checkpoint,) = (each for each in evaluated_checkpoints(self.run) if each.epochs == best)
+        return best, self.rewards(checkpoint, self.episodes * TIMES, self.seed + 1)
+
+    def rewards(self, checkpoint: Checkpoint, episodes: int | None = None, seed: int | None = None) -> Rewards:
+        """What the agents of a checkpoint get, greedy."""
+        episodes, seed = episodes or self.episodes, self.seed if seed is None else seed
+        sums = "".join(checkpoint.files[f"{agent}.safetensors"].sha256 for agent in checkpoint.agents)
+        key = f"{hashlib.sha256(sums.encode()).hexdigest()[:16]}-{episodes}-{seed}"
+        if key not in self._played:
+            states = {agent: checkpoint.part(agent) for agent in checkpoint.agents}
+            env = trained_experiment(self._game, self._config, checkpoint, states)
+            self.names = list(env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))])
+            self._played[key] = play_episodes(env, episodes, seed).rewards
+            kept = {"version": __version__, "agents": self.names, "played": self._played}
+            write_whole(self.run / FILE, json.dumps(kept, allow_nan=False).encode())
+        return self._played[key]
+
+    @cached_property
+    def _game(self) -> AnyGame:
+        return self._find()
+
+    @cached_property
+    def _config(self) -> Any:
+        return evaluated_config(self._game, self.run / "config.yaml", None)
+
+    def _read(self) -> dict[str, Rewards]:
+        """What is kept; nothing of a file that is damaged, or of another version."""
+        try:
+            kept = json.loads((self.run / FILE).read_bytes())
+            if kept["version"] != __version__:
+                return {}
+            self.names = [str(name) for name in kept["agents"]]
+            return {str(key): [[*map(float, each)] for each in rewards] for key, rewards in kept["played"].items()}
+        except (OSError, ValueError, TypeError, LookupError, AttributeError):
+            return {}

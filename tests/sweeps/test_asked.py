@@ -1,0 +1,93 @@
+"""What a sweep is asked for: words, YAML and the runs that follow; one sentence for what cannot be."""
+
+import pytest
+
+from abreast.errors import AbreastError
+from abreast.sweeps import Asked, expand, joinable
+from abreast.sweeps.asked import parse_seeds, split_values, split_words
+
+GAME = "own_game:Garden"
+
+
+def asked(**values):
+    return Asked.read({"games": GAME, **values})
+
+
+def test_a_comma_within_brackets_braces_or_quotes_is_part_of_a_value():
+    assert split_values("key", "dqn,ppo, iqn") == ["dqn", "ppo", "iqn"]
+    assert split_values("key", "[64,64],[128]") == [[64, 64], [128]]
+    assert split_values("key", "{a: 1, b: 2},null") == [{"a": 1, "b": 2}, None]
+    assert split_values("key", "'a,b',c") == ["a,b", "c"]
+    assert split_values("key", "1e-4,3,true") == [1e-4, 3, True]
+    assert split_values("key", "own.py:Model,dqn") == ["own.py:Model", "dqn"]
+
+
+def test_words_are_games_or_settings():
+    assert split_words(["a", "model.x=1,2", "b.py:C"]) == (["a", "b.py:C"], {"model.x": [1, 2]})
+    assert (parse_seeds("3"), parse_seeds("3,5")) == ([0, 1, 2], [3, 5])
+
+
+def test_runs_are_all_combinations_with_seeds_innermost_and_checkpoints_at_equal_distances():
+    settings = {"model.algorithm": ["dqn", "ppo"], "experiment.epochs": 40}
+    runs = expand(asked(seeds=2, settings=settings, evaluations=4))
+    assert [(run.settings["model.algorithm"], run.seed) for run in runs] == [
+        *(("dqn", 0), ("dqn", 1)),
+        *(("ppo", 0), ("ppo", 1)),
+    ]
+    assert [run.name for run in runs][2] == "0002-own-game-garden-ppo-seed-0"
+    assert runs[0].beside[0] == "experiment.checkpoint_interval=10"
+    own = expand(asked(settings={"experiment.checkpoint_interval": 3}))
+    assert not any("interval" in text for text in own[0].beside)
+
+
+def test_what_was_asked_for_is_read_again_as_it_was():
+    first = asked(seeds=2, settings={"model.learning_rate": {"low": 1e-4, "high": 0.1, "log": True}}, search="optuna")
+    assert Asked.read(first.as_yaml_values()) == first
+
+
+def test_runs_that_differ_in_seed_or_learning_rate_alone_are_joined(tmp_path):
+    settings = {"model.algorithm": ["dqn", "ppo"], "model.learning_rate": [0.1, 0.2]}
+    configs = [run.config(tmp_path) for run in expand(asked(seeds=2, settings=settings))]
+    groups = joinable(configs)
+    assert [len(group) for group in groups] == [4, 4]
+    assert [config for group in groups for config in group] == configs
+    for group in groups:
+        assert len({text for config in group for text in config.settings if "algorithm" in text}) == 1
+
+
+BAD = {
+    "unknown setting": ({"settings": {"model.learning_rat": [1]}}, "unknown key model.learning_rat"),
+    "value": ({"settings": {"experiment.epochs": [4, -1]}}, "experiment.epochs is -1"),
+    "no values": ({"settings": {"model.algorithm": []}}, "model.algorithm has no value"),
+    "seed as a setting": ({"settings": {"experiment.seed": [1, 2]}}, "a sweep has seeds of its own"),
+    "range without a search": ({"settings": {"model.gamma": {"low": 0.1, "high": 0.2}}}, "only a search can take"),
+    "range the wrong way": (
+        {"search": "optuna", "settings": {"model.gamma": {"low": 0.9, "high": 0.2}}},
+        "expected low <= high",
+    ),
+    "the same seed": ({"seeds": [1, 1]}, "seeds has 1 twice"),
+    "no seeds": ({"seeds": 0}, "seeds"),
+    "search in two games": ({"games": [GAME, "treasurehunt"], "search": "optuna"}, "a search is in one game"),
+    "unknown key": ({"sedes": 3}, "did you mean 'seeds'?"),
+    "game": ({"games": "treasurehnt"}, "did you mean 'treasurehunt'?"),
+}
+
+
+@pytest.mark.parametrize(("values", "sentence"), BAD.values(), ids=BAD)
+def test_what_cannot_be_is_one_sentence(values, sentence):
+    with pytest.raises(AbreastError) as raised:
+        expand(asked(**values))
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize("text", ["", "a,,b", "a,", "[1", "2020-01-01"])
+def test_values_that_cannot_be_read_are_one_sentence(text):
+    with pytest.raises(AbreastError, match=r"model\.x"):
+        split_values("model.x", text)
+
+
+@pytest.mark.parametrize("text", ["", "0", "-1", "x", "1,", "1.5"])
+def test_seeds_that_cannot_be_are_one_sentence(text):
+    with pytest.raises(AbreastError, match="--seeds is"):
+        parse_seeds(text)
