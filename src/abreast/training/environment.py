@@ -62,6 +62,11 @@ class Environment(Experiment):
     batched_world: ClassVar[type[BatchedWorld] | None] = None
     """The same game in many lanes at once, on a GPU (`world.batched`); only of the very class that says so."""
 
+    scripted: ClassVar[Mapping[str, Callable[[Any, Any], int]]] = MappingProxyType({})
+    """What it means to `cooperate` and to `defect`, for `abreast schelling`: functions of an agent and its world that return the
+    number of an action.
+    """
+
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise
     KNOWN: ClassVar[frozenset[str]] = frozenset(
