@@ -13,14 +13,14 @@ from abreast.worlds import EmptyEntity, Gridworld
 
 GROUND, TOP = 0, 1
 STATIONS = {kind.symbol: kind for kind in (Counter, Onions, Dishes, Hatch, Pot)}
-CRAMPED = ("##P##", "O   O", "#   #", "#D#S#")
+CRAMPED = ("##P##", "O...O", "#...#", "#D#S#")
 
 
 class KitchenConfig(Section):
     """Settings of the kitchen and of the soup."""
 
-    layout: tuple[str, ...] = CRAMPED
-    """The map, row by row: # counter, O onions, D dishes, P pot, S hatch, a blank where agents walk."""
+    layout: list[str] = Field(default_factory=lambda: list(CRAMPED))
+    """The map, row by row: # counter, O onions, D dishes, P pot, S hatch, . floor."""
     onions_needed: int = Field(2, ge=1)
     """Onions in a soup."""
     cook_turns: int = Field(5, ge=1)
@@ -34,15 +34,15 @@ class KitchenConfig(Section):
 
     @pydantic.model_validator(mode="after")
     def _is_a_map(self) -> Self:
-        known, rows = {*STATIONS, " "}, self.layout
+        known, rows = {*STATIONS, "."}, self.layout
         odd = sorted(set("".join(rows)) - known)
         if not rows or not rows[0] or len({len(row) for row in rows}) > 1:
             raise ValueError(f"world.layout is {list(rows)}: expected rows of the same length.")
         if odd:
             raise ValueError(f"world.layout has {odd[0]!r}: expected only {', '.join(map(repr, sorted(known)))}.")
         edge = rows[0] + rows[-1] + "".join(row[0] + row[-1] for row in rows)
-        if " " in edge or " " not in "".join(rows):
-            raise ValueError("world.layout needs blanks to walk on, and none of them at its edge: close it with #.")
+        if "." in edge or "." not in "".join(rows):
+            raise ValueError("world.layout needs floor (.) to walk on, and none of them at its edge: close it with #.")
         return self
 
 
@@ -59,7 +59,7 @@ class KitchenWorld(Gridworld):
         self.fill(GROUND, Floor)
         for row, line in enumerate(self.settings.layout):
             for column, symbol in enumerate(line):
-                if symbol != " ":
+                if symbol != ".":
                     self.add((row, column, TOP), self._station(symbol))
 
     def _station(self, symbol: str) -> Counter | Onions | Dishes | Hatch | Pot:
