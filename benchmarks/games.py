@@ -37,7 +37,9 @@ Curves = dict[str, dict[str, dict[str, list[float]]]]
 def train(game: str, seed: str, epochs: int | None, output: Path) -> tuple[list[Row], float]:
     """One run; returns a row for each figure of each epoch, and its seconds of CPU time. The seed `random`: nothing learns."""
     found, is_random = find_game(game), seed == "random"
-    overrides = ["model.algorithm=random", f"experiment.epochs={RANDOM_EPOCHS}"] if is_random else LONE_LEARNERS.get(game, [])
+    overrides = (
+        ["model.algorithm=random", f"experiment.epochs={RANDOM_EPOCHS}"] if is_random else LONE_LEARNERS.get(game, [])
+    )
     overrides = [*overrides, "multiprocessing.device=cpu"] + ([] if is_random else [f"experiment.seed={seed}"])
     if epochs is not None and not is_random:
         overrides.append(f"experiment.epochs={epochs}")

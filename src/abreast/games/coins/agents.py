@@ -10,11 +10,22 @@ class CoinsAgent(Walker):
     """Walks onto coins; one of the other's colour costs the other."""
 
     settings: CoinsConfig
+    picked = 0
+    """Coins of either colour that it has picked up in this epoch."""
+    own_picked = 0
+
+    def reset(self) -> None:
+        super().reset()
+        self.picked = self.own_picked = 0
 
     def act(self, world: Gridworld, action: int) -> float:
         target = world.observe(self.movement(action))
         reward = super().act(world, action)
-        if isinstance(target, Coin) and target.owner != self.number:
+        if not isinstance(target, Coin):
+            return reward
+        self.picked += 1
+        self.own_picked += target.owner == self.number
+        if target.owner != self.number:
             for other in world.get_entities_of_kind(self.kind):
                 if isinstance(other, CoinsAgent) and other.number == target.owner:
                     other.give(-self.settings.coin_penalty)

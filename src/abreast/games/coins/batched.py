@@ -1,6 +1,6 @@
 """Coins in many lanes at once: the rules of world.py and agents.py over tensors (docs/batched-worlds.md)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,16 +28,20 @@ class BatchedCoins(BatchedWorld):
         self.check_room(self.agents, (self.height - 2) * (self.width - 2))
         coins = [self.number(kind) for kind in COINS]
         kinds = range(len(self.kinds) + 1)
+        coins, kinds, cost = [self.number(kind) for kind in COINS], range(len(self.kinds) + 1), -settings.coin_penalty
         self._is_coin = self.table([kind in coins for kind in kinds], torch.bool)
         self._coins = self.table(coins, torch.int32)
-        cost = -self.settings.coin_penalty
-        costs = [
-            [cost if kind == coin and owner != agent else 0.0 for owner, coin in enumerate(coins)]
+        owners = [coins.index(kind) if kind in coins else -1 for kind in kinds]
+        others = [
+            [[cost * (owner == other != agent) for other in range(self.agents)] for owner in owners]
             for agent in range(self.agents)
-            for kind in kinds
         ]
-        self._costs = self.table(costs, torch.float32).view(self.agents, len(kinds), len(coins))[..., : self.agents]
+        self._costs = self.table(others, torch.float32)
         """By who walks and onto which kind, what that costs each agent."""
+        picked = [[[owner >= 0, owner == agent] for owner in owners] for agent in range(self.agents)]
+        self._picks = self.table(picked, torch.float32)
+        """Likewise, whether it is a coin, and one of its own colour."""
+        self.picked_L2 = torch.zeros((lanes, 2), device=device)
 
     def make_prototypes(self) -> list[Entity]:
         return [EmptyEntity(), Wall(), *(kind(self.settings.coin_value) for kind in COINS)]
@@ -50,6 +54,7 @@ class BatchedCoins(BatchedWorld):
 
     def reset(self, draws: Draws) -> None:
         self.clear()
+        self.picked_L2.zero_()
         self.enclose(Wall)
         self.place_agents(self.draw_places(draws["places"], self.agents))
 
@@ -64,5 +69,11 @@ class BatchedCoins(BatchedWorld):
     def act(self, agent: int, actions_L: Tensor) -> Tensor:
         """Walk, and take the coin one walks onto: one of the other's colour costs the other."""
         target_L = self.places_NL[agent] + self._steps.index_select(0, actions_L)
-        self.given_LN += self._costs[agent].index_select(0, self.at(target_L))
+        kinds_L = self.at(target_L)
+        self.given_LN += self._costs[agent].index_select(0, kinds_L)
+        self.picked_L2 += self._picks[agent].index_select(0, kinds_L)
         return super().act(agent, actions_L)
+
+    def metrics(self) -> Mapping[str, Tensor]:
+        picked_L, own_L = self.picked_L2.unbind(1)
+        return {"coins": picked_L, "own_colour": own_L / picked_L}

@@ -1,12 +1,14 @@
 """Commons harvest as an environment."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from abreast.games.harvest.agents import HarvestAgent, eat_all, eat_with_restraint
 from abreast.games.harvest.batched import BatchedHarvest
 from abreast.games.harvest.entities import Apple, Grass
 from abreast.games.harvest.world import HarvestConfig, HarvestWorld
 from abreast.games.walkers import WalkersEnv
+from abreast.training.environment import Script
 from abreast.worlds import EmptyEntity, Wall
 
 
@@ -19,7 +21,7 @@ class HarvestEnv(WalkersEnv):
     agent_kind = HarvestAgent
     seen_kinds = tuple(kind.kind for kind in (Wall, Apple, HarvestAgent))
     blank_kinds = (EmptyEntity.kind, Grass.kind)
-    scripted = {"cooperate": eat_with_restraint, "defect": eat_all}
+    scripted: ClassVar[Mapping[str, Script]] = {"cooperate": eat_with_restraint, "defect": eat_all}
     world: HarvestWorld
 
     def populate_environment(self) -> None:

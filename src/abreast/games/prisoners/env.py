@@ -1,11 +1,13 @@
 """The prisoners' dilemma as an environment."""
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 from abreast.games.prisoners.agents import TILES, PrisonersAgent, stand_to_cooperate, stand_to_defect
 from abreast.games.prisoners.entities import CooperateTile, Floor
 from abreast.games.prisoners.world import GROUND, TOP, PrisonersConfig, PrisonersWorld
 from abreast.games.walkers import WalkersEnv
+from abreast.training.environment import Script
 from abreast.worlds import EmptyEntity, Wall
 
 
@@ -17,7 +19,7 @@ class PrisonersEnv(WalkersEnv):
     agent_kind = PrisonersAgent
     seen_kinds = tuple(kind.kind for kind in (Wall, *TILES, PrisonersAgent))
     blank_kinds = (EmptyEntity.kind, Floor.kind)
-    scripted = {"cooperate": stand_to_cooperate, "defect": stand_to_defect}
+    scripted: ClassVar[Mapping[str, Script]] = {"cooperate": stand_to_cooperate, "defect": stand_to_defect}
     world: PrisonersWorld
     agents: list[PrisonersAgent]
 

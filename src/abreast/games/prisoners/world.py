@@ -36,7 +36,7 @@ class PrisonersConfig(Section):
     def _fits(self) -> Self:
         if 2 * self.tile_width + 3 > self.width:
             raise ValueError(
-                f"world.tile_width is {self.tile_width}, too much for world.width {self.width}: no floor is left to start on."
+                f"world.tile_width is {self.tile_width}, too much for world.width {self.width}: no floor is left."
                 f" Raise width to {2 * self.tile_width + 3} or more, or lower tile_width."
             )
         return self
