@@ -3,9 +3,9 @@
     python benchmarks/games.py [--seeds 3] [--jobs CORES] [--only GAME ...] [--epochs N] [--output DIR]
     python benchmarks/games.py --draw DIR            learning-<game>.png from DIR/curves.csv; needs matplotlib
 
-Each game is trained with its own settings and every seed, sequentially, each run in a process of its own; beside that, agents
-that act at random play it. Written are `curves.csv` (game, seed, epoch, figure, value), `<game>.gif` (the best epoch filmed in the
-run of seed 0), and, where matplotlib is there, the pictures. Printed is the mean of the last tenth of each run.
+Each game is trained with its own settings and every seed, sequentially, each run in a process of its own; beside that,
+agents that act at random play it. Written are `curves.csv` (game, seed, epoch, figure, value), `<game>.gif` (the best epoch
+of seed 0), and, where matplotlib is there, the pictures. Printed is the mean of the last tenth of each run.
 """
 
 import argparse
@@ -26,8 +26,14 @@ from abreast.games import find_game, list_games
 RANDOM_EPOCHS = 60
 LONE_LEARNERS = {"tag": [f"model.per_agent.{agent}.algorithm=random" for agent in range(1, 4)]}
 """Games whose rewards add up to nearly the same however well one plays: agent 0 learns among agents that act at random."""
-SECOND = {"harvest": "apples_left", "prisoners": "cooperation", "iowa": "good_decks", "kitchen": "soups", "cleanup": "equality",
-          "coins": "equality"}  # fmt: skip
+SECOND = {
+    "cleanup": "dirty_share",
+    "coins": "own_colour",
+    "harvest": "apples_left",
+    "iowa": "good_decks",
+    "kitchen": "soups",
+    "prisoners": "cooperation",
+}
 """A figure of the game's that says more than the reward does."""
 Row = tuple[str, str, int, str, float]
 Curves = dict[str, dict[str, dict[str, list[float]]]]
@@ -35,7 +41,7 @@ Curves = dict[str, dict[str, dict[str, list[float]]]]
 
 
 def train(game: str, seed: str, epochs: int | None, output: Path) -> tuple[list[Row], float]:
-    """One run; returns a row for each figure of each epoch, and its seconds of CPU time. The seed `random`: nothing learns."""
+    """One run; returns a row for each figure of each epoch, and its CPU seconds. The seed `random`: nothing learns."""
     found, is_random = find_game(game), seed == "random"
     overrides = (
         ["model.algorithm=random", f"experiment.epochs={RANDOM_EPOCHS}"] if is_random else LONE_LEARNERS.get(game, [])

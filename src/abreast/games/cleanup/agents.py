@@ -1,7 +1,7 @@
 """Who lives in the valley."""
 
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -110,8 +110,10 @@ class CleanupAgent(MovingAgent):
         return cells
 
 
-def clean(agent: CleanupAgent, world: Gridworld) -> int:
-    """Stand where a beam reaches dirt, and clean; what is not to be seen from there is walked to."""
+def clean(agent: CleanupAgent, world: Any) -> int:
+    """Walk to dirt and clean it while a quarter of what stops all growth is dirty, or more; else eat."""
+    if world.dirty_share < world.settings.dirt_threshold / 4:
+        return eat(agent, world)
     actions = agent.action_spec.actions
     cells = beam_path(world, agent.location, agent.DIRECTIONS[agent.facing], agent.settings.beam_length)
     if any(isinstance(world.observe((row, column, GROUND)), Dirt) for row, column in cells):

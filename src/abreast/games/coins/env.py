@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from typing import ClassVar
+
 from abreast.errors import ConfigError
 from abreast.games.coins.agents import CoinsAgent, pick_all, pick_own
 from abreast.games.coins.batched import BatchedCoins
