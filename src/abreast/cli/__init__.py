@@ -10,6 +10,7 @@ import abreast.cli.games
 import abreast.cli.play
 import abreast.cli.report
 import abreast.cli.rollouts
+import abreast.cli.schelling
 import abreast.cli.settings
 import abreast.cli.sweep
 import abreast.cli.timeline

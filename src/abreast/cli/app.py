@@ -34,7 +34,7 @@ TRAINING, ROLLOUTS, BOTH = "Train agents in games", "Play text environments", "F
 WHERE = "Where it is kept"
 """What some of their options are for."""
 COMMANDS = (
-    *("games", "train", "play", "eval", "tournament", "sweep", "compare", "export"),
+    *("games", "train", "play", "eval", "sweep", "compare", "tournament", "schelling", "export"),
     *("envs", "rollout", "trajectories"),
     *("timeline", "watch", "report", "settings", "check", "bench", "doctor"),
 )

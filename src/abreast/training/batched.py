@@ -26,6 +26,7 @@ from abreast.models import BaseModel
 from abreast.state import State
 from abreast.training.devices import enough_memory
 from abreast.training.lanes import Environment
+from abreast.training.social import with_social_outcomes
 from abreast.training.whole_pass import WholePass, let_act
 from abreast.worlds.batched import BatchedWorld
 from abreast.worlds.painting import Scene, ScenePainter
@@ -221,7 +222,7 @@ class BatchedLanes(Playable):
                 model.memory.add_episodes(**rows)
         for model in models:
             model.end_epoch_action(epoch=epoch)
-        return self._played(scores_NL)
+        return with_social_outcomes(self._played(scores_NL), whole.reward_times(lanes))
 
     def _whole_pass(self, models: Sequence[Any]) -> WholePass:
         """That of the pass before, unless other models choose now, or otherwise."""

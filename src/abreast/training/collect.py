@@ -13,6 +13,7 @@ from abreast.models import BaseModel
 from abreast.models.stacked import StackedChoice, can_be_stacked
 from abreast.processes.spans import details, span
 from abreast.streams import seeded_globals, shared_streams
+from abreast.training.social import RewardTimes, with_social_outcomes
 from abreast.worlds.playable import Decision, Late, Playable, Played, as_reward
 
 PLAYING = 2
@@ -67,7 +68,7 @@ def play_lanes(
     before = [model.memory.written for model in models]
     for model in models:
         model.start_epoch_action(epoch=epoch)
-    choose, seen = _Chooser(models).choose, -1
+    choose, seen, times = _Chooser(models).choose, -1, RewardTimes(len(models))
     unchecked = set(range(len(models)))
     """Agents whose first observation has not been looked at."""
     steps = details("see", "choose", "act", "remember")
@@ -104,16 +105,19 @@ def play_lanes(
                     " finite number."
                 )
             models[agent].remember_all(states, chosen, rewards, terminated, numbers)
+            times.note(agent, numbers, rewards)
         for each in late:
             _amend(models[each.agent], each, before[each.agent])
+        times.note_late(late)
         if mark:
             mark()
     played, late = game.finish()
     for each in late:
         _amend(models[each.agent], each, before[each.agent])
+    times.note_late(late)
     for model in models:
         model.end_epoch_action(epoch=epoch)
-    return played
+    return with_social_outcomes(played, times.means(len(played)))
 
 
 def check_observation(agent: int, model: BaseModel, state: NDArray[Any]) -> None:

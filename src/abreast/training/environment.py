@@ -31,6 +31,8 @@ LEFT_BY_RESET = frozenset(
     | {"score", "_pending_reward", "location", "facing", "action_spec"}
 )
 """Attributes of ours that a `reset` of a user's may leave as they were, or change for good."""
+Script = Callable[[Any, Any], int]
+"""How a scripted agent plays: the number of its next action, from the agent and its world."""
 BUILDING = 4
 """The part of a seed's spawn key that stands for building an environment."""
 
@@ -61,6 +63,9 @@ class Environment(Experiment):
 
     batched_world: ClassVar[type[BatchedWorld] | None] = None
     """The same game in many lanes at once, on a GPU (`world.batched`); only of the very class that says so."""
+
+    scripted: ClassVar[Mapping[str, Script]] = MappingProxyType({})
+    """What it means to `cooperate` and to `defect` here, for `abreast schelling`."""
 
     world: Any  # a Gridworld; games narrow it to their own
     agents: Any  # a list of Agents; likewise

@@ -157,6 +157,13 @@ class WholePass:
             )
         return scores_NL
 
+    def reward_times(self, lanes: int) -> list[list[float]]:
+        """Per lane and agent, the mean number of the turns that brought a reward above 0; NaN: there were none."""
+        is_paid_TNL = self._rewards_TNL[:, :, :lanes] > 0
+        numbers_T = torch.arange(1, self._turns + 1, dtype=torch.float64, device=self._world.device)
+        sums_NL = (is_paid_TNL * numbers_T.view(-1, 1, 1)).sum(dim=0)
+        return (sums_NL / is_paid_TNL.sum(dim=0)).T.tolist()  # type: ignore[no-any-return]
+
     # ---- from the device
 
     def rows(self, lanes: int) -> Iterator[dict[str, NDArray[Any]]]:

@@ -1,14 +1,15 @@
 """Who lives in the valley."""
 
 from functools import cache
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
 from abreast.agents import MovingAgent
 from abreast.games.art import figures
-from abreast.games.cleanup.entities import Beam, CleanBeam, Dirt, Water, ZapBeam
+from abreast.games.cleanup.entities import Apple, Beam, CleanBeam, Dirt, Orchard, Water, ZapBeam
 from abreast.games.cleanup.world import AIR, GROUND, TOP, CleanupConfig, beam_path
+from abreast.games.walkers import action_towards
 from abreast.models import BaseModel
 from abreast.worlds import ActionSpec, Gridworld, ObservationSpec
 from abreast.worlds.sprites import Pixels
@@ -46,6 +47,8 @@ class CleanupAgent(MovingAgent):
         """A new epoch begins: awake and looking down."""
         super().reset()
         self.turns_frozen = 0
+        self.turns_missed = 0
+        """Spent frozen in this epoch."""
         self.face("down")
 
     def face(self, direction: str) -> None:
@@ -82,6 +85,7 @@ class CleanupAgent(MovingAgent):
 
     def _wait_frozen(self, world: Gridworld) -> None:
         self.turns_frozen -= 1
+        self.turns_missed += 1
         if not self.turns_frozen:
             self.face(self.facing)
             world.add(self.location, self)
@@ -104,6 +108,26 @@ class CleanupAgent(MovingAgent):
         for row, column in cells:
             world.add((row, column, AIR), beam(is_vertical=step[0] != 0))
         return cells
+
+
+def clean(agent: CleanupAgent, world: Any) -> int:
+    """Walk to dirt and clean it while a quarter of what stops all growth is dirty, or more; else eat."""
+    if world.dirty_share < world.settings.dirt_threshold / 4:
+        return eat(agent, world)
+    actions = agent.action_spec.actions
+    cells = beam_path(world, agent.location, agent.DIRECTIONS[agent.facing], agent.settings.beam_length)
+    if any(isinstance(world.observe((row, column, GROUND)), Dirt) for row, column in cells):
+        return actions.index("clean")
+    action = action_towards(agent, world, lambda cell: isinstance(world.observe((*cell[:2], GROUND)), Dirt))
+    return actions.index("clean") if action is None else action
+
+
+def eat(agent: CleanupAgent, world: Gridworld) -> int:
+    """Walk to the nearest apple; while there is none, to the orchard, or up and down in it."""
+    action = action_towards(agent, world, lambda cell: isinstance(world.observe(cell), Apple))
+    if action is None and not isinstance(world.observe((*agent.location[:2], GROUND)), Orchard):
+        action = action_towards(agent, world, lambda cell: isinstance(world.observe((*cell[:2], GROUND)), Orchard))
+    return agent.action_spec.actions.index("up") if action is None else action
 
 
 @cache

@@ -1,0 +1,59 @@
+"""What lies on the floor of coins."""
+
+from typing import ClassVar
+
+from abreast.games.art import SAND
+from abreast.worlds import Entity, pixel_art
+from abreast.worlds.painting import AGENT_COLOURS
+from abreast.worlds.sprites import Pixels
+
+
+class Floor(Entity):
+    """The ground, on the bottom layer."""
+
+    passable = True
+    symbol = "."
+    sprite = SAND
+
+
+def _coin_of(colour: str) -> Pixels:
+    return pixel_art(
+        {"m": "#3a3320", "a": colour, "w": "#ffffff"},
+        "..mmmm..",
+        ".maaaam.",
+        "mawaaaam",
+        "mawaaaam",
+        "maaaaaam",
+        "maaaaaam",
+        ".maaaam.",
+        "..mmmm..",
+    )
+
+
+class Coin(Entity):
+    """Picked up by whoever walks onto it, and of one agent's colour."""
+
+    passable = True
+    owner: ClassVar[int]
+
+    def __init__(self, value: float) -> None:
+        self.value = value
+
+
+class FirstCoin(Coin):
+    """Of the colour of agent 0."""
+
+    symbol = "a"
+    owner = 0
+    sprite = _coin_of(AGENT_COLOURS[0])
+
+
+class SecondCoin(Coin):
+    """Of the colour of agent 1."""
+
+    symbol = "b"
+    owner = 1
+    sprite = _coin_of(AGENT_COLOURS[1])
+
+
+COINS = (FirstCoin, SecondCoin)

@@ -1,0 +1,40 @@
+"""The room of Iowa gambling: a deck in each corner."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import Field
+
+from abreast.games.iowa.entities import DECKS, Carpet
+from abreast.settings import Section
+from abreast.training import Config, parse_config
+from abreast.worlds import EmptyEntity, Gridworld, Wall
+
+GROUND, TOP = 0, 1
+
+
+class IowaConfig(Section):
+    """Settings of the room and of the cards."""
+
+    height: int = Field(5, ge=5, le=10_000)
+    """Rows, the walls around included."""
+    width: int = Field(5, ge=5, le=10_000)
+    """Columns, the walls around included."""
+    scale: float = Field(0.001, gt=0)
+    """Reward for a dollar."""
+
+
+class IowaWorld(Gridworld):
+    """Carpet, walls around, and four decks; where each lies is drawn anew each epoch."""
+
+    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
+        self.settings: IowaConfig = parse_config(config, IowaConfig).world
+        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+
+    def lay_out(self) -> None:
+        """Carpet everywhere, walls around, new cards in the corners."""
+        self.fill(GROUND, Carpet)
+        self.enclose(TOP, Wall)
+        corners = [(row, column, TOP) for row in (1, self.height - 2) for column in (1, self.width - 2)]
+        for number, corner in zip(self.rng.permutation(len(DECKS)), corners, strict=True):
+            self.add(corner, DECKS[number]())
