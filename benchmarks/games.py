@@ -43,13 +43,13 @@ Curves = dict[str, dict[str, dict[str, list[float]]]]
 def train(game: str, seed: str, epochs: int | None, output: Path) -> tuple[list[Row], float]:
     """One run; returns a row for each figure of each epoch, and its CPU seconds. The seed `random`: nothing learns."""
     found, is_random = find_game(game), seed == "random"
-    overrides = (
-        ["model.algorithm=random", f"experiment.epochs={RANDOM_EPOCHS}"] if is_random else LONE_LEARNERS.get(game, [])
-    )
+    overrides = [f"experiment.epochs={RANDOM_EPOCHS}"] if is_random else LONE_LEARNERS.get(game, [])
     overrides = [*overrides, "multiprocessing.device=cpu"] + ([] if is_random else [f"experiment.seed={seed}"])
     if epochs is not None and not is_random:
         overrides.append(f"experiment.epochs={epochs}")
     env = found.build(found.configure(None, overrides))
+    if is_random:
+        env.act_at_random()
     begin = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         result = env.run_experiment(animate=seed == "0", logging=False, output_dir=Path(folder) / "run")
