@@ -107,8 +107,8 @@ class ModelState:
                 "" if "ALGORITHM" in vars(type(self)) else ", or let the class say ACTIONS = frozenset({'continuous'})"
             )
             raise ConfigError(
-                f"model.algorithm is {name}, which chooses among numbered actions, but an action here is a vector of floats (a"
-                f" Box of {len(box)}): use ppo or sac{own}."
+                f"model.algorithm is {name}, which chooses among numbered actions, but an action here is a vector of floats"
+                f" (a Box of {len(box)}): use ppo or sac{own}."
             )
         if box is None and "discrete" not in self.ACTIONS:
             raise ConfigError(
