@@ -45,7 +45,7 @@ ROWS = {
         SPREAD,
         [
             *IN_SPREAD,
-            "experiment.epochs=12000",
+            "experiment.epochs=6000",
             "multiprocessing.num_envs=16",
             "model.gamma=0.95",
             "model.gradient_steps=4",

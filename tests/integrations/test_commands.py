@@ -91,7 +91,7 @@ def test_settings_say_what_the_environment_decides(abreast):
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["train", "gymnasium:Pendulum-v1", "model.algorithm=dqn"], "a vector of 1 floats (a Box): use ppo or sac"),
+        (["train", "gymnasium:Pendulum-v1", "model.algorithm=dqn"], "a vector of floats (a Box of 1): use ppo or sac"),
         (["train", "gymnasium:CartPole-v1", "model.algorithm=sac"], "here are 2 numbered actions: use ppo, dqn or iqn"),
         (["train", "pettingzoo:zoo_envs:LacksAReward", "--output", "x"], "the rewards lack agent 'host'"),
         (["play", "gymnasium:CartPol-v1"], "did you mean 'CartPole-v1'?"),

@@ -108,3 +108,17 @@ def test_rows_of_a_group_lie_as_they_would_without_the_others(name, count, monke
     else:
         StackedChoice(models).take_actions([states, states], list(range(lanes)))
     assert places == [(0, True, 3), (0, True, 3)]
+
+
+def test_vectors_follow_from_lane_and_epoch_and_from_nothing_else():
+    def drawn(lanes, epoch=0, **how):
+        streams = LaneStreams(np.random.SeedSequence(1))
+        streams.begin(epoch)
+        return np.stack([streams.vectors(lanes, 3, **how) for _ in range(400)], axis=1)
+
+    both, alone, later = drawn([0, 5]), drawn([5]), drawn([5], epoch=1)
+    assert both.shape == (2, 400, 3) and both.dtype == np.float32
+    assert (both[1] == alone[0]).all() and not (both[0] == both[1]).any() and not (alone == later).any()
+    assert abs(both.mean()) < 0.1 and abs(both.std() - 1.0) < 0.1
+    uniform = drawn([0], is_normal=False)
+    assert -1 <= uniform.min() < -0.9 and 0.9 < uniform.max() <= 1

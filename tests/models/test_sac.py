@@ -104,3 +104,21 @@ def test_who_can_choose_what_is_said_by_the_class():
         kind = ALGORITHMS[name]
         with pytest.raises(ConfigError, match=r"use ppo or sac|use ppo, dqn or iqn"):
             kind(TinyObservation(3), actions, kind.Config.parse({}), np.random.SeedSequence(1))
+
+
+def test_ppo_remembers_the_density_of_what_it_drew_and_begins_an_update_where_it_was():
+    kind = ALGORITHMS["ppo"]
+    config = kind.Config.parse({"algorithm": "ppo", "hidden_size": 8, "n_frames": 1, "learning_rate": 0.05})
+    model = kind(TinyObservation(3), ActionBox((0.0, 0.0), (1.0, 5.0)), config, np.random.SeedSequence(1))
+    for epoch in range(2):
+        live(model, seed=epoch)
+        model.train_step()
+    live(model, seed=2)
+    rows = model.new_rows()
+    spread = model.policy.log_std.exp()
+    normal = distributions.Normal(model.policy.means(rows.states), spread)
+    torch.testing.assert_close(rows.before, normal.log_prob(rows.actions).sum(dim=-1))
+    figures = model.loss_of(model.online, rows)
+    assert abs(figures["kl"].item()) < 1e-6 and figures["clip_fraction"] == 0 and figures["value_loss"] > 0
+    torch.testing.assert_close(figures["entropy"], distributions.Normal(0.0, spread).entropy().sum())
+    assert len(set(spread.tolist())) == 2, "spreads are learned"

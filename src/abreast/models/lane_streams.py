@@ -17,7 +17,7 @@ times.)
 """
 ALL_LANES = 2**62
 """Stands for all lanes together; no lane has this number."""
-VECTORS = 2**63
+VECTORS = 2**61
 """Added to the number of a lane for the numbers of continuous actions."""
 BLOCK = 64
 """Numbers are drawn so many actions ahead."""

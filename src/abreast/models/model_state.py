@@ -103,9 +103,12 @@ class ModelState:
         """Refuse actions that it cannot choose."""
         name, box = self.config.algorithm, self.action_box
         if box is not None and "continuous" not in self.ACTIONS:
+            own = (
+                "" if "ALGORITHM" in vars(type(self)) else ", or let the class say ACTIONS = frozenset({'continuous'})"
+            )
             raise ConfigError(
-                f"model.algorithm is {name}, which chooses among numbered actions, but an action here is a vector of"
-                f" {len(box)} floats (a Box): use ppo or sac; a class of your own may say ACTIONS = {{'continuous'}}."
+                f"model.algorithm is {name}, which chooses among numbered actions, but an action here is a vector of floats"
+                f" (a Box of {len(box)}): use ppo or sac{own}."
             )
         if box is None and "discrete" not in self.ACTIONS:
             raise ConfigError(
