@@ -12,6 +12,7 @@ import yaml
 from abreast.cli import run
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.config import ManagerConfig, TagConfig
+from abreast.sweeps import Asked
 from abreast.training import parse_config
 
 ROOT = Path(__file__).parent.parent
@@ -54,7 +55,7 @@ def run_shell_line(line):
         verbs = re.findall(r"^([a-z]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
         assert set(words[1:]) <= set(verbs), f"the Makefile has no verb {words[1:]}"
     elif words[0] == "abreast":
-        quick = QUICK if "--resume" in words else BEGUN if words[1] == "train" else []
+        quick = QUICK if "--resume" in words else BEGUN if words[1] in ("train", "sweep") else []
         assert run([*words[1:], *quick]) == 0, line
     else:
         pytest.fail(f"the documentation shows {line!r}, which this test does not know how to check")
@@ -86,7 +87,7 @@ def test_every_code_block_runs(page, tmp_path, monkeypatch):
             tomllib.loads(text)
         elif language == "yaml":
             values = yaml.safe_load(text)
-            parse = parse_config if "model" in values else RolloutConfig.parse
+            parse = Asked.read if "games" in values else parse_config if "model" in values else RolloutConfig.parse
             parse(values)
         else:
             pytest.fail(f"{page.name} has a block in {language!r}, which this test does not know how to check")

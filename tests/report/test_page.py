@@ -11,7 +11,7 @@ from math import sqrt
 
 import pytest
 
-from abreast.report import make_page, page, read_run
+from abreast.report import make_page, page, read_comparison, read_run
 from report.folders import NASTY, write_rollout, write_timeline, write_training
 
 pytestmark = pytest.mark.xdist_group("browser")
@@ -325,3 +325,22 @@ def test_the_live_view_follows_a_run_and_keeps_what_was_chosen(opened, tmp_path)
     assert "the server is gone" in found.locator("#banner").inner_text() and len(values(found)) == 20
     assert all("ERR_CONNECTION_REFUSED" in text for text in opened.complaints)
     opened.complaints.clear()
+
+
+def test_a_comparison_is_shown_with_its_tables(opened, tmp_path):
+    folder = tmp_path / "run"
+    write_training(folder)
+    row = {"who": "sum", "algorithm": NASTY, "low": None, "high": None}
+    told = {
+        "about": {"tasks": ["g"], "episodes": 2, "absolute_episodes": 20, "normalise": "none", "who": ["sum"]},
+        "runs": [{"run": str(folder)}],
+        "summary": [{**row, "runs": 2, "mean": 1.5, "interquartile_mean": 1.25}],
+        "improvement": [{**row, "over": "dqn", "probability": 0.75}],
+        "notes": ["no interval, because it takes 3 runs"],
+    }
+    (tmp_path / "comparison.json").write_text(json.dumps(told))
+    (tmp_path / "page.html").write_text(make_page(read_comparison(tmp_path)))
+    section = opened(url=(tmp_path / "page.html").as_uri()).locator("#comparison")
+    assert section.locator("tbody tr").count() == 2
+    shown = section.inner_text()
+    assert all(text in shown for text in ("1.25", "0.75", "no interval, because it takes 3 runs"))

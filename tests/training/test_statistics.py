@@ -6,7 +6,17 @@ import numpy as np
 import pytest
 
 from abreast.training import statistics
-from abreast.training.statistics import bootstrap_interval, interquartile_mean, mean, summarise
+from abreast.training.statistics import (
+    bootstrap_interval,
+    improvement_interval,
+    interquartile_mean,
+    interquartile_mean_of_tasks,
+    mean,
+    performance_profile,
+    probability_of_improvement,
+    stratified_interval,
+    summarise,
+)
 
 
 @pytest.mark.parametrize(
@@ -76,3 +86,56 @@ def test_no_values_are_refused():
     for wrong in ([], [[1.0]]):
         with pytest.raises(ValueError, match="expected at least one value"):
             summarise(wrong)
+
+
+# ---- runs in tasks
+
+TASKS = [[1.0, 4.0, 2.0, 9.0, 3.0], [10.0, 7.0, 8.0, 12.0]]
+OTHERS = [[1.5, 2.0, 2.0], [7.0, 7.5, 20.0, 1.0]]
+
+
+def test_the_interquartile_mean_of_tasks_is_that_of_all_runs_together():
+    # Of nine values in order, 1 2 3 4 7 8 9 10 12, a quarter is 2.25: the third counts 0.75, as does the seventh.
+    assert interquartile_mean_of_tasks(TASKS) == pytest.approx((0.75 * 3 + 4 + 7 + 8 + 0.75 * 9) / 4.5)
+
+
+def test_the_probability_of_improvement_counts_pairs_and_ties_as_half():
+    first = (0 + 3 + (1 + 0.5 + 0.5) + 3 + 3) / 15
+    second = (3 + (0.5 + 1) + 3 + 3) / 16
+    assert probability_of_improvement(TASKS, OTHERS) == pytest.approx((first + second) / 2)
+    assert probability_of_improvement(TASKS, OTHERS) + probability_of_improvement(OTHERS, TASKS) == pytest.approx(1)
+
+
+def test_a_performance_profile_is_the_share_above_each_threshold():
+    assert performance_profile(TASKS, [0.0, 3.0, 9.0]) == pytest.approx([1.0, (2 / 5 + 1) / 2, (0 + 2 / 4) / 2])
+
+
+def test_two_runs_are_too_few_for_an_interval():
+    assert stratified_interval([[1.0, 2.0], [1.0, 2.0, 3.0]]) is None
+    assert improvement_interval(TASKS, [[1.0, 2.0], [1.0, 2.0, 3.0]]) is None
+
+
+def test_intervals_are_seeded_and_resample_runs_within_their_task():
+    assert stratified_interval(TASKS) == stratified_interval(TASKS)
+    apart = [[0.0, 0.0, 0.0], [100.0, 100.0, 100.0]]  # without strata, tasks would be drawn as well
+    assert stratified_interval(apart) == (50.0, 50.0)
+    low, high = improvement_interval(TASKS, OTHERS)
+    assert 0 <= low < probability_of_improvement(TASKS, OTHERS) < high <= 1
+
+
+def test_they_agree_with_scipy():
+    stats = pytest.importorskip("scipy.stats", reason="another implementation")
+    rng = np.random.default_rng(3)
+    one, two = rng.normal(size=12), np.round(rng.normal(size=15), 1)
+    assert probability_of_improvement([one], [two]) == pytest.approx(stats.mannwhitneyu(one, two).statistic / (12 * 15))
+    theirs = stats.bootstrap(
+        [one], lambda x, axis: stats.trim_mean(x, 0.25, axis=axis), method="percentile", n_resamples=10_000, rng=rng
+    )
+    assert stratified_interval([one]) == pytest.approx(tuple(theirs.confidence_interval), abs=0.03)
+
+    def of_both(first, second, axis):
+        return stats.trim_mean(np.concatenate([first, second], axis=axis), 0.25, axis=axis)
+
+    three = two[:8] + 2
+    theirs = stats.bootstrap([one, three], of_both, method="percentile", n_resamples=10_000, rng=rng)
+    assert stratified_interval([one, three]) == pytest.approx(tuple(theirs.confidence_interval), abs=0.05)

@@ -1,0 +1,177 @@
+"""`abreast compare`: figures worked out by hand, files that others read, evaluations that are played once."""
+
+import csv
+import json
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+import own_game
+from abreast import evaluations
+from abreast.cli import run
+from abreast.comparison import Compared, compare, write_outputs
+from abreast.comparison.compare import Evaluated
+from abreast.comparison.outputs import as_latex
+from abreast.errors import ConfigError
+from abreast.evaluations import Point
+from abreast.training.statistics import stratified_interval
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
+def evaluated(task, algorithm, seed, rewards, curve=()):
+    """A run whose best agents got these rewards, by episode and agent."""
+    points = [Point(epochs, 10 * epochs, [[value, 0.0]]) for epochs, value in curve] or [Point(5, 50, rewards)]
+    return Evaluated(Compared(Path(f"{algorithm}-{seed}"), task, algorithm, seed), ["a", "b"], points, 5, rewards)
+
+
+def rows(found, **wanted):
+    return [row for row in found if all(row[key] == value for key, value in wanted.items())]
+
+
+def test_figures_are_those_worked_out_by_hand():
+    good = [
+        evaluated("g", "good", seed, [[score, 1.0], [score + 2, 1.0]]) for seed, score in enumerate([3.0, 4.0, 8.0])
+    ]
+    poor = [evaluated("g", "poor", seed, [[score, 2.0]]) for seed, score in enumerate([1.0, 2.0, 4.0])]
+    found = compare([*good, *poor])
+    assert [row["score"] for row in found.runs] == [5.0, 6.0, 10.0, 3.0, 4.0, 6.0]
+    (first,) = rows(found.summary, who="sum", algorithm="good")
+    # Of three values a quarter is 0.75, so the weights are 0.25, 1 and 0.25.
+    assert first["interquartile_mean"] == pytest.approx((0.25 * 5 + 6 + 0.25 * 10) / 1.5)
+    assert (first["mean"], first["runs"]) == (7.0, 3)
+    assert (first["low"], first["high"]) == stratified_interval([[5.0, 6.0, 10.0]])
+    assert rows(found.summary, who="b", algorithm="poor")[0]["mean"] == 2.0
+    (better,) = rows(found.improvement, who="sum", algorithm="good")
+    assert better["probability"] == pytest.approx((2 + 2.5 + 3) / 9)
+    profile = rows(found.profiles, who="sum", algorithm="good")
+    assert (profile[0]["score"], profile[-1]["score"]) == (3.0, 10.0)
+    assert (profile[0]["share"], profile[-1]["share"]) == (1.0, 0.0)
+    assert found.notes == []
+
+
+def test_curves_have_the_evaluations_that_all_runs_have_and_too_few_runs_are_said():
+    one = [evaluated("g", "x", seed, [[1.0, 0.0]], [(5, 1.0), (10, 3.0)]) for seed in range(2)]
+    two = [evaluated("g", "x", 2, [[1.0, 0.0]], [(4, 9.0), (10, 6.0)])]
+    found = compare(one + two)
+    assert [(row["x"], row["interquartile_mean"]) for row in rows(found.curves, who="sum")] == [
+        (10, pytest.approx((0.25 * 3 + 3 + 0.25 * 6) / 1.5))
+    ]
+    assert "checkpoints after different epochs" in found.notes[0]
+    few = compare(one)
+    assert few.notes == ["no interval, because it takes 3 runs: x in g has 2."]
+    assert {row["low"] for row in few.summary} == {None}
+
+
+@pytest.mark.parametrize(("how", "scores"), [("range", [0.0, 1.0]), ("random", [0.5, 1.0]), (None, [0.0, 1.0])])
+def test_scores_of_several_games_are_normalised_in_each(how, scores):
+    found = [
+        evaluated(task, name, seed, [[unit * score, 0.0]])
+        for task, unit in (("small", 1.0), ("large", 100.0))
+        for name, score in (("worse", 4.0), ("better", 6.0))
+        for seed in range(3)
+    ]
+    result = compare(found, how, {"small": [[2.0, 0.0]], "large": [[200.0, 0.0]]})
+    assert [row["interquartile_mean"] for row in rows(result.summary, who="sum")] == pytest.approx(scores)
+    with pytest.raises(ConfigError, match="different units"):
+        compare(found, "none")
+
+
+def test_names_are_escaped_for_latex_and_every_file_can_be_read(tmp_path):
+    found = [evaluated("g", "a_b 100% {x}", seed, [[1.0 + seed, 0.0]]) for seed in range(3)]
+    result = compare(found)
+    names = write_outputs(tmp_path / "out", result, found)
+    text = as_latex(result)
+    assert r"a\_b 100\% \{x\} & 2.00 [1.17, 2.83] & 2.00" in re.sub(r"\[[\d., ]+\]", "[1.17, 2.83]", text)
+    assert text.count(r"\begin{tabular}") == text.count(r"\end{tabular}") == 1
+    assert {line.count("&") for line in text.splitlines() if "&" in line} == {3}
+    for name in (name for name in names if name.endswith(".csv")):
+        with (tmp_path / "out" / name).open() as file:
+            table = list(csv.DictReader(file))
+        assert [*(table or [{}])[0]] == [*(getattr(result, name[:-4]) or [{}])[0]]
+    told = json.loads((tmp_path / "out" / "marl_eval.json").read_text())
+    seed_0 = told["abreast"]["g"]["a_b 100% {x}"]["seed_0"]
+    assert seed_0["step_0"] == {
+        "step_count": 50,
+        "return": [1.0],
+        "return_agent_0": [1.0],
+        "return_agent_1": [0.0],
+    }
+    assert seed_0["absolute_metrics"]["return"] == [1.0]
+    if "comparison.png" in names:
+        assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
+
+
+# ---- the command
+
+
+@pytest.fixture
+def swept(tmp_path):
+    """A sweep of six runs of two algorithms."""
+    shutil.copy(own_game.__file__, tmp_path / "garden.py")
+    words = ["garden.py", "model.algorithm=dqn,random", "--seeds", "3", "experiment.epochs=2", "--evaluations", "2"]
+    assert run(["sweep", *words, "experiment.max_turns=4", "--output", "s", "-q"]) == 0
+    return Path("s")
+
+
+def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, monkeypatch, capsys):
+    played, really = [], evaluations.play_episodes
+
+    def play(env, episodes, seed):
+        if len(played) == 4:
+            raise KeyboardInterrupt
+        played.append(episodes)
+        return really(env, episodes, seed)
+
+    monkeypatch.setattr(evaluations, "play_episodes", play)
+    assert run(["compare", "s", "--episodes", "2", "-q"]) == 130
+    del played[:]
+    monkeypatch.setattr(evaluations, "play_episodes", lambda *given: played.append(given[1]) or really(*given))
+    assert run(["compare", "s", "--episodes", "2", "-q"]) == 0
+    # Agents that have learned nothing are the same at both checkpoints: 9 and 6 in all, of which 3 and 1 were played.
+    assert sorted(played) == [2] * 6 + [20] * 5
+    first = Path("s/comparison/comparison.json").read_bytes()
+    del played[:]
+    assert run(["compare", "s", "--episodes", "2"]) == 0
+    assert played == []
+    assert Path("s/comparison/comparison.json").read_bytes() == first
+    told = json.loads(first)
+    assert told["about"]["algorithms"] == ["dqn", "random"]
+    assert told["about"]["who"] == ["sum", "agent 0", "agent 1"]
+    assert "interquartile mean" in capsys.readouterr().out
+    page = Path("s/comparison/report.html").read_text()
+    assert '"improvement"' in page
+    assert run(["report", "s/comparison", "--output", "page.html"]) == 0
+    assert '"improvement"' in Path("page.html").read_text()
+    assert run(["compare", *map(str, Path("s/runs").iterdir()), "--episodes", "2", "--output", "other", "-q"]) == 0
+    again = json.loads(Path("other/comparison.json").read_text())
+    assert sorted(map(str, again["summary"])) == sorted(map(str, told["summary"]))
+
+
+def test_runs_that_cannot_be_compared_are_one_sentence(tmp_path, capsys):
+    for name, game, algorithm in (("a", "one", "dqn"), ("b", "two", "ppo")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.yaml").write_text(f"game: {game}\nmodel: {{algorithm: {algorithm}}}\n")
+    (tmp_path / "none").mkdir()
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "sweep.yaml").touch()
+    (tmp_path / "empty" / "index.jsonl").touch()
+    for words, sentence in (
+        (["a", "b"], "the runs are of different games (one, two), and dqn has none in two"),
+        (["none"], "none is neither a sweep folder nor a run folder"),
+        (["missing"], "missing is neither a sweep folder nor a run folder"),
+        (["empty"], "there is no finished run in empty"),
+        (["a"], "a has no checkpoint to evaluate"),
+        (["a", "--normalise", "rang"], "did you mean 'range'?"),
+    ):
+        assert run(["compare", *words]) == 2
+        told = capsys.readouterr().err.strip().splitlines()
+        assert len(told) == 1
+        assert sentence in told[0]
