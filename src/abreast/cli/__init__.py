@@ -9,6 +9,7 @@ import abreast.cli.games
 import abreast.cli.play
 import abreast.cli.report
 import abreast.cli.rollouts
+import abreast.cli.serve
 import abreast.cli.settings
 import abreast.cli.timeline
 import abreast.cli.train
