@@ -67,10 +67,16 @@ async def _serve(
     """Serve until SIGINT or SIGTERM; returns the exit code."""
     from abreast.integrations.openenv import Server
 
-    ended, loop = asyncio.get_running_loop().create_future(), asyncio.get_running_loop()
+    loop = asyncio.get_running_loop()
+    ended: asyncio.Future[int] = loop.create_future()
+
+    def end(code: int) -> None:
+        if not ended.done():
+            ended.set_result(code)
+
     async with Server(manager, host, port, max_sessions, idle_timeout, grace) as server:
         for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, lambda taken=number: ended.done() or ended.set_result(128 + taken))
+            loop.add_signal_handler(number, end, 128 + number)
         loop.add_signal_handler(signal.SIGUSR1, lambda: out.print(server.status()))
         where = ", ".join(f"{server.url}/{name}" for name in list(manager.tags)[1:])
         out.print(
@@ -84,4 +90,4 @@ async def _serve(
                 out.print(told)
         for number in (signal.SIGINT, signal.SIGTERM):  # the second one ends it at once
             loop.remove_signal_handler(number)
-    return int(ended.result())
+    return ended.result()

@@ -68,7 +68,7 @@ class EnvConfig(Section):
 
     @property
     def is_replayable(self) -> bool:
-        """Whether episodes may be rebuilt from their seed and actions. (A class of environments says it with `replayable`.)"""
+        """Whether episodes may be rebuilt from seed and actions; a class of environments says it with `replayable`."""
         return True
 
     def knows(self, action: object) -> bool:

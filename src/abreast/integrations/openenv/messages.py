@@ -117,6 +117,7 @@ def dump(value: Any) -> str:
 
 def observed(episode: SingleEpisode, step: Step | None, penalty: float, metadata: dict[str, Any], chat: bool) -> Any:
     """What a reset (without a step) or a turn has shown. A penalty is told beside the reward, not within it."""
+    names = (episode.tag.config.action_lookup or {}).values()
     told = {
         **metadata,
         "tag": episode.tag.name,
@@ -125,7 +126,7 @@ def observed(episode: SingleEpisode, step: Step | None, penalty: float, metadata
         "truncated": episode.truncated,
         "penalty": penalty,
         "invalid": list(step.invalid) if step else [],
-        "info": episode.info,
+        "info": {**({"available_actions": list(names)} if names else {}), **episode.info},
         **({"error": episode.error} if episode.error else {}),
     }
     shown = {"text": episode.state, "messages": episode.messages if chat else [], "metadata": told}

@@ -1,8 +1,8 @@
 """The server: OpenEnv's routes, for each tag under its name, and for the first also without one.
 
-    /ws                              a session; with ?session_id=… one whose connection was lost; see `_session_of`
-    /reset  /step  /state            the same by HTTP: of a session that the header X-Session-Id names, or of none
-    /health  /metadata  /schema      what there is
+/ws                              a session; with ?session_id=… one whose connection was lost; see `_session_of`
+/reset  /step  /state            the same by HTTP: of a session that the header X-Session-Id names, or of none
+/health  /metadata  /schema      what there is
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class Server:
             app.router.add_get(f"{path}/health", self._tell(lambda tag: {"status": "healthy"}))
             app.router.add_get(f"{path}/metadata", self._tell(self._metadata))
             app.router.add_get(f"{path}/schema", self._tell(lambda tag: SCHEMA))
-        self._sockets = set[Any]()
+        self._sockets, self._closing = set[web.WebSocketResponse](), set[asyncio.Future[Any]]()
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=False, shutdown_timeout=2.0)
         await self._runner.setup()
         try:
@@ -86,8 +86,8 @@ class Server:
         except (OSError, OverflowError) as error:
             await self._runner.cleanup()
             raise ConfigError(
-                f"{self._host}:{self._port} cannot be used ({getattr(error, 'strerror', None) or error}): give another --port"
-                " or --host."
+                f"{self._host}:{self._port} cannot be used ({getattr(error, 'strerror', None) or error}): give another"
+                " --port or --host."
             ) from None
         self._keeper = asyncio.create_task(self._look_after())
         return self
@@ -113,7 +113,7 @@ class Server:
             before, session.connection = session.connection, socket
             if isinstance(before, web.WebSocketResponse):
                 log.info("a session of %s goes on over a new connection", session.tag)
-                asyncio.ensure_future(before.close(code=1008, message=b"the session has a newer connection"))
+                self._close_later(before)
             async for message in socket:
                 if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                     break
@@ -130,8 +130,8 @@ class Server:
             pass  # the client is gone; the session waits for it
         finally:
             self._sockets.discard(socket)
-            if session is not None and session.connection is socket:
-                session.connection = None
+            if session is not None:
+                session.leave(socket)
             with suppress(ConnectionError):
                 await socket.close()
         return socket
@@ -161,6 +161,7 @@ class Server:
             session = None
             try:
                 session = self._session_of(request)
+                session.connection = session.connection or "http"  # there is none to be lost
                 text = await request.text()
                 body = read(text) if text.strip() else {}
                 if kind == "step" and NAME_HEADER not in request.headers:
@@ -216,6 +217,12 @@ class Server:
             log.warning("a request was refused, %s: %s", refusal.code, " ".join(str(refusal).split())[:300])
         return refusal.data
 
+    def _close_later(self, socket: web.WebSocketResponse) -> None:
+        """Close it, without waiting for a client that may be gone."""
+        task = asyncio.ensure_future(socket.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)
+
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(self._reap_s)
@@ -224,5 +231,4 @@ class Server:
                     with suppress(ConnectionError):
                         told = Refusal("SESSION_ERROR", "the session was idle for too long, and has ended.")
                         await socket.send_str(write("error", self._refused(told)))
-                    asyncio.ensure_future(socket.close())
-
+                    self._close_later(socket)

@@ -59,6 +59,11 @@ class Session:
             finally:
                 self.used_at = time.monotonic()
 
+    def leave(self, connection: object) -> None:
+        """A connection is gone; if it was the newest, the session waits for another."""
+        if self.connection is connection:
+            self.connection, self.used_at = None, time.monotonic()
+
     def end(self) -> None:
         """Give its environment back."""
         self.is_ended = True
@@ -70,6 +75,9 @@ class Session:
             self._episode.close()
         self._episode, self._answered, self._steps, self._wants = None, None, 0, wants
         self._episode = await self._manager.episode(self.tag, seed=wants.seed).begin_async()
+        if self.is_ended:  # meanwhile
+            self._episode.close()
+            raise Refusal("SESSION_ERROR", f"the session {self.id} has ended: connect again.")
         return self._observed(None, 0.0)
 
     async def _step(self, action: Action) -> dict[str, Any]:

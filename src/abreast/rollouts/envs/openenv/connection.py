@@ -55,6 +55,7 @@ class Connection:
         self._aiohttp, self._url, self._timeout, self._reconnect = aiohttp, base_url, timeout, reconnect
         self._http: Any = None
         self._socket: Any = None
+        self._closing = set[asyncio.Future[Any]]()
         self._name = uuid.uuid4().hex
         self.is_resumable = False
         """Whether the server has said that this session can be taken up again, and an action that is sent again is not
@@ -165,7 +166,9 @@ class Connection:
     async def _drop(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
-            asyncio.ensure_future(socket.close())
+            task = asyncio.ensure_future(socket.close())
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
 
     async def _close(self) -> None:
         socket, self._socket = self._socket, None

@@ -15,7 +15,13 @@ from abreast.rollouts.envs.openenv.connection import Connection
 
 ACTION_KEYS = ("action", "message", "text", "command", "code")
 TEXT_KEYS = ("text", "message", "observation", "output", "prompt", "echoed_message")
-CHARACTERS = frozenset(map(chr, range(32, 127)))
+
+
+class AnyText(Text):
+    """Texts of any characters: a server may show what it likes."""
+
+    def contains(self, x: Any) -> bool:
+        return isinstance(x, str)
 
 
 class RemoteEnv(TextEnv[str]):
@@ -26,8 +32,8 @@ class RemoteEnv(TextEnv[str]):
         self.replayable = settings.replayable
         self._connection = Connection(settings.base_url, settings.timeout, settings.reconnect)
         self._key = settings.action_key or self._find_key(self._connection.schema()["action"])
-        self.action_space = Text(40, charset=CHARACTERS)
-        self.observation_space = Text(2**24, min_length=0, charset=CHARACTERS)
+        self.action_space = AnyText(40)
+        self.observation_space = AnyText(2**24)
 
     def _begin(self, seed: int | None) -> dict[str, Any]:
         wants = {**self._config.reset, **({} if seed is None else {"seed": seed})}
@@ -81,7 +87,9 @@ class RemoteEnv(TextEnv[str]):
         if wanted is not None and wanted not in seen:
             raise RolloutError(f"text_key is {wanted!r}, but observations have {', '.join(seen)}: take one of these.")
         found = next((key for key in TEXT_KEYS if isinstance(seen.get(key), str)), None) if wanted is None else wanted
-        shown = text_of({key: value for key, value in seen.items() if key != "metadata"} if found is None else seen[found])
+        shown = text_of(
+            {key: value for key, value in seen.items() if key != "metadata"} if found is None else seen[found]
+        )
         return shown or "(nothing)"
 
     @staticmethod
