@@ -45,6 +45,9 @@ class Serving:
         self.manager.close()
         assert not self._thread.is_alive()
 
+    def ask_long(self, work):
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result()
+
     def ask(self, work):
         return asyncio.run_coroutine_threadsafe(work, self.loop).result(30)
 

@@ -19,7 +19,7 @@ from abreast.integrations.openenv.sessions import Session, Sessions
 from abreast.rollouts.manager import EnvStateManager
 
 try:
-    from aiohttp import WSMsgType, web
+    from aiohttp import WSCloseCode, WSMsgType, web
 except ImportError:
     raise RolloutError('serving environments needs the package aiohttp: pip install "abreast[llm]".') from None
 
@@ -123,6 +123,8 @@ class Server:
                     self.sessions.end(session, "closed")
                     break
                 await socket.send_str(answer)
+            if socket.close_code == WSCloseCode.OK and session.connection is socket and not session.is_named:
+                self.sessions.end(session, "closed")  # on purpose; the client of a named one may mean to come back
         except Refusal as refusal:  # there is no session
             with suppress(ConnectionError):
                 await socket.send_str(write("error", self._refused(refusal)))
