@@ -1,14 +1,14 @@
 """Many sessions while workers are killed and connections are lost: no place is lost, no action executed twice."""
 
 import asyncio
+import os
 import random
-from pathlib import Path
 
 import aiohttp
 import pytest
 
 from chaos.leftovers import descendants
-from integrations.openenv.serving import COUNTING, Serving, connected, until
+from integrations.openenv.serving import COUNTING, Client, Serving, connected, until
 from rollout_helpers import kill
 from villain_envs import Counting, CountingConfig
 
@@ -33,8 +33,6 @@ async def request(url, http, name, luck, kind, data, client):
 
 
 async def connect(url, http, name):
-    from integrations.openenv.serving import Client
-
     return Client(http, await http.ws_connect(f"{url}/ws", headers={"X-Session-Id": name}))
 
 
@@ -65,7 +63,7 @@ async def storm(serving, sessions, kills):
 
         async def place():
             for seed in seeds:
-                await one(f"{serving.url}", http, seed, wrong)
+                await one(serving.url, http, seed, wrong)
 
         async def strike():
             for number in range(kills):
@@ -80,8 +78,8 @@ async def storm(serving, sessions, kills):
 
 
 def play(sessions, kills):
-    before = set(descendants(Path("/proc/self").resolve().name and __import__("os").getpid()))
-    # twice as many as are played: clients with a name that are gone keep their place for the time of grace
+    before = set(descendants(os.getpid()))
+    # more than are played at once: clients with a name that are gone keep their place for the time of grace
     with Serving(["Counting"], COUNTING, True, max_sessions=8 * AT_ONCE, grace=0.5) as serving:
         wrong = serving.ask_long(storm(serving, sessions, kills))
         counts = serving.server.sessions.counts
@@ -91,12 +89,13 @@ def play(sessions, kills):
         assert counts["came back"] > sessions / 10  # connections were lost
         assert len(serving.manager.worker_pids) <= 2
         assert not serving.server.refusals
-    left = set(descendants(__import__("os").getpid())) - before
-    assert not left or all("forkserver" in Path(f"/proc/{pid}/cmdline").read_text() for pid in left)
+    left = set(descendants(os.getpid())) - before
+    assert len(left) <= 1  # the fork server, if this was its first manager,
+    assert not any(descendants(pid) for pid in left)  # and none of its children
 
 
 def test_sessions_survive_killed_workers_and_lost_connections():
-    play(sessions=240, kills=4)
+    play(sessions=200, kills=3)
 
 
 @pytest.mark.chaos
