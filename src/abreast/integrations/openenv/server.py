@@ -21,7 +21,7 @@ from abreast.rollouts.manager import EnvStateManager
 try:
     from aiohttp import WSCloseCode, WSMsgType, web
 except ImportError:
-    raise RolloutError('serving environments needs the package aiohttp: pip install "abreast[llm]".') from None
+    raise RolloutError('serving environments needs the package aiohttp: pip install "abreast[openenv]".') from None
 
 log = logging.getLogger("abreast")
 

@@ -51,7 +51,7 @@ class Connection:
         try:
             import aiohttp
         except ImportError:
-            raise RolloutError('an OpenEnv server needs the package aiohttp: pip install "abreast[llm]".') from None
+            raise RolloutError('an OpenEnv server needs the package aiohttp: pip install "abreast[openenv]".') from None
         self._aiohttp, self._url, self._timeout, self._reconnect = aiohttp, base_url, timeout, reconnect
         self._http: Any = None
         self._socket: Any = None
