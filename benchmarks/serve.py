@@ -70,7 +70,10 @@ async def measure(tag: str, turns: int, at_once: int) -> None:
     with EnvStateManager.for_tag(tag, concurrency=at_once) as manager:
         await in_process(manager, tag, max(turns // 10, 1), at_once)  # `auto` has measured
         async with Server(manager, port=0, max_sessions=at_once) as server:
-            here, served = await in_process(manager, tag, turns, at_once), await over_sockets(server.url, turns, at_once)
+            here, served = (
+                await in_process(manager, tag, turns, at_once),
+                await over_sockets(server.url, turns, at_once),
+            )
     app = web.Application()
     app.router.add_get("/ws", echo)
     runner = web.AppRunner(app)
@@ -80,7 +83,9 @@ async def measure(tag: str, turns: int, at_once: int) -> None:
     await runner.cleanup()
     print(f"{tag}, {at_once} at once, client and server in one process, turns/s")
     print(f"  in process  {here:,.0f}")
-    print(f"  served      {served:,.0f}  ({served / here:.2f} of in process, {served / limit:.2f} of the limit; aim {AIM})")
+    print(
+        f"  served      {served:,.0f}  ({served / here:.2f} of in process, {served / limit:.2f} of the limit; aim {AIM})"
+    )
     print(f"  limit       {limit:,.0f}  (an echo over the same sockets)")
 
 

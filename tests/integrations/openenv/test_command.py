@@ -14,7 +14,9 @@ EXAMPLE = Path(__file__).parents[3] / "examples" / "openenv_client.py"
 
 def test_it_serves_says_its_status_and_ends_with_ctrl_c(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    server = Command(["serve", "FrozenLake", "Bandit", "--port", "0", "--max-sessions", "2", "es_manager.max_workers=1"])
+    server = Command(
+        ["serve", "FrozenLake", "Bandit", "--port", "0", "--max-sessions", "2", "es_manager.max_workers=1"]
+    )
     server.wait_for_lines(Path("stdout"), 1)
     told = Path("stdout").read_text()
     url = re.search(r"http://127\.0\.0\.1:\d+", told)[0]

@@ -109,11 +109,11 @@ def test_its_server_is_an_environment_for_us():
     try:
         while not server.started and thread.is_alive():
             time.sleep(0.01)
-        with EnvStateManager.for_tag(f"openenv:http://127.0.0.1:{port}", use_multiprocessing=False) as manager:
-            with manager.episode(seed=6) as episode:
-                assert episode.state == "seed 6"
-                assert episode.step(["a", "bc"])[:3] == ("seed 6 a bc", 3.0, False)
-                assert episode.step(["d"]).done
+        name = f"openenv:http://127.0.0.1:{port}"
+        with EnvStateManager.for_tag(name, use_multiprocessing=False) as manager, manager.episode(seed=6) as episode:
+            assert episode.state == "seed 6"
+            assert episode.step(["a", "bc"])[:3] == ("seed 6 a bc", 3.0, False)
+            assert episode.step(["d"]).done
     finally:
         server.should_exit = True
         thread.join(20)

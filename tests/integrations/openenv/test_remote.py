@@ -147,7 +147,7 @@ def test_a_server_of_another_project_is_played_and_a_lost_step_is_not_sent_twice
 
 ODD = {
     "no action in the schema": ({"schema": {"detail": "?"}}, "is no OpenEnv server, or of another version"),
-    "no text in actions": ({"schema": {"action": {"properties": {"id": {"type": "integer"}}}, "observation": {}}}, "action_key"),
+    "no text in actions": ({"schema": {"action": {"properties": {"id": {}}}, "observation": {}}}, "action_key"),
     "no JSON": ({"answer": lambda message: "hello"}, "otherwise than OpenEnv 0.10"),
     "another form": ({"answer": lambda message: '{"obs": 1}'}, "otherwise than OpenEnv 0.10"),
     "a refusal": (

@@ -28,12 +28,12 @@ def test_a_session_plays_what_the_manager_plays(serving):
             return first, steps, await client.ask("state")
 
     first, steps, state = serving.ask(play())
-    with EnvStateManager.for_tag("Counting", config={"custom_envs": COUNTING}, use_multiprocessing=False) as manager:
-        with manager.episode(seed=7) as episode:
-            assert shown(first) == episode.state
-            for step in steps:
-                mine = episode.step(["go"])
-                assert (shown(step), step["data"]["reward"], step["data"]["done"]) == mine[:3]
+    own = EnvStateManager.for_tag("Counting", config={"custom_envs": COUNTING}, use_multiprocessing=False)
+    with own as manager, manager.episode(seed=7) as episode:
+        assert shown(first) == episode.state
+        for step in steps:
+            mine = episode.step(["go"])
+            assert (shown(step), step["data"]["reward"], step["data"]["done"]) == mine[:3]
     told = first["data"]["metadata"]
     assert first["data"]["observation"]["metadata"] == told
     assert (told["seed"], told["tag"], told["episode_id"]) == (7, "Counting", "mine")
@@ -141,7 +141,11 @@ def test_http_has_the_routes_of_the_package(serving):
     assert first == again
     assert told["step"][0] == 200
     assert told["state"][1]["step_count"] == 0
-    assert [told[key][1]["observation"]["text"][:7] for key in ("begun", "one", "two")] == ["0 steps", "1 steps", "2 steps"]
+    assert [told[key][1]["observation"]["text"][:7] for key in ("begun", "one", "two")] == [
+        "0 steps",
+        "1 steps",
+        "2 steps",
+    ]
     assert told["two again"] == told["two"]
     assert (told["bad"][0], told["bad step"][0], told["no tag"][0]) == (422, 422, 404)
     assert "FrozenLake" in told["no tag"][1]["detail"]["message"]
