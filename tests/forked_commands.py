@@ -31,9 +31,16 @@ class Command:
             assert self._process.is_alive(), Path("stderr").read_text()
             time.sleep(0.02)
 
+    @property
+    def pid(self):
+        return self._process.pid
+
+    def send(self, number):
+        os.kill(self.pid, number)
+
     def end(self, number):
         """Send a signal; returns the exit code, and what was printed to stdout and to stderr."""
-        os.kill(self._process.pid, number)
+        self.send(number)
         return self.wait()
 
     def wait(self):

@@ -60,6 +60,7 @@ MAY_IMPORT = {
     "rollouts": {"display", "cluster", "codec", "checking", "processes", "plugins", "settings", "files", "errors"},
     "integrations": {
         "training",
+        "rollouts",  # servers and trainers for text environments
         "agents",
         "models",
         "worlds",

@@ -11,6 +11,7 @@ import abreast.cli.play
 import abreast.cli.report
 import abreast.cli.rollouts
 import abreast.cli.schelling
+import abreast.cli.serve
 import abreast.cli.settings
 import abreast.cli.sweep
 import abreast.cli.timeline

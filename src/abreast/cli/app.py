@@ -35,7 +35,7 @@ WHERE = "Where it is kept"
 """What some of their options are for."""
 COMMANDS = (
     *("games", "train", "play", "eval", "sweep", "compare", "tournament", "schelling", "export"),
-    *("envs", "rollout", "trajectories"),
+    *("envs", "rollout", "trajectories", "serve"),
     *("timeline", "watch", "report", "settings", "check", "bench", "doctor"),
 )
 """In the order in which a user meets them."""

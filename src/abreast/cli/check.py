@@ -19,7 +19,7 @@ from abreast.integrations import SOURCES
 from abreast.plugins import import_target, is_target
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
-from abreast.rollouts.registry import list_kinds
+from abreast.rollouts.registry import list_kinds, takes_address
 
 STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
 
@@ -33,7 +33,7 @@ def check(
             help="Of your own, as MODULE:NAME or FILE.py:NAME: a game (a subclass of Environment; FILE.py will do), a model"
             " (a subclass of BaseModel), or an environment of rollouts (a class, a factory called with a configuration or"
             " nothing, or an EnvKind). Or the name of one that ships, or an environment of another library, as in"
-            " pettingzoo:MODULE, gymnasium:NAME or sorrel:MODULE:CLASS.",
+            " pettingzoo:MODULE, gymnasium:NAME or sorrel:MODULE:CLASS, or an OpenEnv server, as in openenv:http://HOST:PORT.",
         ),
     ],
     overrides: Overrides = None,
@@ -69,6 +69,8 @@ def _of_target(target: str) -> Any:
         from abreast.games import find_game
 
         return find_game(target)
+    if takes_address(target):
+        return check_environment(target)
     found = import_target(target, "environment, game or model", RolloutError)
     is_file = isinstance(found, ModuleType)
     if not is_file and "abreast.models" not in sys.modules:  # what is no part of a game need not wait for torch

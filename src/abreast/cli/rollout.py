@@ -85,7 +85,7 @@ def prepare(asked: Asked) -> Prepared:
     play = PlayConfig.parse({**merge(asked.play, {"server": {"sampling": given}}), **names})
     if len(set(play.tags)) < len(play.tags):
         raise ConfigError(f"the tags are {', '.join(play.tags)}: give each once.")
-    chosen = _configure(play, asked.config, others, asked.max_actions)
+    chosen = configure(play, asked.config, others, asked.max_actions)
     return _ready(chosen, play)
 
 
@@ -210,7 +210,7 @@ def _ready(chosen: RolloutConfig, play: PlayConfig) -> Prepared:
     return Prepared(chosen, play, tags, policy)
 
 
-def _configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
+def configure(play: PlayConfig, file: Path | None, overrides: Sequence[str], max_actions: int | None) -> RolloutConfig:
     """The settings of a file, then each `section.key=value`; those of the section env are for the one tag."""
     loaded = read_config(file) if file else {}
     try:

@@ -66,6 +66,11 @@ class EnvConfig(Section):
             )
         return self
 
+    @property
+    def is_replayable(self) -> bool:
+        """Whether episodes may be rebuilt from seed and actions; a class of environments says it with `replayable`."""
+        return True
+
     def knows(self, action: object) -> bool:
         """Whether this is the number of an action (of Python or numpy)."""
         is_number = isinstance(action, int | np.integer) and not isinstance(action, bool)

@@ -65,6 +65,8 @@ class EnvKind:
     """Defaults of `env_config` for managers of mode train and val, such as the split that tasks come from."""
     presets: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """Defaults of `env_config` under `preset: NAME`; they go before those by mode."""
+    address_setting: str | None = None
+    """The key of `env_config` that is given after a colon, as in openenv:http://localhost:8000, if there is one."""
     budget_setting: str | None = None
     """The key of `env_config` that is the tag's budget by default, without a preset: for tasks to be made to fit it."""
 
@@ -150,8 +152,11 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
     if name in tags:
         return tags[name]
     types = list_kinds()
-    if name not in types and is_gymnasium_id(name):
+    if name not in types and is_gymnasium_id(name) and not takes_address(name):
         return TagConfig(env_type="gymnasium", env_config={"id": name})
+    if takes_address(name):
+        kind, _, address = name.partition(":")
+        return TagConfig(env_type=kind, env_config={str(find_kind(kind).address_setting): address})
     if name not in types and ":" not in name:
         raise RolloutError(
             f"there is no tag or environment type {name!r}: {nearest(name, [*tags, *types])} Tags of your own go under"
@@ -160,6 +165,12 @@ def tag_settings(name: str, custom: Mapping[str, TagConfig], preset: str | None 
     plain = TagConfig(env_type=name)
     alike = next((tag for tag in shipped.values() if tag.env_type == name), plain)
     return plain.model_copy(update={"max_actions_per_traj": alike.max_actions_per_traj})
+
+
+def takes_address(name: str) -> bool:
+    """Whether it is a type and the address of an environment of that type elsewhere: openenv:http://localhost:8000."""
+    kind, colon, _ = name.partition(":")
+    return bool(colon) and kind in list_kinds() and find_kind(kind).address_setting is not None
 
 
 def is_gymnasium_id(name: str) -> bool:
@@ -196,7 +207,7 @@ def find_tag(
         faults += error.faults
     if faults:
         raise ConfigError.of(faults)
-    kind = replace(kind, env=Adapted(kind.env, mode))
+    kind = replace(kind, env=Adapted(kind.env, mode, is_replayable=config.is_replayable))
     return Tag(
         name,
         kind,

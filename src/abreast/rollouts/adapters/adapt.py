@@ -37,6 +37,8 @@ class Adapted:
     mode: str = "train"
     reports: bool = False
     """Whether they send along what they have returned: see `Reporter`."""
+    is_replayable: bool = True
+    """What their configuration says (`EnvConfig.is_replayable`)."""
 
     def __call__(self, config: Any) -> Any:
         env = adapt(self.make(config), config, self.mode)
@@ -49,8 +51,10 @@ class Adapted:
 
     @property
     def replayable(self) -> bool:
-        """What the environment's class says: False if an episode cannot be rebuilt from its seed and its actions."""
-        return all(bool(getattr(part, "replayable", True)) for part in self.args)
+        """What the environment's class and configuration say: False if an episode cannot be rebuilt from its seed and its
+        actions.
+        """
+        return self.is_replayable and all(bool(getattr(part, "replayable", True)) for part in self.args)
 
 
 def _shows_numbers(env: Any) -> bool:
