@@ -60,6 +60,7 @@ MAY_IMPORT = {
     "rollouts": {"display", "cluster", "codec", "checking", "processes", "plugins", "settings", "files", "errors"},
     "integrations": {
         "training",
+        "rollouts",
         "agents",
         "models",
         "worlds",
