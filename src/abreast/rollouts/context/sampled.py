@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Context
-from abreast.rollouts.context.tokens import REMEDY, Tokens, answer_in, chat_of, place_of_end
+from abreast.rollouts.context.tokens import REMEDY, Tokens, answer_in, chat_of, place_of_end, prompt_text
 
 
 class Sampled(NamedTuple):
@@ -122,7 +122,7 @@ class TokenEpisode:
     def prompt(self, cache: Mapping[str, Any]) -> list[int]:
         """The tokens of the prompt of the newest turn."""
         chat, context, turn = self._chat, self._context, len(self._spans)
-        text = chat.render(context.conversation(cache, turns=turn), asks=True) + context.opening
+        text = prompt_text(chat, context, cache, turn)
         added = text
         if turn:
             shown = context.shown(cache["history"][turn - 1])[0].removeprefix(context.opening)

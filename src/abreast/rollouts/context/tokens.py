@@ -70,7 +70,7 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
     chat, rewards = chat_of(context, tokenizer, options), context.rewards(cache)
     made = []
     for turn in range(_answered(context, cache)):
-        before = _prompt(chat, context, cache, turn)
+        before = prompt_text(chat, context, cache, turn)
         answer = context.shown(cache["history"][turn])[0].removeprefix(context.opening)
         prompt, written = chat.encode_pieces([before, answer])
         _check_no_end(chat, written, turn)
@@ -86,7 +86,7 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
 def prompt_ids(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> list[int]:
     """The tokens of the prompt of the newest turn, within `max_prompt_tokens`."""
     chat = chat_of(context, tokenizer, options)
-    return chat.encode(_prompt(chat, context, cache, len(cache["history"]) - 1))
+    return chat.encode(prompt_text(chat, context, cache, len(cache["history"]) - 1))
 
 
 # ---- the tokenizer
@@ -228,7 +228,7 @@ def _wrote_end(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], 
     return entry.get("finish_reason") != "length" and (token is None or chat.encode(token) == [chat.end_of_turn])
 
 
-def _prompt(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> str:
+def prompt_text(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> str:
     """The text of the prompt of a turn, within the limits."""
     window = context.config.history_window or turn + 1
     return _shortened(
