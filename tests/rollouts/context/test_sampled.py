@@ -16,19 +16,21 @@ ANSWERS = ["<answer>Up</answer>", "what?", "<answer>Down || Left</answer>", "", 
 def play(answers, tokenizer, end=True, **context):
     """An episode of FrozenLake that is played with tokens: its context, cache and sequence."""
     config = {"context": {"enable_think": False, **context}}
-    with EnvStateManager.for_tag("FrozenLake", config=config, use_multiprocessing=False) as manager:
-        with manager.episode(seed=11) as episode:
-            made = Context(episode.tag)
-            tokens = TokenEpisode(made, tokenizer)
-            for answer in answers:
-                if episode.done:
-                    break
-                ids = tokenizer.encode(answer + (END if end else ""), add_special_tokens=False)
-                tokens.prompt(episode.cache)
-                episode.step(tokens.write(ids, [-0.5] * len(ids)))
-                if not end:
-                    episode.cache["history"][-2]["finish_reason"] = "length"
-            return made, episode.cache, tokens.sequence(episode.cache)
+    with (
+        EnvStateManager.for_tag("FrozenLake", config=config, use_multiprocessing=False) as manager,
+        manager.episode(seed=11) as episode,
+    ):
+        made = Context(episode.tag)
+        tokens = TokenEpisode(made, tokenizer)
+        for answer in answers:
+            if episode.done:
+                break
+            ids = tokenizer.encode(answer + (END if end else ""), add_special_tokens=False)
+            tokens.prompt(episode.cache)
+            episode.step(tokens.write(ids, [-0.5] * len(ids)))
+            if not end:
+                episode.cache["history"][-2]["finish_reason"] = "length"
+        return made, episode.cache, tokens.sequence(episode.cache)
 
 
 @pytest.mark.parametrize("end", [True, False])

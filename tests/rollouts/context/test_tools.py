@@ -62,16 +62,18 @@ def test_calls_are_read_and_what_is_no_legal_call_is_not_valid(answer, actions, 
 
 
 def test_an_answer_without_a_legal_call_is_an_invalid_turn_with_the_penalty():
-    with EnvStateManager.for_tag("FrozenLake", config=LAKE, use_multiprocessing=False) as manager:
-        with manager.episode(seed=3) as episode:
-            step = episode.step("I would rather not.")
-            assert step.invalid and episode.penalty < 0 and not episode.done
-            assert "had no valid action" in episode.messages[-1]["content"]
-            before = episode.penalty
-            assert not episode.step(call(action="Up")).invalid and episode.penalty == before
-            assert (
-                not episode.step(call(action="nowhere")).reward and episode.penalty < before
-            )  # a known tool, no known action
+    with (
+        EnvStateManager.for_tag("FrozenLake", config=LAKE, use_multiprocessing=False) as manager,
+        manager.episode(seed=3) as episode,
+    ):
+        step = episode.step("I would rather not.")
+        assert step.invalid and episode.penalty < 0 and not episode.done
+        assert "had no valid action" in episode.messages[-1]["content"]
+        before = episode.penalty
+        assert not episode.step(call(action="Up")).invalid and episode.penalty == before
+        assert (
+            not episode.step(call(action="nowhere")).reward and episode.penalty < before
+        )  # a known tool, no known action
 
 
 def test_prompts_leave_the_form_of_an_answer_to_the_tools():
@@ -132,7 +134,7 @@ def test_calls_beside_the_text_go_back_as_calls_and_their_mask_is_refused():
     assert answer["content"] == "Hm." and [each["function"]["name"] for each in answer["tool_calls"]] == ["act", "act"]
     assert [first["role"], second["role"]] == ["tool", "tool"] and "State:\nG" in second["content"]
     assert [first["tool_call_id"], second["tool_call_id"]] == [each["id"] for each in answer["tool_calls"]]
-    with pytest.raises(RolloutError, match=r"taken tool calls out of the text.*keep_tokens"):
+    with pytest.raises(RolloutError, match=r"taken tool calls out of the text.*--keep-tokens"):
         tokenize(context, cache, ToolTokenizer())
 
 
@@ -161,10 +163,12 @@ class BadTool(Doors):
 
 def test_an_environment_of_ones_own_may_declare_tools():
     name = f"{__name__}:Doors"
-    with EnvStateManager.for_tag(name, config=LAKE, use_multiprocessing=False) as manager:
-        with manager.episode(seed=0) as episode:
-            episode.step(call("open", number=2))
-            assert episode.reward == 1.0 and episode.history[0]["actions"] == ["open 2"]
+    with (
+        EnvStateManager.for_tag(name, config=LAKE, use_multiprocessing=False) as manager,
+        manager.episode(seed=0) as episode,
+    ):
+        episode.step(call("open", number=2))
+        assert episode.reward == 1.0 and episode.history[0]["actions"] == ["open 2"]
     with pytest.raises(RolloutError, match=r"'open'.*each of them in braces"):
         context_of(f"{__name__}:BadTool")
 

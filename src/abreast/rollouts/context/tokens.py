@@ -215,8 +215,8 @@ def _answered(context: Context, cache: Mapping[str, Any]) -> int:
         raise RolloutError("the episode has no answer yet, so there is nothing to train on: step it first.")
     if any(entry.get("calls") for entry in cache["history"]):
         raise RolloutError(
-            "the server has taken tool calls out of the text, so what the model wrote is not known: set server.keep_tokens"
-            " to record its tokens, or start the server without a tool parser."
+            "the server has taken tool calls out of the text, so what the model wrote is not known: play with --keep-tokens"
+            " to record it, or start the server without a tool parser."
         )
     return turns
 

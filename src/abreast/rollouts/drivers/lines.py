@@ -13,7 +13,7 @@ A line has
                                          something else (a history window), those messages themselves
     info, history                        of the cache: what the reset told, and the turns, with file names in place of images
                                          and, of each answer, its finish_reason, the names of its tool_calls, with tools
-                                         the calls themselves, and with server.keep_tokens what was `sampled`: ids, logprobs,
+                                         the calls themselves, and with --keep-tokens what was `sampled`: ids, logprobs,
                                          prompt_ids (or added_ids, what follows the turn before); null: not told
     sampling                             the settings that a server was sent
 """
