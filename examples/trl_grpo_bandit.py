@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 from datasets import Dataset
-from tokenizers import Regex, Tokenizer, models, pre_tokenizers
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, set_seed
 from trl import GRPOConfig, GRPOTrainer
 
@@ -34,7 +34,7 @@ def make_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
     words = sorted({word for text in texts for word, _ in split.pre_tokenize_str(text)} | {"\n", "user", "assistant"})
     special = ["<|im_start|>", "<|im_end|>", "<|unknown|>"]
     made = Tokenizer(models.WordLevel({word: number for number, word in enumerate([*special, *words])}, "<|unknown|>"))
-    made.pre_tokenizer = split
+    made.pre_tokenizer, made.decoder = split, decoders.Fuse()
     return PreTrainedTokenizerFast(
         tokenizer_object=made, bos_token="<|im_start|>", eos_token="<|im_end|>", pad_token="<|im_end|>",
         unk_token="<|unknown|>", chat_template=TEMPLATE,
