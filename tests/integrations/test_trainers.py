@@ -153,9 +153,9 @@ def test_a_trainer_that_fails_or_disappears_leaves_no_episode_behind(made):
         raise ConnectionError("the engine is gone")
 
     play = made(generate=fails)
-    with pytest.raises(ConnectionError):
+    with pytest.raises(ConnectionError) as raised:  # it keeps the frames, and so the episodes, alive
         play(PLAY * 4, trl_trainer())
-    assert play._episodes.manager.episodes_under_way == 0
+    assert play._episodes.manager.episodes_under_way == 0 and raised.tb is not None
 
 
 def test_a_loop_that_is_cancelled_leaves_no_episode_behind(verl_loop):
