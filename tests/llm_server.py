@@ -25,6 +25,8 @@ class Text:
     finish_reason: str = "stop"
     stays_open: bool = False
     """Whether the connection of a stream stays open after its end."""
+    sampled: tuple[list[int], list[int], list[float]] | None = None
+    """Tokens of the prompt, tokens of the answer, and log-probabilities; told as vLLM does, if the request asks for them."""
 
 
 @dataclass
@@ -150,7 +152,7 @@ class LLMServer:
             return _send(writer, 200, "application/json", reply.body, {})
         if asked.get("stream"):
             return self._write_stream(writer, reply, asked)
-        body = whole(reply)
+        body = whole(reply, asked)
         if isinstance(reply, Cut):
             writer.write(_head(200, "application/json", {"Content-Length": len(body)}) + body[: len(body) // 2])
             return False
@@ -159,6 +161,16 @@ class LLMServer:
     def _write_stream(self, writer, reply, asked):
         chunks = [{"choices": [{"index": 0, "delta": {"content": piece}}]} for piece in _pieces(reply.text)]
         if isinstance(reply, Text):
+            whole_told, told = _sampled(reply, asked)
+            for place in range(
+                len(reply.sampled[1]) if told else 0
+            ):  # one token an event; those of the prompt with the first
+                each = {"index": 0, "delta": {}}
+                if "token_ids" in told:
+                    each["token_ids"] = told["token_ids"][place : place + 1]
+                if "logprobs" in told:
+                    each["logprobs"] = {"content": told["logprobs"]["content"][place : place + 1]}
+                chunks.append({"choices": [each], **(whole_told if not place else {})})
             chunks[:0] = [{"choices": [{"index": 0, "delta": {key: value}}]} for key, value in reply.delta.items()]
             chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": reply.finish_reason}]})
             if reply.usage and asked.get("stream_options", {}).get("include_usage"):
@@ -174,14 +186,29 @@ class LLMServer:
         return True
 
 
-def whole(reply):
+def whole(reply, asked=()):
     """The body of an answer that is not streamed."""
     more = {} if isinstance(reply, Cut) else reply.delta
     message = {"role": "assistant", "content": reply.text, **more}
     given = {"choices": [{"index": 0, "message": message, "finish_reason": getattr(reply, "finish_reason", "stop")}]}
     if isinstance(reply, Text) and reply.usage:
         given["usage"] = _usage(reply)
+    if isinstance(reply, Text):
+        whole_told, told = _sampled(reply, asked)
+        given |= whole_told
+        given["choices"][0] |= told
     return json.dumps(given).encode()
+
+
+def _sampled(reply, asked):
+    """The tokens that a request asks for: keys of the whole, and of the choice."""
+    if reply.sampled is None:
+        return {}, {}
+    prompt, ids, logprobs = reply.sampled
+    content = [{"token": str(token), "logprob": each} for token, each in zip(ids, logprobs, strict=False)]
+    told = {"logprobs": {"content": content}} if "logprobs" in asked else {}
+    by_id = "return_token_ids" in asked
+    return ({"prompt_token_ids": prompt} if by_id else {}), {**told, **({"token_ids": ids} if by_id else {})}
 
 
 def _usage(reply):

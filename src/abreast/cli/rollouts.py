@@ -88,6 +88,7 @@ def rollout(
     api_key_env: Annotated[str | None, _server_option("api_key_env")] = None,
     in_flight: Annotated[int | None, _server_option("in_flight")] = None,
     stream: Annotated[bool | None, _server_option("stream", "--stream")] = None,
+    keep_tokens: Annotated[bool | None, _server_option("keep_tokens", "--keep-tokens")] = None,
     retries: Annotated[int | None, _server_option("retries")] = None,
     request_timeout: Annotated[float | None, _server_option("request_timeout")] = None,
     price_in: Annotated[float | None, _server_option("price_in")] = None,
@@ -125,6 +126,7 @@ def rollout(
     look_here()
     server = {
         "base_url": base_url, "model": model, "api_key_env": api_key_env, "in_flight": in_flight, "stream": stream,
+        "keep_tokens": keep_tokens,
         "retries": retries, "request_timeout": request_timeout, "price_in": price_in, "price_out": price_out,
     }  # fmt: skip
     play = {

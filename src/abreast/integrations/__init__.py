@@ -1,4 +1,4 @@
-"""Environments of other libraries as games of ours, and loggers; each imports its library when it is used."""
+"""Environments of other libraries as games of ours, loggers, and trainers; each imports its library when it is used."""
 
 SOURCES = {
     "pettingzoo": "abreast.integrations.pettingzoo:find",

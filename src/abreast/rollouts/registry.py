@@ -42,6 +42,18 @@ Legend = Callable[[Any], str]
 
 
 @dataclass(frozen=True)
+class Tool:
+    """A tool that takes an action, for models that call tools."""
+
+    name: str
+    description: str
+    parameters: Mapping[str, Mapping[str, Any]]
+    """The JSON schema of each parameter, by name; all are required."""
+    action: str
+    """The action of a call, with parameters in braces, say `search[{words}]`."""
+
+
+@dataclass(frozen=True)
 class EnvKind:
     """An environment type."""
 
@@ -69,6 +81,9 @@ class EnvKind:
     """The key of `env_config` that is given after a colon, as in openenv:http://localhost:8000, if there is one."""
     budget_setting: str | None = None
     """The key of `env_config` that is the tag's budget by default, without a preset: for tasks to be made to fit it."""
+    tools: Callable[[Any], Sequence[Tool]] | None = None
+    """The tools of a configuration's actions; none: one tool that takes any of them. A class that is registered, or named as
+    MODULE:ENV, may have it as a method `tools(config)` that needs no instance."""
 
 
 class Tag(NamedTuple):
@@ -111,7 +126,7 @@ def register(
         taken: EnvKind | None = KINDS.find(name) if KINDS.ships(name) else registered.get(name)
         if taken is not None and not _is_new_version(env, taken.env):
             raise RolloutError(f"the environment type {name!r} is taken, by {taken.env!r}: give {env!r} another name.")
-        registered[name] = EnvKind(name, summary, env, config, instruction, solver, legend)
+        registered[name] = EnvKind(name, summary, env, config, instruction, solver, legend, tools=_tools(env))
         return env
 
     return keep
@@ -245,7 +260,14 @@ def _as_kind(name: str, thing: Any) -> EnvKind:
             f"{name} is {thing!r}: expected an environment class, a factory of environments or an EnvKind."
         )
     make = thing if _takes_config(thing) else partial(_make_by_keywords, thing)
-    return EnvKind(name, next(iter((inspect.getdoc(thing) or "").splitlines()), ""), make, OpenEnvConfig, "")
+    return EnvKind(
+        name, next(iter((inspect.getdoc(thing) or "").splitlines()), ""), make, OpenEnvConfig, "", tools=_tools(thing)
+    )
+
+
+def _tools(env: Any) -> Callable[[Any], Sequence[Tool]] | None:
+    tools = inspect.getattr_static(env, "tools", None)
+    return env.tools if isinstance(tools, staticmethod | classmethod) else None
 
 
 def _make_by_keywords(factory: Callable[..., Any], config: OpenEnvConfig) -> Any:

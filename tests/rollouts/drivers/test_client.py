@@ -50,7 +50,7 @@ def test_what_is_sent_and_what_comes_back(stream, monkeypatch):
     monkeypatch.setenv("MY_KEY", " secret ")
     with LLMServer(lambda request: Text("Hi there!", usage=(7, 3)), key="secret") as server:
         more = {"sampling": {"temperature": 0.5, "max_tokens": 9}, "stream": stream, "api_key_env": "MY_KEY"}
-        (text, tokens, reason, calls), counts = ask(server.url + "/", **more)
+        (text, tokens, reason, calls, *_), counts = ask(server.url + "/", **more)
     sent = server.requests[0].body
     if stream:
         assert sent.pop("stream") is True and sent.pop("stream_options") == {"include_usage": True}

@@ -3,9 +3,9 @@
 from collections.abc import Mapping
 from string import Formatter
 from types import MappingProxyType
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from abreast.errors import nearest
 from abreast.settings import Section, merge
@@ -23,6 +23,7 @@ _FILLED_IN: Mapping[str, frozenset[str]] = MappingProxyType(
         "turn": _PARTS | {"turn", "reward", "no_action", "state", "available", "actions_left"},
         "actions": frozenset({"names"}),
         "form": frozenset({"example", "count", "length"}),
+        "call": frozenset({"count", "length"}),
         "several": frozenset({"separator"}),
         "count": frozenset({"most", "separator"}),
         "length": frozenset({"max_words"}),
@@ -47,6 +48,8 @@ class PromptTexts(Section):
     """How to answer."""
     think: str = "<think>your reasoning</think>"
     """In the example of an answer: the thoughts, if they are wanted."""
+    call: str = "Act by calling a tool.{count}{length}"
+    """How to act, in the place of `form`, with `tools`."""
     answer: str = "<answer>your answer</answer>"
     """In the example: the answer, where it is one free text."""
     action: str = "<answer>your action</answer>"
@@ -119,6 +122,9 @@ class ContextConfig(Section):
     """Of the actions available now, so many are listed; 0: none."""
     max_words: int | None = Field(None, ge=1)
     """Words that a prompt asks an answer not to exceed; nothing is cut off. None: it says nothing about it."""
+    tools: bool = False
+    """Whether actions are taken by calling tools: prompts say nothing of <answer>, chat templates and servers are given the
+    tools, and answers are read as calls. Needs a template or a server that has tools."""
     tool_call_form: str | None = Field(None, pattern=r"\{(name|arguments)\}")
     """A tool call as text, with {name} and {arguments} in it, say <answer>{name}</answer>: it is put behind the text of the
     answer. None: tools that a model calls are not carried out, and the next prompt says so."""
@@ -143,6 +149,13 @@ class ContextConfig(Section):
     """Tokens of a prompt, or of an episode in training form; null: no limit. Needs a tokenizer."""
     when_too_long: Literal["refuse", "drop_oldest"] = "refuse"
     """Beyond max_prompt_tokens: an error, or without the oldest turns."""
+
+    @model_validator(mode="after")
+    def _has_one_form(self) -> Self:
+        if self.tools and (self.prefill or self.tool_call_form):
+            other = "prefill" if self.prefill else "tool_call_form"
+            raise ValueError(f"it has tools and {other}, which are two forms of an answer: leave one of them out.")
+        return self
 
     @field_validator("action_sep")
     @classmethod

@@ -16,6 +16,7 @@ from abreast.rollouts.context.cleaning import Cleaner
 from abreast.rollouts.context.config import MANY_ACTIONS, ContextConfig
 from abreast.rollouts.context.parsing import Parsed, Parser
 from abreast.rollouts.context.pictures import ImageForm, Piece, content_of, pieces_of, text_part
+from abreast.rollouts.context.tools import SEE_BELOW, Tools, call_messages, call_text
 from abreast.rollouts.registry import Tag
 
 Message = dict[str, Any]
@@ -34,6 +35,8 @@ class Context:
         """Actions of one answer."""
         self._clean = Cleaner(self.config.special_tokens)
         self._parser = Parser(self.config, self.max_actions, are_free=not self._names)
+        self.tools = Tools(tag, self.max_actions) if self.config.tools else None
+        """The tools that answers call, if they do."""
         self.opening = self._parser.opening
         """The tag that a prompt ends with, as the beginning of the answer; an empty text without `prefill`."""
         self.system = self.config.system_prompt
@@ -75,14 +78,32 @@ class Context:
         for number in shown:
             begin = [f"{self._beginning(cache)}\n\n"] if number == first else []
             content = content_of([*begin, *self._turn(cache, number, images)])
-            messages.append({"role": "user", "content": content})
+            messages += self._told(messages[-1] if number > first else {}, content)
             if number < answered:
-                messages.append({"role": "assistant", "content": self.shown(history[number])[0]})
+                messages.append(self._answer(history[number], number))
         if images == "pil" and any(isinstance(message["content"], list) for message in messages):
             for message in messages:  # templates of processors expect one form in all messages
                 if isinstance(message["content"], str):
                     message["content"] = [text_part(message["content"])]
         return messages
+
+    def _answer(self, entry: Mapping[str, Any], number: int) -> Message:
+        """The message of an answer."""
+        shown, calls = self.shown(entry)[0], entry.get("calls") if self.tools else None
+        if not calls:
+            return {"role": "assistant", "content": shown}
+        written = self.with_tool_calls("", [(call["name"], call["arguments"]) for call in calls])
+        return call_messages(shown.removesuffix(written), calls, number)
+
+    def _told(self, answer: Message, content: Any) -> list[Message]:
+        """The messages that tell what came of an answer: the user's, or, if it has calls beside its text, of the tools."""
+        ids = [call["id"] for call in answer.get("tool_calls", ())]
+        if not ids:
+            return [{"role": "user", "content": content}]
+        results = [*[SEE_BELOW] * (len(ids) - 1), content]
+        return [
+            {"role": "tool", "tool_call_id": call, "content": result} for call, result in zip(ids, results, strict=True)
+        ]
 
     def answered(self, cache: Mapping[str, Any]) -> int:
         """How many turns of an episode have an answer."""
@@ -94,7 +115,8 @@ class Context:
         raw, response = entry.get("llm_raw_response") or "", entry.get("llm_response") or ""
         text = raw or response if self.config.answers == "raw" else response or raw
         if not text and entry.get("actions"):
-            text = self._parser.form("", list(entry["actions"]))
+            form = self._parser.form if self.tools is None else self._as_calls
+            text = form("", list(entry["actions"]))
         most = self.config.max_response_chars
         shown, token = self._clean.cut(self._parser.opened(text)[:most])
         return shown, "" if token is None and len(text) > most else token
@@ -111,16 +133,20 @@ class Context:
 
     def parse(self, answer: str) -> Parsed:
         """What an answer says."""
-        return self._parser(answer)
+        if self.tools is None or not isinstance(answer, str):
+            return self._parser(answer)
+        return self.tools.read(self._clean.cut(answer[: self.config.max_response_chars])[0])
 
     def with_tool_calls(self, answer: str, calls: Sequence[tuple[str, str]]) -> str:
         """An answer, with the tools that it called, by name and arguments, as `tool_call_form` writes them."""
+        if self.tools is not None:
+            return answer + "".join(call_text(name, given) for name, given in calls)
         form = self.config.tool_call_form or ""
         return answer + "".join(form.replace("{name}", name).replace("{arguments}", given) for name, given in calls)
 
     def input(self, env_id: int, answer: str) -> dict[str, Any]:
         """The input of `EnvStateManager.step` for an answer."""
-        parsed = self._parser(answer)
+        parsed = self.parse(answer)
         return {
             "env_id": env_id,
             "llm_raw_response": answer,
@@ -130,6 +156,10 @@ class Context:
         }
 
     # ---- inside
+
+    def _as_calls(self, think: str, actions: Sequence[str]) -> str:
+        assert self.tools is not None
+        return think + "".join(map(self.tools.written, actions))
 
     def _fixed_parts(self) -> dict[str, str]:
         """The parts of texts that are the same in all turns of all episodes."""
@@ -144,6 +174,8 @@ class Context:
         answer = texts.several.format(separator=sep) if many else texts.action if self._names else texts.answer
         example = f"{texts.think if self.config.enable_think else ''}{answer}"
         form = texts.form.format(example=example, count=count, length=length)
+        if self.config.tools:
+            form, actions = texts.call.format(count=count, length=length), ""
         return {
             "task": self.tag.instruction.strip(),
             "legend": legend.strip(),
@@ -168,7 +200,7 @@ class Context:
         if before is not None:
             if self.config.show_rewards:
                 reward = texts.reward.format(turn=number, reward=f"{float(before['reward']):.6g}")
-            if not before["actions"] and before.get("tool_calls"):
+            if not before["actions"] and before.get("tool_calls") and self.tools is None:
                 no_action = texts.tool_call.format(turn=number, names=", ".join(map(self._clean, before["tool_calls"])))
             elif not before["actions"]:
                 no_action = texts.no_action.format(turn=number)

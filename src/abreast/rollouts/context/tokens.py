@@ -36,6 +36,8 @@ class Tokens:
     """Begin and end of each answer, with its end-of-turn token."""
     first_turn: int
     """The turn of the first span: more than 0 if older turns were dropped, or if this is a later turn."""
+    logprobs: list[float | None] | None = None
+    """As the engine that sampled the answers gave them; None for tokens that it did not sample, or if it gave none."""
 
 
 T = TypeVar("T")
@@ -47,7 +49,7 @@ _Rendered = tuple[str, str, str]
 
 def tokenize(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> Tokens:
     """An episode as one sequence. `options` go to the chat template, among them `chat_template` itself."""
-    chat, turns = ChatTokenizer(tokenizer, options), _answered(context, cache)
+    chat, turns = chat_of(context, tokenizer, options), _answered(context, cache)
     window = context.config.history_window
     if window is not None and window < turns:
         raise RolloutError(
@@ -65,10 +67,10 @@ def tokenize(context: Context, cache: Mapping[str, Any], tokenizer: Any, **optio
 
 def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> list[Tokens]:
     """Each turn of an episode as a sequence of its own: its prompt, then its answer."""
-    chat, rewards = ChatTokenizer(tokenizer, options), context.rewards(cache)
+    chat, rewards = chat_of(context, tokenizer, options), context.rewards(cache)
     made = []
     for turn in range(_answered(context, cache)):
-        before = _prompt(chat, context, cache, turn)
+        before = prompt_text(chat, context, cache, turn)
         answer = context.shown(cache["history"][turn])[0].removeprefix(context.opening)
         prompt, written = chat.encode_pieces([before, answer])
         _check_no_end(chat, written, turn)
@@ -83,11 +85,27 @@ def tokenize_turns(context: Context, cache: Mapping[str, Any], tokenizer: Any, *
 
 def prompt_ids(context: Context, cache: Mapping[str, Any], tokenizer: Any, **options: Any) -> list[int]:
     """The tokens of the prompt of the newest turn, within `max_prompt_tokens`."""
-    chat = ChatTokenizer(tokenizer, options)
-    return chat.encode(_prompt(chat, context, cache, len(cache["history"]) - 1))
+    chat = chat_of(context, tokenizer, options)
+    return chat.encode(prompt_text(chat, context, cache, len(cache["history"]) - 1))
 
 
 # ---- the tokenizer
+
+
+def chat_of(context: Context, tokenizer: Any, options: Mapping[str, Any]) -> "ChatTokenizer":
+    """The tokenizer for a context; its chat template is given the tools, if there are any, and must show them."""
+    if context.tools is None:
+        return ChatTokenizer(tokenizer, options)
+    chat, asked = (
+        ChatTokenizer(tokenizer, {**options, "tools": context.tools.schemas}),
+        [{"role": "user", "content": "?"}],
+    )
+    if chat.render(asked, asks=True) == ChatTokenizer(tokenizer, options).render(asked, asks=True):
+        raise RolloutError(
+            f"the chat template of {chat.name} has no place for tools, so a model could not know them: set context.tools to"
+            " false, or pass a chat_template= that shows them."
+        )
+    return chat
 
 
 class ChatTokenizer:
@@ -195,6 +213,11 @@ def _answered(context: Context, cache: Mapping[str, Any]) -> int:
     turns = context.answered(cache)
     if not turns:
         raise RolloutError("the episode has no answer yet, so there is nothing to train on: step it first.")
+    if any(entry.get("calls") for entry in cache["history"]):
+        raise RolloutError(
+            "the server has taken tool calls out of the text, so what the model wrote is not known: play with --keep-tokens"
+            " to record it, or start the server without a tool parser."
+        )
     return turns
 
 
@@ -205,7 +228,7 @@ def _wrote_end(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], 
     return entry.get("finish_reason") != "length" and (token is None or chat.encode(token) == [chat.end_of_turn])
 
 
-def _prompt(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> str:
+def prompt_text(chat: ChatTokenizer, context: Context, cache: Mapping[str, Any], turn: int) -> str:
     """The text of the prompt of a turn, within the limits."""
     window = context.config.history_window or turn + 1
     return _shortened(
@@ -252,7 +275,7 @@ def _sequence(
     for number, (_, _, tail) in enumerate(turns):
         written, after = encoded[2 * number + 1], encoded[2 * number + 2]
         _check_no_end(chat, written, first + number)
-        end = _place_of_end(chat, after, tail)
+        end = place_of_end(chat, after, tail)
         has_end = ends[first + number]
         if not has_end and written:
             end = -1
@@ -282,24 +305,24 @@ def _rendered(chat: ChatTokenizer, messages: Sequence[Mapping[str, Any]], first:
         if not whole.startswith(after):
             raise RolloutError(
                 f"the chat template of {chat.name} changes the text of turn {number} when later turns are added (many remove"
-                f" earlier reasoning), so one mask for the episode would be wrong: {_REMEDY}"
+                f" earlier reasoning), so one mask for the episode would be wrong: {REMEDY}"
             )
         answer = None
         if after.startswith(before):
-            answer = _answer_in(after[len(before) :], message["content"].removeprefix(opening))
+            answer = answer_in(after[len(before) :], message["content"].removeprefix(opening))
         if answer is None:
             raise RolloutError(
                 f"the chat template of {chat.name} does not show the answer of turn {number} as the model wrote it, right"
-                f" after the prompt, so the mask would be wrong: {_REMEDY}"
+                f" after the prompt, so the mask would be wrong: {REMEDY}"
             )
         turns.append((before, answer, after[len(before) + len(answer) :]))
     return turns
 
 
-_REMEDY = "use tokenize_turns, or pass a chat_template= that keeps answers as they are."
+REMEDY = "use tokenize_turns, or pass a chat_template= that keeps answers as they are."
 
 
-def _answer_in(text: str, answer: str) -> str | None:
+def answer_in(text: str, answer: str) -> str | None:
     """The part of a text that is the answer. Templates may remove white space around it, or put a blank before it."""
     if text.startswith(answer):
         return answer
@@ -315,12 +338,12 @@ def _check_no_end(chat: ChatTokenizer, written: Sequence[int], turn: int) -> Non
         )
 
 
-def _place_of_end(chat: ChatTokenizer, after: Sequence[int], tail: str) -> int:
+def place_of_end(chat: ChatTokenizer, after: Sequence[int], tail: str) -> int:
     """Where the end-of-turn token is in the tokens that follow an answer."""
     place = next((place for place, token in enumerate(after) if token in chat.special_ids), None)
     if place is None or after[place] != chat.end_of_turn or chat.first_special(tail) is None:
         raise RolloutError(
             f"the chat template of {chat.name} ends an answer with {tail!r}, not with its end-of-turn token, so the mask"
-            f" would be wrong: {_REMEDY}"
+            f" would be wrong: {REMEDY}"
         )
     return place

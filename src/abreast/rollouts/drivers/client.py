@@ -8,16 +8,19 @@ all would fail                  status 401 403 (key), 404 (model or address), 3x
 import asyncio
 import json
 import logging
+import math
 import os
 import random
 import re
 from collections import Counter
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.cleaning import printable
 from abreast.rollouts.context.context import Context
+from abreast.rollouts.context.sampled import Sampled
 from abreast.rollouts.drivers.config import ServerConfig
 from abreast.rollouts.drivers.policies.base import Answer, Asked, Counts, Policy, Tokens, Unanswered
 
@@ -28,6 +31,7 @@ STREAM = "text/event-stream"
 MAY_PASS = frozenset({408, 409, 425, 429})
 CONNECT_S, FIRST_S, LONGEST_S, LONGEST_ASKED_S = 10.0, 0.5, 30.0, 600.0
 """To connect; waits before a request is sent again: the first, the longest, the longest that a server may ask for."""
+_NAMED_ID = re.compile(r"token_id:\d{1,9}")
 _TOO_LONG = re.compile(r"context.{0,2}(length|size|window)|too long|too many tokens", re.IGNORECASE)
 
 
@@ -53,6 +57,10 @@ class OpenAIPolicy(Policy):
         self._aiohttp, self._config, self._sent_again = aiohttp, config, Counter[str]()
         self._url, self._key = config.base_url.rstrip("/"), _key(config.api_key_env)
         self._counts = self.counts = Counts()
+        self.sampling = config.sampling
+        self._token_keys: dict[str, Any] = {"logprobs": True, "return_token_ids": True} if config.keep_tokens else {}
+        """Keys of a request that ask for tokens."""
+        self._said_missing = False
         self.model = config.model  # None: known once `start` has asked the server
 
     async def start(self) -> None:
@@ -86,7 +94,9 @@ class OpenAIPolicy(Policy):
 
     async def __call__(self, asked: Asked) -> Answer:
         config, messages = self._config, asked.messages
-        body = {**config.sampling, "model": self.model, "messages": messages}
+        body = {**self._token_keys, **config.sampling, "model": self.model, "messages": messages}
+        if (tools := Context(asked.tag).tools) is not None:
+            body["tools"] = tools.schemas
         if config.stream:
             body |= {"stream": True, "stream_options": {"include_usage": True}}
         if messages[-1]["role"] == "assistant":  # it is the beginning of the answer: see ContextConfig.prefill
@@ -116,9 +126,15 @@ class OpenAIPolicy(Policy):
         status, wait_s = response.status, response.headers.get("Retry-After", "")
         if status == 200:
             text, tokens, reason, calls = read_answer(content, response.content_type == STREAM)
-            given = Context(asked.tag).with_tool_calls(text, calls) if calls else text
-            return Answer(given, tokens, reason, [name for name, _ in calls[:20]])
+            context = Context(asked.tag)
+            given = context.with_tool_calls(text, calls) if calls else text
+            sampled = self._sampled(content, response.content_type == STREAM) if self._config.keep_tokens else None
+            names, kept = [name for name, _ in calls[:20]], calls if context.tools is not None else ()
+            return Answer(given, tokens, reason, names, kept, sampled)
         said = self._quoted(error_text(content))
+        if status in (400, 422) and "return_token_ids" in said and body.pop("return_token_ids", None):
+            self._token_keys.pop("return_token_ids", None)  # a server that takes no key it does not know
+            return await self._ask(asked, body)
         if status in MAY_PASS or status >= 500:
             asked_s = min(float(wait_s), LONGEST_ASKED_S) if wait_s.isdecimal() else 0.0
             raise Transient(f"it answered with status {status}", said, asked_s)
@@ -130,6 +146,18 @@ class OpenAIPolicy(Policy):
         if _TOO_LONG.search(said):
             raise Unanswered(f"the prompt is too long for the model ({said}): shorten it with context.history_window.")
         raise Unanswered(f"{self._url} refuses the request (status {status}: {said}).")
+
+    def _sampled(self, content: bytes, is_stream: bool) -> Sampled:
+        """The tokens that an answer tells; the first time that some are missing, the log says so."""
+        sampled = read_sampled(content, is_stream)
+        if not sampled.is_whole and not self._said_missing:
+            self._said_missing = True
+            missing = [name for name, value in sampled._asdict().items() if value is None]
+            log.warning(
+                "the server at %s does not give %s of its answers: they are null in what is kept, and a trainer has to"
+                " tokenise the texts itself", self._url, " and ".join(missing),
+            )  # fmt: skip
+        return sampled
 
     async def _request(self, method: str, path: str, limit_s: float, **more: Any) -> tuple[Any, bytes]:
         """A response and its body. Redirects are not followed: they would take the key elsewhere."""
@@ -185,7 +213,7 @@ def _key(name: str | None) -> str:
 
 def read_answer(body: bytes, is_stream: bool = False) -> tuple[str, Tokens | None, str | None, list[tuple[str, str]]]:
     """Text, tokens, if they were counted, finish_reason, and tools called, by name and arguments; of one event or many."""
-    events = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")] if is_stream else [body]
+    events = events_of(body, is_stream)
     text, thought, calls = "", "", dict[Any, tuple[str, str]]()
     tokens, reason, has_begun = None, "", False
     for event in (event for event in events if event != b"[DONE]"):
@@ -214,6 +242,35 @@ def read_answer(body: bytes, is_stream: bool = False) -> tuple[str, Tokens | Non
     if thought and "</think>" not in text:  # a server with a reasoning parser has taken it out of the text
         text = f"<think>{thought}</think>{text}"
     return text, tokens, reason or None, [(name[:80], given) for name, given in calls.values()]
+
+
+def read_sampled(body: bytes, is_stream: bool = False) -> Sampled:
+    """The token ids and log-probabilities that an answer tells, in the forms of vLLM and SGLang; for one event or many."""
+    prompt: list[int] | None = None
+    ids, logprobs, by_name = list[int](), list[float](), list[str]()
+    for event in events_of(body, is_stream):
+        with suppress(ValueError, TypeError, AttributeError, RecursionError, KeyError):
+            told = json.loads(event)
+            for choice in told["choices"][:1]:
+                prompt = prompt or _ids(told.get("prompt_token_ids") or choice.get("prompt_token_ids"))
+                ids += _ids(choice.get("token_ids") or choice.get("output_token_ids")) or []
+                for each in (choice.get("logprobs") or {}).get("content") or ():
+                    logprobs.append(float(each["logprob"]))
+                    by_name.append(str(each.get("token", "")))
+    if not ids and by_name and all(_NAMED_ID.fullmatch(name) for name in by_name):  # return_tokens_as_token_ids
+        ids = [int(name.partition(":")[2]) for name in by_name]
+    fits = bool(logprobs) and (not ids or len(ids) == len(logprobs)) and all(map(math.isfinite, logprobs))
+    return Sampled(prompt, ids or None, logprobs if fits else None)
+
+
+def _ids(given: Any) -> list[int] | None:
+    fits = isinstance(given, list) and all(type(token) is int and 0 <= token < 2**31 for token in given)
+    return given if fits and given else None
+
+
+def events_of(body: bytes, is_stream: bool) -> list[bytes]:
+    """What an answer is made of: the events of a stream, or the whole of it."""
+    return [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")] if is_stream else [body]
 
 
 def error_text(body: bytes) -> str:

@@ -51,6 +51,9 @@ class ServerConfig(Section):
     """Price of a million prompt tokens."""
     price_out: float | None = Field(None, ge=0)
     """Price of a million tokens of answers."""
+    keep_tokens: bool = False
+    """Whether the server is asked for the token ids and log-probabilities of each answer (logprobs, return_token_ids), to
+    keep them with its turn: trainers need them. What it does not give is null, and the log says so once."""
     sampling: dict[str, Any] = Field(default_factory=dict)
     """What else is sent with each request: temperature, max_tokens, top_p, seed ..."""
 

@@ -9,7 +9,11 @@ A row of an episode
     prompt_tokens, completion_tokens     as the server counted them
     policy, model   who played, as `abreast rollout` was told; empty for the episodes of a manager
     abreast_version, config_digest
-    input_ids, loss_mask, token_rewards  with a tokenizer; the mask is 1 for what the model wrote
+    sampling        the settings that the server was sent, as JSON
+    finish_reasons  why each answer ended, as the server says (one: `finish_reason`, in a row of a turn)
+    input_ids, loss_mask, token_rewards  with a tokenizer, or as the server told them (server.keep_tokens), which nothing
+                    tokenises again; the mask is 1 for what the model wrote
+    logprobs        of each token, as the server told them; null for tokens that it did not sample, or if it told none
 
 A row of a turn has `turn`, the `messages` of its prompt, `answer` and `turn_reward` in place of answers and rewards. It is
 what the model saw, also with a history window, or with a chat template that removes earlier reasoning.
@@ -30,8 +34,10 @@ from abreast.files import write_whole
 from abreast.rollouts.config import RolloutConfig
 from abreast.rollouts.context.cleaning import encodable
 from abreast.rollouts.context.context import Context
+from abreast.rollouts.context.sampled import recorded, recorded_turns
 from abreast.rollouts.context.tokens import Tokens as Tokenized
 from abreast.rollouts.context.tokens import tokenize, tokenize_turns
+from abreast.rollouts.context.tools import call_text
 from abreast.rollouts.drivers.lines import Line, encode, find_file, line_of, read_lines, save_picture
 from abreast.rollouts.drivers.policies.base import Played, Tokens
 from abreast.rollouts.drivers.trajectories import read_run
@@ -68,8 +74,8 @@ def export(
     elif not isinstance(source, Source):
         source = of_run(Path(source))
     rows = [row for line in source.lines for row in _rows(source, line, tokenizer, per_turn)]
-    is_parquet = path.suffix == ".parquet"
-    data = _to_parquet(rows, per_turn, tokenizer is not None) if is_parquet else b"".join(map(encode, rows))
+    is_parquet, has_tokens = path.suffix == ".parquet", any("input_ids" in row for row in rows) or tokenizer is not None
+    data = _to_parquet(rows, per_turn, has_tokens) if is_parquet else b"".join(map(encode, rows))
     write_whole(path, data)
     return len(rows)
 
@@ -131,22 +137,35 @@ def _rows(source: Source, line: Line, tokenizer: Any, per_turn: bool) -> list[di
         "prompt_tokens": tokens.get("prompt", 0),
         "completion_tokens": tokens.get("completion", 0),
         **source.shared,
+        "sampling": json.dumps(line["sampling"]) if line.get("sampling") else None,
     }
+    reasons = [entry.get("finish_reason") for entry in line["history"][: len(answers)]]
     if per_turn:
         prompts = [line["messages"][:shown] if isinstance(shown, int) else shown for shown in line["prompts"]]
         rows = [
-            {"turn": turn, **_texts(prompt), "answer": answer, "turn_reward": reward}
-            for turn, (prompt, answer, reward) in enumerate(zip(prompts, answers, line["rewards"], strict=False))
+            {"turn": turn, **_texts(prompt), "answer": answer, "turn_reward": reward, "finish_reason": reason}
+            for turn, (prompt, answer, reward, reason) in enumerate(
+                zip(prompts, answers, line["rewards"], reasons, strict=False)
+            )
         ]
     else:
-        rows = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"]}]
-    if tokenizer is not None:
-        cache, context = {key: line[key] for key in ("history", "penalty", "info")}, Context(tag)
-        made = [tokenize(context, cache, tokenizer)] if answers and not per_turn else []
-        made = tokenize_turns(context, cache, tokenizer) if answers and per_turn else made
+        rows = [{**_texts(line["messages"]), "answers": answers, "rewards": line["rewards"], "finish_reasons": reasons}]
+    made = _tokens(Context(tag), {key: line[key] for key in ("history", "penalty", "info")}, tokenizer, per_turn)
+    if tokenizer is not None or made:
         for row, ids in zip(rows, made or [NONE] * len(rows), strict=True):
             row |= {"input_ids": ids.input_ids, "loss_mask": ids.loss_mask, "token_rewards": ids.rewards}
+            row["logprobs"] = ids.logprobs
     return [{**about, **row} for row in rows]
+
+
+def _tokens(context: Context, cache: Mapping[str, Any], tokenizer: Any, per_turn: bool) -> list[Tokenized]:
+    """The tokens of each row: those that the server told, or else those of the tokenizer, if there is one."""
+    if not context.answered(cache):
+        return []
+    told = recorded_turns(context, cache) if per_turn else [whole] if (whole := recorded(context, cache)) else None
+    if told is not None or tokenizer is None:
+        return told or []
+    return tokenize_turns(context, cache, tokenizer) if per_turn else [tokenize(context, cache, tokenizer)]
 
 
 def _texts(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -157,6 +176,8 @@ def _texts(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         if not isinstance(content, str):
             images += [part["image_url"]["url"] for part in content if part["type"] == "image_url"]
             content = "".join(part["text"] if part["type"] == "text" else PICTURE for part in content)
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        content += "".join(call_text(call["name"], call["arguments"]) for call in calls)
         texts.append({"role": message["role"], "content": content})
     return {"messages": texts, "images": images}
 
@@ -191,9 +212,10 @@ def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
     text, number, real, truth = pyarrow.string(), pyarrow.int64(), pyarrow.float64(), pyarrow.bool_()
     message = pyarrow.struct([("role", text), ("content", text)])
     of = pyarrow.list_
-    turn = [("turn", number), ("answer", text), ("turn_reward", real)]
-    episode = [("answers", of(text)), ("rewards", of(real))]
+    turn = [("turn", number), ("answer", text), ("turn_reward", real), ("finish_reason", text)]
+    episode = [("answers", of(text)), ("rewards", of(real)), ("finish_reasons", of(text))]
     tokens = [("input_ids", of(number)), ("loss_mask", of(pyarrow.int8())), ("token_rewards", of(real))]
+    tokens += [("logprobs", of(real))]
     return pyarrow.schema(
         [
             ("episode", number),
@@ -216,6 +238,7 @@ def _schema(pyarrow: Any, per_turn: bool, with_tokens: bool) -> Any:
             ("model", text),
             ("abreast_version", text),
             ("config_digest", text),
+            ("sampling", text),
             ("messages", of(message)),
             ("images", of(text)),
             *(turn if per_turn else episode),

@@ -12,7 +12,10 @@ A line has
     prompts                              for each turn: how many of `messages` the policy was shown, or, where it was shown
                                          something else (a history window), those messages themselves
     info, history                        of the cache: what the reset told, and the turns, with file names in place of images
-                                         and, of each answer, its finish_reason and the names of its tool_calls
+                                         and, of each answer, its finish_reason, the names of its tool_calls, with tools
+                                         the calls themselves, and with --keep-tokens what was `sampled`: ids, logprobs,
+                                         prompt_ids (or added_ids, what follows the turn before); null: not told
+    sampling                             the settings that a server was sent
 """
 
 import json
@@ -41,15 +44,21 @@ Line = dict[str, Any]
 Save = Callable[[Image], str]
 
 _NUMBER = (int, float)
+_CALL = {"id": str, "function": {"name": str, "arguments": str}}
+_IDS_OR_NONE = ([int], None)
+_SAMPLED = (
+    {"prompt_ids": _IDS_OR_NONE, "added_ids": _IDS_OR_NONE, "ids": _IDS_OR_NONE, "logprobs": ([(float, int)], None)}, None
+)  # fmt: skip
 _PART = ({"type": "text", "text": str}, {"type": "image_url", "image_url": {"url": str}})
-_MESSAGE = {"role": str, "content": (str, [_PART])}
+_MESSAGE = {"role": str, "content": (str, [_PART]), "tool_calls": ([_CALL], None)}
 _LIST_OR_NONE = ([object], None)
 _SHAPE = {
     "episode": int, "group_id": int, "tag": str, "seed": int, "reward": _NUMBER, "penalty": _NUMBER, "score": _NUMBER,
     "success": bool, "terminated": bool, "truncated": bool, "error": (str, None), "unanswered": bool,
     "num_actions": int, "num_given": int, "num_invalid": int, "tokens": {"prompt": int, "completion": int},
     "answers": [(str, [object])], "rewards": [_NUMBER], "messages": [_MESSAGE], "prompts": [(int, [_MESSAGE])],
-    "info": {}, "history": [{"actions": _LIST_OR_NONE, "tool_calls": _LIST_OR_NONE}],
+    "info": {}, "history": [{"actions": _LIST_OR_NONE, "tool_calls": _LIST_OR_NONE, "sampled": _SAMPLED,
+                             "calls": ([{"name": str, "arguments": str}], None)}],
 }  # fmt: skip
 """What a line holds, for `_fits`; of what infos and actions hold, nothing is expected."""
 
@@ -80,6 +89,7 @@ def line_of(played: Played, save: Save) -> Line:
             "num_given": played.tally.given,
             "num_invalid": played.tally.invalid,
             "tokens": {**played.tokens._asdict(), **({"turns": turns} if any(turns := played.tokens_per_turn) else {})},
+            **({} if played.sampling is None else {"sampling": played.sampling}),
             "answers": played.answers,
             "rewards": context.rewards(cache) if history else [],
             "messages": chat,

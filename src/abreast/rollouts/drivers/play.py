@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from abreast.errors import BeginError, FailedEpisodesError
 from abreast.processes.spans import add_call, clock, span
+from abreast.rollouts.context.sampled import kept_of
 from abreast.rollouts.drivers.policies.base import (
     Asked,
     EndOfInput,
@@ -201,8 +202,12 @@ class _Players:
                 tokens_per_turn.append(answer.tokens)
                 tokens = tokens.plus(answer.tokens or Tokens())
                 await episode.step(answer.given)
-                kept = {"finish_reason": answer.finish_reason, "tool_calls": list(answer.tool_calls)}
-                episode.cache["history"][-2].update({key: value for key, value in kept.items() if value})
+                history = episode.cache["history"]
+                kept: dict[str, Any] = {"finish_reason": answer.finish_reason, "tool_calls": list(answer.tool_calls)}
+                kept["calls"] = [{"name": name, "arguments": given} for name, given in answer.calls]
+                history[-2].update({key: value for key, value in kept.items() if value})
+                if answer.sampled is not None:
+                    history[-2]["sampled"] = kept_of(history[:-2], answer.sampled)
                 self._on_turn()
             return Played(
                 number=number,
@@ -217,6 +222,7 @@ class _Players:
                 answers=answers,
                 tokens=tokens,
                 tokens_per_turn=tokens_per_turn,
+                sampling=self._policy.sampling,
             )
 
 

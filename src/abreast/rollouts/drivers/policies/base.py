@@ -6,13 +6,14 @@
 An `Unanswered` ends that episode, with its reason; the others go on. Any other exception stops the run.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from abreast.errors import RolloutError
 from abreast.rollouts.context.context import Message
+from abreast.rollouts.context.sampled import Sampled
 from abreast.rollouts.episodes.slot import Cache, Tally
 from abreast.rollouts.registry import Tag
 
@@ -47,6 +48,10 @@ class Answer(NamedTuple):
     """Why the text ended, as the server says: stop, length (a limit of tokens has cut it off), tool_calls ..."""
     tool_calls: Sequence[str] = ()
     """Names of the tools that the model called: the text holds them only if the context has a form for them."""
+    calls: Sequence[tuple[str, str]] = ()
+    """The same with their arguments, which are JSON, where the context has tools."""
+    sampled: Sampled | None = None
+    """Token ids and log-probabilities, where they were asked for; what the server did not give is None in it."""
 
 
 @dataclass
@@ -106,6 +111,8 @@ class Played(NamedTuple):
     """Episodes of a manager may be exported before they are."""
     tokens_per_turn: Sequence[Tokens | None] = ()
     """None for a turn whose tokens were not counted."""
+    sampling: Mapping[str, Any] | None = None
+    """The settings with which answers were sampled, if they are known."""
 
 
 class Policy:
@@ -113,6 +120,8 @@ class Policy:
 
     counts: Counts | None = None
     """What it has used, if it counts that."""
+    sampling: Mapping[str, Any] | None = None
+    """The settings with which it samples, if it does."""
     most_episodes: int | None = None
     """How many episodes it can play at the same time, if there is a limit."""
 

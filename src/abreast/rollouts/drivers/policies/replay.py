@@ -31,7 +31,8 @@ class ReplayPolicy(Policy):
         if asked.turn >= len(answers):
             raise Unanswered(line["error"] or f"the recorded episode ended after {len(answers)} turns.")
         entry = line["history"][asked.turn]
-        return Answer(answers[asked.turn], None, entry.get("finish_reason"), entry.get("tool_calls", ()))
+        calls = [(call["name"], call["arguments"]) for call in entry.get("calls", ())]
+        return Answer(answers[asked.turn], None, entry.get("finish_reason"), entry.get("tool_calls", ()), calls)
 
     def ended(self, played: Played) -> None:
         """Compare an episode with its record."""
@@ -47,7 +48,7 @@ def _difference(line: Line, played: Played) -> str | None:
     before, after = line["history"], now["history"]
     for turn, (recorded, entry) in enumerate(zip(before, after, strict=False)):
         for key in dict.fromkeys([*recorded, *entry]):
-            if key != "images" and recorded.get(key) != entry.get(key):
+            if key not in ("images", "sampled") and recorded.get(key) != entry.get(key):
                 return f"differs in turn {turn}: {key} is {short(entry.get(key))}, recorded was {short(recorded.get(key))}."
     if len(before) != len(after):
         return f"differs: it had {len(after) - 1} turns, recorded were {len(before) - 1}."

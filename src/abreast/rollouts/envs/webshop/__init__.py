@@ -3,7 +3,7 @@
 from abreast.rollouts.envs.webshop.config import WebShopConfig
 from abreast.rollouts.envs.webshop.env import WebShopEnv
 from abreast.rollouts.envs.webshop.solver import solve
-from abreast.rollouts.registry import EnvKind
+from abreast.rollouts.registry import EnvKind, Tool
 
 _PAGES = {
     "text": "The state is the text of a page; [SEP] stands between its parts.",
@@ -26,6 +26,15 @@ def _legend(config: WebShopConfig) -> str:
     )
 
 
+def _tools(config: WebShopConfig) -> list[Tool]:
+    words = {"words": {"type": "string", "description": "What to look for."}}
+    thing = {"thing": {"type": "string", "description": "What to click, as the page names it."}}
+    return [
+        Tool("search", "Look for products, on a page with a search bar.", words, "search[{words}]"),
+        Tool("click", "Click a product's number, a button, or the value of an option.", thing, "click[{thing}]"),
+    ]
+
+
 KIND = EnvKind(
     name="webshop",
     summary="Search a shop with thousands of products, choose options, and buy what an instruction asks for.",
@@ -37,6 +46,7 @@ KIND = EnvKind(
     ),
     legend=_legend,
     solver=solve,
+    tools=_tools,
     turn_metrics=frozenset({"action_is_valid", "action_is_effective", "end_of_page"}),
     by_mode={"train": {"split": "train"}, "val": {"split": "val"}},
     presets={"ragen": {"human_goals": False, "max_steps": None, "binary_reward": True}},
