@@ -4,13 +4,13 @@ import json
 import math
 
 import pytest
+from matrix_game import build
 
 from abreast import Environment, EmptyEntity, Gridworld, MovingAgent
 from abreast.games import find_game
 from abreast.training.social import RewardTimes, social_outcomes, with_social_outcomes
 from abreast.worlds import ActionSpec, OneHotObservationSpec
 from abreast.worlds.playable import Late, Played
-from tests.matrix_game import MatrixExperiment
 
 OUTCOMES = ["efficiency", "equality", "sustainability", "peace"]
 
@@ -128,8 +128,10 @@ def played(name, *overrides, parallel=None):
 def test_sequential_is_lockstep_is_other_actors(name):
     parallel = ["multiprocessing.enabled=true", "multiprocessing.schedule=lockstep", "multiprocessing.workers=inline"]
     assert played(name) == played(name, *parallel, parallel=True)
-    lanes = [*parallel, "multiprocessing.num_envs=2"]
-    assert played(name, *lanes, parallel=True) == played(name, *lanes, "multiprocessing.num_actors=2", parallel=True)
+    lanes = [*parallel, "multiprocessing.num_envs=4"]
+    actors = ["multiprocessing.num_actors=2", "multiprocessing.num_envs=2"]
+    processes = ["multiprocessing.enabled=true", "multiprocessing.schedule=lockstep", "multiprocessing.workers=processes"]
+    assert played(name, *lanes, parallel=True) == played(name, *processes, *actors, parallel=True)
 
 
 @pytest.mark.parametrize("name", ["coins", "harvest", "staghunt"])
@@ -143,7 +145,7 @@ def test_a_pass_on_a_device_as_a_whole_is_one_turn_by_turn(name, monkeypatch):
 
 
 def test_a_game_that_is_no_gridworld_has_them():
-    env = MatrixExperiment({"experiment": {"epochs": 2, "max_turns": 5}, "model": {"algorithm": "random"}})
-    for record in env.run_experiment(animate=False, logging=False).epochs:
+    for record in build({"epochs": 2, "max_turns": 5}).run_experiment(animate=False, logging=False).epochs:
         assert record["metrics"]["efficiency"] == pytest.approx(record["reward"] / 5)
         assert record["metrics"]["peace"] == 2.0
+        assert 1 <= record["metrics"]["sustainability"] <= 5
