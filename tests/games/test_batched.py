@@ -225,6 +225,7 @@ GAMES = {
     "a room for two and a coin": ("coins", {"height": 3, "width": 5}, [1, 3]),
     "a room without a place for coins": ("coins", {"height": 3, "width": 4}, [1, 1]),
     "one agent, two colours": ("coins", {"height": 4, "width": 4}, [2]),
+    "three agents, two colours": ("coins", {"height": 4, "width": 4}, [2, 1, 3]),
     "apples beside apples": ("harvest", {"height": 7, "width": 6, "apples": 5, "regrow_prob": 0.02}, [3, None, 1]),
     "apples everywhere": ("harvest", {"height": 5, "width": 5, "apples": 7, "regrow_prob": 1.0}, [1, 2]),
     "no apples": ("harvest", {"height": 4, "width": 4, "apples": 0, "regrow_prob": 1.0}, [1]),

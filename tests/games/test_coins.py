@@ -1,7 +1,7 @@
 """The rules of coins, by hand."""
 
 from abreast.games.coins.entities import COINS, FirstCoin, SecondCoin
-from tests.games.situations import TOP, act, build, place, play, refused
+from tests.games.situations import TOP, act, build, place, play
 
 
 def room(*coins):
@@ -53,10 +53,13 @@ def test_scripted_agents_pick_what_they_say():
     assert env.agents[1].action_spec.actions[cooperate(env.agents[1], env.world)] != "stay"
 
 
-def test_there_are_two_colours_only():
-    assert refused("coins", "experiment.num_agents=3") == (
-        "experiment.num_agents is 3, but coins have 2 colours, one for each agent: leave it out."
-    )
+def test_to_a_third_agent_every_coin_is_somebody_elses():
+    env = build("coins", "experiment.num_agents=3")
+    place(env, (1, 1), (2, 1), (3, 1))
+    for column, kind in enumerate(COINS, 2):
+        env.world.add((3, column, TOP), kind(1.0))
+    assert act(env, 2, "right", "right") == 1.0
+    assert [agent.take_given() for agent in env.agents] == [-2.0, -2.0, 0.0]
 
 
 def test_counts_begin_anew():
