@@ -12,6 +12,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from abreast.errors import WorldError
 from abreast.games import find_game
+from abreast.games.coins.env import CoinsEnv
+from abreast.games.coins.world import CoinsWorld
+from abreast.games.harvest.env import HarvestEnv
+from abreast.games.harvest.world import HarvestWorld
 from abreast.games.staghunt.batched import WAYS, BatchedStaghunt
 from abreast.games.staghunt.entities import Hare, Stag
 from abreast.games.staghunt.env import StaghuntEnv
@@ -111,6 +115,16 @@ class ScriptedStaghunt(Scripted, StaghuntWorld):
         return len(self._next)
 
 
+class ScriptedCoins(Scripted, CoinsWorld):
+    def integers(self, count):
+        return int(self.draws["colour"] * count)
+
+
+class ScriptedHarvest(Scripted, HarvestWorld):
+    def happens(self, chances):
+        return np.maximum(self.draws["grow"], self.draws["grow_too"]) < np.sqrt(chances).astype(np.float32)
+
+
 class Pair:
     """A game in some lanes, twice: object worlds and the batched one."""
 
@@ -118,6 +132,8 @@ class Pair:
         environment, world = {
             "treasurehunt": (TreasurehuntEnv, ScriptedTreasurehunt),
             "staghunt": (StaghuntEnv, ScriptedStaghunt),
+            "coins": (CoinsEnv, ScriptedCoins),
+            "harvest": (HarvestEnv, ScriptedHarvest),
         }[game]
         config = {"experiment": {"num_agents": len(radii)}, "model": {"algorithm": "random"}, "world": settings}
         self.envs = [environment(world(config), config) for _ in range(lanes)]
@@ -205,6 +221,14 @@ GAMES = {
     "four of many": ("staghunt", {**CROWDED, "height": 5, "stags": 1, "hares": 1, "hunters_needed": 4}, [1] * 8),
     "one hare": ("staghunt", {"height": 4, "width": 4, "stags": 0, "hares": 1, "respawn_prob": 1.0}, [2, 2]),
     "no animals": ("staghunt", {"height": 4, "width": 4, "stags": 0, "hares": 0}, [1, 2]),
+    "two colours": ("coins", {"height": 5, "width": 6, "coin_penalty": 2.5}, [2, None]),
+    "a room for two and a coin": ("coins", {"height": 3, "width": 5}, [1, 3]),
+    "a room without a place for coins": ("coins", {"height": 3, "width": 4}, [1, 1]),
+    "one agent, two colours": ("coins", {"height": 4, "width": 4}, [2]),
+    "three agents, two colours": ("coins", {"height": 4, "width": 4}, [2, 1, 3]),
+    "apples beside apples": ("harvest", {"height": 7, "width": 6, "apples": 5, "regrow_prob": 0.02}, [3, None, 1]),
+    "apples everywhere": ("harvest", {"height": 5, "width": 5, "apples": 7, "regrow_prob": 1.0}, [1, 2]),
+    "no apples": ("harvest", {"height": 4, "width": 4, "apples": 0, "regrow_prob": 1.0}, [1]),
     "all come back at once": ("staghunt", {**CROWDED, "wander_prob": 0.0, "respawn_prob": 1.0, "hares": 6}, [2, 3]),
 }
 
@@ -223,6 +247,8 @@ def test_a_batched_world_has_the_rules_of_its_object_world(game):
                 rewards, expected = pair.act(number)
                 assert rewards == expected
                 pair.check()
+        for name, values in pair.batched.metrics().items():
+            assert np.array_equal(values.numpy(), np.float32([env.metrics()[name] for env in pair.envs]), equal_nan=True)
 
 
 @pytest.mark.parametrize(("game", "needed"), [("three of many", 3), ("four of many", 4), ("a full map", 1)])
@@ -292,7 +318,9 @@ def tensors(world):
     return {name: value.data_ptr() for name, value in vars(world).items() if isinstance(value, torch.Tensor)}
 
 
-@pytest.mark.parametrize("game", ["items of all kinds, several radii", "stags and hares"])
+@pytest.mark.parametrize(
+    "game", ["items of all kinds, several radii", "stags and hares", "two colours", "apples beside apples"]
+)
 def test_state_stays_where_it_is_and_begins_anew(game):
     pair = Pair(*GAMES[game])
     pair.reset()
@@ -357,6 +385,8 @@ def test_nothing_is_asked_on_the_host(game):
     [
         ("items of all kinds, several radii", {"transition": 6, "view": 3, "act": 8}),
         ("stags and hares", {"transition": 41 + 7 * 6, "view": 3, "act": 16}),
+        ("two colours", {"transition": 18, "view": 3, "act": 15}),
+        ("apples beside apples", {"transition": 9, "view": 3, "act": 8}),
     ],
 )
 def test_a_turn_is_few_kernels(game, most):
@@ -368,7 +398,9 @@ def test_a_turn_is_few_kernels(game, most):
 # ---- pictures
 
 
-@pytest.mark.parametrize("game", ["items of all kinds, several radii", "stags and hares"])
+@pytest.mark.parametrize(
+    "game", ["items of all kinds, several radii", "stags and hares", "two colours", "apples beside apples"]
+)
 def test_a_lane_can_be_shown(game):
     pair = Pair(*GAMES[game])
     pair.reset()

@@ -22,7 +22,7 @@ class Walker(MovingAgent):
         super().__init__(observation, actions, model)
         self.number, self.settings = number, settings
         self.direction_sprites = figures(number)
-        self.face("down")
+        self.reset()
 
 
 class WalkersEnv(Environment):

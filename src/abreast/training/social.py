@@ -9,6 +9,8 @@ from typing import Any
 
 from abreast.worlds.playable import Late, Played
 
+OUTCOMES = ("efficiency", "equality", "sustainability", "peace")
+"""What the figures are called."""
 TIMED_OUT = "timed_out"
 """The figure in which a game says how many agent-turns were spent timed out; without it there were none."""
 

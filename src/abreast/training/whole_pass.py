@@ -162,7 +162,7 @@ class WholePass:
         is_paid_TNL = self._rewards_TNL[:, :, :lanes] > 0
         numbers_T = torch.arange(1, self._turns + 1, dtype=torch.float64, device=self._world.device)
         sums_NL = (is_paid_TNL * numbers_T.view(-1, 1, 1)).sum(dim=0)
-        return (sums_NL / is_paid_TNL.sum(dim=0)).T.tolist()  # type: ignore[no-any-return]
+        return (sums_NL / is_paid_TNL.sum(dim=0)).T.tolist()
 
     # ---- from the device
 

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
-from abreast.errors import ConfigError
 from abreast.games.coins.agents import CoinsAgent, pick_all, pick_own
 from abreast.games.coins.batched import BatchedCoins
 from abreast.games.coins.entities import COINS, Floor
@@ -14,7 +13,7 @@ from abreast.worlds import EmptyEntity, Wall
 
 
 class CoinsEnv(WalkersEnv):
-    """Two agents, and coins of two colours."""
+    """Coins of two colours, those of agents 0 and 1; all coins that others pick up are somebody else's."""
 
     world_section = CoinsConfig
     world_kind = CoinsWorld
@@ -25,13 +24,6 @@ class CoinsEnv(WalkersEnv):
     scripted: ClassVar[Mapping[str, Script]] = {"cooperate": pick_own, "defect": pick_all}
     world: CoinsWorld
     agents: list[CoinsAgent]
-
-    def setup_agents(self) -> None:
-        if (agents := self.config.experiment.num_agents) > len(COINS):
-            raise ConfigError(
-                f"experiment.num_agents is {agents}, but coins have {len(COINS)} colours, one for each agent: leave it out."
-            )
-        super().setup_agents()
 
     def populate_environment(self) -> None:
         self.world.lay_out()

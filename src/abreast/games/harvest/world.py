@@ -69,7 +69,7 @@ class HarvestWorld(Gridworld):
         """How many apples are within two steps of each cell."""
         padded = np.pad(self.kinds[:, :, TOP] == self.kind_number(Apple.kind), REACH).astype(np.int64)
         rows, columns = slice(REACH, -REACH), slice(REACH, -REACH)
-        return sum(np.roll(padded, step, (0, 1)) for step in NEAR)[rows, columns]  # type: ignore[index, return-value]
+        return sum(np.roll(padded, step, (0, 1)) for step in NEAR)[rows, columns]  # type: ignore[index]
 
     def _new_apple(self) -> Apple:
         return Apple(self.settings.apple_value)

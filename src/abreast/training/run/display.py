@@ -4,6 +4,7 @@ from collections import deque
 
 from abreast.display import Display, Row, Shown
 from abreast.training.run.metrics import EpochRecord
+from abreast.training.social import OUTCOMES
 
 SMOOTHED = 20
 """Epochs over which rewards are averaged for the display."""
@@ -53,11 +54,11 @@ def _figure(name: str, value: float | None) -> str:
 
 
 def _mean_metrics(records: list[EpochRecord]) -> dict[str, float]:
-    """The game's own figures, in the mean of those epochs that have them."""
+    """The game's own figures, in the mean of those epochs that have them; social outcomes are only written down."""
     found: dict[str, list[float]] = {}
     for figures in (record.get("metrics", {}) for record in records):
         for name, value in figures.items():
-            if value is not None:
+            if value is not None and name not in OUTCOMES:
                 found.setdefault(name, []).append(value)
     return {name: sum(values) / len(values) for name, values in found.items()}
 
