@@ -15,6 +15,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+import click
 import typer
 import yaml
 from mkdocs.structure.files import File
@@ -22,7 +23,8 @@ from pydantic.fields import FieldInfo
 
 import abreast.cli  # noqa: F401 (defines the commands)
 from abreast.cli.app import app
-from abreast.rollouts import list_kinds
+from abreast.models import ALGORITHMS, ModelConfig
+from abreast.rollouts import EnvConfig, find_kind, list_kinds
 from abreast.settings import ANY, Section
 
 ROOT = Path(__file__).parent.parent
@@ -84,18 +86,18 @@ def settings_of(place: str, prefix: str = "") -> Iterator[str]:
     return described(getattr(import_module(module), name), prefix)
 
 
-def described(section: type[Section], prefix: str = "") -> Iterator[str]:
+def described(section: type[Section], prefix: str = "", anchor: str = "") -> Iterator[str]:
     """Key, kind, default and meaning of each setting, and of those of the sections inside."""
     for name, field in section.model_fields.items():
         key = f"{prefix}.{name}" if prefix else name
         inside = [each for each in (field.annotation, *get_args(field.annotation)) if is_section(each)]
         for each in inside:
-            yield from described(each, key if each is field.annotation else f"{key}.{ANY}")
+            yield from described(each, key if each is field.annotation else f"{key}.{ANY}", anchor)
         if not inside:
             limits = [f"{word} {getattr(rule, kind):,}" for rule in field.metadata for kind, word in LIMITS if hasattr(rule, kind)]
             default = "no default" if field.is_required() else f"default {code(as_yaml(default_of(field)))}"
             about = ", ".join([kind_of(field.annotation), *limits, default])
-            yield entry(code(key), key, f"*{about}*<br>\n    {one_line(field.description)}")
+            yield entry(code(key), anchor + key, f"*{about}*<br>\n    {one_line(field.description)}")
 
 
 def commands() -> Iterator[str]:
@@ -104,7 +106,7 @@ def commands() -> Iterator[str]:
     for name in group.list_commands(None):
         command = group.get_command(None, name)
         arguments = [each for each in command.params if each.param_type_name == "argument"]
-        usage = " ".join(["abreast", name, "[OPTIONS]", *(each.make_metavar(Context(command)) for each in arguments)])
+        usage = " ".join(["abreast", name, "[OPTIONS]", *(each.make_metavar(click.Context(command)) for each in arguments)])
         yield f"\n## abreast {name}\n\n```text\n{usage}\n```\n\n{command.help}\n"
         for each in command.params:
             if each.name != "help" and not getattr(each, "hidden", False):
@@ -114,13 +116,22 @@ def commands() -> Iterator[str]:
                 yield entry(", ".join(map(code, words)), f"{name}-{each.name}", one_line(told))
 
 
+def algorithms() -> Iterator[str]:
+    """What each algorithm has beside the settings of every model, and what it begins with where that differs."""
+    for name, model in ALGORITHMS.items():
+        common = ModelConfig.model_fields
+        own = [key for key, field in model.Config.model_fields.items() if key not in common or field.default != common[key].default]
+        yield f"\n## {name}\n\n" + ("" if own else "It has no others.\n")
+        yield from (line for line, key in zip(described(model.Config, "model", f"{name}-"), model.Config.model_fields) if key in own)
+
+
 def environments() -> Iterator[str]:
     """The settings of every text environment that ships."""
-    for kind in list_kinds():
+    for kind in map(find_kind, list_kinds()):
         where = f"src/abreast/rollouts/envs/{kind.name}/README.md"
         more = f" Rules, rewards and prompts: [{kind.name}](../../{where})." if (ROOT / where).exists() else ""
         yield f"\n## {kind.name}\n\n{kind.summary}{more}\n"
-        yield from described(kind.config, kind.name)
+        yield from described(kind.config, "env", f"{kind.name}-")
 
 
 def api(module: str, *names: str) -> Iterator[str]:
@@ -177,4 +188,4 @@ def kind_of(annotation: Any) -> str:
 
 
 LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
-GENERATED = {"settings": settings_of, "commands": commands, "environments": environments, "api": api}
+GENERATED = {"settings": settings_of, "commands": commands, "algorithms": algorithms, "environments": environments, "api": api}
