@@ -15,7 +15,6 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-import click
 import typer
 import yaml
 from mkdocs.structure.files import File
@@ -106,11 +105,11 @@ def commands() -> Iterator[str]:
     for name in group.list_commands(None):
         command = group.get_command(None, name)
         arguments = [each for each in command.params if each.param_type_name == "argument"]
-        usage = " ".join(["abreast", name, "[OPTIONS]", *(each.make_metavar(click.Context(command)) for each in arguments)])
+        usage = " ".join(["abreast", name, "[OPTIONS]", *(each.metavar or each.name.upper() for each in arguments)])
         yield f"\n## abreast {name}\n\n```text\n{usage}\n```\n\n{command.help}\n"
         for each in command.params:
             if each.name != "help" and not getattr(each, "hidden", False):
-                words = [each.human_readable_name] if each in arguments else [*each.opts, *each.secondary_opts]
+                words = [each.metavar or each.name.upper()] if each in arguments else [*each.opts, *each.secondary_opts]
                 has_default = each not in arguments and each.default not in (None, False, (), [])
                 told = f"{each.help or ''}{f' Default: {code(each.default)}.' if has_default else ''}"
                 yield entry(", ".join(map(code, words)), f"{name}-{each.name}", one_line(told))
