@@ -35,6 +35,7 @@ MARKER = re.compile(r"<!-- generated: (\w+) ?(.*?) -->")
 def pages_elsewhere() -> dict[Path, str]:
     """Pages of the repository that are not in docs/, and where they are in the site."""
     pages = {ROOT / "README.md": "index.md", ROOT / "benchmarks" / "README.md": "project/benchmarks.md"}
+    pages[ROOT / "CITATION.cff"] = "CITATION.cff"
     for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY", "RELEASING", "CHANGELOG"):
         pages[ROOT / f"{name}.md"] = f"project/{name}.md"
     for folder, section in (("games", "games"), ("rollouts/envs", "environments")):
@@ -68,6 +69,8 @@ def on_files(files: Any, config: Any) -> Any:
 
 def on_page_markdown(markdown: str, page: Any, **more: Any) -> str:
     """Write what is generated, and lead links to where pages are in the site."""
+    if page.file.src_uri in BOOST:
+        page.meta["search"] = {"boost": BOOST[page.file.src_uri]}
     made = MARKER.sub(lambda found: "\n".join(GENERATED[found[1]](*found[2].split())), markdown)
     source, elsewhere = Path(page.file.abs_src_path), pages_elsewhere()
 
@@ -186,5 +189,7 @@ def kind_of(annotation: Any) -> str:
     return {int: "integer", float: "number", bool: "`true` or `false`", str: "text"}.get(annotation, annotation.__name__)
 
 
+BOOST = {"terms.md": 4, "reference/api.md": 0.3, "project/CHANGELOG.md": 0.1}
+"""How much more, or less, a page counts in search."""
 LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
 GENERATED = {"settings": settings_of, "commands": commands, "algorithms": algorithms, "environments": environments, "api": api}
