@@ -1,15 +1,15 @@
 """What the site has beside the pages in docs/: other pages of the repository, and the reference, made from the code.
 
-    README.md, ARCHITECTURE.md …          pages of the site, with their links led to where they are there
-    <!-- generated: settings MODULE:CLASS PREFIX -->    in a page: every setting of a section, its default and its meaning
-    <!-- generated: commands -->                        every command and its options
-    <!-- generated: environments -->                    the settings of every text environment
-    <!-- generated: api MODULE [NAMES] -->              public names of a module, by their docstrings
+README.md, ARCHITECTURE.md …          pages of the site, with their links led to where they are there
+<!-- generated: settings MODULE:CLASS PREFIX -->    in a page: every setting of a section, its default and its meaning
+<!-- generated: commands -->                        every command and its options
+<!-- generated: environments -->                    the settings of every text environment
+<!-- generated: api MODULE [NAMES] -->              public names of a module, by their docstrings
 """
 
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from importlib import import_module
 from pathlib import Path
 from types import UnionType
@@ -82,21 +82,28 @@ def on_page_markdown(markdown: str, page: Any, **more: Any) -> str:
     return LINK.sub(led, made)
 
 
-def settings_of(place: str, prefix: str = "") -> Iterator[str]:
+def settings(place: str, prefix: str = "") -> Iterator[str]:
     """Every setting of a section, as entries of a definition list."""
     module, _, name = place.partition(":")
     return described(getattr(import_module(module), name), prefix)
 
 
-def described(section: type[Section], prefix: str = "", anchor: str = "") -> Iterator[str]:
+def described(
+    section: type[Section], prefix: str = "", anchor: str = "", left_out: Collection[str] = ()
+) -> Iterator[str]:
     """Key, kind, default and meaning of each setting, and of those of the sections inside."""
     for name, field in section.model_fields.items():
         key = f"{prefix}.{name}" if prefix else name
         inside = [each for each in (field.annotation, *get_args(field.annotation)) if is_section(each)]
         for each in inside:
             yield from described(each, key if each is field.annotation else f"{key}.{ANY}", anchor)
-        if not inside:
-            limits = [f"{word} {getattr(rule, kind):,}" for rule in field.metadata for kind, word in LIMITS if hasattr(rule, kind)]
+        if not inside and name not in left_out:
+            limits = [
+                f"{word} {getattr(rule, kind):,}"
+                for rule in field.metadata
+                for kind, word in LIMITS
+                if hasattr(rule, kind)
+            ]
             default = "no default" if field.is_required() else f"default {code(as_yaml(default_of(field)))}"
             about = ", ".join([kind_of(field.annotation), *limits, default])
             yield entry(code(key), anchor + key, f"*{about}*<br>\n    {one_line(field.description)}")
@@ -119,12 +126,13 @@ def commands() -> Iterator[str]:
 
 
 def algorithms() -> Iterator[str]:
-    """What each algorithm has beside the settings of every model, and what it begins with where that differs."""
+    """What each algorithm has beside the settings of every model, and those that it begins with another value of."""
+    common = ModelConfig.model_fields
     for name, model in ALGORITHMS.items():
-        common = ModelConfig.model_fields
-        own = [key for key, field in model.Config.model_fields.items() if key not in common or field.default != common[key].default]
-        yield f"\n## {name}\n\n" + ("" if own else "It has no others.\n")
-        yield from (line for line, key in zip(described(model.Config, "model", f"{name}-"), model.Config.model_fields) if key in own)
+        fields = model.Config.model_fields.items()
+        same = {key for key, field in fields if key in common and field.default == common[key].default}
+        yield f"\n## {name}\n" + ("\nIt has no others." if len(same) == len(fields) else "")
+        yield from described(model.Config, "model", f"{name}-", same)
 
 
 def environments() -> Iterator[str]:
@@ -186,10 +194,18 @@ def kind_of(annotation: Any) -> str:
     if inner:
         name = {dict: "mapping of", list: "list of", tuple: "tuple of"}.get(origin, "of")
         return f"{name} {' to '.join(kind_of(each) for each in inner)}"
-    return {int: "integer", float: "number", bool: "`true` or `false`", str: "text"}.get(annotation, annotation.__name__)
+    return {int: "integer", float: "number", bool: "`true` or `false`", str: "text"}.get(
+        annotation, annotation.__name__
+    )
 
 
 BOOST = {"terms.md": 4, "reference/api.md": 0.3, "project/CHANGELOG.md": 0.1}
 """How much more, or less, a page counts in search."""
 LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
-GENERATED = {"settings": settings_of, "commands": commands, "algorithms": algorithms, "environments": environments, "api": api}
+GENERATED = {
+    "settings": settings_of,
+    "commands": commands,
+    "algorithms": algorithms,
+    "environments": environments,
+    "api": api,
+}

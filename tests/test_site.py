@@ -16,7 +16,6 @@ from abreast.training import parse_config
 from abreast.training.run.metrics import EpochRecord
 
 reason = "the site is built by mkdocs-material, mkdocstrings: pip install 'abreast[docs]'"
-mkdocs = pytest.importorskip("mkdocs", reason=reason)
 pytest.importorskip("material", reason=reason)
 pytest.importorskip("mkdocstrings", reason=reason)
 
@@ -43,7 +42,7 @@ def anchors(site, page):
 def test_every_setting_is_in_the_reference(site):
     training, models = (anchors(site, f"reference/{name}-settings.html") for name in ("training", "algorithm"))
     for key, *_ in explain(parse_config({})):
-        assert key == "game" or key in (models if key.startswith("model.") else training), key
+        assert key == "game" or key.startswith("model.") or key in training, key
     for name, model in ALGORITHMS.items():
         for key in model.Config.model_fields:
             assert {f"model.{key}", f"{name}-model.{key}"} & models, f"{key} of {name}"
@@ -93,7 +92,13 @@ def test_a_broken_link_ends_the_build(target, tmp_path):
     pages = tmp_path / "pages"
     pages.mkdir()
     (pages / "index.md").write_text(f"# A page\n\n[Somewhere]({target})\n")
-    small = {"docs_dir": str(pages), "site_dir": str(tmp_path / "built"), "plugins": [], "hooks": [], "nav": ["index.md"]}
+    small = {
+        "docs_dir": str(pages),
+        "site_dir": str(tmp_path / "built"),
+        "plugins": [],
+        "hooks": [],
+        "nav": ["index.md"],
+    }
     options = {**small, "theme": "mkdocs", "extra_css": []}
     with pytest.raises(Abort):
         build(load_config(str(ROOT / "mkdocs.yml"), **options))
