@@ -23,7 +23,7 @@ from pydantic.fields import FieldInfo
 import abreast.cli  # noqa: F401 (defines the commands)
 from abreast.cli.app import app
 from abreast.models import ALGORITHMS, ModelConfig
-from abreast.rollouts import EnvConfig, find_kind, list_kinds
+from abreast.rollouts import find_kind, list_kinds
 from abreast.settings import ANY, Section
 
 ROOT = Path(__file__).parent.parent
@@ -202,10 +202,4 @@ def kind_of(annotation: Any) -> str:
 BOOST = {"terms.md": 4, "reference/api.md": 0.3, "project/CHANGELOG.md": 0.1}
 """How much more, or less, a page counts in search."""
 LIMITS = (("ge", "at least"), ("gt", "more than"), ("le", "at most"), ("lt", "less than"))
-GENERATED = {
-    "settings": settings_of,
-    "commands": commands,
-    "algorithms": algorithms,
-    "environments": environments,
-    "api": api,
-}
+GENERATED = {each.__name__: each for each in (settings, commands, algorithms, environments, api)}
