@@ -50,13 +50,13 @@ def _write(readme, tag, prompt):
 
 
 def test_the_page_on_prompts_shows_all_settings_as_they_are():
-    page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "prompts.md").read_text(encoding="utf-8")
     shown = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])["context"]
     assert set(shown) == set(ContextConfig.model_fields) and ContextConfig.parse(shown) == ContextConfig()
 
 
 def test_the_page_on_prompts_tells_how_answers_are_read():
-    page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "prompts.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(.*?)`(.*?) \| (.*?) \| (.*?) \|$", page.replace(r"\|\|", "||"), re.MULTILINE)
     assert len(rows) == 8
     for answer, remark, strict, lenient in rows:
