@@ -36,7 +36,7 @@ types: setup  ## Check types with mypy (strict for src).
 	@$(BIN)/mypy
 
 docs: setup  ## Build the documentation into site/ (a broken link ends that), then run every code block of it.
-	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 	@echo "The site: open site/index.html"
 	@$(BIN)/python -m pytest tests/test_docs.py
 
