@@ -35,7 +35,9 @@ lint: setup  ## Check style with ruff.
 types: setup  ## Check types with mypy (strict for src).
 	@$(BIN)/mypy
 
-docs: setup  ## Run every code block of README and docs, and follow their links.
+docs: setup  ## Build the documentation into site/ (a broken link ends that), then run every code block of it.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "The site: open site/index.html"
 	@$(BIN)/python -m pytest tests/test_docs.py
 
 wheel: setup  ## Build the wheel into dist/.
@@ -72,4 +74,4 @@ format: setup  ## Rewrite the code in the house style.
 	@$(BIN)/ruff format .
 
 clean:  ## Remove what the verbs made, run folders aside.
-	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache build dist site

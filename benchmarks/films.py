@@ -1,4 +1,4 @@
-"""Films: the picture of a game without sprites in docs/guide.md, and what filming costs.
+"""Films: the picture of a game without sprites in docs/how-to/own-game.md, and what filming costs.
 
 python benchmarks/films.py            trains, prints the share of snapshots in the run's CPU time and the size of the film
 python benchmarks/films.py --keep     also writes docs/images/films.gif

@@ -161,7 +161,7 @@ class Experiment:
             folder. Without `animate` and `logging` nothing is written.
         resume: the folder of a run of the same experiment that was stopped, or one of its checkpoints: it goes on there, as
             if it had never stopped.
-        debug: everything in this thread, with every check on; the results are the same (docs/debugging.md).
+        debug: everything in this thread, with every check on; the results are the same (docs/how-to/find-a-fault.md).
         """
         refuse_while_importing("run_experiment")
         for agent, model in enumerate(models_of(self.game)):

@@ -57,7 +57,7 @@ class MARLMultiprocessingSystem:
         if not hasattr(env, "game"):
             raise ConfigError(
                 f"the environment is {short(env)}: expected an abreast.Environment or another experiment; one of sorrel's"
-                " runs sequentially, with SorrelExperiment(env).run_experiment (docs/coming-from-sorrel.md)."
+                " runs sequentially, with SorrelExperiment(env).run_experiment (docs/how-to/sorrel.md)."
             )
         self.env: Any = env  # a `Runnable`
         self.agents = agents

@@ -1,4 +1,4 @@
-"""Gridworlds whose state is tensors over all lanes, for games that are played on a GPU (docs/batched-worlds.md).
+"""Gridworlds whose state is tensors over all lanes, for games that are played on a GPU (docs/how-to/gpu.md).
 
     world.reset(draws)
     for turn in range(max_turns):

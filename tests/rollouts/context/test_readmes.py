@@ -22,7 +22,7 @@ TAGS = {
     "webshop": "WebShop",
     "gymnasium": "gymnasium",
 }
-SECTION = re.compile(r"## The first prompt\n.*?\n```\n(.*?)\n```\n", re.DOTALL)
+SECTION = re.compile(r"## The first prompt\n.*?\n```text\n(.*?)\n```\n", re.DOTALL)
 
 
 def test_every_environment_is_here():
@@ -41,7 +41,7 @@ def test_the_readme_shows_the_first_prompt(env_type):
 def _write(readme, tag, prompt):
     text = readme.read_text(encoding="utf-8")
     told = f"What a language model is told first, as `abreast envs {tag}` prints it:"
-    section = f"## The first prompt\n\n{told}\n\n```\n{prompt}\n```\n"
+    section = f"## The first prompt\n\n{told}\n\n```text\n{prompt}\n```\n"
     if SECTION.search(text):
         text = SECTION.sub(lambda _: section, text)
     else:
@@ -50,13 +50,13 @@ def _write(readme, tag, prompt):
 
 
 def test_the_page_on_prompts_shows_all_settings_as_they_are():
-    page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "prompts.md").read_text(encoding="utf-8")
     shown = yaml.safe_load(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])["context"]
     assert set(shown) == set(ContextConfig.model_fields) and ContextConfig.parse(shown) == ContextConfig()
 
 
 def test_the_page_on_prompts_tells_how_answers_are_read():
-    page = (Path(__file__).parents[3] / "docs" / "prompts.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "how-to" / "prompts.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(.*?)`(.*?) \| (.*?) \| (.*?) \|$", page.replace(r"\|\|", "||"), re.MULTILINE)
     assert len(rows) == 8
     for answer, remark, strict, lenient in rows:

@@ -1,4 +1,4 @@
-"""Stag hunt in many lanes at once: the rules of world.py, agents.py and entities.py over tensors (docs/batched-worlds.md).
+"""Stag hunt in many lanes at once: the rules of world.py, agents.py and entities.py over tensors (docs/how-to/gpu.md).
 
 Animals have numbers, stags first, which they keep when they are caught and come back. A animals in all; other sizes as in
 `abreast/worlds/batched.py`.

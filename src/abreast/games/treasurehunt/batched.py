@@ -1,4 +1,4 @@
-"""Treasure hunt in many lanes at once: the rules of world.py and agents.py over tensors (docs/batched-worlds.md)."""
+"""Treasure hunt in many lanes at once: the rules of world.py and agents.py over tensors (docs/how-to/gpu.md)."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What an epoch comes to, as names and numbers: the same names in every logger (docs/loggers.md has them in a table)."""
+"""What an epoch comes to, as names and numbers: the same names in every logger (docs/how-to/log.md has them in a table)."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

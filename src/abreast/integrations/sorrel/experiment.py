@@ -95,7 +95,7 @@ class SorrelExperiment(Experiment):
         raise ConfigError(
             f"{self.name} has models of sorrel's, which learn where they play (in other processes they were slower): run it"
             " sequentially, with SorrelExperiment(env).run_experiment or `abreast train` without --parallel; or"
-            f" {WITH_OURS}, which learn in parallel (docs/coming-from-sorrel.md)."
+            f" {WITH_OURS}, which learn in parallel (docs/how-to/sorrel.md)."
         )
 
     def act_at_random(self, but: Collection[int] = ()) -> None:
@@ -284,7 +284,7 @@ class OurSeat:
     def __getattr__(self, name: str) -> Any:
         raise NoSuchPart(
             f"{self._player.name} asks its model for {name}, which models of abreast's have not: train it with its own model"
-            " (leave model.algorithm out), or port the game (docs/coming-from-sorrel.md)."
+            " (leave model.algorithm out), or port the game (docs/how-to/sorrel.md)."
         )
 
 
