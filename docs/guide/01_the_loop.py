@@ -1,6 +1,6 @@
 """Chapter 1: the sequential loop, and where its time goes.
 
-    python docs/guide/01_the_loop.py
+python docs/guide/01_the_loop.py
 """
 
 import time

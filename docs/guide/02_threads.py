@@ -1,6 +1,6 @@
 """Chapter 2: why threads do not help here, and when they do.
 
-    python docs/guide/02_threads.py
+python docs/guide/02_threads.py
 """
 
 import os

@@ -1,6 +1,6 @@
 """Chapter 3: processes. What is copied, and what a pickled model silently is.
 
-    python docs/guide/03_processes.py
+python docs/guide/03_processes.py
 """
 
 import multiprocessing
@@ -97,7 +97,9 @@ def main():
     # Mended: rows go through shared replay, what was learned comes back whole, with epsilon and a version.
     memory = SharedReplayBuffer(64, played.shape[1:], dtype=played.dtype)
     block = SharedBlock(latest_layout("agent0.", 4096))
-    team = Team(ProcessBackend("fork"), lambda _: ChildSpec("learner", Learner, (memory, block)), 1, RestartPolicy(0, 60))
+    team = Team(
+        ProcessBackend("fork"), lambda _: ChildSpec("learner", Learner, (memory, block)), 1, RestartPolicy(0, 60)
+    )
     team.start()
     for state in played:  # written when the child is there already
         memory.add(state, 0, 0.0, False)

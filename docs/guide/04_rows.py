@@ -1,6 +1,6 @@
 """Chapter 4: shared memory. Rows, rings, and a torn row.
 
-    python docs/guide/04_rows.py
+python docs/guide/04_rows.py
 """
 
 import time

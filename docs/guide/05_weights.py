@@ -1,6 +1,6 @@
 """Chapter 5: publishing weights. Torn weights, a snapshot, a double buffer.
 
-    python docs/guide/05_weights.py
+python docs/guide/05_weights.py
 """
 
 import time

@@ -1,6 +1,6 @@
 """Chapter 6: who waits for whom. Lockstep, pipelined, free; and how old weights are.
 
-    python docs/guide/06_who_waits.py
+python docs/guide/06_who_waits.py
 """
 
 import time
@@ -74,7 +74,9 @@ def main():
     for machine in (IDLE_MACHINE, BUSY_MACHINE):
         versions, results[tuple(machine)] = nobody_waits(machine)
         lags = [number - version for number, version in enumerate(versions)]
-        print(f"nobody waits: versions {versions}, rounds not yet seen {lags}, last rewards {results[tuple(machine)][-1]}")
+        print(
+            f"nobody waits: versions {versions}, rounds not yet seen {lags}, last rewards {results[tuple(machine)][-1]}"
+        )
     assert results[tuple(IDLE_MACHINE)] != results[tuple(BUSY_MACHINE)], "the same seed, and the same result"
 
     # Mended: which version a pass plays with follows from its number. Whoever is early waits.

@@ -1,6 +1,6 @@
 """Chapter 7: determinism. Streams, rounding, threads, order.
 
-    python docs/guide/07_determinism.py
+python docs/guide/07_determinism.py
 """
 
 import numpy as np
@@ -14,7 +14,9 @@ AGENTS, TURNS = 5, 20
 def make_env(**parallel):
     model = {"algorithm": "dqn", "hidden_size": 16, "n_frames": 1, "batch_size": 8, "gradient_steps": 1, "epsilon": 0.1}
     experiment = {"epochs": 4, "max_turns": TURNS, "num_agents": AGENTS, "seed": 3}
-    return TreasurehuntEnv.make({"experiment": experiment, "model": {**model, "learning_rate": 0.05}, "multiprocessing": parallel})
+    return TreasurehuntEnv.make(
+        {"experiment": experiment, "model": {**model, "learning_rate": 0.05}, "multiprocessing": parallel}
+    )
 
 
 def actions(generators, explorers):
@@ -68,7 +70,9 @@ def main():
     # Pitfall 2: results are added as they arrive. Numbers of a computer are rounded after every addition.
     gradients = np.random.default_rng(0).normal(size=(AGENTS, 1000)).astype(np.float32)
     first, second = total(gradients, [0, 1, 2, 3, 4]), total(gradients, [3, 0, 4, 1, 2])
-    print(f"order of arrival: {np.mean(first != second):.0%} of the sums differ, by at most {abs(first - second).max():.1g}")
+    print(
+        f"order of arrival: {np.mean(first != second):.0%} of the sums differ, by at most {abs(first - second).max():.1g}"
+    )
     assert (first != second).any()
     arrived = {worker: gradients[worker] for worker in [3, 0, 4, 1, 2]}
     assert (total(arrived, sorted(arrived)) == first).all()  # by number, whoever came first

@@ -1,6 +1,6 @@
 """Chapter 9: threads that fight for cores, and how a run is planned.
 
-    python docs/guide/09_cores.py
+python docs/guide/09_cores.py
 """
 
 import os
@@ -76,7 +76,9 @@ def main():
     # The pitfall: every process opens a thread for each core, which is what torch does unless it is told otherwise.
     machine = os.cpu_count()
     threads, seconds = train_all(threads=machine)
-    print(f"a thread for each core: {threads} threads want {machine} cores, the slowest learner took {seconds * 1e3:.0f} ms")
+    print(
+        f"a thread for each core: {threads} threads want {machine} cores, the slowest learner took {seconds * 1e3:.0f} ms"
+    )
     assert threads == LEARNERS * machine > machine
 
     # The second pitfall: the number of cores of the machine is not the number of cores that are ours.
