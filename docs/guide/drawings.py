@@ -85,7 +85,7 @@ def the_loop():
     d.text(238, 99, "20 turns", 13, "middle")
     d.box(16, 124, 448, 32, "learn: an update of agent 0, 1, 2, 3, 4", "learner", 13)
     d.head(186, "Where the time goes (one run of the file)")
-    x = 16
+    x = 16.0
     for name, share, colour in (
         ("game", 27, "actor"),
         ("choose", 28, "memory"),
