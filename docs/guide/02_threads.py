@@ -13,7 +13,7 @@ from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, RestartPolicy, Team
 from abreast.processes.threads import ThreadBackend
 
-BEACHES, TURNS = 5, 150
+BEACHES, TURNS = 5, 120
 
 
 class Beach:

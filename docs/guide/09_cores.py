@@ -14,7 +14,7 @@ from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, RestartPolicy, Team
 from abreast.training.plan import Split, Timing, choose, seconds_of_pass
 
-LEARNERS, PRODUCTS = 5, 15
+LEARNERS, PRODUCTS = 5, 8
 
 
 class Learner:

@@ -24,7 +24,8 @@ class Drawing:
         """A box with text in its middle, one line or several."""
         fill, edge = COLOURS[colour]
         self.parts.append(
-            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" fill="{fill}" stroke="{edge}" stroke-width="1.5"/>'
+            f'<rect x="{x}" y="{y}" width="{width}" height="{height}" rx="5" fill="{fill}" stroke="{edge}"'
+            ' stroke-width="1.5"/>'
         )
         lines = label.split("\n")
         for number, line in enumerate(lines):
@@ -44,7 +45,8 @@ class Drawing:
     def arrow(self, x1, y1, x2, y2, colour=INK, dashed=False):
         dash = ' stroke-dasharray="5 4"' if dashed else ""
         self.parts.append(
-            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="1.8"{dash} marker-end="url(#tip)"/>'
+            f'<line x1="{x1}" y1="{y1}" x2="{x2}" y2="{y2}" stroke="{colour}" stroke-width="1.8"{dash}'
+            ' marker-end="url(#tip)"/>'
         )
 
     def cross(self, x, y, size=9):
