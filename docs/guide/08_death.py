@@ -109,7 +109,8 @@ def main():
     # Mended: deaths are events like answers, with a cause and the orders that were not finished.
     for fate in ("killed", "hangs", "raises"):
         died, answered = train(fate)
-        print(f"{str(died.error).splitlines()[0]} At agent {died.at}. Then: {answered.value}")
+        cause = str(died.error).splitlines()[0].partition("; it was at")[0].rstrip(".")
+        print(f"{cause}, at agent {died.at}. Then: {answered.value}")
         assert (died.at, died.keys, died.silent) == (3, ("round 0",), fate == "hangs")
     assert not outlives_its_program("abreast", within_s=30)
     print("abreast: its program is killed, and the worker is gone")

@@ -89,9 +89,9 @@ def the_loop():
     d.head(186, "Where the time goes (one run of the file)")
     x = 16.0
     for name, share, colour in (
-        ("game", 27, "actor"),
-        ("choose", 28, "memory"),
-        ("learn", 42, "learner"),
+        ("game", 23, "actor"),
+        ("choose", 27, "memory"),
+        ("learn", 47, "learner"),
         ("", 3, "plain"),
     ):
         width = 4.48 * share
