@@ -5,6 +5,8 @@ python docs/guide/06_who_waits.py
 
 import time
 
+import torch
+
 from abreast import DQN, MARLMultiprocessingSystem
 from abreast.games.treasurehunt import TreasurehuntEnv
 from abreast.training.collect import collect_pass
@@ -69,6 +71,8 @@ def by_schedule(schedule, pause):
 
 
 def main():
+    torch.set_num_threads(1)
+
     # The pitfall: the newest weights there are. How old they are depends on the machine, and so does the result.
     results = {}
     for machine in (IDLE_MACHINE, BUSY_MACHINE):
