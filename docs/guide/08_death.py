@@ -17,8 +17,7 @@ from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, Died, RestartPolicy, Team
 
 FORK = multiprocessing.get_context("fork")
-FATES = {"hangs": lambda: time.sleep(600), "raises": lambda: 1 // 0}
-FATES["killed"] = lambda: os.kill(os.getpid(), signal.SIGKILL)
+FATES = {"killed": lambda: os.kill(os.getpid(), 9), "hangs": lambda: time.sleep(600), "raises": lambda: 1 // 0}
 
 
 def die_at_work(pipe, lock):
@@ -66,16 +65,17 @@ def train(fate):
 
 
 def start_and_tell(pipe, way):
-    """A program that starts a worker, tells its process id, and is killed."""
-    worker = FORK.Process(target=time.sleep, args=(600,)) if way == "multiprocessing" else make_team("killed")
+    """A program that starts a worker, which is busy, and tells its process id."""
+    worker = FORK.Process(target=time.sleep, args=(600,)) if way == "multiprocessing" else make_team("hangs")
     worker.start()
+    if way == "abreast":
+        worker.submit(0, "round 0", [3])  # it does not listen any more
     pipe.send(worker.pid if way == "multiprocessing" else worker.pids[0])
     time.sleep(600)
 
 
 def is_running(pid):
-    """Whether there is such a process; one that has ended, but was not yet waited for (a zombie), does not count."""
-    try:
+    try:  # Z: it has ended, and was not yet waited for (a zombie)
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:
         return False

@@ -304,8 +304,8 @@ def text_environments():
         (
             150,
             "Its worker: one board of each hunter",
-            "hunters 1, 3:\nall their steps",
             "hunters 0, 2, 4:\nall their steps",
+            "hunters 1, 3:\nall their steps",
         ),
     ):
         d.head(top + 26, title)
