@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-REASON = "verl is not installed: pip install --no-deps verl, and what its agent loop imports (docs/trainers.md)"
+REASON = "verl is not installed: pip install --no-deps verl, and what its agent loop imports (docs/how-to/trainers.md)"
 loops = pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason=REASON, exc_type=ImportError)
 
 from abreast.errors import RolloutError  # noqa: E402

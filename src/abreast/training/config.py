@@ -28,7 +28,7 @@ BY_AGENT = BeforeValidator(number_agents)
 
 
 class OpponentsConfig(Section):
-    """Settings of opponents that are drawn from a pool of trained agents (docs/self-play.md)."""
+    """Settings of opponents that are drawn from a pool of trained agents (docs/how-to/self-play.md)."""
 
     seats: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=lambda: [1])
     """Agents, by number, that do not learn and get the weights of a member before every pass, where there is a pool."""

@@ -1,4 +1,4 @@
-"""Social outcomes of an epoch: how much a group gets, how it is shared, when, how peacefully (docs/social-outcomes.md)."""
+"""Social outcomes of an epoch: how much a group gets, how it is shared, when, how peacefully (docs/reference/social-outcomes.md)."""
 
 import math
 from collections import defaultdict

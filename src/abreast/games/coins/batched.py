@@ -1,4 +1,4 @@
-"""Coins in many lanes at once: the rules of world.py and agents.py over tensors (docs/batched-worlds.md)."""
+"""Coins in many lanes at once: the rules of world.py and agents.py over tensors (docs/how-to/gpu.md)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

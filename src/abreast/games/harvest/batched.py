@@ -1,4 +1,4 @@
-"""Commons harvest in many lanes at once: the rules of world.py over tensors (docs/batched-worlds.md)."""
+"""Commons harvest in many lanes at once: the rules of world.py over tensors (docs/how-to/gpu.md)."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
