@@ -43,7 +43,7 @@ class Results:
             self.tallies.append(tally)
         for entry in line["history"]:
             self._odd["answers cut off by a limit of tokens"] += entry.get("finish_reason") == "length"
-            self._odd["answers with tool calls"] += "tool_calls" in entry
+            self._odd["answers with tool calls"] += "tool_calls" in entry and "calls" not in entry
         counted = Tally(line["reward"], line["success"], line["num_given"], line["num_actions"], line["num_invalid"])
         told = {"ended": 1.0, **counted.figures(line["penalty"])}
         if line["error"] is None:
