@@ -248,7 +248,9 @@ def test_a_batched_world_has_the_rules_of_its_object_world(game):
                 assert rewards == expected
                 pair.check()
         for name, values in pair.batched.metrics().items():
-            assert np.array_equal(values.numpy(), np.float32([env.metrics()[name] for env in pair.envs]), equal_nan=True)
+            assert np.array_equal(
+                values.numpy(), np.float32([env.metrics()[name] for env in pair.envs]), equal_nan=True
+            )
 
 
 @pytest.mark.parametrize(("game", "needed"), [("three of many", 3), ("four of many", 4), ("a full map", 1)])

@@ -1,7 +1,8 @@
 """The rules of coins, by hand."""
 
-from abreast.games.coins.entities import COINS, FirstCoin, SecondCoin
 from tests.games.situations import TOP, act, build, place, play
+
+from abreast.games.coins.entities import COINS, FirstCoin, SecondCoin
 
 
 def room(*coins):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.games.situations import TOP, act, build, place, refused
 
 from abreast.games.harvest.entities import Apple
-from tests.games.situations import TOP, act, build, place, refused
 
 
 def meadow(*apples, regrow_prob=0.0):

@@ -3,9 +3,9 @@
 import math
 
 import pytest
+from tests.games.situations import TOP, act, build, place
 
 from abreast.games.iowa.entities import DECKS, DeckA, DeckB, DeckC, DeckD
-from tests.games.situations import TOP, act, build, place
 
 
 @pytest.mark.parametrize(("deck", "net"), [(DeckA, -250), (DeckB, -250), (DeckC, 250), (DeckD, 250)])
@@ -14,7 +14,9 @@ def test_ten_cards_have_all_losses_once(deck, net):
     for _ in range(3):
         drawn = [cards.draw(world) for _ in range(10)]
         assert sum(drawn) == net
-        assert sorted(drawn) == sorted([deck.gain] * (10 - len(deck.losses)) + [deck.gain - loss for loss in deck.losses])
+        assert sorted(drawn) == sorted(
+            [deck.gain] * (10 - len(deck.losses)) + [deck.gain - loss for loss in deck.losses]
+        )
 
 
 def test_the_order_of_cards_is_drawn():

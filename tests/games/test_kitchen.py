@@ -1,10 +1,10 @@
 """The rules of the kitchen, by hand: agent 0 below the pot, agent 1 at the onions on the right."""
 
 import pytest
+from tests.games.situations import act, build, place, play, refused
 
 from abreast.games.kitchen.agents import Carries
 from abreast.games.kitchen.entities import PotState
-from tests.games.situations import act, build, place, play, refused
 
 POT = (0, 2, 1)
 

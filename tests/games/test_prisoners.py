@@ -3,7 +3,6 @@
 import math
 
 import pytest
-
 from tests.games.situations import build, place, refused
 
 LEFT, FLOOR, RIGHT = 1, 3, 5

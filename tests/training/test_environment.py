@@ -31,7 +31,9 @@ def metrics(folder):
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "game"), [("dqn", "cleanup"), ("iqn", "staghunt"), ("ppo", "tag"), ("iqn", "treasurehunt")], ids="-".join
+    ("algorithm", "game"),
+    [("dqn", "cleanup"), ("iqn", "staghunt"), ("ppo", "tag"), ("iqn", "treasurehunt")],
+    ids="-".join,
 )
 def test_the_same_seed_twice_gives_identical_metrics_and_another_does_not(algorithm, game, tmp_path):
     def run(name, seed):

@@ -4,7 +4,7 @@ import csv
 
 import pytest
 
-from abreast import Environment, EmptyEntity, Gridworld, MovingAgent
+from abreast import EmptyEntity, Environment, Gridworld, MovingAgent
 from abreast.errors import GameError
 from abreast.games import find_game
 from abreast.training.schelling import schelling_diagram

@@ -4,13 +4,13 @@ import json
 import math
 
 import pytest
-from matrix_game import build
 
-from abreast import Environment, EmptyEntity, Gridworld, MovingAgent
+from abreast import EmptyEntity, Environment, Gridworld, MovingAgent
 from abreast.games import find_game
 from abreast.training.social import RewardTimes, social_outcomes, with_social_outcomes
 from abreast.worlds import ActionSpec, OneHotObservationSpec
 from abreast.worlds.playable import Late, Played
+from matrix_game import build
 
 OUTCOMES = ["efficiency", "equality", "sustainability", "peace"]
 
@@ -130,15 +130,30 @@ def test_sequential_is_lockstep_is_other_actors(name):
     assert played(name) == played(name, *parallel, parallel=True)
     lanes = [*parallel, "multiprocessing.num_envs=4"]
     actors = ["multiprocessing.num_actors=2", "multiprocessing.num_envs=2"]
-    processes = ["multiprocessing.enabled=true", "multiprocessing.schedule=lockstep", "multiprocessing.workers=processes"]
+    processes = [
+        "multiprocessing.enabled=true",
+        "multiprocessing.schedule=lockstep",
+        "multiprocessing.workers=processes",
+    ]
     assert played(name, *lanes, parallel=True) == played(name, *processes, *actors, parallel=True)
 
 
 @pytest.mark.parametrize("name", ["coins", "harvest", "staghunt"])
 def test_a_pass_on_a_device_as_a_whole_is_one_turn_by_turn(name, monkeypatch):
     lanes = ["multiprocessing.enabled=true", "multiprocessing.num_envs=4", "multiprocessing.workers=inline"]
-    shared = [*lanes, "multiprocessing.schedule=lockstep", "world.batched=true", "model.algorithm=dqn", "model.epsilon=0"]
-    shared += ["model.epsilon_min=0", "model.hidden_size=8", "experiment.train_interval=100", "multiprocessing.device=cpu"]
+    shared = [
+        *lanes,
+        "multiprocessing.schedule=lockstep",
+        "world.batched=true",
+        "model.algorithm=dqn",
+        "model.epsilon=0",
+    ]
+    shared += [
+        "model.epsilon_min=0",
+        "model.hidden_size=8",
+        "experiment.train_interval=100",
+        "multiprocessing.device=cpu",
+    ]
     whole = played(name, *shared, parallel=True)
     monkeypatch.setattr("abreast.training.batched.why_not_whole", lambda models: "not now")
     assert played(name, *shared, parallel=True) == whole

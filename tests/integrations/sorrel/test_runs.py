@@ -19,6 +19,7 @@ import sorrel_standin
 from abreast.cli.app import app
 from abreast.errors import CheckpointError, ModelFileError
 from abreast.state import State
+from abreast.training.social import OUTCOMES
 from integrations.sorrel.helpers import SorrelExperiment, comparable, find, make, outcome
 
 FORAGE = "sorrel:sorrel_standin:ForageEnv"
@@ -42,7 +43,7 @@ def test_a_run_from_the_command_line_has_a_whole_folder_and_can_go_on(tmp_path):
     half, whole = lines(tmp_path / "half"), lines(tmp_path / "whole")
     assert len(whole) == 8
     assert half == whole
-    assert whole[-1]["metrics"].keys() == {"total_reward", "best_turn"}
+    assert whole[-1]["metrics"].keys() == {"total_reward", "best_turn", *OUTCOMES}
     with Image.open(tmp_path / "whole" / "replays" / "epoch_000004.gif") as film:
         assert film.size[0] >= 480 and film.n_frames > 1
     source = find("sorrel_standin:ForageEnv")

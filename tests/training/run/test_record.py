@@ -18,6 +18,7 @@ from abreast.errors import GameError, ModelError, WorkerError
 from abreast.games import Game
 from abreast.models import DQN
 from abreast.training.run.record import RunOptions, RunRecord
+from abreast.training.social import OUTCOMES
 from fakes import small_game, timeless
 from promises.cover import rows
 
@@ -47,7 +48,10 @@ def test_a_games_own_figures_are_kept_in_every_schedule_and_by_every_actor(how, 
     run = env.run_experiment_mp if " " in how else env.run_experiment
     result = run(animate=False, output_dir=tmp_path / "run")
     for record, kept in zip(result.epochs, metrics_in(tmp_path / "run"), strict=True):
-        assert record["metrics"] == kept["metrics"] == {"eaten": record["reward"], "turns": 6.0}
+        assert record["metrics"] == kept["metrics"]
+        own = {name: value for name, value in kept["metrics"].items() if name not in OUTCOMES}
+        assert own == {"eaten": record["reward"], "turns": 6.0}
+        assert kept["metrics"]["efficiency"] == record["reward"] / 6
 
 
 class Figures(own_game.Garden):
