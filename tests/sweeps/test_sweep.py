@@ -59,7 +59,9 @@ def test_a_sweep_that_is_killed_goes_on_and_every_run_is_there_once_and_as_alone
     sweep = open_sweep(Path("s"))
     assert [row["state"] for row in read_index(Path("s"))] == ["finished"] * 2 * seeds
     assert len(list(Path("s/runs").iterdir())) == 2 * seeds
-    for folder in Path("s/runs").iterdir():  # never twice; one that was killed after its last checkpoint has not said it
+    for folder in Path(
+        "s/runs"
+    ).iterdir():  # never twice; one that was killed after its last checkpoint has not said it
         assert (folder / "log.txt").read_text().count("finished after") <= 1
     assert before == {path: path.stat().st_mtime_ns for path in before}
     configs = [each.config(Path("s")) for each in sweep.runs]

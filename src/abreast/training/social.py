@@ -1,4 +1,7 @@
-"""Social outcomes of an epoch: how much a group gets, how it is shared, when, how peacefully (docs/reference/social-outcomes.md)."""
+"""Social outcomes of an epoch: how much a group gets, how it is shared, when, how peacefully.
+
+(The formulas: docs/reference/social-outcomes.md.)
+"""
 
 import math
 from collections import defaultdict
