@@ -70,8 +70,8 @@ class Masked(Aim):
 class Steering(ParallelEnv):
     """Three agents steer towards a place of their own, each by a turn and a speed; who arrives is done."""
 
-    metadata = {"name": "steering"}  # noqa: RUF012 (as PettingZoo has it)
-    possible_agents = ["red", "green", "blue"]  # noqa: RUF012
+    metadata = {"name": "steering"}
+    possible_agents = ["red", "green", "blue"]
     TURNS = 5
 
     @functools.cache  # noqa: B019 (as PettingZoo asks for)

@@ -510,7 +510,7 @@ class SharingEnv(ForageEnv):
 class HiddenEnv(ForageEnv):
     """What outlives an epoch, and decides the next, is in the class."""
 
-    seen = [0]  # noqa: RUF012 (what this is about)
+    seen = [0]
 
     def reset(self):
         super().reset()

@@ -135,7 +135,7 @@ class NeedsBoth(Ragen):
 class OldDiscrete:
     """`reset()` and `seed(seed)`, numbers for actions, and a `render` for a screen."""
 
-    metadata = {"render.modes": ["human"]}  # noqa: RUF012 (the old form)
+    metadata = {"render.modes": ["human"]}
 
     def __init__(self):
         self.action_space = Discrete(3)
@@ -170,7 +170,7 @@ class Seedless(OldDiscrete):
 
 
 class TextRender(OldDiscrete):
-    metadata = {"render.modes": ["human", "ansi"]}  # noqa: RUF012
+    metadata = {"render.modes": ["human", "ansi"]}
 
     def render(self, mode="human"):
         assert mode == "ansi"

@@ -13,7 +13,7 @@ class Box:
     """A user's object."""
 
     KNOWN = frozenset({"ours"})
-    of_the_class: list = []  # noqa: RUF012
+    of_the_class: list = []
 
     def __init__(self, **values):
         vars(self).update(values)

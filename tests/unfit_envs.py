@@ -12,7 +12,7 @@ from abreast.rollouts import EnvConfig, EnvKind
 class Fit(gymnasium.Env):
     """Keeps the contract: a number to be counted down, by as much as is said."""
 
-    metadata = {"render_modes": ["text"]}  # noqa: RUF012 (Gymnasium's own form)
+    metadata = {"render_modes": ["text"]}
 
     def __init__(self, config=None):
         self.render_mode = "text"
@@ -79,7 +79,7 @@ class KeepsASecret(Fit):
 class SharesAList(Fit):
     """As one that is made for one instance only."""
 
-    taken = []  # noqa: RUF012 (that is what is wrong with it)
+    taken = []
 
     def reset(self, *, seed=None, options=None):
         self.taken.clear()
@@ -291,7 +291,7 @@ class HasOldReset(FitText):
 class NamedConfig(EnvConfig):
     """With names for the actions."""
 
-    action_lookup: dict[int, str] = {0: "none", 1: "one", 2: "two"}  # noqa: RUF012
+    action_lookup: dict[int, str] = {0: "none", 1: "one", 2: "two"}
     """Actions by number."""
 
 

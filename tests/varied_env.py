@@ -10,7 +10,7 @@ SHOWN = re.compile(r"seed (\d+), turn (\d+) of (\d+)")
 
 
 class VariedConfig(EnvConfig):
-    action_lookup: dict[int, str] = {1: "Go", 2: "Stay"}  # noqa: RUF012
+    action_lookup: dict[int, str] = {1: "Go", 2: "Stay"}
     """Actions by number."""
 
 
@@ -18,7 +18,7 @@ class VariedConfig(EnvConfig):
 class Varied(gymnasium.Env):
     """Ends after 1 + seed % 5 turns; the reward of a turn is 1, or 0 for Stay."""
 
-    metadata = {"render_modes": ["text"]}  # noqa: RUF012
+    metadata = {"render_modes": ["text"]}
     render_mode = "text"
 
     def __init__(self, config):

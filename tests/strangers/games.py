@@ -63,7 +63,7 @@ class Dirty(Walkers):
 class CountsOnTheClass(Gridworld):
     """Counts in a list of the class, which all lanes share."""
 
-    steps: list = []  # noqa: RUF012 (the fault this is about)
+    steps: list = []
 
     def __init__(self):
         super().__init__(6, 6, 1, EmptyEntity())

@@ -218,7 +218,7 @@ def test_an_end_of_turn_token_inside_an_answer_is_refused():
 
 def test_special_tokens_that_are_only_declared_as_added_are_found():
     class Added(CharTokenizer):
-        added_tokens_decoder = {1: type("AddedToken", (), {"special": True})()}  # noqa: RUF012
+        added_tokens_decoder = {1: type("AddedToken", (), {"special": True})()}
 
     tokenizer = Added()
     tokenizer.all_special_ids, tokenizer.eos_token_id = [2], 2

@@ -80,7 +80,7 @@ class Letters:
 
     name_or_path, chat_template, eos_token, eos_token_id, all_special_ids = "letters", "yes", "\x01", 1, [1]
     all_special_tokens = ("\x01",)
-    added_tokens_decoder = {}  # noqa: RUF012
+    added_tokens_decoder = {}
 
     def apply_chat_template(self, messages, tokenize, add_generation_prompt):
         text = "".join(f"{message['role']}:{message['content']}\x01" for message in messages)

@@ -65,7 +65,7 @@ def test_the_text_of_the_environment_is_shown_if_it_has_one():
 
 
 class Pictured(gymnasium.Env):
-    metadata = {"render_modes": ["rgb_array", "rgb_array_list"]}  # noqa: RUF012
+    metadata = {"render_modes": ["rgb_array", "rgb_array_list"]}
 
     def __init__(self, render_mode=None):
         import numpy as np
