@@ -108,7 +108,7 @@ def test_refused_by_name(env, told):
 
 
 def test_one_agent_is_no_group():
-    with pytest.raises(GameError, match="raise experiment[.]num_agents"):
+    with pytest.raises(GameError, match=r"raise experiment[.]num_agents"):
         schelling_diagram(Gifts.make({"experiment": {"num_agents": 1}}), "gifts", episodes=1)
 
 
