@@ -35,7 +35,8 @@ MARKER = re.compile(r"<!-- generated: (\w+) ?(.*?) -->")
 def pages_elsewhere() -> dict[Path, str]:
     """Pages of the repository that are not in docs/, and where they are in the site."""
     pages = {ROOT / "README.md": "index.md", ROOT / "benchmarks" / "README.md": "project/benchmarks.md"}
-    pages[ROOT / "CITATION.cff"] = "CITATION.cff"
+    for path in (ROOT / "CITATION.cff", *(ROOT / "examples").glob("*.py")):
+        pages[path] = str(path.relative_to(ROOT))
     for name in ("ARCHITECTURE", "CONTRIBUTING", "SECURITY", "RELEASING", "CHANGELOG"):
         pages[ROOT / f"{name}.md"] = f"project/{name}.md"
     for folder, section in (("games", "games"), ("rollouts/envs", "environments")):

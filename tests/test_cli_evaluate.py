@@ -16,6 +16,7 @@ from abreast.state import State
 from abreast.state_file import loads
 from abreast.training import evaluate as evaluation
 from abreast.training.checkpoints.folder import write_checkpoint
+from abreast.training.social import OUTCOMES
 from fakes import checkpoint_facts, small_game
 
 LAST = 12
@@ -91,7 +92,8 @@ def test_the_newest_agents_are_evaluated_and_written(folder, capsys):
     ]  # fmt: skip
     assert [line.split()[0] for line in printed[2:5]] == ["final", "1", "sum"]
     assert printed[4].split()[1:3] == [f"{final['sum']['mean']:.2f}", f"{final['sum']['interquartile_mean']:.2f}"]
-    assert printed[5] == "Every episode is in run/evaluation.json"
+    assert {line.split()[0] for line in printed[5:-1]} <= set(OUTCOMES)  # those that are defined
+    assert printed[-1] == "Every episode is in run/evaluation.json"
 
 
 def test_it_is_what_the_library_says(folder):

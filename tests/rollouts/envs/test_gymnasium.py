@@ -230,4 +230,4 @@ def test_the_readme_lists_every_setting_and_its_example_is_true():
     env = make({"id": TAXI})
     env.reset(seed=1)
     for row in env.render().strip().split("\n"):
-        assert f"    {row}" in readme
+        assert f"{row}\n" in readme
