@@ -229,3 +229,73 @@ def test_a_run_goes_on_elsewhere_when_its_node_is_lost(tmp_path, cluster):
     assert (result.error, result.attempts) == (None, 2)
     assert "goes on with 4 epochs recorded" in log_of(result)
     assert [left_by(result.folder)] == one_after_the_other([config], tmp_path)
+
+
+# ---- runs that learn together
+
+
+def joinable_configs(folder, *more):
+    """DQN and PPO with two learning rates and two seeds each."""
+    settings = ["experiment.num_agents=3", "experiment.max_turns=8", "experiment.epochs=6", "model.batch_size=8", *more]
+    settings += [
+        "model.hidden_size=16",
+        "model.buffer_capacity=64",
+        "world.batched=false",
+        "multiprocessing.device=cpu",
+    ]
+    return [
+        RunConfig(
+            "treasurehunt",
+            [*settings, f"model.algorithm={kind}", f"model.learning_rate={rate}", f"experiment.seed={seed}"],
+            folder / f"{kind}_{rate}_{seed}",
+        )
+        for kind in ("dqn", "ppo")
+        for rate in (0.001, 0.01)
+        for seed in (0, 1)
+    ]
+
+
+def test_runs_that_differ_in_seed_or_learning_rate_alone_are_joined_on_a_gpu(tmp_path, monkeypatch):
+    configs = joinable_configs(tmp_path)
+    assert [len(group) for group in runs.joinable(configs)] == [1] * 8
+    monkeypatch.setattr(runs, "device_for", lambda agent, parallel: "cuda:0")
+    groups = runs.joinable(configs)
+    assert [len(group) for group in groups] == [4, 4]
+    assert [config for group in groups for config in group] == configs
+
+
+def test_runs_that_are_joined_end_as_each_does_alone(tmp_path):
+    began = []
+    configs = joinable_configs(tmp_path)[2:6]  # two of DQN, two of PPO
+    results = run_many(configs, joined=True, at_once=1, on_begin=began.append)
+    assert [result.error for result in results] == [None] * 4 and began == configs
+    assert [left_by(each.folder) for each in results] == one_after_the_other(configs, tmp_path)
+
+
+@pytest.mark.parametrize(("fate", "attempts"), [("killed", [2, 2, 2]), ("raises", [2, 1, 1])])
+def test_joined_runs_go_on_when_their_worker_dies_and_beside_one_that_raises(tmp_path, fate, attempts):
+    three = "experiment.num_agents=3"  # enough for a stack
+    settings = [OFTEN, three, *once(tmp_path, fate)]  # the first that gets so far meets it
+    configs = [config_of(tmp_path, f"run_{seed}", *settings, f"experiment.seed={seed}") for seed in range(3)]
+    results = run_many(configs, joined=True)
+    assert [(result.error, result.attempts) for result in results] == [(None, each) for each in attempts]
+    assert [left_by(result.folder) for result in results] == one_after_the_other(configs, tmp_path)
+
+
+def test_runs_that_do_not_fit_beside_the_others_come_later(tmp_path, monkeypatch):
+    workers_used = []
+    plain = runs._Runs._begin
+    monkeypatch.setattr(runs._Runs, "_begin", lambda self, group: (workers_used.append([*group]), plain(self, group)))
+    monkeypatch.setattr(runs, "RunWork", OnlyTwoFit)
+    configs = [config_of(tmp_path, f"run_{seed}", f"experiment.seed={seed}") for seed in range(5)]
+    results = run_many(configs, joined=True)
+    assert workers_used == [[0, 1, 2, 3, 4], [2, 3, 4], [4]]
+    assert [(result.error, result.attempts, result.epochs) for result in results] == [(None, 1, EPOCHS)] * 5
+
+
+class OnlyTwoFit(runs.RunWork):
+    """As on a GPU that is nearly full."""
+
+    def obey(self, key, orders):
+        runs.Attempt.count_fitting = lambda attempt, wanted: min(2, wanted)
+        super().obey(key, orders)

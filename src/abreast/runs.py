@@ -8,6 +8,9 @@
 A worker here writes to the run folder itself. One on a node, which may have no file system in common with this program,
 has a folder of its own there and sends the files; so what is left of a lost node is what is in the run folder here, and the
 next attempt goes on from that wherever it is placed.
+
+Runs on a GPU that differ in their seed or learning rate alone are joined: one worker has as many of them as fit into the
+memory of the GPU, and their models learn in one stacked update (training/joined.py).
 """
 
 import json
@@ -20,6 +23,7 @@ from collections import deque
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
 from statistics import fmean
@@ -36,12 +40,18 @@ from abreast.processes.backend import Backend, ChildContext, ChildSpec
 from abreast.processes.cores import cores
 from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, Event, RestartPolicy, Team
+from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
+from abreast.training.devices import device_for, how_many_fit
+from abreast.training.experiment import Experiment
+from abreast.training.joined import run_joined
+from abreast.training.learners.base import MakeTrainer
 from abreast.training.run.metrics import EpochRecord
 
 log = logging.getLogger("abreast")
 
 BACKENDS = ("processes", "ray")
+SEED, LEARNING_RATE = "experiment.seed", "model.learning_rate"
 ATTEMPTS = 2
 """How often a run is begun whose worker dies."""
 STARTS = 5
@@ -98,6 +108,7 @@ def run_many(
     at_once: int | None = None,
     cluster: ClusterConfig | Mapping[str, Any] | None = None,
     resume: bool = False,
+    joined: bool | None = None,
     on_begin: Callable[[RunConfig], None] = lambda config: None,
     on_done: Callable[[RunResult], None] = lambda result: None,
     watch: Callable[[RunConfig], str | None] | None = None,
@@ -114,6 +125,8 @@ def run_many(
     cluster: where the cluster is, for `ray`.
     resume: runs that are there go on, from their last checkpoint or from the beginning. Those that have finished are not
         begun: their results are read.
+    joined: whether runs that differ in nothing but their seed or learning rate learn in one worker and one stacked update;
+        left out, those on a GPU of this machine. On a GPU, products of more rows may round otherwise than in a run alone.
     on_begin, on_done: called with each run as a worker begins it, and with its result as it ends.
     watch: asked now and then about each run under way; one for which it returns a reason is ended, with that as its error.
     """
@@ -130,12 +143,30 @@ def run_many(
         done = [finished(config) if resume else None for config in runs]
         results = [found or RunResult(config, Path(config.output)) for config, found in zip(runs, done, strict=True)]
         waiting = [number for number, found in enumerate(done) if found is None]
-        return _Runs(results, waiting, workers, room, backend == "ray", resume, (on_begin, on_done, watch)).run()
+        may_join = backend == "processes" and watch is None and joined is not False
+        numbers = {Path(runs[number].output): number for number in waiting}
+        groups = joinable([runs[number] for number in waiting], joined) if may_join else [[runs[n]] for n in waiting]
+        order = [[numbers[Path(config.output)] for config in group] for group in groups]
+        return _Runs(results, order, workers, room, backend == "ray", resume, (on_begin, on_done, watch)).run()
     finally:
         for folder in reversed(made):
             with suppress(OSError):  # there is something in it
                 for path in folder.made:
                     path.rmdir()
+
+
+def joinable(configs: Sequence[RunConfig], joined: bool | None = None) -> list[list[RunConfig]]:
+    """The runs in groups that learn together, in their order: the members of a group differ in nothing but their seed,
+    learning rate and folder, and are on a GPU unless `joined` is True."""
+    groups = dict[tuple[Any, ...], list[RunConfig]]()
+    for config in configs:
+        same: tuple[Any, ...] = tuple(
+            text for text in config.settings if text.partition("=")[0] not in (SEED, LEARNING_RATE)
+        )
+        parallel = find_game(config.game).configure(None, config.settings).multiprocessing
+        alone = () if joined or device_for(0, parallel) != "cpu" else (config.output,)
+        groups.setdefault((config.game, same, alone), []).append(config)
+    return list(groups.values())
 
 
 # ---- runs that are there
@@ -230,12 +261,12 @@ def _find_room(
 
 class _Runs:
     """Those under way, and those that wait for room. Each attempt has a worker of its own: no run finds what another has
-    left in its process."""
+    left in its process. (Runs that are joined share one.)"""
 
     def __init__(
         self,
         results: list[RunResult],
-        waiting: Sequence[int],
+        waiting: Sequence[Sequence[int]],
         workers: Backend,
         room: Callable[[], int],
         is_elsewhere: bool,
@@ -248,8 +279,8 @@ class _Runs:
         self._room, self._is_elsewhere, self._goes_on = room, is_elsewhere, goes_on
         self._on_begin, self._on_done, self._watch = tells
         self._looked = time.monotonic()
-        self._under_way: dict[int, int] = {}
-        """The number of a run by that of its worker."""
+        self._under_way: dict[int, set[int]] = {}
+        """By the number of a worker: its runs that are not over."""
         self._starts = [0] * len(results)
         self._numbers = count()
         self._team = Team(workers, self._spec, 0, RestartPolicy(ATTEMPTS, SILENCE_S, START_S))
@@ -258,75 +289,118 @@ class _Runs:
         """Run all of them."""
         try:
             while self._waiting or self._under_way:
-                while self._waiting and len(self._under_way) < self._room():
+                while self._waiting and self._has_room_for(self._waiting[0]):
                     self._begin(self._waiting.popleft())
                 self._team.wait()
                 for event in self._team.events():
                     if event.worker in self._under_way:  # one that has answered may die as well
-                        self._handle(event, self._under_way[event.worker])
+                        self._handle(event)
                 self._look()
         finally:
             self._team.kill()
         return self._results
 
-    def _spec(self, worker: int) -> ChildSpec:
-        return ChildSpec(f"run {self._under_way[worker]}", RunWork)
+    def _has_room_for(self, group: Sequence[int]) -> bool:
+        return not self._under_way or sum(map(len, self._under_way.values())) + len(group) <= self._room()
 
-    def _begin(self, number: int) -> None:
-        config, folder, attempts, *_ = self._results[number]
-        worker = next(self._numbers)
-        self._under_way[worker] = number
-        self._starts[number] += 1
-        goes_on = self._goes_on or attempts > 0
-        files = files_of(folder) if self._is_elsewhere and goes_on else {}
+    def _spec(self, worker: int) -> ChildSpec:
+        return ChildSpec(f"run {', '.join(map(str, sorted(self._under_way[worker])))}", RunWork)
+
+    def _begin(self, group: Sequence[int]) -> None:
+        worker, orders = next(self._numbers), list[Order]()
+        self._under_way[worker] = set(group)
+        for number in group:
+            config, folder, attempts, *_ = self._results[number]
+            self._starts[number] += 1
+            goes_on = self._goes_on or attempts > 0
+            files = files_of(folder) if self._is_elsewhere and goes_on else {}
+            orders.append(Order(number, config, attempts + 1, goes_on, self._is_elsewhere, files))
         self._team.add(worker)
-        self._team.submit(worker, number, (config, attempts + 1, goes_on, self._is_elsewhere, files))
-        if self._starts[number] == 1:
-            self._on_begin(config)
+        self._team.submit(worker, worker, orders)
 
     def _look(self) -> None:
         """End the runs that are not to go on."""
         if self._watch is None or time.monotonic() - self._looked < LOOK_S:
             return
-        for worker, number in list(self._under_way.items()):
+        for worker, number in [(worker, number) for worker, left in self._under_way.items() for number in left]:
             reason = self._watch(self._results[number].config)
-            if reason is not None:
+            if reason is not None:  # it is alone: what is watched is not joined
                 self._team.retire(worker)
                 del self._under_way[worker]
                 self._results[number] = self._results[number]._replace(error=reason)
                 self._on_done(self._results[number])
         self._looked = time.monotonic()
 
-    def _handle(self, event: Event, number: int) -> None:
-        """Take in what a worker says, or its death; then see whether its run is over, or is to be begun again."""
-        run = self._results[number]
+    def _handle(self, event: Event) -> None:
+        """Take in what a worker says, or its death; then see which of its runs are over, or are to be begun again."""
+        left = self._under_way[event.worker]
         if isinstance(event, Answered):
-            told, files = event.value
-            run = run._replace(**told)
-            try:
-                write_files(run.folder, files)
-            except (OSError, RunFolderError) as error:
-                run = run._replace(error=f"the files of run {number} cannot be written to {run.folder}: {error}")
-        else:
-            run = run._replace(error=str(event.error))
-            log.info("its stack:", exc_info=event.error)
-        self._results[number] = run
-        if isinstance(event, Answered) and not event.last:
-            return
+            if event.value is not None:
+                self._take_in(left, event.value)
+            if not event.last:
+                return
         self._team.retire(event.worker)  # the team does not replace it: there may be less room than before
         del self._under_way[event.worker]
-        if isinstance(event, Answered) or run.attempts == ATTEMPTS or self._starts[number] == STARTS:
+        again = list[int]()
+        for number in sorted(left):
+            if isinstance(event, Answered):  # it did not fit beside the others
+                self._starts[number] -= 1
+            else:
+                self._results[number] = self._results[number]._replace(error=str(event.error))
+                log.info("its stack:", exc_info=event.error)
+                if self._results[number].attempts == ATTEMPTS or self._starts[number] == STARTS:
+                    self._on_done(self._results[number])
+                    continue
+                log.warning("run %d is begun again", number)
+            again.append(number)
+        if again:
+            self._waiting.appendleft(again)
+
+    def _take_in(self, left: set[int], told: "Told") -> None:
+        """What a worker says of one of its runs."""
+        run = self._results[told.number]
+        if run.attempts == 0:
+            self._on_begin(run.config)
+        run = run._replace(**told.known)
+        try:
+            write_files(run.folder, told.files)
+        except (OSError, RunFolderError) as error:
+            run = run._replace(error=f"the files of run {told.number} cannot be written to {run.folder}: {error}")
+        self._results[told.number] = run
+        if told.is_over:
+            left.remove(told.number)
             self._on_done(run)
-        else:
-            log.warning("run %d is begun again", number)
-            self._waiting.appendleft(number)
 
 
 # ---- in a worker
 
 
+class Order(NamedTuple):
+    """What a worker is told of a run."""
+
+    number: int
+    config: RunConfig
+    attempt: int
+    goes_on: bool
+    """Whether it goes on with what is there."""
+    is_elsewhere: bool
+    """Whether it sends its files."""
+    files: Mapping[str, bytes]
+    """Those that are there."""
+
+
+class Told(NamedTuple):
+    """What a worker says of a run."""
+
+    number: int
+    known: Mapping[str, Any]
+    """By the names in `RunResult`."""
+    files: Mapping[str, bytes]
+    is_over: bool
+
+
 class RunWork:
-    """Carries out one run, and is its logger."""
+    """Carries out a run, or several that learn together."""
 
     def __init__(self, context: ChildContext) -> None:
         self._context = context
@@ -337,51 +411,82 @@ class RunWork:
     def close(self) -> None:
         """Nothing is open."""
 
-    def obey(self, key: Hashable, order: tuple[RunConfig, int, bool, bool, Mapping[str, bytes]]) -> None:
-        """Carry out a run. Its order: which, which attempt, whether it goes on with what is there, whether it sends its
-        files, those that are there."""
-        config, self._attempt, goes_on, self._is_elsewhere, files = order
-        self._key, self._folder, self._sent = key, Path(config.output), list[Path]()
-        if self._is_elsewhere:
+    def obey(self, key: Hashable, orders: Sequence[Order]) -> None:
+        """Carry out these runs. Those that do not fit beside the others are not begun."""
+        set_volume(QUIET)  # many displays at once are none; log.txt has what they say
+        attempts = [Attempt(self._context, key, order) for order in orders]
+        if len(attempts) == 1:
+            attempts[0].run()
+        else:
+            fitting = attempts[: attempts[0].count_fitting(len(attempts))]
+            for found in run_joined([partial(each.run) for each in fitting]):
+                if isinstance(found, BaseException):
+                    raise found  # the death of this worker: those that are not over are begun again
+        self._context.answer(key, None)
+
+
+class Attempt:
+    """An attempt at a run, and its logger."""
+
+    def __init__(self, context: ChildContext, key: Hashable, order: Order) -> None:
+        self._context, self._key, self._order = context, key, order
+        self._folder, self._sent = Path(order.config.output), list[Path]()
+        if order.is_elsewhere:
             self._folder = Path(tempfile.mkdtemp(prefix="abreast_run_"))
             self._cleaner = remove_at_end(self._folder)
-        self._tell(last=False)  # where it is: if it dies, that may be the reason
-        write_files(self._folder, files)
-        try:
-            set_volume(QUIET)  # many displays at once are none; log.txt has what they say
-            epochs = self._run(config, goes_on)
-        except AbreastError as error:  # other errors are the death of this worker: elsewhere it may fare better
-            self._tell(last=True, error=str(error))
-            return
-        self._tell(last=True, **_figures(epochs))
 
-    def _run(self, config: RunConfig, goes_on: bool) -> list[EpochRecord]:
+    @cached_property
+    def experiment(self) -> Experiment:
+        """What is run."""
+        game = find_game(self._order.config.game)
+        return game.build(game.configure(None, self._order.config.settings))
+
+    def count_fitting(self, wanted: int) -> int:
+        """How many runs like this one fit onto its device, at most so many."""
+        try:
+            return how_many_fit(models_of(self.experiment.game)[0], self.experiment.config, wanted)
+        except AbreastError:  # each of them says so itself
+            return wanted
+
+    def run(self, trainer: MakeTrainer | None = None) -> None:
+        """Carry it out, and say how it has ended."""
+        self._tell()  # where it is: if it dies, that may be the reason
+        write_files(self._folder, self._order.files)
+        try:
+            if trainer is not None:
+                self.experiment.trainer = trainer
+            epochs = self._run()
+        except AbreastError as error:  # other errors are the death of this worker: elsewhere it may fare better
+            self._tell(is_over=True, error=str(error))
+            return
+        self._tell(is_over=True, **_figures(epochs))
+
+    def _run(self) -> list[EpochRecord]:
         """Begin the run, or go on where the attempt before was."""
-        game = find_game(config.game)
-        experiment = game.build(game.configure(None, config.settings))
+        goes_on = self._order.goes_on
         found = [each for each in list_checkpoints(self._folder) if isinstance(each, Checkpoint)] if goes_on else []
         if any(each.kind == "run" and each.facts.resumable for each in found):
-            return experiment.run_experiment(animate=False, logger=self, resume=self._folder).epochs
+            return self.experiment.run_experiment(animate=False, logger=self, resume=self._folder).epochs
         if goes_on:  # there is nothing to go on from
             RunFolder(self._folder, (), frozenset()).take_back()
-        return experiment.run_experiment(animate=False, logger=self, output_dir=self._folder).epochs
+        return self.experiment.run_experiment(animate=False, logger=self, output_dir=self._folder).epochs
 
     def record_epoch(self, epoch: int, loss: float, reward: float, epsilon: float, **more: Any) -> None:
         """Show a sign of life; on a node, send what there is whenever there is another checkpoint."""
         self._context.beat()
         there = sorted((self._folder / "checkpoints").iterdir())
-        if self._is_elsewhere and there != self._sent:
+        if self._order.is_elsewhere and there != self._sent:
             try:
-                self._tell(last=False)
+                self._tell()
                 self._sent = there
             except OSError as error:  # the next epoch tries again; raised, it would end the signs of life
                 log.warning("what there is of this run could not be sent: %s", error)
 
-    def _tell(self, last: bool, **known: Any) -> None:
-        """Say what is known of the run, by the names in `RunResult`."""
-        files = files_of(self._folder) if self._is_elsewhere else {}
-        told = {"attempts": self._attempt, "node": platform.node(), "error": None, **known}
-        self._context.answer(self._key, (told, files), last)
+    def _tell(self, is_over: bool = False, **known: Any) -> None:
+        """Say what is known of the run."""
+        files = files_of(self._folder) if self._order.is_elsewhere else {}
+        told = {"attempts": self._order.attempt, "node": platform.node(), "error": None, **known}
+        self._context.answer(self._key, Told(self._order.number, told, files, is_over), last=False)
 
 
 # ---- run folders as messages

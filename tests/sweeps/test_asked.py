@@ -3,7 +3,7 @@
 import pytest
 
 from abreast.errors import AbreastError
-from abreast.sweeps import Asked, expand, joinable
+from abreast.sweeps import Asked, expand
 from abreast.sweeps.asked import parse_seeds, split_values, split_words
 
 GAME = "own_game:Garden"
@@ -43,16 +43,6 @@ def test_runs_are_all_combinations_with_seeds_innermost_and_checkpoints_at_equal
 def test_what_was_asked_for_is_read_again_as_it_was():
     first = asked(seeds=2, settings={"model.learning_rate": {"low": 1e-4, "high": 0.1, "log": True}}, search="optuna")
     assert Asked.read(first.as_yaml_values()) == first
-
-
-def test_runs_that_differ_in_seed_or_learning_rate_alone_are_joined(tmp_path):
-    settings = {"model.algorithm": ["dqn", "ppo"], "model.learning_rate": [0.1, 0.2]}
-    configs = [run.config(tmp_path) for run in expand(asked(seeds=2, settings=settings))]
-    groups = joinable(configs)
-    assert [len(group) for group in groups] == [4, 4]
-    assert [config for group in groups for config in group] == configs
-    for group in groups:
-        assert len({text for config in group for text in config.settings if "algorithm" in text}) == 1
 
 
 BAD = {

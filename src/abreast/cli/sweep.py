@@ -56,6 +56,10 @@ def sweep(
         int | None, typer.Option(help="Runs at once; default: as many as there are CPUs for.", show_default=False)
     ] = None,
     backend: Annotated[str, typer.Option(help="Where they run: processes (here) or ray (a cluster).")] = "processes",
+    apart: Annotated[
+        bool,
+        typer.Option("--apart", help="On a GPU, train runs that differ in seed or learning rate alone one by one."),
+    ] = False,
     search: Annotated[
         str | None,
         typer.Option(metavar="optuna", help="Let trials choose from the ranges in FILE.", rich_help_panel=SEARCHED),
@@ -95,7 +99,7 @@ def sweep(
         found = open_sweep(resume)
     else:
         found = begin_sweep(output, _asked(typed, at_once), backend, at_once)
-    _run(found, backend, at_once)
+    _run(found, backend, at_once, apart)
 
 
 def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
@@ -130,18 +134,25 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
     return asked
 
 
-def _run(sweep: "Sweep", backend: str, at_once: int | None) -> None:
+def _run(sweep: "Sweep", backend: str, at_once: int | None, apart: bool) -> None:
     """Run what is missing, and say what became of it."""
-    from abreast.runs import run_many
+    from abreast.runs import joinable, run_many
     from abreast.sweeps.sweep import FINISHED, PRUNED, SweepDisplay
 
     kind: Literal["processes", "ray"] = backend  # type: ignore[assignment]  # `run_many` refuses others by name
-    execute = partial(run_many, backend=kind, at_once=at_once, resume=True)
+    execute = partial(run_many, backend=kind, at_once=at_once, resume=True, joined=False if apart else None)
     again = as_typed(shlex.join(["abreast", "sweep", "--resume", str(sweep.folder)]))
     asked = sweep.asked
     total = asked.trials * len(asked.seeds) if asked.search else len(sweep.runs)
     display = SweepDisplay(sweep, total)
     out.print(f"The sweep of {counted(total, 'run')} is in {sweep.folder}")
+    if not (apart or asked.search or backend != "processes"):
+        groups = joinable([run.config(sweep.folder) for run in sweep.runs])
+        if together := [len(group) for group in groups if len(group) > 1]:
+            out.print(
+                f"On the GPU, {counted(sum(together), 'run')} learn in {counted(len(together), 'stacked update')}, where"
+                " products may round otherwise than in a run alone (--apart: one by one)."
+            )
     try:
         if asked.search:
             from abreast.sweeps.search import run_search

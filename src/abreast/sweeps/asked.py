@@ -14,10 +14,9 @@ from pydantic import Field, model_validator
 
 from abreast.errors import ConfigError, short
 from abreast.games import find_game
-from abreast.runs import RunConfig
+from abreast.runs import SEED, RunConfig
 from abreast.settings import Section, parse_yaml
 
-SEED, LEARNING_RATE = "experiment.seed", "model.learning_rate"
 SETTING = re.compile(r"[\w.]+=", re.ASCII)
 """How a word begins that is a setting, and no game."""
 LONGEST = 60
@@ -214,12 +213,3 @@ def _beside(asked: Asked, game: str, settings: Mapping[str, Any]) -> tuple[str, 
     return tuple(
         f"experiment.{key}={json.dumps(value)}" for key, value in kept.items() if f"experiment.{key}" not in settings
     )
-
-
-def joinable(configs: Sequence[RunConfig]) -> list[list[RunConfig]]:
-    """The runs in groups whose members differ in nothing but their seed, learning rate and folder, in their order."""
-    groups = dict[tuple[Any, ...], list[RunConfig]]()
-    for config in configs:
-        same = tuple(text for text in config.settings if text.partition("=")[0] not in (SEED, LEARNING_RATE))
-        groups.setdefault((config.game, same), []).append(config)
-    return list(groups.values())

@@ -18,6 +18,8 @@ log = logging.getLogger("abreast")
 COPIES, ACTIVATIONS, ROW_BYTES = 3, 16, 32
 """Of what a model has learned, with gradients and what is drawn for it; results of its layers that are kept for the backward
 pass; bytes of a row of a pass beside its state."""
+FILLED = 0.8
+"""Of the free memory, what runs that share a device may take together; the rest is for kernels."""
 SMALL = 2**30
 """Bytes that other programs may hold without being mentioned: a desktop, a viewer."""
 
@@ -74,6 +76,16 @@ def check_device_memory(model: BaseModel, config: Config[Any, Any]) -> None:
             format_bytes(taken),
             model.device,
         )
+
+
+def how_many_fit(model: BaseModel, config: Config[Any, Any], wanted: int) -> int:
+    """How many runs fit onto the device of a model of one of them beside each other: at least that one, at most `wanted`."""
+    if model.device == "cpu":
+        return wanted
+    rows = config.multiprocessing.lanes * config.experiment.max_turns
+    free, _ = torch.cuda.mem_get_info(model.device)
+    each = config.experiment.num_agents * bytes_on_device(model, rows)
+    return max(1, min(wanted, int(FILLED * free / each)))
 
 
 def bytes_on_device(model: BaseModel, rows_of_pass: int) -> int:
