@@ -304,7 +304,8 @@ class _Runs:
         return not self._under_way or sum(map(len, self._under_way.values())) + len(group) <= self._room()
 
     def _spec(self, worker: int) -> ChildSpec:
-        return ChildSpec(f"run {', '.join(map(str, sorted(self._under_way[worker])))}", RunWork)
+        first, *others = sorted(self._under_way[worker])
+        return ChildSpec(f"run {first} and {len(others)} more" if others else f"run {first}", RunWork)
 
     def _begin(self, group: Sequence[int]) -> None:
         worker, orders = next(self._numbers), list[Order]()
