@@ -24,6 +24,12 @@ settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
 
 
+def pytest_configure(config):
+    """Without `-m gpu` tests are those of a machine without a GPU, wherever they run: models there are on the CPU."""
+    if "gpu" not in config.option.markexpr:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
 def pytest_collection_modifyitems(config, items):
     """Leave out what the suite has no time for: `make chaos` (ABREAST_CHAOS=1) runs it."""
     if not os.environ.get("ABREAST_CHAOS"):

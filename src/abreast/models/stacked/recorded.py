@@ -1,7 +1,9 @@
 """Calls that are recorded once as a CUDA graph and then replayed: to launch a small kernel takes longer than the kernel."""
 
+import gc
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor
@@ -49,7 +51,7 @@ class Recorded:
             torch.cuda.current_stream().wait_stream(beside)
             torch.cuda.synchronize()
             try:
-                with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+                with no_garbage_collected(), torch.cuda.graph(graph, capture_error_mode="thread_local"):
                     self._function()
                 self._graph = graph
             except RuntimeError as error:
@@ -60,3 +62,16 @@ class Recorded:
         with torch.no_grad():
             for tensor, value in zip(self._changed, kept, strict=True):
                 tensor.copy_(value)
+
+
+@contextmanager
+def no_garbage_collected() -> Iterator[None]:
+    """Inside, no garbage is collected: what belongs to another graph would be freed, which ends the process while one is
+    being recorded."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
