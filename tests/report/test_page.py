@@ -11,6 +11,7 @@ from math import sqrt
 
 import pytest
 
+from abreast.files import locked
 from abreast.report import make_page, page, read_comparison, read_run
 from report.folders import NASTY, write_rollout, write_timeline, write_training
 
@@ -175,9 +176,15 @@ def test_timeline_plan_faults_and_settings_are_shown_as_text(opened, tmp_path):
     write_timeline(run)
     (run / "plan.json").write_text(json.dumps({"workers": NASTY, "reasons": ["two cores", NASTY], "timing": {"a": 1}}))
     found = opened(run)
-    row = found.locator("#timeline tbody tr td").all_inner_texts()
-    assert row[0] == "actor" and row[2:5] == ["60.0 %", "20.0 %", "20.0 %"]
-    assert "see 1 s (2 × 500 ms)" in row[5] and "5 older spans" in found.locator("#timeline").inner_text()
+    told = found.locator("#timeline").inner_text()
+    assert "Advice: the actor works 80%, most of it in play (50%)" in told and "5 older spans" in told
+    assert "actor\nworks 80.0 %, waits 20.0 %" in told and "play 50.0 %, wait 20.0 %, other 20.0 %, see 10.0 %" in told
+    widths = "[...document.querySelectorAll('.shares .bar span')].map(part => part.style.width)"
+    assert found.evaluate(widths) == ["50%", "20%", "20%", "10%"]
+    found.locator("#timeline summary").click()
+    row = found.locator("#timeline tbody tr", has_text="see").last.locator("td").all_inner_texts()
+    assert row[1:5] == ["see", "2", "1 s", "500 ms"] and "your game's transition" in row[5]
+    found.locator("#timeline summary").click()
     found.locator("canvas.timeline").scroll_into_view_if_needed()
     box = found.locator("canvas.timeline").bounding_box()
     found.evaluate("new Promise(requestAnimationFrame)")  # scrolling hides what is told
@@ -209,6 +216,15 @@ def test_a_cut_line_and_a_run_without_epochs_are_told(opened, tmp_path):
     assert "has no films" in found.locator("#films").inner_text()
     found = opened(tmp_path / "new", tmp_path / "cut")
     assert labels(found) == ["cut, all agents"]
+
+
+def test_a_run_that_was_killed_and_one_under_way_are_told_apart(opened, tmp_path):
+    write_training(tmp_path, epochs=2)
+    (tmp_path / "log.txt").write_text("2026-01-02 03:04:05,678 INFO main: begins\n")
+    state = "#overview tbody td:nth-child(3)"
+    assert opened(tmp_path).locator(state).inner_text() == "not ended: killed, or copied meanwhile"
+    with locked(tmp_path):
+        assert opened(tmp_path).locator(state).inner_text() == "under way, when this page was made"
 
 
 # ---- rollouts

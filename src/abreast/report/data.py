@@ -18,6 +18,8 @@ from statistics import fmean
 from typing import Any
 
 from abreast.errors import RunFolderError
+from abreast.files import is_locked
+from abreast.report.shares import advice, shares_of, who_waits
 from abreast.settings import dotted, parse_yaml
 
 MARKS = ("config.yaml", "metrics.jsonl", "trajectories.jsonl")
@@ -61,6 +63,7 @@ def read_run(folder: Path) -> dict[str, Any]:
             "kind": "rollout" if is_rollout else "training",
             "name": folder.resolve().name,
             "folder": str(folder),
+            "is_locked": is_locked(folder),
             "changed": max((folder / name).stat().st_mtime for name in found.intersection((*MARKS, "log.txt"))),
             "settings": _parsed(folder / "config.yaml", faults, _settings)
             | _parsed(folder / "rollout.yaml", faults, _settings),
@@ -265,12 +268,14 @@ def _log(path: Path) -> dict[str, Any]:
 def _lanes(told: dict[str, Any]) -> dict[str, Any]:
     """timeline.json, with its spans as rows of numbers: kind, begin, duration in µs. A call that overlaps others has two
     events, which follow each other."""
+    run = shares_of(told)
     kinds, lanes, begun = dict[tuple[str, bool], int](), dict[Any, dict[str, Any]](), 0.0
-    for process in told["abreast"]["processes"]:
+    for process, found in zip(told["abreast"]["processes"], (run.main, *run.workers), strict=True):
         known = {key: process[key] for key in ("name", "totals", "dropped")}
         if not all(each.keys() >= {"count", "seconds"} for each in known["totals"].values()):
             raise ValueError("totals without count or seconds")
-        lanes[process["pid"]] = {**known, "spans": [], "calls": []}
+        shares = {"waiting": _number(found.waiting), "shares": {name: _number(x) for name, x in found.shares.items()}}
+        lanes[process["pid"]] = {**known, **shares, "spans": [], "calls": []}
     for event in (event for event in told["traceEvents"] if event["ph"] in ("X", "b", "e")):
         kind = kinds.setdefault((str(event["name"]), event["cat"] == "wait"), len(kinds))
         if event["ph"] == "X":
@@ -279,4 +284,5 @@ def _lanes(told: dict[str, Any]) -> dict[str, Any]:
             begun = event["ts"]
         else:
             lanes[event["pid"]]["calls"].append([kind, round(begun), round(event["ts"] - begun)])
-    return {"seconds": told["abreast"]["seconds"], "kinds": list(kinds), "lanes": list(lanes.values())}
+    told_of = {"waits": who_waits(run), "advice": advice(run), "kinds": list(kinds), "lanes": list(lanes.values())}
+    return {"seconds": run.seconds, **told_of}

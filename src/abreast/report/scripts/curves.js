@@ -250,7 +250,7 @@ function tools(keys, names, all) {
         el("button", { title: "Zoom in", onclick: () => zoomBy(0.5) }, "+"),
         el("button", { title: "Zoom out", onclick: () => zoomBy(2) }, "−"),
         el("button", { id: "whole", onclick: () => zoomTo(null) }, "Show all"),
-        el("span", { class: "soft" }, "drag to zoom, double click to reset"),
+        el("span", { class: "soft hint" }, "drag to zoom, double click to reset"),
       ),
     ),
     el(
@@ -279,7 +279,7 @@ function tools(keys, names, all) {
   ];
   if (runs.length > 1) {
     const chips = all.map(({ name, number }) =>
-      chip(name, !choice.hidden.includes(name), isOn => again({ hidden: toggled(choice.hidden, name, !isOn) }), colour(number)),
+      chip(name, !choice.hidden.includes(name), isOn => again({ hidden: toggled(choice.hidden, name, !isOn) }), isOne ? null : colour(number)),
     );
     rows.push(
       el(

@@ -69,7 +69,7 @@ function rolloutFigures() {
     rows.length ? table(heads, rows) : empty("No episode has ended yet: trajectories.jsonl has no whole line."),
     el("h3", {}, "Latency"),
     times.length
-      ? table([...(runs.length > 1 ? ["run"] : []), "of", "count", "median", "95th percentile", "longest"], times)
+      ? table([...(runs.length > 1 ? ["run"] : []), "of those that were recorded", "count", "median", "95th percentile", "longest"], times)
       : empty("Latencies are taken from timeline.json, and this run has none."),
   ];
 }

@@ -268,7 +268,7 @@ class RunRecord:
         try:
             with self._files:
                 try:
-                    with span("record"):
+                    with span("film"):
                         if self.films is not None and not came_to_nothing:
                             self.films.close()
                         if self.folder is not None and self.writes and self.count:
