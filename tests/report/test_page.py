@@ -110,6 +110,10 @@ def test_curves_are_drawn_and_their_controls_work(opened, tmp_path):
     found.get_by_role("checkbox", name="learning: entropy", exact=True).check(force=True)
     assert labels(found, "learning.entropy") == ["agent 0", "agent 1"]
 
+    ticks = "[...plots.get('run.reward').chart.axes[0]._values]"
+    found.evaluate("zoomTo([3, 6])")
+    assert found.evaluate(ticks) == ["3", "4", "5", "6"]  # no half epochs
+    found.evaluate("zoomTo(null)")
     found.locator("#smooth").fill("0")
     assert values(found) == list(range(40)) and found.locator("#smoothed").inner_text() == "off"
     found.locator("#smooth").fill("2")
@@ -222,7 +226,7 @@ def test_a_run_that_was_killed_and_one_under_way_are_told_apart(opened, tmp_path
     write_training(tmp_path, epochs=2)
     (tmp_path / "log.txt").write_text("2026-01-02 03:04:05,678 INFO main: begins\n")
     state = "#overview tbody td:nth-child(3)"
-    assert opened(tmp_path).locator(state).inner_text() == "not ended: killed, or copied meanwhile"
+    assert opened(tmp_path).locator(state).inner_text() == "killed, or copied while it ran"
     with locked(tmp_path):
         assert opened(tmp_path).locator(state).inner_text() == "under way, when this page was made"
 

@@ -98,7 +98,7 @@ RULES = {
         "the actor spends 50% in choose: more lanes (num_envs), for all of which it chooses at once, or a smaller network.",
     ),
     "films": (
-        [process("actor", play=0.3, see=0.3, film=0.3, record=0.1), learner(0, train=0.9, wait=0.1)],
+        [process("actor", play=0.2, see=0.1, update=0.2, film=0.3, record=0.1)],
         "the actor spends 40% on what it keeps (record, film, checkpoint): no films (--no-animate), fewer loggers, or a"
         " longer run.",
     ),

@@ -128,6 +128,8 @@ def advice(run: RunShares) -> str:
         (of_learners >= MUCH, f"learners wait {of_learners:.0%}: more lanes (num_envs), or another actor (num_actors)."),
         (for_actors >= MUCH, f"the first actor waits {for_actors:.0%} for the others: fewer actors (num_actors), or a core"
          " for each."),
+        ("play" in main.shares and kept >= MOST, f"the actor spends {kept:.0%} on what it keeps (record, film,"
+         " checkpoint): no films (--no-animate), fewer loggers, or a longer run."),
         (is_alone and game >= MOST, f"one process spends {game:.0%} in the {GAME}: a faster game, or actors that play"
          " lanes at the same time (--parallel, num_envs, num_actors)."),
         (is_alone and run.cores > 1 and 0.1 < train < 0.9, f"one process plays, and trains {train:.0%} of its time: a"
@@ -142,8 +144,6 @@ def advice(run: RunShares) -> str:
          " lanes would not help."),
         (choosing >= MOST, f"the actor spends {choosing:.0%} in choose: more lanes (num_envs), for all of which it chooses"
          " at once, or a smaller network."),
-        ("play" in main.shares and kept >= MUCH, f"the actor spends {kept:.0%} on what it keeps (record, film,"
-         " checkpoint): no films (--no-animate), fewer loggers, or a longer run."),
         (True, f"the {main.name} works {1 - main.waiting:.0%}, most of it in {part} ({longest:.0%}), and nobody waits for"
          " long: nothing to gain by settings."),
     )  # fmt: skip

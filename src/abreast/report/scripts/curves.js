@@ -18,6 +18,7 @@ const KNOWN = {
 const GROUPS = { run: "", learning: "learning: ", metrics: "game: ", time: "time: " };
 const AXES = { epoch: "epochs", agent_steps: "agent-steps", elapsed_s: "wall time" };
 const WINDOWS = [1, 3, 5, 11, 21, 51, 101, 201, 501, 1001];
+const WHOLE_STEPS = [...Array(12).keys()].flatMap(power => [1, 2, 5].map(step => step * 10 ** power)); // no half epochs
 const T95 = [
   12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12, 2.11, 2.101,
   2.093, 2.086,
@@ -370,6 +371,7 @@ function draw(key, plot) {
     grid: { stroke: ink("line"), width: 1 },
     ticks: { stroke: ink("line"), width: 1 },
     size: number ? 58 : 34,
+    ...(number || choice.x === "elapsed_s" ? {} : { incrs: WHOLE_STEPS }),
     values: (_, ticks) => ticks.map(tick => (number || choice.x !== "elapsed_s" ? short(tick) : seconds(tick))),
   }));
   const options = {

@@ -84,7 +84,7 @@ function overview(section) {
 function state(run) {
   if (isLive && conditionOf(run) !== "ended") return conditionOf(run);
   if (!run.log.ended && run.is_locked && !isLive) return "under way, when this page was made";
-  return run.log.ended ? run.log.ended.replace(/\.$/, "") : "not ended: killed, or copied meanwhile";
+  return run.log.ended ? run.log.ended.replace(/\.$/, "") : "killed, or copied while it ran";
 }
 
 function trainingRow(run) {
