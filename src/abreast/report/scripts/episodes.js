@@ -10,7 +10,7 @@ function rolloutRow(run) {
     tags.slice(0, 4).join(", ") + (tags.length > 4 ? " …" : "") || "–",
     run.settings.policy ?? "–",
     state(run),
-    tell(run.episodes),
+    run.settings.episodes ? `${tell(run.episodes)} of ${tell(+run.settings.episodes)}` : tell(run.episodes),
     percent(mean(rows.map(at => +list.success[at]))),
     tell(mean(rows.map(at => list.reward[at]))),
     tell(mean(rows.map(at => list.score[at]))),
@@ -70,7 +70,7 @@ function rolloutFigures() {
     el("h3", {}, "Latency"),
     times.length
       ? table([...(runs.length > 1 ? ["run"] : []), "of those that were recorded", "count", "median", "95th percentile", "longest"], times)
-      : empty("Latencies are taken from timeline.json, and this run has none."),
+      : empty("Latencies are taken from timeline.json, which is written at the end of a run: this one has none."),
   ];
 }
 
