@@ -150,7 +150,14 @@ def test_hover_tells_values_and_a_drag_zooms_all_charts(opened, tmp_path):
     found.mouse.up()
     ranges = "[...plots.values()].map(({chart}) => [Math.round(chart.scales.x.min), Math.round(chart.scales.x.max)])"
     assert set(map(tuple, found.evaluate(ranges))) == {(10, 20)}
-    found.mouse.dblclick(box["x"] + box["width"] / 2, middle)
+    found.evaluate("zoomTo([10, 20])")
+    for title, shown in (("Later", (15, 25)), ("Earlier", (10, 20)), ("Zoom in", (13, 18))):
+        found.locator("#curves").get_by_title(title, exact=True).click()
+        assert set(map(tuple, found.evaluate(ranges))) == {shown}
+    for _ in range(9):
+        found.locator("#curves").get_by_title("Later", exact=True).click()
+    assert set(map(tuple, found.evaluate(ranges))) == {(35, 40)}  # not past the end
+    found.locator(".chart .u-over").first.dblclick()
     assert set(map(tuple, found.evaluate(ranges))) == {(0, 40)}
 
 
@@ -199,6 +206,9 @@ def test_timeline_plan_faults_and_settings_are_shown_as_text(opened, tmp_path):
     found.mouse.up()
     low, high = found.evaluate("choice.span")
     assert 0 < low < high < 8e6
+    for _ in range(20):
+        found.locator("#timeline").get_by_title("Earlier", exact=True).click()
+    assert found.evaluate("choice.span") == pytest.approx([0, high - low])
     assert "two cores" in found.locator("#plan").inner_text() and NASTY in found.locator("#plan").inner_text()
     faults = found.locator("#faults").inner_text()
     assert "3 restarts of processes; 1 warning and 0 errors" in faults and NASTY in faults

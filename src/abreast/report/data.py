@@ -27,6 +27,8 @@ MARKS = ("config.yaml", "metrics.jsonl", "trajectories.jsonl")
 COMPARISON = "comparison.json"
 MOST_POINTS = 10_000
 """Points of a curve. A run with more epochs has the mean of several in each."""
+MOST_VALUES = 2_000_000
+"""Points of all curves: 14 MB. With hundreds of agents, a point is the mean of several epochs sooner."""
 MOST_PACKED = 48_000_000
 """Characters of packed turns; episodes beyond are in the table alone."""
 MOST_NAMED = 20
@@ -142,17 +144,19 @@ def _lines(path: Path, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _epochs(folder: Path, faults: Faults) -> dict[str, Any]:
     """Every figure of metrics.jsonl, as columns."""
-    rows, names = list[dict[Place, float]](), list[str]()
+    columns, names, epochs = dict[Place, list[float | None]](), list[str](), 0
     for _, record in _lines(folder / "metrics.jsonl", faults):
         told = record.pop("agents", None)
         names = [str(name) for name in told] if isinstance(told, list) and told else names
-        rows.append(dict(_figures_of(record, "", "run", -1)))
-    size = max(1, math.ceil(len(rows) / MOST_POINTS))
-    places = dict.fromkeys(place for row in rows for place in row)
-    thin = {place: _thinned([row.get(place) for row in rows], size) for place in places}
+        for place, value in _figures_of(record, "", "run", -1):
+            column = columns.setdefault(place, [])
+            column[epochs:] = [*[None] * (epochs - len(column)), value]
+        epochs += 1
+    size = max(1, math.ceil(epochs / MOST_POINTS), math.ceil(epochs * len(columns) / MOST_VALUES))
+    thin = {place: _thinned([*column, *[None] * (epochs - len(column))], size) for place, column in columns.items()}
     agents = 1 + max((agent for _, _, agent in thin), default=-1)
     axes = {name: thin.pop((group, name, -1), []) for group, name in AXES}
-    axes["epoch"] = axes["epoch"] or [float(number) for number in range(0, len(rows), size)]
+    axes["epoch"] = axes["epoch"] or [float(number) for number in range(0, epochs, size)]
     figures = dict[tuple[str, str], dict[str, Any]]()
     for (group, name, agent), column in thin.items():
         figure = figures.setdefault((group, name), {"group": group, "name": name, "all": None, "agents": {}})
@@ -161,7 +165,7 @@ def _epochs(folder: Path, faults: Faults) -> dict[str, Any]:
         else:
             figure["agents"][agent] = column
     return {
-        "epochs": len(rows),
+        "epochs": epochs,
         "epochs_per_point": size,
         "agents": names + [f"agent {number}" for number in range(len(names), agents)],
         "x": {name: list(accumulate((value or 0 for value in column), max)) for name, column in axes.items()},

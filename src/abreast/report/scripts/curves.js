@@ -247,9 +247,11 @@ function tools(keys, names, all) {
       ),
       el(
         "span",
-        { class: "row" },
+        { class: "row tight" },
         el("button", { title: "Zoom in", onclick: () => zoomBy(0.5) }, "+"),
         el("button", { title: "Zoom out", onclick: () => zoomBy(2) }, "−"),
+        el("button", { title: "Earlier", onclick: () => panBy(-0.5) }, "←"),
+        el("button", { title: "Later", onclick: () => panBy(0.5) }, "→"),
         el("button", { id: "whole", onclick: () => zoomTo(null) }, "Show all"),
         el("span", { class: "soft hint" }, "drag to zoom, double click to reset"),
       ),
@@ -489,6 +491,16 @@ function zoomBy(factor) {
     middle = (min + max) / 2,
     xs = chart.data[0];
   zoomTo(middle - half <= xs[0] && middle + half >= xs.at(-1) ? null : [middle - half, middle + half]);
+}
+
+/** Move what is shown by a share of itself, not past the ends: fingers do not drag. */
+function panBy(share) {
+  const chart = [...plots.values()].find(plot => plot.chart)?.chart;
+  if (!chart || !choice.zoom) return;
+  const xs = chart.data[0],
+    [low, high] = choice.zoom,
+    step = Math.max(xs[0] - low, Math.min(xs.at(-1) - high, (high - low) * share));
+  zoomTo([low + step, high + step]);
 }
 
 function scaleX(chart) {

@@ -50,9 +50,11 @@ function timeline(section) {
   });
   const view = { lanes, kinds: told.kinds, whole: [begin, end], canvas, drag: null };
   const buttons = [
-    ["+", "Zoom in", 0.5],
-    ["−", "Zoom out", 2],
-  ].map(([text, title, factor]) => el("button", { title, onclick: () => zoomTime(view, factor) }, text));
+    ["+", "Zoom in", () => zoomTime(view, 0.5)],
+    ["−", "Zoom out", () => zoomTime(view, 2)],
+    ["←", "Earlier", () => panTime(view, -0.5)],
+    ["→", "Later", () => panTime(view, 0.5)],
+  ].map(([text, title, onclick]) => el("button", { title, onclick }, text));
   section.append(
     el(
       "div",
@@ -171,6 +173,13 @@ function zoomTime(view, factor) {
   showTime(view, half * 2 >= view.whole[1] - view.whole[0] ? null : [middle - half, middle + half]);
 }
 
+function panTime(view, share) {
+  const [low, high] = timeRange(view),
+    [first, last] = view.whole,
+    step = Math.max(first - low, Math.min(last - high, (high - low) * share));
+  if (choice.span) showTime(view, [low + step, high + step]);
+}
+
 function paint(view) {
   const { canvas, lanes, kinds } = view,
     scale = devicePixelRatio || 1,
@@ -279,12 +288,10 @@ function listen(view) {
   canvas.addEventListener("pointerleave", () => tip(null));
   canvas.addEventListener("dblclick", () => showTime(view, null));
   canvas.addEventListener("keydown", event => {
-    const [low, high] = timeRange(view),
-      step = (high - low) / 5;
     if (event.key === "+") zoomTime(view, 0.5);
     else if (event.key === "-") zoomTime(view, 2);
-    else if (event.key === "ArrowLeft") showTime(view, [low - step, high - step]);
-    else if (event.key === "ArrowRight") showTime(view, [low + step, high + step]);
+    else if (event.key === "ArrowLeft") panTime(view, -0.2);
+    else if (event.key === "ArrowRight") panTime(view, 0.2);
     else return;
     event.preventDefault();
   });
