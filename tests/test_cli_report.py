@@ -1,5 +1,7 @@
 """The command `abreast report`."""
 
+import json
+import re
 from pathlib import Path
 
 import pytest
@@ -26,13 +28,24 @@ def test_a_report_is_put_into_the_run_folder_or_here_or_where_it_is_wanted(capsy
     assert run(["report", "one"]) == 0  # one that is there already is replaced
 
 
+def test_runs_of_the_same_name_are_told_apart_by_their_folders():
+    for folder in ("a/seed0", "b/seed0", "b/seed1"):
+        write_training(Path(folder), epochs=3)
+    assert run(["report", "a/seed0", "b/seed0", "b/seed1"]) == 0
+    ((data,),) = [re.findall(r'id="data">(.*?)</script>', Path("report.html").read_text(), re.DOTALL)]
+    assert [each["name"] for each in json.loads(data)] == ["a/seed0", "b/seed0", "seed1"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (["one", "play"], "one is a training run and play a rollout run, which have no figure in common"),
         (["one", "empty"], "empty is no run folder: it has none of config.yaml, metrics.jsonl, trajectories.jsonl."),
-        (["one", "--output", "empty"], "cannot write the report to empty: Is a directory."),
-        (["one", "--output", "no/where.html"], "cannot write the report to no/where.html: No such file or directory."),
+        (
+            ["one", "--output", "empty"],
+            "cannot write the report to empty: Is a directory; --output FILE puts it elsewhere.",
+        ),
+        (["one", "--output", "no/where.html"], "cannot write the report to no/where.html: No such file or directory; "),
         ([], "Missing argument 'RUN...'."),
     ],
 )

@@ -61,10 +61,11 @@ def write_rollout(folder, episodes=4, state=NASTY):
 def write_timeline(folder):
     """An actor that works 6 s and waits 2 of 10, with parts inside, and two calls of a model that overlap."""
     totals = {
-        "play": {"count": 2, "seconds": 6.0, "is_wait": False},
-        "see": {"count": 2, "seconds": 1.0, "is_wait": False},
-        "wait": {"count": 1, "seconds": 2.0, "is_wait": True},
+        "play": {"count": 2, "seconds": 6.0, "own_seconds": 5.0},
+        "see": {"count": 2, "seconds": 1.0, "own_seconds": 1.0},
+        "wait": {"count": 1, "seconds": 2.0, "own_seconds": 2.0},
     }
+    totals = {name: {**each, "is_wait": name == "wait", "is_async": False} for name, each in totals.items()}
     spans = [
         ("play", "work", 0, 3e6),
         ("see", "work", 1e5, 5e5),
@@ -76,5 +77,6 @@ def write_timeline(folder):
     for number, (begin, end) in enumerate([(0, 2e6), (1e6, 4e6)]):
         call = {"name": "model", "cat": "wait", "id": number, "pid": 1, "tid": 1}
         events += [{**call, "ph": "b", "ts": begin}, {**call, "ph": "e", "ts": end}]
-    about = {"seconds": 10.0, "processes": [{"name": "actor", "pid": 1, "tid": 1, "totals": totals, "dropped": 5}]}
+    process = {"name": "actor", "pid": 1, "tid": 1, "started": 0.0, "ended": 10.0, "totals": totals, "dropped": 5}
+    about = {"seconds": 10.0, "cores": 2, "processes": [process]}
     (folder / "timeline.json").write_text(json.dumps({"traceEvents": events, "abreast": about}))

@@ -54,8 +54,9 @@ def test_values_that_are_no_numbers_are_gaps(tmp_path):
     json.dumps(run, allow_nan=False)
 
 
-def test_a_long_run_has_means_of_several_epochs(tmp_path, monkeypatch):
-    monkeypatch.setattr(data, "MOST_POINTS", 4)
+@pytest.mark.parametrize(("limit", "most"), [("MOST_POINTS", 4), ("MOST_VALUES", 60)])
+def test_a_long_run_and_one_of_many_agents_have_means_of_several_epochs(limit, most, tmp_path, monkeypatch):
+    monkeypatch.setattr(data, limit, most)
     write_training(tmp_path, epochs=9)
     run = read_run(tmp_path)
     assert (run["epochs"], run["epochs_per_point"], run["x"]["epoch"]) == (9, 3, [1.0, 4.0, 7.0])

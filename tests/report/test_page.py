@@ -11,6 +11,7 @@ from math import sqrt
 
 import pytest
 
+from abreast.files import locked
 from abreast.report import make_page, page, read_comparison, read_run
 from report.folders import NASTY, write_rollout, write_timeline, write_training
 
@@ -109,6 +110,10 @@ def test_curves_are_drawn_and_their_controls_work(opened, tmp_path):
     found.get_by_role("checkbox", name="learning: entropy", exact=True).check(force=True)
     assert labels(found, "learning.entropy") == ["agent 0", "agent 1"]
 
+    ticks = "[...plots.get('run.reward').chart.axes[0]._values]"
+    found.evaluate("zoomTo([3, 6])")
+    assert found.evaluate(ticks) == ["3", "4", "5", "6"]  # no half epochs
+    found.evaluate("zoomTo(null)")
     found.locator("#smooth").fill("0")
     assert values(found) == list(range(40)) and found.locator("#smoothed").inner_text() == "off"
     found.locator("#smooth").fill("2")
@@ -145,7 +150,14 @@ def test_hover_tells_values_and_a_drag_zooms_all_charts(opened, tmp_path):
     found.mouse.up()
     ranges = "[...plots.values()].map(({chart}) => [Math.round(chart.scales.x.min), Math.round(chart.scales.x.max)])"
     assert set(map(tuple, found.evaluate(ranges))) == {(10, 20)}
-    found.mouse.dblclick(box["x"] + box["width"] / 2, middle)
+    found.evaluate("zoomTo([10, 20])")
+    for title, shown in (("Later", (15, 25)), ("Earlier", (10, 20)), ("Zoom in", (13, 18))):
+        found.locator("#curves").get_by_title(title, exact=True).click()
+        assert set(map(tuple, found.evaluate(ranges))) == {shown}
+    for _ in range(9):
+        found.locator("#curves").get_by_title("Later", exact=True).click()
+    assert set(map(tuple, found.evaluate(ranges))) == {(35, 40)}  # not past the end
+    found.locator(".chart .u-over").first.dblclick()
     assert set(map(tuple, found.evaluate(ranges))) == {(0, 40)}
 
 
@@ -175,9 +187,15 @@ def test_timeline_plan_faults_and_settings_are_shown_as_text(opened, tmp_path):
     write_timeline(run)
     (run / "plan.json").write_text(json.dumps({"workers": NASTY, "reasons": ["two cores", NASTY], "timing": {"a": 1}}))
     found = opened(run)
-    row = found.locator("#timeline tbody tr td").all_inner_texts()
-    assert row[0] == "actor" and row[2:5] == ["60.0 %", "20.0 %", "20.0 %"]
-    assert "see 1 s (2 × 500 ms)" in row[5] and "5 older spans" in found.locator("#timeline").inner_text()
+    told = found.locator("#timeline").inner_text()
+    assert "Advice: the actor works 80%, most of it in play (50%)" in told and "5 older spans" in told
+    assert "actor\nworks 80.0 %, waits 20.0 %" in told and "play 50.0 %, wait 20.0 %, other 20.0 %, see 10.0 %" in told
+    widths = "[...document.querySelectorAll('.shares .bar span')].map(part => part.style.width)"
+    assert found.evaluate(widths) == ["50%", "20%", "20%", "10%"]
+    found.locator("#timeline summary").click()
+    row = found.locator("#timeline tbody tr", has_text="see").last.locator("td").all_inner_texts()
+    assert row[1:5] == ["see", "2", "1 s", "500 ms"] and "your game's transition" in row[5]
+    found.locator("#timeline summary").click()
     found.locator("canvas.timeline").scroll_into_view_if_needed()
     box = found.locator("canvas.timeline").bounding_box()
     found.evaluate("new Promise(requestAnimationFrame)")  # scrolling hides what is told
@@ -188,6 +206,9 @@ def test_timeline_plan_faults_and_settings_are_shown_as_text(opened, tmp_path):
     found.mouse.up()
     low, high = found.evaluate("choice.span")
     assert 0 < low < high < 8e6
+    for _ in range(20):
+        found.locator("#timeline").get_by_title("Earlier", exact=True).click()
+    assert found.evaluate("choice.span") == pytest.approx([0, high - low])
     assert "two cores" in found.locator("#plan").inner_text() and NASTY in found.locator("#plan").inner_text()
     faults = found.locator("#faults").inner_text()
     assert "3 restarts of processes; 1 warning and 0 errors" in faults and NASTY in faults
@@ -209,6 +230,15 @@ def test_a_cut_line_and_a_run_without_epochs_are_told(opened, tmp_path):
     assert "has no films" in found.locator("#films").inner_text()
     found = opened(tmp_path / "new", tmp_path / "cut")
     assert labels(found) == ["cut, all agents"]
+
+
+def test_a_run_that_was_killed_and_one_under_way_are_told_apart(opened, tmp_path):
+    write_training(tmp_path, epochs=2)
+    (tmp_path / "log.txt").write_text("2026-01-02 03:04:05,678 INFO main: begins\n")
+    state = "#overview tbody td:nth-child(3)"
+    assert opened(tmp_path).locator(state).inner_text() == "killed, or copied while it ran"
+    with locked(tmp_path):
+        assert opened(tmp_path).locator(state).inner_text() == "under way, when this page was made"
 
 
 # ---- rollouts

@@ -78,9 +78,33 @@ RULES = {
         [process("actor", play=0.4, wait_for_learners=0.6), learner(0, start=0.5, update=0.4)],
         "workers took 50% of their time to start: a longer run shows where its time goes.",
     ),
+    "learners wait for a slow game": (
+        [process("actor", see=0.7, act=0.1, choose=0.1), learner(0, train=0.3, wait=0.7)],
+        "learners wait 70%, and the actor spends 80% in the game (see and act: its turns and views): another actor"
+        " (num_actors), or a faster game; more lanes would not help.",
+    ),
+    "a slow game, alone": (
+        [process("actor", see=0.6, choose=0.1, update=0.2)],
+        "one process spends 60% in the game (see and act: its turns and views): a faster game, or actors that play lanes"
+        " at the same time (--parallel, num_envs, num_actors).",
+    ),
+    "a slow game, while learners work": (
+        [process("actor", see=0.1, act=0.5, choose=0.2, wait_for_learners=0.2), learner(0, train=0.9, wait=0.1)],
+        "the actor spends 60% in the game (see and act: its turns and views): another actor (num_actors), or a faster"
+        " game; more lanes would not help.",
+    ),
+    "choosing": (
+        [process("actor", see=0.1, choose=0.5, remember=0.2), learner(0, train=0.9, wait=0.1)],
+        "the actor spends 50% in choose: more lanes (num_envs), for all of which it chooses at once, or a smaller network.",
+    ),
+    "films": (
+        [process("actor", play=0.2, see=0.1, update=0.2, film=0.3, record=0.1)],
+        "the actor spends 40% on what it keeps (record, film, checkpoint): no films (--no-animate), fewer loggers, or a"
+        " longer run.",
+    ),
     "nothing to gain": (
-        [process("actor", play=0.9, wait_for_learners=0.1), learner(0, train=0.9, wait=0.1)],
-        "the actor works 90%, and nobody waits for long: nothing to gain by settings.",
+        [process("actor", play=0.7, see=0.2, wait_for_learners=0.1), learner(0, train=0.9, wait=0.1)],
+        "the actor works 90%, most of it in play (70%), and nobody waits for long: nothing to gain by settings.",
     ),
 }
 

@@ -1,5 +1,6 @@
 """`abreast report RUN…`: run folders as one page."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,12 +39,16 @@ def report(
                 f"{runs[0]['folder']} is a {runs[0]['kind']} run and {run['folder']} a {run['kind']} run, which have no"
                 " figure in common: make a report of each kind."
             )
+    names = Counter(run["name"] for run in runs)
+    runs = [{**run, "name": run["folder"]} if names[run["name"]] > 1 else run for run in runs]
     target = output or (given[0] if len(given) == 1 else Path()) / "report.html"
     page = make_page(runs).encode()
     try:
         write_whole(target, page)
     except OSError as error:
-        raise RunFolderError(f"cannot write the report to {target}: {error.strerror or error}.") from None
+        raise RunFolderError(
+            f"cannot write the report to {target}: {error.strerror or error}; --output FILE puts it elsewhere."
+        ) from None
     out.print(
         f"The report of {counted(len(runs), 'run')} is {target} ({len(page) / 1e6:.1f} MB): open it in a browser."
     )

@@ -30,7 +30,7 @@ OWN = "own"
 """Stands for all other names: those of a user's program."""
 SPANS = (
     *(*WAITS, *CALLS, *SAMPLED, OWN),
-    *("start", "play", "train", "update", "sample", "publish", "record", "checkpoint", "rebuild"),
+    *("start", "play", "train", "update", "sample", "publish", "record", "film", "checkpoint", "rebuild"),
 )
 NUMBERS = {name: number for number, name in enumerate(SPANS)}
 ROWS = 2048

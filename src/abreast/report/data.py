@@ -18,6 +18,8 @@ from statistics import fmean
 from typing import Any
 
 from abreast.errors import RunFolderError
+from abreast.files import is_locked
+from abreast.report.shares import advice, shares_of, who_waits
 from abreast.settings import dotted, parse_yaml
 
 MARKS = ("config.yaml", "metrics.jsonl", "trajectories.jsonl")
@@ -25,6 +27,8 @@ MARKS = ("config.yaml", "metrics.jsonl", "trajectories.jsonl")
 COMPARISON = "comparison.json"
 MOST_POINTS = 10_000
 """Points of a curve. A run with more epochs has the mean of several in each."""
+MOST_VALUES = 2_000_000
+"""Points of all curves: 14 MB. With hundreds of agents, a point is the mean of several epochs sooner."""
 MOST_PACKED = 48_000_000
 """Characters of packed turns; episodes beyond are in the table alone."""
 MOST_NAMED = 20
@@ -61,6 +65,7 @@ def read_run(folder: Path) -> dict[str, Any]:
             "kind": "rollout" if is_rollout else "training",
             "name": folder.resolve().name,
             "folder": str(folder),
+            "is_locked": is_locked(folder),
             "changed": max((folder / name).stat().st_mtime for name in found.intersection((*MARKS, "log.txt"))),
             "settings": _parsed(folder / "config.yaml", faults, _settings)
             | _parsed(folder / "rollout.yaml", faults, _settings),
@@ -139,17 +144,19 @@ def _lines(path: Path, faults: Faults) -> Iterator[tuple[int, dict[str, Any]]]:
 
 def _epochs(folder: Path, faults: Faults) -> dict[str, Any]:
     """Every figure of metrics.jsonl, as columns."""
-    rows, names = list[dict[Place, float]](), list[str]()
+    columns, names, epochs = dict[Place, list[float | None]](), list[str](), 0
     for _, record in _lines(folder / "metrics.jsonl", faults):
         told = record.pop("agents", None)
         names = [str(name) for name in told] if isinstance(told, list) and told else names
-        rows.append(dict(_figures_of(record, "", "run", -1)))
-    size = max(1, math.ceil(len(rows) / MOST_POINTS))
-    places = dict.fromkeys(place for row in rows for place in row)
-    thin = {place: _thinned([row.get(place) for row in rows], size) for place in places}
+        for place, value in _figures_of(record, "", "run", -1):
+            column = columns.setdefault(place, [])
+            column[epochs:] = [*[None] * (epochs - len(column)), value]
+        epochs += 1
+    size = max(1, math.ceil(epochs / MOST_POINTS), math.ceil(epochs * len(columns) / MOST_VALUES))
+    thin = {place: _thinned([*column, *[None] * (epochs - len(column))], size) for place, column in columns.items()}
     agents = 1 + max((agent for _, _, agent in thin), default=-1)
     axes = {name: thin.pop((group, name, -1), []) for group, name in AXES}
-    axes["epoch"] = axes["epoch"] or [float(number) for number in range(0, len(rows), size)]
+    axes["epoch"] = axes["epoch"] or [float(number) for number in range(0, epochs, size)]
     figures = dict[tuple[str, str], dict[str, Any]]()
     for (group, name, agent), column in thin.items():
         figure = figures.setdefault((group, name), {"group": group, "name": name, "all": None, "agents": {}})
@@ -158,7 +165,7 @@ def _epochs(folder: Path, faults: Faults) -> dict[str, Any]:
         else:
             figure["agents"][agent] = column
     return {
-        "epochs": len(rows),
+        "epochs": epochs,
         "epochs_per_point": size,
         "agents": names + [f"agent {number}" for number in range(len(names), agents)],
         "x": {name: list(accumulate((value or 0 for value in column), max)) for name, column in axes.items()},
@@ -265,12 +272,14 @@ def _log(path: Path) -> dict[str, Any]:
 def _lanes(told: dict[str, Any]) -> dict[str, Any]:
     """timeline.json, with its spans as rows of numbers: kind, begin, duration in µs. A call that overlaps others has two
     events, which follow each other."""
+    run = shares_of(told)
     kinds, lanes, begun = dict[tuple[str, bool], int](), dict[Any, dict[str, Any]](), 0.0
-    for process in told["abreast"]["processes"]:
+    for process, found in zip(told["abreast"]["processes"], (run.main, *run.workers), strict=True):
         known = {key: process[key] for key in ("name", "totals", "dropped")}
         if not all(each.keys() >= {"count", "seconds"} for each in known["totals"].values()):
             raise ValueError("totals without count or seconds")
-        lanes[process["pid"]] = {**known, "spans": [], "calls": []}
+        shares = {"waiting": _number(found.waiting), "shares": {name: _number(x) for name, x in found.shares.items()}}
+        lanes[process["pid"]] = {**known, **shares, "spans": [], "calls": []}
     for event in (event for event in told["traceEvents"] if event["ph"] in ("X", "b", "e")):
         kind = kinds.setdefault((str(event["name"]), event["cat"] == "wait"), len(kinds))
         if event["ph"] == "X":
@@ -279,4 +288,5 @@ def _lanes(told: dict[str, Any]) -> dict[str, Any]:
             begun = event["ts"]
         else:
             lanes[event["pid"]]["calls"].append([kind, round(begun), round(event["ts"] - begun)])
-    return {"seconds": told["abreast"]["seconds"], "kinds": list(kinds), "lanes": list(lanes.values())}
+    told_of = {"waits": who_waits(run), "advice": advice(run), "kinds": list(kinds), "lanes": list(lanes.values())}
+    return {"seconds": run.seconds, **told_of}

@@ -11,6 +11,9 @@ from abreast.errors import RunFolderError
 
 MUCH = 0.25
 """A share of waiting from which on there is something to gain."""
+MOST = 0.4
+"""A share of one kind of work from which on it is what to change."""
+GAME = "game (see and act: its turns and views)"
 OTHER = "other"
 """What is in no span."""
 LEARNERS, ACTORS, WORKERS = "learner ", "actor ", "rollout "
@@ -57,12 +60,16 @@ def read_timeline(run: Path) -> RunShares:
             " `timeline` is false."
         )
     try:
-        found = json.loads(path.read_bytes())
-        told = found["abreast"]
-        main, *workers = [_process(each, found["traceEvents"]) for each in told["processes"]]
-        return RunShares(float(told["seconds"]), int(told["cores"]), main, workers)
+        return shares_of(json.loads(path.read_bytes()))
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
         raise RunFolderError(f"{path} is cut off, or no timeline of a run ({error!r}).") from None
+
+
+def shares_of(found: Mapping[str, Any]) -> RunShares:
+    """The content of a timeline.json."""
+    told = found["abreast"]
+    main, *workers = [_process(each, found["traceEvents"]) for each in told["processes"]]
+    return RunShares(float(told["seconds"]), int(told["cores"]), main, workers)
 
 
 def _process(told: Mapping[str, Any], events: Sequence[Mapping[str, Any]]) -> Process:
@@ -102,6 +109,13 @@ def advice(run: RunShares) -> str:
     for_learners, for_actors, for_workers, for_calls = (main.shares.get(name, 0.0) for name in waits)
     train = sum(main.shares.get(name, 0.0) for name in ("train", "update", "sample"))
     at_once = sum(1.0 - each.waiting for each in (main, *run.workers))
+    game, choosing, kept = (
+        sum(main.shares.get(name, 0.0) for name in names)
+        for names in (("see", "act"), ("choose",), ("record", "film", "checkpoint"))
+    )
+    longest, part = max(
+        (share, name) for name, share in main.shares.items() if not name.startswith(("wait", "paused", "restart"))
+    )
     starting = fmean(each.shares.get("start", 0.0) for each in run.workers) if run.workers else 0.0
     rules = (
         (starting >= MUCH, f"workers took {starting:.0%} of their time to start: a longer run shows where its time goes."),
@@ -109,9 +123,15 @@ def advice(run: RunShares) -> str:
          f" {of_learners:.0%} for the actor: let them overlap (multiprocessing.schedule=pipelined)."),
         (for_learners >= MUCH, f"the actor waits {for_learners:.0%} for learners: more workers (num_workers, up to one an"
          " agent), or fewer or smaller updates."),
+        (of_learners >= MUCH and game > choosing, f"learners wait {of_learners:.0%}, and the actor spends {game:.0%} in the"
+         f" {GAME}: another actor (num_actors), or a faster game; more lanes would not help."),
         (of_learners >= MUCH, f"learners wait {of_learners:.0%}: more lanes (num_envs), or another actor (num_actors)."),
         (for_actors >= MUCH, f"the first actor waits {for_actors:.0%} for the others: fewer actors (num_actors), or a core"
          " for each."),
+        ("play" in main.shares and kept >= MOST, f"the actor spends {kept:.0%} on what it keeps (record, film,"
+         " checkpoint): no films (--no-animate), fewer loggers, or a longer run."),
+        (is_alone and game >= MOST, f"one process spends {game:.0%} in the {GAME}: a faster game, or actors that play"
+         " lanes at the same time (--parallel, num_envs, num_actors)."),
         (is_alone and run.cores > 1 and 0.1 < train < 0.9, f"one process plays, and trains {train:.0%} of its time: a"
          " parallel run (--parallel) does both at once, where its plan says that this pays."),
         (bool(workers) and for_workers + for_calls >= MUCH > of_workers, f"workers work {1 - of_workers:.0%}, and the main"
@@ -120,6 +140,11 @@ def advice(run: RunShares) -> str:
          " (--in-flight, --slots), or a faster model."),
         (not is_alone and at_once > run.cores + 0.5, f"{at_once:.1f} processes work at a time and share {run.cores} cores:"
          " if they compute all the time, fewer workers would do as much, and more cores more."),
-        (True, f"the {main.name} works {1 - main.waiting:.0%}, and nobody waits for long: nothing to gain by settings."),
+        (game >= MOST, f"the actor spends {game:.0%} in the {GAME}: another actor (num_actors), or a faster game; more"
+         " lanes would not help."),
+        (choosing >= MOST, f"the actor spends {choosing:.0%} in choose: more lanes (num_envs), for all of which it chooses"
+         " at once, or a smaller network."),
+        (True, f"the {main.name} works {1 - main.waiting:.0%}, most of it in {part} ({longest:.0%}), and nobody waits for"
+         " long: nothing to gain by settings."),
     )  # fmt: skip
     return next(told for holds, told in rules if holds)

@@ -109,7 +109,8 @@ class Loop:
         played = self.actors.play(order, camera)
         collect_s = time.perf_counter() - started
         if films is not None and camera is not None:
-            films.keep(camera, played)
+            with span("film"):
+                films.keep(camera, played)
         self._record.check_rows(epoch)
         played = [each._replace(metrics=figures_of(each.metrics, experiment.name)) for each in played]
         if self.opponents is not None:

@@ -2,12 +2,14 @@
 
 import json
 import tracemalloc
+from contextlib import suppress
 
 import numpy as np
 import pytest
 import yaml
 from PIL import Image
 
+from abreast import report
 from abreast.errors import RunFolderError
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.drivers.config import PlayConfig
@@ -68,7 +70,16 @@ def test_an_episode_is_kept_as_soon_as_it_is_over_whatever_its_info_holds(tmp_pa
         assert np.array_equal(np.asarray(kept_picture), np.asarray(picture))
     assert history[0]["images"] == [picture]  # whoever plays on still has it
     assert (tmp_path / "config.yaml").read_text().startswith("# how it came to be\nseed:\n")
-    assert "finished after 1 episodes" in (tmp_path / "log.txt").read_text()
+    assert "stopped after 1 episodes, of 8\n" in (tmp_path / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(("error", "by"), [(None, ""), (KeyboardInterrupt, ", by KeyboardInterrupt")])
+def test_a_report_says_how_a_rollout_ended_whether_it_was_stopped_or_raised(error, by, tmp_path):
+    with suppress(KeyboardInterrupt), keep(tmp_path) as kept:
+        kept.add(played(0, []))
+        if error is not None:
+            raise error
+    assert report.read_run(tmp_path)["log"]["ended"] == f"stopped after 1 episodes, of 8{by}"
 
 
 def test_a_run_can_be_read_and_gone_on_with(tmp_path):

@@ -25,6 +25,15 @@ from fakes import small_game, timeless
 from promises.cover import rows
 
 
+def test_the_name_of_a_learner_has_the_first_of_its_agents():
+    told = [hosted.name_of_learner(1, agents) for agents in ([3], [1, 3], range(30))]
+    assert told == [
+        "learner 1 of agent 3",
+        "learner 1 of agents 1, 3",
+        "learner 1 of agents 0, 1, 2, 3, 4, 5 … (30 in all)",
+    ]
+
+
 def with_villain(kind, *overrides, number=1):
     env = small_game("model.algorithm=dqn", "experiment.epochs=8", "experiment.num_agents=3", *overrides)
     agent, lanes = env.agents[number], env.config.multiprocessing.lanes

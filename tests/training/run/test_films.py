@@ -108,6 +108,19 @@ def drawn(monkeypatch):
     return count
 
 
+def test_of_a_long_name_there_is_room_for_the_reward(monkeypatch):
+    pages = []
+    monkeypatch.setattr(films, "_page", lambda *page: pages.append(page))
+    game = garden().game
+    game.reset(1)
+    monkeypatch.setattr(type(game), "agent_names", ["a" * 70, "bob"], raising=False)
+    camera = films.Camera(game, 0)
+    camera()
+    list(films.compose(game, camera))
+    _, _, legend, column = pages[0]
+    assert [label for _, label in legend[:2]] == [f"{'a' * 23}…: 0", "bob: 0"] and column <= films.WIDTH
+
+
 def test_pictures_that_take_long_are_taken_of_the_last_pass_and_few_others(drawn, tmp_path):
     env = build({"epochs": 6, "max_turns": 4, "record_period": 3})
     env.run_experiment(output_dir=tmp_path / "run")

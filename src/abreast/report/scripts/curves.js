@@ -18,6 +18,7 @@ const KNOWN = {
 const GROUPS = { run: "", learning: "learning: ", metrics: "game: ", time: "time: " };
 const AXES = { epoch: "epochs", agent_steps: "agent-steps", elapsed_s: "wall time" };
 const WINDOWS = [1, 3, 5, 11, 21, 51, 101, 201, 501, 1001];
+const WHOLE_STEPS = [...Array(12).keys()].flatMap(power => [1, 2, 5].map(step => step * 10 ** power)); // no half epochs
 const T95 = [
   12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.16, 2.145, 2.131, 2.12, 2.11, 2.101,
   2.093, 2.086,
@@ -246,11 +247,13 @@ function tools(keys, names, all) {
       ),
       el(
         "span",
-        { class: "row" },
+        { class: "row tight" },
         el("button", { title: "Zoom in", onclick: () => zoomBy(0.5) }, "+"),
         el("button", { title: "Zoom out", onclick: () => zoomBy(2) }, "−"),
+        el("button", { title: "Earlier", onclick: () => panBy(-0.5) }, "←"),
+        el("button", { title: "Later", onclick: () => panBy(0.5) }, "→"),
         el("button", { id: "whole", onclick: () => zoomTo(null) }, "Show all"),
-        el("span", { class: "soft" }, "drag to zoom, double click to reset"),
+        el("span", { class: "soft hint" }, "drag to zoom, double click to reset"),
       ),
     ),
     el(
@@ -279,7 +282,7 @@ function tools(keys, names, all) {
   ];
   if (runs.length > 1) {
     const chips = all.map(({ name, number }) =>
-      chip(name, !choice.hidden.includes(name), isOn => again({ hidden: toggled(choice.hidden, name, !isOn) }), colour(number)),
+      chip(name, !choice.hidden.includes(name), isOn => again({ hidden: toggled(choice.hidden, name, !isOn) }), isOne ? null : colour(number)),
     );
     rows.push(
       el(
@@ -370,6 +373,7 @@ function draw(key, plot) {
     grid: { stroke: ink("line"), width: 1 },
     ticks: { stroke: ink("line"), width: 1 },
     size: number ? 58 : 34,
+    ...(number || choice.x === "elapsed_s" ? {} : { incrs: WHOLE_STEPS }),
     values: (_, ticks) => ticks.map(tick => (number || choice.x !== "elapsed_s" ? short(tick) : seconds(tick))),
   }));
   const options = {
@@ -487,6 +491,16 @@ function zoomBy(factor) {
     middle = (min + max) / 2,
     xs = chart.data[0];
   zoomTo(middle - half <= xs[0] && middle + half >= xs.at(-1) ? null : [middle - half, middle + half]);
+}
+
+/** Move what is shown by a share of itself, not past the ends: fingers do not drag. */
+function panBy(share) {
+  const chart = [...plots.values()].find(plot => plot.chart)?.chart;
+  if (!chart || !choice.zoom) return;
+  const xs = chart.data[0],
+    [low, high] = choice.zoom,
+    step = Math.max(xs[0] - low, Math.min(xs.at(-1) - high, (high - low) * share));
+  zoomTo([low + step, high + step]);
 }
 
 function scaleX(chart) {

@@ -10,7 +10,7 @@ function rolloutRow(run) {
     tags.slice(0, 4).join(", ") + (tags.length > 4 ? " …" : "") || "–",
     run.settings.policy ?? "–",
     state(run),
-    tell(run.episodes),
+    run.settings.episodes ? `${tell(run.episodes)} of ${tell(+run.settings.episodes)}` : tell(run.episodes),
     percent(mean(rows.map(at => +list.success[at]))),
     tell(mean(rows.map(at => list.reward[at]))),
     tell(mean(rows.map(at => list.score[at]))),
@@ -69,8 +69,8 @@ function rolloutFigures() {
     rows.length ? table(heads, rows) : empty("No episode has ended yet: trajectories.jsonl has no whole line."),
     el("h3", {}, "Latency"),
     times.length
-      ? table([...(runs.length > 1 ? ["run"] : []), "of", "count", "median", "95th percentile", "longest"], times)
-      : empty("Latencies are taken from timeline.json, and this run has none."),
+      ? table([...(runs.length > 1 ? ["run"] : []), "of those that were recorded", "count", "median", "95th percentile", "longest"], times)
+      : empty("Latencies are taken from timeline.json, which is written at the end of a run: this one has none."),
   ];
 }
 

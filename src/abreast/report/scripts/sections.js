@@ -83,13 +83,14 @@ function overview(section) {
 
 function state(run) {
   if (isLive && conditionOf(run) !== "ended") return conditionOf(run);
-  return run.log.ended ? run.log.ended.replace(/\.$/, "") : "not ended, or killed";
+  if (!run.log.ended && run.is_locked && !isLive) return "under way, when this page was made";
+  return run.log.ended ? run.log.ended.replace(/\.$/, "") : "killed, or copied while it ran";
 }
 
 function trainingRow(run) {
   const reward = run.figures.find(figure => figure.group === "run" && figure.name === "reward")?.all ?? [];
   const asked = run.settings["experiment.epochs"];
-  const speed = run.figures.find(figure => figure.name === "agent_steps_per_s")?.all ?? [];
+  const speed = run.figures.find(figure => figure.group === "time" && figure.name === "agent_steps_per_s")?.all ?? [];
   const last = reward.slice(-Math.max(1, Math.floor(reward.length / 10))).filter(value => value !== null);
   return [
     run.name,
@@ -106,6 +107,6 @@ function trainingRow(run) {
 }
 
 function restarts(run) {
-  const counts = (run.figures ?? []).filter(figure => figure.name === "restarts" || figure.name === "actor_restarts");
-  return counts.reduce((sum, figure) => sum + Math.max(0, ...figure.all.slice(-1)), 0);
+  const counts = (run.figures ?? []).filter(({ group, name }) => group === "time" && /^(actor_)?restarts$/.test(name));
+  return counts.reduce((sum, figure) => sum + Math.max(0, ...(figure.all ?? []).slice(-1)), 0);
 }

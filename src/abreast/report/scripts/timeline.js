@@ -1,6 +1,24 @@
 // The timeline: spans of every process, on a canvas; their sums as a table.
 
-const INNER = ["see", "choose", "act", "remember", "sample", "update"]; // parts of play and train, which are counted themselves
+const MEANINGS = {
+  play: "a pass over all lanes, with see, choose, act and remember",
+  see: "the worlds change (your game's transition), and agents observe",
+  choose: "networks choose actions",
+  act: "actions are executed (your game's act, or its step)",
+  remember: "what happened is written into replays",
+  train: "a round of a learner, with its updates",
+  update: "an update of a network, with its sample",
+  sample: "a batch is drawn from a replay",
+  publish: "what was learned is published to actors",
+  record: "an epoch or episode is written down, and loggers are told",
+  film: "films are painted and written",
+  checkpoint: "a checkpoint is written",
+  start: "a worker gets ready",
+  turn: "turns of environments",
+  model: "calls of a model, which overlap",
+  rebuild: "an episode is replayed after a death",
+  wait: "waits for orders",
+};
 const ROW = 18;
 
 function timeline(section) {
@@ -18,7 +36,12 @@ function timeline(section) {
   const lanes = told.lanes.map(lane => ({ ...lane, rows: rowsOf(lane) }));
   const end = Math.max(1, ...lanes.flatMap(lane => lane.rows.map(({ begin, length }) => begin + length)));
   const begin = Math.min(end - 1, ...lanes.flatMap(lane => lane.rows.slice(0, 1).map(row => row.begin)));
-  section.append(shares(told, lanes));
+  section.append(
+    el("p", {}, el("b", {}, "Advice: "), told.advice),
+    ...(told.waits.length ? [el("p", { class: "soft" }, `${told.waits.join("; ")}.`)] : []),
+    shares(told, lanes),
+    el("details", {}, el("summary", {}, "How often, how long, and what is done in each span"), sums(lanes)),
+  );
   const canvas = el("canvas", {
     class: "timeline",
     tabIndex: 0,
@@ -27,9 +50,11 @@ function timeline(section) {
   });
   const view = { lanes, kinds: told.kinds, whole: [begin, end], canvas, drag: null };
   const buttons = [
-    ["+", "Zoom in", 0.5],
-    ["−", "Zoom out", 2],
-  ].map(([text, title, factor]) => el("button", { title, onclick: () => zoomTime(view, factor) }, text));
+    ["+", "Zoom in", () => zoomTime(view, 0.5)],
+    ["−", "Zoom out", () => zoomTime(view, 2)],
+    ["←", "Earlier", () => panTime(view, -0.5)],
+    ["→", "Later", () => panTime(view, 0.5)],
+  ].map(([text, title, onclick]) => el("button", { title, onclick }, text));
   section.append(
     el(
       "div",
@@ -37,7 +62,7 @@ function timeline(section) {
       buttons,
       el("button", { onclick: () => showTime(view, null) }, "Show all"),
       legendOf(told.kinds),
-      el("span", { class: "soft" }, "drag to zoom, double click to reset"),
+      el("span", { class: "soft hint" }, "drag to zoom, double click to reset"),
     ),
     canvas,
   );
@@ -55,10 +80,13 @@ const kindColour = (kinds, kind) =>
     : colour([...new Set(kinds.filter(([, isWait]) => !isWait).map(([name]) => name))].indexOf(kinds[kind][0]));
 
 function legendOf(kinds) {
+  const waits = kinds.filter(([, waiting]) => waiting).map(([name]) => name);
+  const entries = kinds.flatMap(([name, waiting], kind) => (waiting ? [] : [[name, kindColour(kinds, kind)]]));
+  if (waits.length) entries.push([[...new Set(waits)].join(", "), ink("wait")]);
   return el(
     "span",
     { class: "row" },
-    kinds.map(([name], kind) => el("span", {}, el("span", { class: "dot", colour: kindColour(kinds, kind) }), ` ${name}`)),
+    entries.map(([name, look]) => el("span", {}, el("span", { class: "dot", colour: look }), ` ${name}`)),
   );
 }
 
@@ -82,40 +110,53 @@ function rowsOf(lane) {
   return rows;
 }
 
-/** What each process did, in shares of the run. */
+/** What each process did, in shares of its life: the same figures as those of `abreast timeline`. */
 function shares(told, lanes) {
-  const whole = told.seconds ?? Math.max(...lanes.flatMap(({ rows }) => rows.map(({ begin, length }) => begin + length))) / 1e6;
-  const rows = lanes.map(lane => {
-    const totals = Object.entries(lane.totals),
-      outer = totals.filter(([name]) => !INNER.includes(name) && name !== "model");
-    const work = outer.filter(([, total]) => !total.is_wait),
-      waits = outer.filter(([, total]) => total.is_wait);
-    const sum = list => list.reduce((all, [, total]) => all + total.seconds, 0);
-    const parts = [...work, ...waits].map(([name, total]) => {
-      const kind = told.kinds.findIndex(([known, isWait]) => known === name && isWait === Boolean(total.is_wait));
-      const part = el("span", {
-        colour: kind < 0 ? ink("soft") : kindColour(told.kinds, kind),
-        title: `${name}: ${percent(total.seconds / whole)}`,
-      });
-      part.style.width = `${(100 * total.seconds) / whole}%`;
-      return part;
-    });
-    const each = totals
+  return el(
+    "div",
+    { class: "shares" },
+    lanes.map(lane => {
+      const parts = Object.entries(lane.shares).sort((one, other) => other[1] - one[1]);
+      const text = parts.filter(([, share]) => share >= 0.005).map(([name, share]) => `${name} ${percent(share)}`);
+      return [
+        el("b", {}, lane.name),
+        el("span", { class: "soft" }, `works ${percent(1 - lane.waiting)}, waits ${percent(lane.waiting)}`),
+        el(
+          "div",
+          { class: "bar", role: "img", "aria-label": text.join(", ") },
+          parts.map(([name, share]) => {
+            const part = el("span", { colour: partColour(told.kinds, name), title: `${name} ${percent(share)}` });
+            part.style.width = `${100 * share}%`;
+            return part;
+          }),
+        ),
+        el("div", {}, text.join(", ")),
+      ];
+    }),
+  );
+}
+
+const isWait = name => /^wait|^paused$|^restart$/.test(name);
+function partColour(kinds, name) {
+  const kind = kinds.findIndex(([known]) => known === name);
+  return isWait(name) ? ink("wait") : kind < 0 ? "transparent" : kindColour(kinds, kind);
+}
+
+/** Counts and means, with what is done in each span. */
+function sums(lanes) {
+  const rows = lanes.flatMap(lane =>
+    Object.entries(lane.totals)
       .sort((one, other) => other[1].seconds - one[1].seconds)
-      .map(
-        ([name, total]) =>
-          `${name} ${seconds(total.seconds)} (${total.count.toLocaleString("en")} × ${seconds(total.seconds / Math.max(1, total.count))})`,
-      );
-    return [
-      lane.name,
-      el("div", { class: "bar" }, parts),
-      percent(sum(work) / whole),
-      percent(sum(waits) / whole),
-      percent(Math.max(0, 1 - (sum(work) + sum(waits)) / whole)),
-      each.join(", ") || "no sums",
-    ];
-  });
-  return table(["process", `of ${seconds(whole)}`, "working", "waiting", "neither", "spans"], rows, "shares");
+      .map(([name, { count, seconds: all }]) => [
+        lane.name,
+        name,
+        tell(count),
+        seconds(all),
+        seconds(all / Math.max(1, count)),
+        MEANINGS[name] ?? (isWait(name) ? "waits" : ""),
+      ]),
+  );
+  return table(["process", "span", "times", "together", "each", "what is done"], rows, "sums");
 }
 
 const timeRange = view => choice.span ?? view.whole;
@@ -130,6 +171,13 @@ function zoomTime(view, factor) {
     middle = (low + high) / 2,
     half = Math.max(1, ((high - low) * factor) / 2);
   showTime(view, half * 2 >= view.whole[1] - view.whole[0] ? null : [middle - half, middle + half]);
+}
+
+function panTime(view, share) {
+  const [low, high] = timeRange(view),
+    [first, last] = view.whole,
+    step = Math.max(first - low, Math.min(last - high, (high - low) * share));
+  if (choice.span) showTime(view, [low + step, high + step]);
 }
 
 function paint(view) {
@@ -176,7 +224,13 @@ function paint(view) {
       }
     }
     pen.fillStyle = ink("ink");
-    pen.fillText(lane.name, 0, left ? at + 13 : at - 4, left ? left - 6 : width);
+    const most = left ? 20 : 50;
+    pen.fillText(
+      lane.name.length > most ? `${lane.name.slice(0, most - 1)}…` : lane.name,
+      0,
+      left ? at + 13 : at - 4,
+      left ? left - 6 : width,
+    );
   }
   pen.fillStyle = ink("soft");
   for (let part = 0; part <= 4; part++) {
@@ -234,12 +288,10 @@ function listen(view) {
   canvas.addEventListener("pointerleave", () => tip(null));
   canvas.addEventListener("dblclick", () => showTime(view, null));
   canvas.addEventListener("keydown", event => {
-    const [low, high] = timeRange(view),
-      step = (high - low) / 5;
     if (event.key === "+") zoomTime(view, 0.5);
     else if (event.key === "-") zoomTime(view, 2);
-    else if (event.key === "ArrowLeft") showTime(view, [low - step, high - step]);
-    else if (event.key === "ArrowRight") showTime(view, [low + step, high + step]);
+    else if (event.key === "ArrowLeft") panTime(view, -0.2);
+    else if (event.key === "ArrowRight") panTime(view, 0.2);
     else return;
     event.preventDefault();
   });

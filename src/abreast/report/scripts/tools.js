@@ -73,7 +73,7 @@ function el(tag, properties = {}, ...children) {
 
 const colour = number =>
   getComputedStyle(document.documentElement)
-    .getPropertyValue(`--c${number % 10}`)
+    .getPropertyValue(`--c${number % 14}`)
     .trim();
 const ink = name => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 const DASHES = [[], [8, 4], [2, 3], [10, 3, 2, 3]];

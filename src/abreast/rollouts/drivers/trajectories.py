@@ -63,7 +63,7 @@ class Trajectories:
         self._folder = folder
         self._config = f"# {remark}\n{yaml.safe_dump(config.model_dump(), sort_keys=False)}"
         self._play = yaml.safe_dump({"abreast_version": version, **play.model_dump()}, sort_keys=False)
-        self._remark, self.results = remark, Results()
+        self._remark, self.results, self._asked = remark, Results(), play.episodes
         with _writing_to(folder), ExitStack() as until:
             until.enter_context(locked(folder))
             self.numbers = set[int]()
@@ -99,9 +99,15 @@ class Trajectories:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        how = "finished" if error is None else f"stopped by {type(error).__name__}"
         count, before = len(self.results.tallies), self.results.before
-        log.info("%s after %d episodes%s", how, count, f" more, {before + count} in all" if before else "")
+        is_whole = error is None and before + count >= self._asked
+        how, of = ("finished", "") if is_whole else ("stopped", f", of {self._asked}")
+        told = (
+            (f" more, {before + count} in all" if before else "")
+            + of
+            + (f", by {type(error).__name__}" if error else "")
+        )
+        log.info("%s after %d episodes%s", how, count, told)
         self._open.close()
 
     def add(self, played: Played) -> None:

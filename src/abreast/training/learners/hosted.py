@@ -30,6 +30,9 @@ from abreast.training.published import create_shared_models, publish_model, rest
 
 log = logging.getLogger("abreast")
 
+MOST_TOLD = 6
+"""Agents in the name of a learner."""
+
 
 class HostedLearners:
     """Learners in worker processes or threads. Subclasses say when they train.
@@ -110,12 +113,11 @@ class HostedLearners:
             if self._config.cluster.learner_gpus and worker >= (self._config.cluster.workers_here or 0):
                 recipe = replace(recipe, device=("cuda",))  # the first of those that its node gives it
             jobs.append(Job(agent, recipe, memory, published, self._experiment.seed))
-        name = f"learner {worker} of agent{'s' if len(agents) > 1 else ''} {', '.join(map(str, agents))}"
         needs_main = any(comes_from_main(job.recipe.kind) for job in jobs)
         arguments = (jobs, self._experiment.compute_threads, self.trains_freely)
         rows = tuple(RowsShare(f"replay{agent}.", range(self._models[agent].memory.lanes)) for agent in agents)
         learned = tuple(self.published[agent].share(whole=True) for agent in agents)
-        return ChildSpec(name, learner_process, arguments, needs_main, rows, learned)
+        return ChildSpec(name_of_learner(worker, agents), learner_process, arguments, needs_main, rows, learned)
 
     def _handle_death(self, died: Died) -> bool:
         """Give up the agent that has cost too many deaths, or all of a lost worker; returns whether any is left there."""
@@ -242,6 +244,12 @@ def named(agent: int, model: BaseModel) -> Iterator[None]:
         raise ConfigError(
             f"the model of agent {agent} ({type(model).__name__}) cannot be used here: {reason}."
         ) from error
+
+
+def name_of_learner(worker: int, agents: Sequence[int]) -> str:
+    """As displays, logs and timelines have it: the first agents of many."""
+    told = ", ".join(map(str, agents[:MOST_TOLD])) + (f" … ({len(agents)} in all)" if len(agents) > MOST_TOLD else "")
+    return f"learner {worker} of agent{'s' if len(agents) > 1 else ''} {told}"
 
 
 def make_backend(config: MPConfig, role: Literal["learner", "actor"], here: int = 0) -> Backend:

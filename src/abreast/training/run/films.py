@@ -55,8 +55,8 @@ MARGIN, SPACE, TEXT, LINE = 8, 6, 15, 28
 """Pixels: around everything, between an icon and its label, of letters, from line to line."""
 NUMBER = ": -000.00"
 """As wide as rewards are."""
-MOST_NAMED = 40
-"""Agents in a legend."""
+MOST_NAMED, LONGEST_NAME = 40, 24
+"""Agents in a legend; letters of a name, so that there is room for the reward."""
 
 
 class Camera:
@@ -164,7 +164,8 @@ class Films:
 def compose(game: Playable, camera: Camera) -> Iterator[Image.Image]:
     """The pages of a film: pictures, each with its turn, what agents have got so far, and a legend."""
     pictures, kinds = game.paint([seen for seen, _, _ in camera.frames])
-    names = (game.agent_names or [f"agent {number}" for number in range(len(game.players))])[:MOST_NAMED]
+    names = [*(game.agent_names or (f"agent {number}" for number in range(len(game.players))))][:MOST_NAMED]
+    names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names]
     badges = [badge(number, ICON) for number in range(len(names))]
     widest = max(
         font(TEXT).getlength(text) for text in [*(name + NUMBER for name in names), *(kind for _, kind in kinds)]

@@ -128,14 +128,15 @@ class RunRecord:
             self._metrics = self._files.enter_context(closing(MetricsFile(folder / "metrics.jsonl", self.count)))
             self.recent.extend(last_rewards(folder / "metrics.jsonl", self.count, RECENT))
             self._files.enter_context(logged_to(folder / "log.txt"))
-            log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
             if self._experiment.config.experiment.timeline:
                 self._files.enter_context(Timeline(folder / "timeline.json", "actor"))
-            if self._resume is not None:
-                log.info("goes on with %d epochs recorded", self.count)
         if self.options.logging:
             self._display = ProgressDisplay(self._experiment.config.experiment.epochs, self.count)
             self._screen.enter_context(self._display)
+        if self.writes:  # now, so that -v shows it, too
+            log.info("%s: %d agents, %s", self._experiment.name, len(self._models), _about(self._experiment))
+            if self._resume is not None:
+                log.info("goes on with %d epochs recorded", self.count)
         if self.checks is not None:
             self._screen.enter_context(self.checks)
             self._tell(SAID)
@@ -268,7 +269,7 @@ class RunRecord:
         try:
             with self._files:
                 try:
-                    with span("record"):
+                    with span("film"):
                         if self.films is not None and not came_to_nothing:
                             self.films.close()
                         if self.folder is not None and self.writes and self.count:
