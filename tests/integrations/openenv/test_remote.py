@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import threading
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -11,7 +13,7 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.registry import find_tag
-from integrations.openenv.serving import COUNTING, Serving
+from integrations.openenv.serving import COUNTING, Serving, until
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +31,7 @@ class Stranger:
         self._answer = answer or self.echo
         self.steps = 0
         self.drops = False
+        self.ponged = threading.Event()
 
     def echo(self, message):
         said = message.get("data", {}).get("message", "Echo ready")
@@ -37,9 +40,12 @@ class Stranger:
         return json.dumps({"type": "observation", "data": data})
 
     async def _socket(self, request):
-        socket = web.WebSocketResponse()
+        socket = web.WebSocketResponse(autoping=False)
         await socket.prepare(request)
         async for message in socket:
+            if message.type is aiohttp.WSMsgType.PONG:
+                self.ponged.set()
+                continue
             given = json.loads(message.data)
             if given["type"] == "close":
                 break
@@ -48,6 +54,7 @@ class Stranger:
                 request.transport.abort()
                 break
             await socket.send_str(answer)
+            await socket.ping()
         return socket
 
     async def start(self):
@@ -143,6 +150,31 @@ def test_a_server_of_another_project_is_played_and_a_lost_step_is_not_sent_twice
             assert step.done
             assert "the server cannot take up a session again" in step.info["error"]
     assert server.steps == 1
+
+
+def test_pings_are_answered_while_nothing_is_asked(stranger):
+    """A language model may think for minutes: a server takes a client that answers no pings for lost."""
+    server, url = stranger()
+    with manager_of(url) as manager, manager.episode("Far", seed=3) as episode:
+        assert server.ponged.wait(20)
+        assert episode.step(["hello"]).state == "hello"
+
+
+def test_after_a_session_was_idle_for_too_long_a_step_says_so_and_an_episode_begins_another():
+    with Serving(["Counting"], COUNTING, idle_timeout=0.2) as serving, manager_of(serving.url) as manager:
+
+        def wait_for_the_end():
+            serving.ask(until(lambda: not len(serving.server.sessions)))
+
+        with manager.episode("Far", seed=3) as episode:
+            wait_for_the_end()
+            step = episode.step(["a"])
+            assert step.done and "refuses step: the session was idle for too long" in step.info["error"]
+        with manager.episode("Far", seed=3) as episode:
+            assert episode.state.startswith("0 steps")
+        wait_for_the_end()
+        with manager.episode("Far", seed=3) as episode:
+            assert episode.state.startswith("0 steps")
 
 
 ODD = {
