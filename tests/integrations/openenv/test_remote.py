@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 import threading
 
 import aiohttp
@@ -217,12 +218,25 @@ def test_no_server_is_one_sentence_and_exit_code_2(stranger, serving, capsys, tm
         (["check", "openenv:http://127.0.0.1:1"], "no server answers at"),
         (["serve", "FrozenLakee"], "did you mean 'FrozenLake'"),
         (["serve", "Bandit", "Bandit"], "each once"),
+        (["serve", "Bandit", "--max-sessions", "100000000"], "or lower --max-sessions from 100000000"),
         (["serve", "Bandit", "--port", serving.url.rpartition(":")[2]], "cannot be used"),
     ):
         assert run(command) == 2, command
         said = capsys.readouterr()
         assert told in " ".join((said.err + said.out).split()), command
     assert not (tmp_path / "run").exists()
+
+
+def test_without_aiohttp_both_say_what_to_install(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    for name in [name for name in sys.modules if name.startswith("abreast.integrations.openenv")]:
+        monkeypatch.delitem(sys.modules, name)
+    for command in (
+        ["serve", "Bandit", "--port", "0"],
+        ["rollout", "openenv:http://127.0.0.1:1", "--output", str(tmp_path / "run")],
+    ):
+        assert run(command) == 2
+        assert 'needs the package aiohttp: pip install "abreast[openenv]".' in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_address_is_checked_before_anything_is_asked():
