@@ -7,9 +7,10 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from abreast import __version__
@@ -82,6 +83,8 @@ class Server:
             app.router.add_get(f"{path}/health", self._tell(lambda tag: {"status": "healthy"}))
             app.router.add_get(f"{path}/metadata", self._tell(self._metadata))
             app.router.add_get(f"{path}/schema", self._tell(lambda tag: SCHEMA))
+        self._sending = dict[web.WebSocketResponse, float]()
+        """Since when the clients have not read what they are sent."""
         self._sockets, self._closing = (
             dict[web.WebSocketResponse, asyncio.Transport | None](),
             set[asyncio.Future[Any]](),
@@ -131,7 +134,7 @@ class Server:
                 if answer is None:
                     self.sessions.end(session, "closed")
                     break
-                async with self._cutting_off(socket):
+                with self._sending_to(socket):
                     await socket.send_str(answer)
             if socket.close_code == WSCloseCode.OK and session.connection is socket and not session.is_named:
                 self.sessions.end(session, "closed")  # on purpose; the client of a named one may mean to come back
@@ -143,9 +146,8 @@ class Server:
         finally:
             if session is not None:
                 session.leave(socket)
-            with suppress(ConnectionError):
-                async with self._cutting_off(socket):
-                    await socket.close()
+            with suppress(ConnectionError), self._sending_to(socket):
+                await socket.close()
             del self._sockets[socket]
         return socket
 
@@ -241,27 +243,23 @@ class Server:
             log.warning("a request was refused, %s: %s", refusal.code, " ".join(str(refusal).split())[:300])
         return refusal.data
 
-    @asynccontextmanager
-    async def _cutting_off(self, socket: web.WebSocketResponse) -> AsyncIterator[None]:
-        """Within it, a client that does not read what it is sent is cut off: nothing else would ever end its connection."""
+    @contextmanager
+    def _sending_to(self, socket: web.WebSocketResponse) -> Iterator[None]:
+        """Within it, a client that does not read is cut off after a while: nothing else would ever end its connection."""
+        self._sending.setdefault(socket, time.monotonic())
         try:
-            async with asyncio.timeout(SLOW_S):
-                yield
-        except TimeoutError:
-            log.info("a connection was cut off: its client has read nothing for %g s", SLOW_S)
-            if (transport := self._sockets.get(socket)) is not None:
-                transport.abort()
-            raise ConnectionAbortedError from None
+            yield
+        finally:
+            self._sending.pop(socket, None)
 
     def _part_from(self, socket: web.WebSocketResponse, told: str | None = None) -> None:
         """Close a connection, without waiting for a client that may be gone, or read slowly."""
 
         async def part() -> None:
-            with suppress(ConnectionError):
-                async with self._cutting_off(socket):
-                    if told is not None:
-                        await socket.send_str(told)
-                    await socket.close()
+            with suppress(ConnectionError), self._sending_to(socket):
+                if told is not None:
+                    await socket.send_str(told)
+                await socket.close()
 
         task = asyncio.ensure_future(part())
         self._closing.add(task)
@@ -270,7 +268,11 @@ class Server:
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(self._reap_s)
-            for socket in self.sessions.reap():
-                if isinstance(socket, web.WebSocketResponse):
+            for socket, since in list(self._sending.items()):
+                if time.monotonic() - since > SLOW_S and (transport := self._sockets.get(socket)) is not None:
+                    log.info("a connection was cut off: its client has read nothing for %g s", SLOW_S)
+                    transport.abort()
+            for connection in self.sessions.reap():
+                if isinstance(connection, web.WebSocketResponse):
                     told = Refusal("SESSION_ERROR", "the session was idle for too long, and has ended.")
-                    self._part_from(socket, write("error", self._refused(told)))
+                    self._part_from(connection, write("error", self._refused(told)))
