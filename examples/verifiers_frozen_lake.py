@@ -2,7 +2,8 @@
 
 pip install "abreast[verifiers]"
 python examples/verifiers_frozen_lake.py
-cd examples && eval verifiers_frozen_lake --env.taskset.tag FrozenLake -n 8 -r 4 -m MODEL      # verifiers' own command
+cd examples && vf-eval verifiers_frozen_lake --env.taskset.tag FrozenLake -n 8 -r 4 -m MODEL \\
+    --env.player.runtime.type subprocess --push False           # verifiers' own command; its default runtime is a service
 """
 
 import asyncio

@@ -195,6 +195,11 @@ def test_verl_loops_share_a_seed_by_row_and_a_response_has_its_limit(verl_loop):
         short.response_ids == one.response_ids[: len(short.response_ids)]
         and registered["abreast"].__name__ == "AbreastAgentLoop"
     )
+    with pytest.raises(
+        RolloutError, match=r"first prompt of FrozenLake has \d+ tokens, but rollout.prompt_length is 9: "
+    ):
+        asyncio.run(verl_loop(**verl_arguments(prompt_length=9), tag="FrozenLake").run({}, raw_prompt=PLAY[0]))
+    assert not any(episodes.manager.episodes_under_way for episodes in common._shared.values())
     with pytest.raises(RolloutError, match="no tag is named"):
         asyncio.run(verl_loop(**verl_arguments()).run({}, raw_prompt=PLAY[0]))
 

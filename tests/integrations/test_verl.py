@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-REASON = "verl is not installed: pip install --no-deps verl, and what its agent loop imports (docs/how-to/trainers.md)"
+REASON = "verl, or a package that its agent loop imports, is not installed: docs/how-to/trainers.md says which"
 loops = pytest.importorskip("verl.experimental.agent_loop.agent_loop", reason=REASON, exc_type=ImportError)
 
 from abreast.errors import RolloutError  # noqa: E402

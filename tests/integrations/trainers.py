@@ -99,8 +99,8 @@ class TokenServer:
         return SimpleNamespace(token_ids=ids, log_probs=[logprob_of(token) for token in ids], num_preempted=None)
 
 
-def verl_arguments(tokenizer=TOKENIZER, server=None, most=100_000):
-    rollout = SimpleNamespace(response_length=most, prompt_length=10_000)
+def verl_arguments(tokenizer=TOKENIZER, server=None, most=100_000, prompt_length=10_000):
+    rollout = SimpleNamespace(response_length=most, prompt_length=prompt_length)
     config = SimpleNamespace(actor_rollout_ref=SimpleNamespace(rollout=rollout))
     return {
         "trainer_config": SimpleNamespace(config=config), "server_manager": server or TokenServer(), "tokenizer": tokenizer,

@@ -54,7 +54,7 @@ def serve(
     chosen = configure(play, config, overrides, None)
     episodes = {"max": max_sessions, "when_full": "wait", "idle_timeout": None}
     given = merge(chosen.model_dump(exclude_unset=True), {"es_manager": {"episodes": episodes}})
-    check_descriptors(chosen.es_manager, max_sessions, connections=max_sessions)
+    check_descriptors(chosen.es_manager, max_sessions, max_sessions, "--max-sessions")
     with EnvStateManager(given, tags=names) as manager:
         limits = (max_sessions, idle_timeout, grace)
         code = asyncio.run(_serve(manager, host, port, *limits))

@@ -1,6 +1,6 @@
 """verifiers: a taskset whose tasks are episodes of a tag, and the environment that plays them.
 
-verifiers finds a taskset by the name of its module. So write one, say `my_games.py`, and run `eval my_games`:
+verifiers finds a taskset by the name of its module. So write one, say `my_games.py`, and run `vf-eval my_games`:
 
     from abreast.integrations.verifiers import AbreastEnv, AbreastTaskset
     __all__ = ["AbreastEnv", "AbreastTaskset"]

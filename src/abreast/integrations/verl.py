@@ -48,6 +48,11 @@ class AbreastAgentLoop(AgentLoopBase):
             while not episode.done:
                 prompt = tokens.prompt(episode.cache)
                 first = first or len(prompt)
+                if first > self.rollout_config.prompt_length:  # verl could not put it into a batch
+                    raise RolloutError(
+                        f"the first prompt of {tag} has {first:,} tokens, but rollout.prompt_length is"
+                        f" {self.rollout_config.prompt_length:,}: raise it."
+                    )
                 if len(prompt) - first >= most:
                     break
                 began = time.perf_counter()

@@ -58,7 +58,7 @@ async def one(url, http, seed, wrong):
 
 
 async def storm(serving, sessions, kills):
-    wrong, seeds, luck = [], iter(range(sessions)), random.Random(0)
+    wrong, seeds, luck, killed = [], iter(range(sessions)), random.Random(0), set()
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http:
 
         async def place():
@@ -68,20 +68,22 @@ async def storm(serving, sessions, kills):
         async def strike():
             for number in range(kills):
                 at = (number + 1) * sessions * STEPS // (kills + 2)
-                await until(lambda at=at: serving.server.turns >= at, 120)
-                kill(luck.choice(serving.manager.worker_pids or [0]))
+                await until(lambda at=at: serving.server.turns >= at and serving.manager.worker_pids, 120)
+                pid = luck.choice(serving.manager.worker_pids)
+                kill(pid)
+                killed.add(pid)
 
         async with asyncio.timeout(50 + sessions / 20):
             await asyncio.gather(strike(), *(place() for _ in range(AT_ONCE)))
         await until(lambda: not len(serving.server.sessions), 30)
-    return wrong
+    return wrong, killed
 
 
 def play(sessions, kills):
     before = set(descendants(os.getpid()))
     # more than are played at once: clients with a name that are gone keep their place for the time of grace
     with Serving(["Counting"], COUNTING, True, max_sessions=8 * AT_ONCE, grace=0.5) as serving:
-        wrong = serving.ask_long(storm(serving, sessions, kills))
+        wrong, killed = serving.ask_long(storm(serving, sessions, kills))
         counts = serving.server.sessions.counts
         assert not wrong[:3]
         assert serving.manager.episodes_under_way == 0
@@ -89,6 +91,7 @@ def play(sessions, kills):
         assert counts["came back"] > sessions / 10  # connections were lost
         assert len(serving.manager.worker_pids) <= 2
         assert not serving.server.refusals
+        assert len(killed) > kills / 2  # different ones: those that were killed were replaced
     left = set(descendants(os.getpid())) - before
     assert len(left) <= 1  # the fork server, if this was its first manager,
     assert not any(descendants(pid) for pid in left)  # and none of its children

@@ -2,7 +2,10 @@
 
 import asyncio
 import json
+import sys
+import threading
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -11,7 +14,7 @@ from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.check import check_environment
 from abreast.rollouts.registry import find_tag
-from integrations.openenv.serving import COUNTING, Serving
+from integrations.openenv.serving import COUNTING, Serving, until
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +32,7 @@ class Stranger:
         self._answer = answer or self.echo
         self.steps = 0
         self.drops = False
+        self.ponged = threading.Event()
 
     def echo(self, message):
         said = message.get("data", {}).get("message", "Echo ready")
@@ -37,9 +41,12 @@ class Stranger:
         return json.dumps({"type": "observation", "data": data})
 
     async def _socket(self, request):
-        socket = web.WebSocketResponse()
+        socket = web.WebSocketResponse(autoping=False)
         await socket.prepare(request)
         async for message in socket:
+            if message.type is aiohttp.WSMsgType.PONG:
+                self.ponged.set()
+                continue
             given = json.loads(message.data)
             if given["type"] == "close":
                 break
@@ -48,6 +55,7 @@ class Stranger:
                 request.transport.abort()
                 break
             await socket.send_str(answer)
+            await socket.ping()
         return socket
 
     async def start(self):
@@ -145,6 +153,31 @@ def test_a_server_of_another_project_is_played_and_a_lost_step_is_not_sent_twice
     assert server.steps == 1
 
 
+def test_pings_are_answered_while_nothing_is_asked(stranger):
+    """A language model may think for minutes: a server takes a client that answers no pings for lost."""
+    server, url = stranger()
+    with manager_of(url) as manager, manager.episode("Far", seed=3) as episode:
+        assert server.ponged.wait(20)
+        assert episode.step(["hello"]).state == "hello"
+
+
+def test_after_a_session_was_idle_for_too_long_a_step_says_so_and_an_episode_begins_another():
+    with Serving(["Counting"], COUNTING, idle_timeout=0.2) as serving, manager_of(serving.url) as manager:
+
+        def wait_for_the_end():
+            serving.ask(until(lambda: not len(serving.server.sessions)))
+
+        with manager.episode("Far", seed=3) as episode:
+            wait_for_the_end()
+            step = episode.step(["a"])
+            assert step.done and "refuses step: the session was idle for too long" in step.info["error"]
+        with manager.episode("Far", seed=3) as episode:
+            assert episode.state.startswith("0 steps")
+        wait_for_the_end()
+        with manager.episode("Far", seed=3) as episode:
+            assert episode.state.startswith("0 steps")
+
+
 ODD = {
     "no action in the schema": ({"schema": {"detail": "?"}}, "is no OpenEnv server, or of another version"),
     "no text in actions": ({"schema": {"action": {"properties": {"id": {}}}, "observation": {}}}, "action_key"),
@@ -185,12 +218,25 @@ def test_no_server_is_one_sentence_and_exit_code_2(stranger, serving, capsys, tm
         (["check", "openenv:http://127.0.0.1:1"], "no server answers at"),
         (["serve", "FrozenLakee"], "did you mean 'FrozenLake'"),
         (["serve", "Bandit", "Bandit"], "each once"),
+        (["serve", "Bandit", "--max-sessions", "100000000"], "or lower --max-sessions from 100000000"),
         (["serve", "Bandit", "--port", serving.url.rpartition(":")[2]], "cannot be used"),
     ):
         assert run(command) == 2, command
         said = capsys.readouterr()
         assert told in " ".join((said.err + said.out).split()), command
     assert not (tmp_path / "run").exists()
+
+
+def test_without_aiohttp_both_say_what_to_install(monkeypatch, capsys, tmp_path):
+    monkeypatch.setitem(sys.modules, "aiohttp", None)
+    for name in [name for name in sys.modules if name.startswith("abreast.integrations.openenv")]:
+        monkeypatch.delitem(sys.modules, name)
+    for command in (
+        ["serve", "Bandit", "--port", "0"],
+        ["rollout", "openenv:http://127.0.0.1:1", "--output", str(tmp_path / "run")],
+    ):
+        assert run(command) == 2
+        assert 'needs the package aiohttp: pip install "abreast[openenv]".' in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_address_is_checked_before_anything_is_asked():

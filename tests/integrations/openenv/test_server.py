@@ -1,10 +1,15 @@
 """`abreast serve`, by plain WebSockets and HTTP: the package openenv is not needed."""
 
+import asyncio
+import contextlib
+import logging
+import socket
+
 import aiohttp
 import pytest
 
 from abreast.errors import ConfigError
-from abreast.integrations.openenv import Server
+from abreast.integrations.openenv import Server, server
 from abreast.rollouts import EnvStateManager
 from integrations.openenv.serving import COUNTING, Serving, connected, until
 
@@ -103,6 +108,48 @@ def test_bad_messages_are_refused_by_code_and_the_session_goes_on(serving):
     assert shown(after)
 
 
+@pytest.mark.parametrize("frame", [b"\x81\xff" + (2**40).to_bytes(8), b"\xff\xff rubbish"], ids=["huge", "malformed"])
+def test_a_frame_that_is_not_taken_is_refused_by_its_close_code(frame, caplog):
+    with Serving(["Bandit"], grace=0.1) as serving:
+
+        async def play():
+            async with connected(serving.url) as client:
+                await client.ask("reset")
+                client.socket._response.connection.transport.write(frame)
+                closed = await client.socket.receive()
+            await until(lambda: not len(serving.server.sessions))
+            return closed.data
+
+        with caplog.at_level(logging.WARNING, "abreast"):
+            assert serving.ask(play()) == (1009 if frame[0] == 0x81 else 1002)
+        assert serving.server.refusals == {"VALIDATION_ERROR": 1} and serving.manager.episodes_under_way == 0
+        assert "a request was refused, VALIDATION_ERROR: no message of a WebSocket" in caplog.text
+
+
+def test_a_client_that_does_not_read_is_cut_off(monkeypatch):
+    monkeypatch.setattr(server, "SLOW_S", 0.2)
+    with Serving(["Bandit"], grace=0.1) as serving:
+
+        async def play():
+            async with connected(serving.url) as client:
+                client.socket._response.connection.transport.pause_reading()
+                (theirs,) = serving.server._sockets.values()
+                theirs.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+                sent = asyncio.create_task(flood(client))
+                await until(lambda: not serving.server._sockets)
+                sent.cancel()
+            await until(lambda: not len(serving.server.sessions))
+
+        async def flood(client):
+            with contextlib.suppress(ConnectionError):
+                while True:
+                    await client.send("reset", {"seed": 1, "messages": True})
+                    await asyncio.sleep(0)
+
+        serving.ask(play())
+        assert serving.manager.episodes_under_way == 0
+
+
 def test_http_has_the_routes_of_the_package(serving):
     async def play():
         async with aiohttp.ClientSession(serving.url) as http:
@@ -129,6 +176,10 @@ def test_http_has_the_routes_of_the_package(serving):
                     "POST", "/Counting/step", json={"action": {"action": "a"}, "request_id": "r"}, headers=named
                 ),
                 "bad": await ask("POST", "/reset", data="{"),
+                "huge": await ask("POST", "/reset", data=b" " * (server.LARGEST + 1)),
+                "bad metadata": await ask(
+                    "POST", "/step", json={"action": {"action": "a", "metadata": [1]}, "request_id": "r"}
+                ),
                 "bad step": await ask("POST", "/step", json={}),
                 "no tag": await ask("GET", "/FrozenLak/health"),
             }
@@ -147,7 +198,8 @@ def test_http_has_the_routes_of_the_package(serving):
         "2 steps",
     ]
     assert told["two again"] == told["two"]
-    assert (told["bad"][0], told["bad step"][0], told["no tag"][0]) == (422, 422, 404)
+    assert [told[key][0] for key in ("bad", "bad step", "bad metadata", "huge", "no tag")] == [422, 422, 422, 413, 404]
+    assert told["huge"][1]["detail"]["code"] == told["bad metadata"][1]["detail"]["code"] == "VALIDATION_ERROR"
     assert "FrozenLake" in told["no tag"][1]["detail"]["message"]
     assert serving.manager.episodes_under_way <= 1  # that of the named session
 
@@ -209,6 +261,43 @@ def test_a_session_goes_on_after_a_lost_connection_and_no_action_is_executed_twi
     assert shown(third).startswith("3 steps")
 
 
+def test_what_a_connection_still_holds_is_not_executed_once_there_is_a_newer_one(serving):
+    async def play():
+        async with connected(serving.url + "/Counting", **{"X-Session-Id": "twice"}) as older:
+            await older.ask("reset", {"seed": 2})
+            session = serving.server.sessions._open["twice"]
+            await session.lock.acquire()  # as in a long turn
+            await older.send("step", {"action": "a"})
+            await older.send("step", {"action": "a"})
+            await until(lambda: session.lock._waiters)
+            async with connected(serving.url + "/Counting", **{"X-Session-Id": "twice"}) as newer:
+                session.lock.release()
+                while (await older.socket.receive()).type is aiohttp.WSMsgType.TEXT:
+                    pass
+                state = await newer.ask("state")
+                await newer.send("close")
+        return state["data"]["step_count"]
+
+    assert serving.ask(play()) == 1
+
+
+def test_a_request_by_http_that_is_not_sent_to_its_end_takes_no_place(caplog):
+    with Serving(["Bandit"], max_sessions=1) as serving:
+
+        async def play():
+            port = int(serving.url.rpartition(":")[2])
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(b"POST /reset HTTP/1.1\r\nHost: here\r\nContent-Length: 9\r\n\r\n{")
+            async with connected(serving.url) as client:
+                begun = await client.ask("reset")
+                writer.transport.abort()
+                return begun, await client.ask("state")
+
+        begun, _ = serving.ask(play())
+        assert shown(begun)
+    assert "Traceback" not in caplog.text and not serving.server.refusals
+
+
 def test_an_unknown_session_is_refused(serving):
     async def play():
         async with connected(serving.url, query="?session_id=none") as client:
@@ -243,3 +332,13 @@ def test_a_port_in_use_is_one_sentence(serving):
 
     with pytest.raises(ConfigError, match=r"cannot be used .*: give another --port"):
         serving.ask(again())
+
+
+@pytest.mark.parametrize("host", ["no such host.", "a..b", "203.0.113.7"])
+def test_a_host_that_cannot_be_bound_is_one_sentence(serving, host):
+    async def begin():
+        async with Server(serving.manager, host, 0):
+            pass
+
+    with pytest.raises(ConfigError, match=r"cannot be used .*: give another --port or --host\.$"):
+        serving.ask(begin())

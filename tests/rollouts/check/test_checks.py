@@ -10,7 +10,7 @@ import unfit_envs
 from abreast.errors import RolloutError
 from abreast.rollouts.check import check_environment, checks
 from abreast.rollouts.check.trial import find_trial
-from abreast.rollouts.registry import KINDS
+from abreast.rollouts.registry import KINDS, find_kind
 
 # (environment, the check that refuses it, what it says)
 UNFIT = [
@@ -99,7 +99,11 @@ def test_another_process_says_the_same_of_an_environment_that_keeps_the_contract
     assert {verdict.outcome for verdict in check_environment("unfit_envs:Fit")} == {"ok"}
 
 
-@pytest.mark.parametrize("name", KINDS.names())
+AT_HOME = [name for name in KINDS.names() if find_kind(name).address_setting is None]
+"""Types that need no server. The others are checked with one, in tests/integrations/openenv/test_remote.py."""
+
+
+@pytest.mark.parametrize("name", AT_HOME)
 def test_the_environments_that_ship_keep_the_contract(name, at_home):
     assert {verdict.outcome for verdict in check_environment(name)} == {"ok"}
 

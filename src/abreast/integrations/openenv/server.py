@@ -7,9 +7,10 @@
 
 import asyncio
 import logging
+import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from abreast import __version__
@@ -28,8 +29,12 @@ log = logging.getLogger("abreast")
 LARGEST = 2**24
 """Bytes of a message."""
 NAME_HEADER = "X-Session-Id"
+GOODBYE_S = 1.0
+"""For clients to close their connections, when the server stops."""
 REAP_S = 0.25
 """How often sessions are looked after, at most."""
+SLOW_S = 30.0
+"""For a client to read what it is sent: the same time as aiohttp gives it to answer a ping."""
 
 
 class Server:
@@ -78,12 +83,17 @@ class Server:
             app.router.add_get(f"{path}/health", self._tell(lambda tag: {"status": "healthy"}))
             app.router.add_get(f"{path}/metadata", self._tell(self._metadata))
             app.router.add_get(f"{path}/schema", self._tell(lambda tag: SCHEMA))
-        self._sockets, self._closing = set[web.WebSocketResponse](), set[asyncio.Future[Any]]()
+        self._sending = dict[web.WebSocketResponse, float]()
+        """Since when the clients have not read what they are sent."""
+        self._sockets, self._closing = (
+            dict[web.WebSocketResponse, asyncio.Transport | None](),
+            set[asyncio.Future[Any]](),
+        )
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=False, shutdown_timeout=2.0)
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, self._host, self._port).start()
-        except (OSError, OverflowError) as error:
+        except (OSError, OverflowError, UnicodeError) as error:
             await self._runner.cleanup()
             raise ConfigError(
                 f"{self._host}:{self._port} cannot be used ({getattr(error, 'strerror', None) or error}): give another"
@@ -95,9 +105,9 @@ class Server:
     async def __aexit__(self, *error: object) -> None:
         self._keeper.cancel()
         self.sessions.end_all()
-        for socket in list(self._sockets):
-            with suppress(Exception):
-                await asyncio.wait_for(socket.close(code=1001, message=b"the server stops"), 1.0)
+        goodbyes = [socket.close(code=WSCloseCode.GOING_AWAY, message=b"the server stops") for socket in self._sockets]
+        with suppress(TimeoutError):
+            await asyncio.wait_for(asyncio.gather(*goodbyes, return_exceptions=True), GOODBYE_S)
         await self._runner.cleanup()
 
     # ---- routes
@@ -106,15 +116,17 @@ class Server:
         """A connection: requests of one session, one after the other, until it is closed or lost."""
         socket = web.WebSocketResponse(heartbeat=20.0, max_msg_size=LARGEST)
         await socket.prepare(request)
-        self._sockets.add(socket)
+        self._sockets[socket] = request.transport
         session: Session | None = None
         try:
             session = self._session_of(request)
             before, session.connection = session.connection, socket
             if isinstance(before, web.WebSocketResponse):
                 log.info("a session of %s goes on over a new connection", session.tag)
-                self._close_later(before)
+                self._part_from(before)
             async for message in socket:
+                if message.type is WSMsgType.ERROR:  # aiohttp has closed it, with the code that says why
+                    self._refused(Refusal("VALIDATION_ERROR", f"no message of a WebSocket: {message.data}"))
                 if message.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                     break
                 given = message.data if isinstance(message.data, str) else message.data.decode(errors="replace")
@@ -122,7 +134,8 @@ class Server:
                 if answer is None:
                     self.sessions.end(session, "closed")
                     break
-                await socket.send_str(answer)
+                with self._sending_to(socket):
+                    await socket.send_str(answer)
             if socket.close_code == WSCloseCode.OK and session.connection is socket and not session.is_named:
                 self.sessions.end(session, "closed")  # on purpose; the client of a named one may mean to come back
         except Refusal as refusal:  # there is no session
@@ -131,11 +144,11 @@ class Server:
         except ConnectionError:
             pass  # the client is gone; the session waits for it
         finally:
-            self._sockets.discard(socket)
             if session is not None:
                 session.leave(socket)
-            with suppress(ConnectionError):
+            with suppress(ConnectionError), self._sending_to(socket):
                 await socket.close()
+            del self._sockets[socket]
         return socket
 
     async def _answer(self, session: Session, text: str) -> str | None:
@@ -152,31 +165,33 @@ class Server:
             answer = await session.obey(kind, data)
             self.turns += kind == "step"
             return write("state" if kind == "state" else "observation", answer)
-        except Refusal as refusal:
-            return write("error", self._refused(refusal))
-        except Exception as error:  # a fault of ours or of an environment: the others go on
-            log.exception("a request to %s failed", session.tag)
-            return write("error", self._refused(Refusal("EXECUTION_ERROR", f"{type(error).__name__}: {error}")))
+        except Exception as error:
+            return write("error", self._refused(error))
 
     def _by_http(self, kind: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
         async def handle(request: web.Request) -> web.StreamResponse:
             session = None
             try:
+                text = (await request.read()).decode(errors="replace")
+                body = read(text) if text.strip() else {}
                 session = self._session_of(request)
                 session.connection = session.connection or "http"  # there is none to be lost
-                text = await request.text()
-                body = read(text) if text.strip() else {}
                 if kind == "step" and NAME_HEADER not in request.headers:
                     await session.obey("reset", {})  # as OpenEnv's own server, which makes an environment for each call
                 data = body.get("action") if kind == "step" else body
                 if kind == "step" and isinstance(data, dict) and body.get("request_id"):
-                    data = {**data, "metadata": {**data.get("metadata", {}), "request_id": body["request_id"]}}
+                    metadata = data.get("metadata", {})
+                    known = {**metadata, "request_id": body["request_id"]} if isinstance(metadata, dict) else metadata
+                    data = {**data, "metadata": known}
                 answer = await session.obey(kind, data)
                 self.turns += kind == "step"
                 return web.Response(text=dump(answer), content_type="application/json")
-            except Refusal as refusal:
-                told = {"detail": self._refused(refusal)}
-                return web.json_response(told, status=STATUS.get(refusal.code, 422))
+            except ConnectionError:
+                return web.Response(status=400)  # to no one: the client is gone
+            except Exception as error:
+                told = self._refused(error)
+                status = error.status if isinstance(error, web.HTTPException) else STATUS.get(told["code"], 422)
+                return web.json_response({"detail": told}, status=status)
             finally:
                 if session is not None and NAME_HEADER not in request.headers:
                     self.sessions.end(session, "closed")
@@ -212,25 +227,52 @@ class Server:
         wanted, name = request.query.get("session_id"), request.headers.get(NAME_HEADER)
         return self.sessions.take(self._tag_of(request), wanted, name)
 
-    def _refused(self, refusal: Refusal) -> dict[str, Any]:
-        """Count it, and log the first of its code: `status` tells how many there were."""
+    def _refused(self, error: Exception) -> dict[str, Any]:
+        """Count it, and log the first of its code: `status` tells how many there were. What is no refusal is a fault of ours
+        or of an environment: the others go on.
+        """
+        if isinstance(error, web.HTTPException):
+            refusal = Refusal("VALIDATION_ERROR", f"{error.reason}: {error.text}")
+        elif isinstance(error, Refusal):
+            refusal = error
+        else:
+            log.error("a request failed", exc_info=error)
+            refusal = Refusal("EXECUTION_ERROR", f"{type(error).__name__}: {error}")
         self.refusals[refusal.code] += 1
         if self.refusals[refusal.code] == 1:
             log.warning("a request was refused, %s: %s", refusal.code, " ".join(str(refusal).split())[:300])
         return refusal.data
 
-    def _close_later(self, socket: web.WebSocketResponse) -> None:
-        """Close it, without waiting for a client that may be gone."""
-        task = asyncio.ensure_future(socket.close())
+    @contextmanager
+    def _sending_to(self, socket: web.WebSocketResponse) -> Iterator[None]:
+        """Within it, a client that does not read is cut off after a while: nothing else would ever end its connection."""
+        self._sending.setdefault(socket, time.monotonic())
+        try:
+            yield
+        finally:
+            self._sending.pop(socket, None)
+
+    def _part_from(self, socket: web.WebSocketResponse, told: str | None = None) -> None:
+        """Close a connection, without waiting for a client that may be gone, or read slowly."""
+
+        async def part() -> None:
+            with suppress(ConnectionError), self._sending_to(socket):
+                if told is not None:
+                    await socket.send_str(told)
+                await socket.close()
+
+        task = asyncio.ensure_future(part())
         self._closing.add(task)
         task.add_done_callback(self._closing.discard)
 
     async def _look_after(self) -> None:
         while True:
             await asyncio.sleep(self._reap_s)
-            for socket in self.sessions.reap():
-                if isinstance(socket, web.WebSocketResponse):
-                    with suppress(ConnectionError):
-                        told = Refusal("SESSION_ERROR", "the session was idle for too long, and has ended.")
-                        await socket.send_str(write("error", self._refused(told)))
-                    self._close_later(socket)
+            for socket, since in list(self._sending.items()):
+                if time.monotonic() - since > SLOW_S and (transport := self._sockets.get(socket)) is not None:
+                    log.info("a connection was cut off: its client has read nothing for %g s", SLOW_S)
+                    transport.abort()
+            for connection in self.sessions.reap():
+                if isinstance(connection, web.WebSocketResponse):
+                    told = Refusal("SESSION_ERROR", "the session was idle for too long, and has ended.")
+                    self._part_from(connection, write("error", self._refused(told)))

@@ -55,6 +55,8 @@ class Connection:
         self._aiohttp, self._url, self._timeout, self._reconnect = aiohttp, base_url, timeout, reconnect
         self._http: Any = None
         self._socket: Any = None
+        self._next: Any = None
+        """The next message over the socket. It is always waited for: only then does aiohttp answer the server's pings."""
         self._closing = set[asyncio.Future[Any]]()
         self._name = uuid.uuid4().hex
         self.is_resumable = False
@@ -96,10 +98,15 @@ class Connection:
     async def _ask(self, message: dict[str, Any]) -> dict[str, Any]:
         aiohttp = self._aiohttp
         try:
-            if self._socket is None:
-                await self._connect()
-            await self._socket.send_str(json.dumps(message))
-            received = await asyncio.wait_for(self._socket.receive(), self._timeout)
+            async with asyncio.timeout(self._timeout):
+                if self._socket is not None and self._next.done() and message["type"] == "reset":
+                    await self._drop()  # the server has ended the session: a reset begins another
+                if self._socket is None:
+                    await self._connect()
+                if not self._next.done():
+                    await self._socket.send_str(json.dumps(message))
+                received = await self._next
+                self._next = asyncio.ensure_future(self._socket.receive())
         except TimeoutError:
             await self._drop()
             raise RolloutError(f"{self._url} gave no answer to {message['type']} within {self._timeout:g} s.") from None
@@ -140,6 +147,7 @@ class Connection:
             self._socket = await self._http.ws_connect(
                 f"{self._url}/ws", headers={"X-Session-Id": self._name}, max_msg_size=LARGEST, heartbeat=20.0
             )
+            self._next = asyncio.ensure_future(self._socket.receive())
         except aiohttp.WSServerHandshakeError as error:
             raise RolloutError(
                 f"{self._url} is no OpenEnv server: it takes no WebSocket at /ws (status {error.status})."
@@ -166,6 +174,7 @@ class Connection:
     async def _drop(self) -> None:
         socket, self._socket = self._socket, None
         if socket is not None:
+            self._next.cancel()
             task = asyncio.ensure_future(socket.close())
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
@@ -174,6 +183,7 @@ class Connection:
         socket, self._socket = self._socket, None
         http, self._http = self._http, None
         if socket is not None:
+            self._next.cancel()
             try:
                 await socket.send_str(json.dumps({"type": "close"}))
                 await asyncio.wait_for(socket.close(), CONNECT_S)
