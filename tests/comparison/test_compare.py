@@ -12,11 +12,13 @@ import pytest
 import own_game
 from abreast import evaluations
 from abreast.cli import run
-from abreast.comparison import Compared, compare, write_outputs
+from abreast.comparison import Compared, compare, find_runs, write_outputs
 from abreast.comparison.compare import Evaluated
-from abreast.comparison.outputs import as_latex
+from abreast.comparison.outputs import as_latex, as_marl_eval
+from abreast.comparison.picture import draw
 from abreast.errors import ConfigError
 from abreast.evaluations import Point
+from abreast.files import locked
 from abreast.training.statistics import stratified_interval
 
 
@@ -70,6 +72,26 @@ def test_curves_have_the_evaluations_that_all_runs_have_and_too_few_runs_are_sai
     assert {row["low"] for row in few.summary} == {None}
 
 
+@pytest.mark.parametrize("number", [1, 9])
+def test_few_algorithms_and_many_are_drawn(number):
+    pytest.importorskip("matplotlib", reason="which draws the picture")
+    found = [evaluated("g", f"$x_{at}", seed, [[at + seed, 1.0]]) for at in range(number) for seed in range(3)]
+    assert draw(compare(found)).startswith(b"\x89PNG")
+
+
+def test_marl_eval_is_given_the_same_evaluations_and_runs_everywhere():
+    """It looks up the names of the first run of the first algorithm in all others."""
+    found = [
+        evaluated("Own:Game", "a x=[1, 2]", 0, [[1.0, 0.0]], [(5, 1.0), (8, 2.0), (10, 3.0)]),
+        evaluated("Own:Game", "b", 7, [[1.0, 0.0]], [(5, 4.0), (10, 5.0)]),
+    ]
+    told = as_marl_eval(found)["abreast"]
+    assert list(told) == ["own:game"] and list(told["own:game"]) == ["a x=[1; 2]", "b"]
+    one, two = (runs["run_0"] for runs in told["own:game"].values())
+    assert list(one) == list(two) == ["step_0", "step_1", "absolute_metrics"]
+    assert [one[step]["return"] for step in ("step_0", "step_1")] == [[1.0], [3.0]]
+
+
 @pytest.mark.parametrize(("how", "scores"), [("range", [0.0, 1.0]), ("random", [0.5, 1.0]), (None, [0.0, 1.0])])
 def test_scores_of_several_games_are_normalised_in_each(how, scores):
     found = [
@@ -97,14 +119,14 @@ def test_names_are_escaped_for_latex_and_every_file_can_be_read(tmp_path):
             table = list(csv.DictReader(file))
         assert [*(table or [{}])[0]] == [*(getattr(result, name[:-4]) or [{}])[0]]
     told = json.loads((tmp_path / "out" / "marl_eval.json").read_text())
-    seed_0 = told["abreast"]["g"]["a_b 100% {x}"]["seed_0"]
-    assert seed_0["step_0"] == {
+    run_0 = told["abreast"]["g"]["a_b 100% {x}"]["run_0"]
+    assert run_0["step_0"] == {
         "step_count": 50,
         "return": [1.0],
         "return_agent_0": [1.0],
         "return_agent_1": [0.0],
     }
-    assert seed_0["absolute_metrics"]["return"] == [1.0]
+    assert run_0["absolute_metrics"]["return"] == [1.0]
     if "comparison.png" in names:
         assert (tmp_path / "out" / "comparison.png").read_bytes()[:4] == b"\x89PNG"
 
@@ -115,8 +137,16 @@ def test_names_are_escaped_for_latex_and_every_file_can_be_read(tmp_path):
 @pytest.fixture
 def swept(tmp_path):
     """A sweep of six runs of two algorithms."""
-    shutil.copy(own_game.__file__, tmp_path / "garden.py")
-    words = ["garden.py", "model.algorithm=dqn,random", "--seeds", "3", "experiment.epochs=2", "--evaluations", "2"]
+    shutil.copy(own_game.__file__, tmp_path / "garden_of_a_comparison.py")
+    words = [
+        "garden_of_a_comparison.py",
+        "model.algorithm=dqn,random",
+        "--seeds",
+        "3",
+        "experiment.epochs=2",
+        "--evaluations",
+        "2",
+    ]
     assert run(["sweep", *words, "experiment.max_turns=4", "--output", "s", "-q"]) == 0
     return Path("s")
 
@@ -148,8 +178,11 @@ def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, mo
     assert "interquartile mean" in capsys.readouterr().out
     page = Path("s/comparison/report.html").read_text()
     assert '"improvement"' in page
-    assert run(["report", "s/comparison", "--output", "page.html"]) == 0
+    Path("elsewhere").mkdir()
+    Path("s").rename("elsewhere/s")
+    assert run(["report", "elsewhere/s/comparison", "--output", "page.html"]) == 0  # moved with its runs
     assert '"improvement"' in Path("page.html").read_text()
+    Path("elsewhere/s").rename("s")
     assert run(["compare", *map(str, Path("s/runs").iterdir()), "--episodes", "2", "--output", "other", "-q"]) == 0
     again = json.loads(Path("other/comparison.json").read_text())
     assert sorted(map(str, again["summary"])) == sorted(map(str, told["summary"]))
@@ -163,6 +196,9 @@ def test_runs_that_cannot_be_compared_are_one_sentence(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / "sweep.yaml").touch()
     (tmp_path / "empty" / "index.jsonl").touch()
+    shutil.copytree("a", "twin")
+    shutil.copytree("empty", "damaged")
+    Path("damaged/index.jsonl").write_text('{"run": "runs/x"}\n')
     for words, sentence in (
         (["a", "b"], "the runs are of different games (one, two), and dqn has none in two"),
         (["none"], "none is neither a sweep folder nor a run folder"),
@@ -170,8 +206,31 @@ def test_runs_that_cannot_be_compared_are_one_sentence(tmp_path, capsys):
         (["empty"], "there is no finished run in empty"),
         (["a"], "a has no checkpoint to evaluate"),
         (["a", "--normalise", "rang"], "did you mean 'range'?"),
+        (["a", "twin"], "a and twin are the same run, dqn in one with seed 0, and would count as two: leave one out."),
+        (["damaged"], "damaged/index.jsonl cannot be read (a line does not say what became of a run): `abreast sweep"),
     ):
         assert run(["compare", *words]) == 2
         told = capsys.readouterr().err.strip().splitlines()
         assert len(told) == 1
         assert sentence in told[0]
+
+
+def test_runs_are_told_apart_by_what_one_sweep_was_asked_for_and_another_was_not(tmp_path):
+    for name, asked in (("plain", {}), ("wide", {"model.hidden_size": 64})):
+        (tmp_path / name / "runs" / "r").mkdir(parents=True)
+        (tmp_path / name / "sweep.yaml").touch()
+        row = {"run": "runs/r", "game": "g", "settings": asked, "seed": 0, "state": "finished"}
+        (tmp_path / name / "index.jsonl").write_text(json.dumps(row))
+        size, decay = (64, 0.9) if asked else (32, 0.8)
+        text = f"game: g\nmodel: {{algorithm: dqn, hidden_size: {size}, epsilon_decay: {decay}}}\n"
+        (tmp_path / name / "runs" / "r" / "config.yaml").write_text(text)
+    runs, _ = find_runs([tmp_path / "plain", tmp_path / "wide"])
+    assert [each.algorithm for each in runs] == ["dqn hidden_size=32", "dqn hidden_size=64"]
+
+
+def test_a_run_that_still_trains_is_not_compared(tmp_path, capsys):
+    (tmp_path / "live").mkdir()
+    (tmp_path / "live" / "config.yaml").write_text("game: g\n")
+    with locked(tmp_path / "live"):
+        assert run(["compare", "live"]) == 2
+    assert "live is still training" in capsys.readouterr().err

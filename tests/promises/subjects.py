@@ -52,6 +52,10 @@ SUBJECTS: dict[str, Callable[..., Any]] = {
         "multiprocessing.priority={1: 4, 0: 0.5}",
     ),
     "frozen": grid("model.algorithm=dqn", "experiment.num_agents=3", PPO_SECOND, "experiment.freeze=[0]"),
+    "own past": grid(
+        "model.algorithm=dqn", "experiment.num_agents=3", PPO_SECOND,
+        "experiment.opponents={seats: [2], pool: self:0, every: 3, sample: prioritised}",
+    ),
     "lstm": grid("model.algorithm=dqn", "model.network=lstm", "model.n_frames=3", PPO_SECOND),
     "cnn": grid("model.algorithm=dqn", "model.network=cnn", PPO_SECOND, AT_ONCE),
     "own network": grid(

@@ -108,6 +108,21 @@ def test_the_command_says_which_trial_is_the_best(tmp_path, capsys):
     assert not Path("b").exists()
 
 
+def test_a_search_whose_folder_was_changed_does_not_go_on(capsys):
+    shutil.copy(own_game.__file__, ".")
+    search("s", trials=2)
+    text, study = Path("s/sweep.yaml").read_text(), Path("s/study.db").read_bytes()
+    Path("s/sweep.yaml").write_text(text.replace("- 6\n", "- 7\n").replace("trials: 2", "trials: 3"))
+    assert run(["sweep", "--resume", "s", "-q"]) == 2
+    assert "world.height is searched otherwise than in s/study.db" in capsys.readouterr().err
+    Path("s/sweep.yaml").write_text(text)
+    Path("s/study.db").write_bytes(b"no database" + study)
+    assert run(["sweep", "--resume", "s", "-q"]) == 2
+    assert "s/study.db cannot be opened" in capsys.readouterr().err
+    Path("s/study.db").unlink()
+    assert run(["sweep", "--resume", "s", "-q"]) == 0  # the same choices, whose runs are there
+
+
 def test_without_the_package_there_is_one_sentence(monkeypatch):
     monkeypatch.setitem(sys.modules, "optuna", None)
     with pytest.raises(ConfigError, match=r'pip install "abreast\[optuna\]"'):

@@ -125,9 +125,16 @@ def test_whatever_carries_out_runs_can_be_given():
 
 
 def test_a_users_own_game_and_model_files(tmp_path):
-    shutil.copy(own_game.__file__, tmp_path / "garden.py")
-    (tmp_path / "mine.py").write_text("from abreast import DQN\n\nclass Mine(DQN):\n    pass\n")
-    words = ["garden.py", "model.algorithm=dqn,mine.py:Mine", "experiment.epochs=2", "--output", "s", "-q"]
+    shutil.copy(own_game.__file__, tmp_path / "garden_of_a_sweep.py")
+    (tmp_path / "model_of_a_sweep.py").write_text("from abreast import DQN\n\nclass Mine(DQN):\n    pass\n")
+    words = [
+        "garden_of_a_sweep.py",
+        "model.algorithm=dqn,model_of_a_sweep.py:Mine",
+        "experiment.epochs=2",
+        "--output",
+        "s",
+        "-q",
+    ]
     assert run(["sweep", *words]) == 0
     configs = [each.config(Path("s")) for each in open_sweep(Path("s")).runs]
     assert [left_by(Path(config.output)) for config in configs] == one_after_the_other(configs, tmp_path)
@@ -144,6 +151,68 @@ def test_a_game_of_pettingzoo(tmp_path):
     assert run(["compare", "s", "--episodes", "1", "-q"]) == 0
     who = json.loads(Path("s/comparison/comparison.json").read_text())["about"]["who"]
     assert who[:2] == ["sum", "agent_0"]
+
+
+# ---- a folder that was changed
+
+
+@pytest.fixture(scope="module")
+def two_runs(tmp_path_factory):
+    """A sweep that has finished."""
+    folder = tmp_path_factory.mktemp("sweeps") / "s"
+    assert run(["sweep", GAME, *SHORT, "model.hidden_size=8", "--seeds", "2", "--output", str(folder), "-q"]) == 0
+    return folder
+
+
+def rewrite(folder, old, new):
+    text = (folder / "sweep.yaml").read_text()
+    assert old in text
+    (folder / "sweep.yaml").write_text(text.replace(old, new, 1))
+
+
+def cut(folder):
+    path = sorted((folder / "runs").iterdir())[1] / "metrics.jsonl"
+    path.write_bytes(path.read_bytes()[:-9])
+
+
+CHANGED = {
+    "a setting": (
+        lambda s: rewrite(s, "- 8\n", "- 16\n"),
+        "sweep.yaml was changed after the sweep was begun, and runs/0000-",
+    ),
+    "a seed less": (
+        lambda s: rewrite(s, "- 1\n", ""),
+        "and runs/0001-fragile-game-fragile-seed-1 is no longer a run of it",
+    ),
+    "cut": (lambda s: (s / "sweep.yaml").write_bytes((s / "sweep.yaml").read_bytes()[:60]), "s/sweep.yaml"),
+    "empty": (lambda s: (s / "sweep.yaml").write_text(""), "games is missing"),
+    "metrics that were cut": (cut, "-seed-1 has finished, but its metrics.jsonl cannot be read"),
+}
+
+
+@pytest.mark.parametrize(("change", "sentence"), CHANGED.values(), ids=CHANGED)
+def test_a_sweep_whose_folder_was_changed_does_not_go_on(two_runs, capsys, change, sentence):
+    shutil.copytree(two_runs, "s")
+    change(Path("s"))
+    before = {path: path.read_bytes() for path in Path("s").rglob("*") if path.is_file()}
+    assert run(["sweep", "--resume", "s", "-q"]) == 2
+    told = capsys.readouterr().err.strip().splitlines()
+    assert len(told) == 1
+    assert sentence in told[0]
+    assert {path: path.read_bytes() for path in Path("s").rglob("*") if path.is_file()} == before
+
+
+def test_a_sweep_goes_on_without_its_index_and_with_more_seeds_at_the_end(two_runs):
+    shutil.copytree(two_runs, "s")
+    whole = Path("s/index.jsonl").read_bytes()
+    for harm in (lambda path: path.unlink(), lambda path: path.write_text("[1]\n")):
+        harm(Path("s/index.jsonl"))
+        assert run(["sweep", "--resume", "s", "-q"]) == 0
+        assert Path("s/index.jsonl").read_bytes() == whole
+    rewrite(Path("s"), "- 1\n", "- 1\n- 5\n")
+    assert run(["sweep", "--resume", "s", "-q"]) == 0
+    assert Path("s/index.jsonl").read_bytes().startswith(whole)
+    assert [row["seed"] for row in read_index(Path("s"))] == [0, 1, 5]
 
 
 BAD = {

@@ -21,6 +21,7 @@ from abreast.training.checkpoints.folder import write_checkpoint
 from abreast.training.learners.hosted import HostedLearners
 from abreast.training.moved import AgentOf, agent_settings, load_agent, load_agents
 from fakes import checkpoint_facts, live, make_model, outcome, small_game
+from integrations.adapted import build
 from promises.cover import each_nth, rows
 from strangers import models as strangers
 
@@ -271,14 +272,19 @@ def test_games_that_are_no_gridworlds_are_asked_for_their_number_of_agents():
 
 @pytest.mark.parametrize("algorithm", [*ALGORITHMS, "strangers.models:Reinforce"])
 def test_a_frozen_agent_chooses_and_learns_nothing(algorithm):
-    env = small_game("experiment.epochs=6", f"model.per_agent.0.algorithm={algorithm}", "experiment.freeze=[0]")
-    before = copied(env.agents[0].model.learning_state())
+    settings = ["experiment.epochs=6", f"model.per_agent.0.algorithm={algorithm}", "experiment.freeze=[0]"]
+    if algorithm == "sac":  # it chooses vectors
+        env = build("pettingzoo:box_envs:Steering", "model.algorithm=sac", *settings)
+    else:
+        env = small_game(*settings)
+    models = [player.model for player in env.game.players]
+    before = copied(models[0].learning_state())
     epochs = env.run_experiment(animate=False, logging=False).epochs
-    after = env.agents[0].model.learning_state()
+    after = models[0].learning_state()
     assert after.facts == before.facts
     assert all(array.tobytes() == before.arrays[name].tobytes() for name, array in after.arrays.items())
     assert all(record["loss_per_agent"][0] is None for record in epochs)
-    assert epochs[-1]["loss_per_agent"][1] is not None and env.agents[1].model.updates > 0
+    assert epochs[-1]["loss_per_agent"][1] is not None and models[1].updates > 0
     assert any(record["reward_per_agent"][0] for record in epochs)
 
 

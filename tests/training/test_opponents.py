@@ -10,6 +10,7 @@ import pytest
 import matrix_game
 from abreast.cli import run as abreast
 from abreast.errors import CheckpointError, ConfigError
+from abreast.training.checkpoints.folder import list_checkpoints
 from abreast.training.moved import kept_agents
 from abreast.training.opponents import Member, chances, draw
 from fakes import learned, outcome, small_game, timeless
@@ -159,6 +160,17 @@ def test_metrics_say_who_was_met_and_what_came_of_it(pool):
     assert epochs[-1]["updates"] == env.game.players[0].model.updates  # those of members are not counted
 
 
+def test_what_was_won_against_each_is_counted(tmp_path):
+    env = game("self", experiment={"checkpoint_interval": 24})
+    epochs = env.run_experiment(animate=False, output_dir=tmp_path / "x").epochs
+    (checkpoint,) = (each for each in list_checkpoints(tmp_path / "x") if each.kind == "run")
+    for member in checkpoint.part("opponents").facts["members"]["1"]:
+        name = f"{member['name']}:{member['agent']}"
+        won = [each["opponents"]["1"]["won"] for each in epochs if each["opponents"]["1"]["member"] == name]
+        assert (member["games"], member["won"]) == (len(won), sum(won)), name
+    assert 0 < sum(each["opponents"]["1"]["won"] for each in epochs) < len(epochs)
+
+
 def test_a_pool_has_all_checkpoints_of_a_run_and_its_earlier_selves(pool, tmp_path):
     assert sorted(kept_agents(Path(pool))) == [8, 16, 24]
     game("self", experiment={"epochs": 12}, num_actors=1).run_experiment(animate=False, output_dir=tmp_path / "x")
@@ -195,6 +207,8 @@ def test_a_pool_without_agents_that_fit_is_refused_before_anything_is_written(po
         game("self", experiment={"freeze": [0]})
     with pytest.raises(ConfigError, match=r"experiment\.opponents\.seats names agent 5, but the last agent is 1"):
         small_game("experiment.opponents={pool: self, seats: [5]}")
+    with pytest.raises(ConfigError, match=r"experiment\.opponents\.seats is \[\]"):
+        small_game("experiment.opponents={pool: self, seats: []}")
     assert (
         abreast(["train", "treasurehunt", "--agents", "2", "--output", "no", "experiment.opponents.pool=nowhere"]) == 2
     )

@@ -108,6 +108,23 @@ def test_a_strangers_game_has_them_by_hand():
     }
 
 
+def test_a_figure_that_is_not_defined_is_null_in_the_file(tmp_path):
+    class Unpaid(PaidEnv):
+        @classmethod
+        def make_world(cls, config):
+            world = super().make_world(config)
+            world.pair = (None, None)
+            return world
+
+        def populate_environment(self):
+            self.world.scatter(self.agents, onto=EmptyEntity.kind)
+
+    Unpaid.make().run_experiment(animate=False, output_dir=tmp_path / "run")
+    for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines():
+        metrics = json.loads(line, parse_constant=pytest.fail)["metrics"]
+        assert metrics == {"timed_out": 2.0, "efficiency": 0.0, "equality": None, "sustainability": None, "peace": 1.5}
+
+
 # ---- the same in all schedules
 
 

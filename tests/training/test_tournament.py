@@ -137,9 +137,22 @@ def test_an_entrant_gets_what_its_own_agents_get_in_an_evaluation(tmp_path):
 
 def test_a_users_own_game_has_a_tournament(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    shutil.copy(own_game.__file__, "garden.py")
+    shutil.copy(own_game.__file__, "garden_of_a_tournament.py")
     for name, more in (("a", "experiment.opponents.pool=self"), ("b", "experiment.seed=1")):
-        assert abreast(["train", "garden.py", "-q", "--output", f"runs/{name}", "experiment.num_agents=3", more]) == 0
+        assert (
+            abreast(
+                [
+                    "train",
+                    "garden_of_a_tournament.py",
+                    "-q",
+                    "--output",
+                    f"runs/{name}",
+                    "experiment.num_agents=3",
+                    more,
+                ]
+            )
+            == 0
+        )
     command = ["tournament", "runs/a", "runs/b", "--episodes", "2", "--output", "t"]
     assert abreast(command) == 0
     shown = capsys.readouterr().out

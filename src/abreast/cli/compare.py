@@ -20,7 +20,7 @@ from abreast.cli.app import (
     out,
     show,
 )
-from abreast.cli.evaluate import EvaluationDisplay
+from abreast.cli.evaluate import EvaluationDisplay, check_writable
 from abreast.cli.play import at_random
 from abreast.display import Shown
 from abreast.errors import RunFolderError
@@ -70,11 +70,12 @@ def compare(
     runs, notes = find_runs(folders)
     how = check_normalise(normalise, {run.task for run in runs})
     points = sum(len(evaluated_checkpoints(run.folder)) + 1 for run in runs)
+    target = output or folders[0] / "comparison"
+    check_writable(target, "comparison.json")
     with ComparisonDisplay(points) as display:
         found = evaluate_all(runs, episodes, seed, display.evaluated)
     random = _random_rewards(runs, episodes, seed) if how == "random" else None
     comparison = compare_runs(found, how, random, notes)
-    target = output or folders[0] / "comparison"
     try:
         names = write_outputs(target, comparison, found)
         write_whole(target / "report.html", make_page(read_comparison(target)).encode())

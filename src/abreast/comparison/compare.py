@@ -108,7 +108,7 @@ def compare(
     whose: list[int | None] = [None, *range(min(numbers))]
     if len(numbers) > 1:
         told.append(f"the runs have {min(numbers)} to {max(numbers)} agents: figures per agent are of the first ones.")
-    epochs = _common_epochs(found, tasks, told)
+    epochs = common_epochs(found, tasks, told)
     for agent in whose:
         who = SUM if agent is None else _name_of(agent, found)
         scale = {task: _scale(found, task, agent, how, random) for task in tasks}
@@ -156,6 +156,20 @@ def compare(
     return comparison
 
 
+def common_epochs(found: Sequence[Evaluated], tasks: Sequence[str], notes: list[str]) -> list[dict[str, int]]:
+    """The evaluations that all runs have: for each, its epochs in each task."""
+    common = {}
+    for task in tasks:
+        sets = [{point.epochs for point in each.curve} for each in found if each.run.task == task]
+        common[task] = sorted(set.intersection(*sets))
+        if any(each != sets[0] for each in sets):
+            notes.append(f"runs in {task} have checkpoints after different epochs: curves have those that all have.")
+    if len({len(epochs) for epochs in common.values()}) > 1:
+        notes.append("the games have different numbers of checkpoints: there are no curves.")
+        return []
+    return [dict(zip(tasks, epochs, strict=True)) for epochs in zip(*common.values(), strict=True)]
+
+
 # ---- inside
 
 
@@ -185,20 +199,6 @@ def _too_few(found: Sequence[Evaluated]) -> list[str]:
         f"{algorithm} in {task} has {number}" for (algorithm, task), number in counts.items() if number < FEWEST_RUNS
     ]
     return [f"no interval, because it takes {FEWEST_RUNS} runs: {', '.join(few)}."] if few else []
-
-
-def _common_epochs(found: Sequence[Evaluated], tasks: Sequence[str], notes: list[str]) -> list[dict[str, int]]:
-    """The evaluations that all runs have: for each, its epochs in each task."""
-    common = {}
-    for task in tasks:
-        sets = [{point.epochs for point in each.curve} for each in found if each.run.task == task]
-        common[task] = sorted(set.intersection(*sets))
-        if any(each != sets[0] for each in sets):
-            notes.append(f"runs in {task} have checkpoints after different epochs: curves have those that all have.")
-    if len({len(epochs) for epochs in common.values()}) > 1:
-        notes.append("the games have different numbers of checkpoints: there are no curves.")
-        return []
-    return [dict(zip(tasks, epochs, strict=True)) for epochs in zip(*common.values(), strict=True)]
 
 
 def _at(each: Evaluated, place: Mapping[str, int]) -> Rewards:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from abreast.errors import ConfigError, RunFolderError
+from abreast.files import is_locked
 from abreast.settings import dotted, read_yaml
 from abreast.sweeps.sweep import ASKED, FINISHED, read_index
 
@@ -37,6 +38,10 @@ def find_runs(folders: Sequence[Path]) -> tuple[list[Compared], list[str]]:
                 notes.append(f"{len(rows) - len(done)} of {len(rows)} runs in {folder} are not finished, and left out.")
             found += [(folder / row["run"], row["settings"] if are_sweeps else {}) for row in done]
         elif (folder / "config.yaml").is_file():
+            if is_locked(folder):
+                raise RunFolderError(
+                    f"{folder} is still training, and its checkpoints change meanwhile: compare it when it has ended."
+                )
             found.append((folder, {}))
         else:
             raise RunFolderError(
@@ -45,8 +50,13 @@ def find_runs(folders: Sequence[Path]) -> tuple[list[Compared], list[str]]:
             )
     if not found:
         raise ConfigError(f"there is no finished run in {', '.join(map(str, folders))}: nothing can be compared yet.")
-    configs = {folder: dict(dotted(read_yaml(folder / "config.yaml"))) for folder, _ in dict(found).items()}
-    settings = {folder: given if are_sweeps else configs[folder] for folder, given in dict(found).items()}
+    configs: dict[Path, Mapping[str, Any]] = {
+        folder: dict(dotted(read_yaml(folder / "config.yaml"))) for folder, _ in found
+    }
+    settings = configs
+    if are_sweeps:  # what follows from the settings asked for tells nothing more
+        asked = dict.fromkeys(key for _, given in found for key in given)
+        settings = {folder: {key: configs[folder].get(key, given.get(key)) for key in asked} for folder, given in found}
     games = {folder: str(config.get("game")) for folder, config in configs.items()}
     algorithms = {folder: str(config.get(ALGORITHM)) for folder, config in configs.items()}
     runs = []
@@ -59,6 +69,7 @@ def find_runs(folders: Sequence[Path]) -> tuple[list[Compared], list[str]]:
         named = [f"{key.rpartition('.')[2]}={_text(settings[folder].get(key))}" for key in _differing(same)]
         label = " ".join([algorithms[folder], *named])
         runs.append(Compared(folder, games[folder], label, int(config.get(SEED, 0))))
+    _check_seeds(runs)
     _check_grid(runs)
     return sorted(runs, key=lambda run: run.seed), notes
 
@@ -71,6 +82,18 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _check_seeds(runs: Sequence[Compared]) -> None:
+    """The same run twice would count as two samples."""
+    there = dict[tuple[str, str, int], Path]()
+    for run in runs:
+        other = there.setdefault((run.task, run.algorithm, run.seed), run.folder)
+        if other is not run.folder:
+            raise ConfigError(
+                f"{other} and {run.folder} are the same run, {run.algorithm} in {run.task} with seed {run.seed}, and would"
+                " count as two: leave one out."
+            )
 
 
 def _check_grid(runs: Sequence[Compared]) -> None:

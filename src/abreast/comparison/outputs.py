@@ -3,11 +3,12 @@
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from abreast.comparison.compare import Comparison, Evaluated
+from abreast.comparison.compare import Comparison, Evaluated, common_epochs
 from abreast.comparison.picture import draw
 from abreast.files import write_whole
 
@@ -19,6 +20,8 @@ SPECIAL |= {character: f"\\{character}" for character in "&%$#_{}"}
 
 def write_outputs(folder: Path, comparison: Comparison, found: Sequence[Evaluated]) -> list[str]:
     """Write all files, and return their names. The picture is left out where matplotlib is not installed."""
+    runs = [row | {"run": os.path.relpath(row["run"], folder)} for row in comparison.runs]  # both may be moved together
+    comparison = comparison._replace(runs=runs)
     files = {"comparison.json": json.dumps(comparison._asdict(), allow_nan=False, indent=1).encode()}
     files |= {f"{name}.csv": as_csv(getattr(comparison, name)).encode() for name in TABLES}
     files["summary.tex"] = as_latex(comparison).encode()
@@ -60,19 +63,23 @@ def as_latex(comparison: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_marl_eval(found: Iterable[Evaluated]) -> dict[str, Any]:
-    """What marl-eval reads: environment, task, algorithm, run, evaluation; a list of episodes for each metric."""
+def as_marl_eval(found: Sequence[Evaluated]) -> dict[str, Any]:
+    """What marl-eval reads: environment, task, algorithm, run, evaluation; a list of episodes for each metric.
+
+    It wants evaluations and runs with the same names everywhere, tasks in small letters, and no comma in an algorithm.
+    """
     tasks: dict[str, Any] = {}
+    places = common_epochs(found, list(dict.fromkeys(each.run.task for each in found)), [])
     for each in found:
-        runs = tasks.setdefault(each.run.task, {}).setdefault(each.run.algorithm, {})
+        algorithms = tasks.setdefault(each.run.task.lower(), {})
+        runs = algorithms.setdefault(each.run.algorithm.replace(",", ";"), {})
+        points = {point.epochs: point for point in each.curve}
+        curve = [points[place[each.run.task]] for place in places]
         steps = {
             f"step_{number}": {"step_count": point.agent_steps, **_metrics(point.rewards)}
-            for number, point in enumerate(each.curve)
+            for number, point in enumerate(curve)
         }
-        name = f"seed_{each.run.seed}"
-        while name in runs:  # the same seed in several folders
-            name += "_again"
-        runs[name] = {**steps, "absolute_metrics": _metrics(each.absolute)}
+        runs[f"run_{len(runs)}"] = {**steps, "absolute_metrics": _metrics(each.absolute)}
     return {"abreast": tasks}
 
 

@@ -84,7 +84,7 @@ def read_comparison(folder: Path) -> list[dict[str, Any]]:
     """The runs of a comparison that `abreast compare` has left in a folder; the first one has the comparison, too."""
     try:
         told = {**_loads((folder / COMPARISON).read_bytes())}
-        runs = [read_run(Path(row["run"])) for row in told["runs"]]
+        runs = [read_run(folder / row["run"]) for row in told["runs"]]
     except (OSError, ValueError, TypeError, LookupError, RecursionError) as error:
         raise RunFolderError(f"{folder / COMPARISON} cannot be read: {type(error).__name__}, {error}.") from None
     picture = folder / "comparison.png"

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from abreast.errors import CheckpointError, ConfigError
+from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.evaluations import RunEvaluations, evaluated_checkpoints
 from abreast.games import find_game
 from abreast.runs import RunConfig, RunResult
@@ -57,13 +57,20 @@ def optuna_module() -> Any:
 def run_search(sweep: Sweep, execute: Execute, display: SweepDisplay) -> str:
     """Run all trials that are missing; returns a sentence about the best."""
     optuna = optuna_module()
-    study = optuna.create_study(
-        storage=f"sqlite:///{(sweep.folder / STUDY).resolve()}",
-        study_name="sweep",
-        direction="maximize",
-        pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
-        load_if_exists=True,
-    )
+    path = sweep.folder / STUDY
+    try:
+        study = optuna.create_study(
+            storage=f"sqlite:///{path.resolve()}",
+            study_name="sweep",
+            direction="maximize",
+            pruner=optuna.pruners.MedianPruner(n_startup_trials=STARTUP),
+            load_if_exists=True,
+        )
+    except Exception as error:  # of SQLAlchemy, of SQLite
+        reason = str(error).partition("\n")[0]
+        raise RunFolderError(
+            f"{path} cannot be opened ({reason}): remove it, and the search makes its choices again."
+        ) from error
     asked = sweep.asked
     with sweep.at_work(display):
         for first in range(0, asked.trials, asked.trials_at_once):
@@ -100,7 +107,12 @@ def _choose(sweep: Sweep, study: Any, number: int) -> Trial:
         for place, (key, values) in enumerate(asked.settings.items()):
             study.sampler = _sampler(asked.search_seed, number, place)  # one that was killed in between goes on equally
             if isinstance(values, Range) or len(values) > 1:
-                params[key] = _suggest(trial, key, values)
+                try:
+                    params[key] = _suggest(trial, key, values)
+                except ValueError as error:
+                    raise RunFolderError(
+                        f"{key} is searched otherwise than in {sweep.folder / STUDY} ({error}): put sweep.yaml back."
+                    ) from None
     runs = _runs(sweep, number, _settings(sweep, params))
     configs = sweep.add(runs)
     if trial is None and known[number].state.name == "PRUNED":

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import yaml
 
 from abreast.display import Display, Row, Shown
-from abreast.errors import RunFolderError
+from abreast.errors import ConfigError, RunFolderError
 from abreast.files import locked, logged_to, make_run_folder, write_whole
 from abreast.runs import RunConfig, RunResult, check_runs, finished
 from abreast.settings import read_yaml
@@ -55,7 +55,10 @@ class Sweep:
         self.runs = [] if asked.search else expand(asked)
         """All of them; those of a search are added as they are chosen."""
         self._rows = dict[Path, dict[str, Any]]()
+        self._before = self._read_before()
         self.add(())
+        if not asked.search and (others := self._before.keys() - {row["run"] for row in self.index}):
+            raise self._changed(min(others))
 
     def add(self, runs: Sequence[SweepRun]) -> list[RunConfig]:
         """Take in more runs, and look what is there of each."""
@@ -63,10 +66,32 @@ class Sweep:
         configs = [run.config(self.folder) for run in self.runs]
         for run, config in zip(self.runs, configs, strict=True):
             if Path(config.output) not in self._rows:
-                row = {"run": f"runs/{run.name}", "game": run.game, "settings": run.settings, "seed": run.seed}
+                row: dict[str, Any] = {
+                    "run": f"runs/{run.name}",
+                    "game": run.game,
+                    "settings": run.settings,
+                    "seed": run.seed,
+                }
+                before = self._before.get(row["run"], {})
+                if any(before.get(key, value) != value for key, value in json.loads(json.dumps(row)).items()):
+                    raise self._changed(row["run"])
                 self._rows[Path(config.output)] = row
-                self.note(finished(config) or RunResult(config, Path(config.output)))
+                self.note(_result(config))
         return configs[len(configs) - len(runs) :]
+
+    def _read_before(self) -> dict[str, dict[str, Any]]:
+        """What the index has said of each run; nothing, where it has to be made again."""
+        try:
+            return {row["run"]: row for row in read_index(self.folder)}
+        except RunFolderError:
+            return {}
+
+    def _changed(self, run: str) -> RunFolderError:
+        """What is wrong if a run was begun that is no longer asked for, or with other settings."""
+        return RunFolderError(
+            f"{self.folder / ASKED} was changed after the sweep was begun, and {run} is no longer a run of it: undo that, or"
+            " begin another sweep in a folder of its own (`abreast compare` takes several)."
+        )
 
     @property
     def index(self) -> list[dict[str, Any]]:
@@ -195,15 +220,39 @@ def read_asked(folder: Path) -> Asked:
     """What the sweep in a folder was asked for."""
     if not (folder / ASKED).is_file():
         raise RunFolderError(f"{folder} is not a sweep folder: it has no {ASKED}. `abreast sweep` prints its own.")
-    return Asked.read(read_yaml(folder / ASKED))
+    try:
+        return Asked.read(read_yaml(folder / ASKED))
+    except ConfigError as error:
+        raise error.inside(str(folder / ASKED)) from None
 
 
 def read_index(folder: Path) -> list[dict[str, Any]]:
     """What the index of a sweep says of its runs."""
     try:
-        return [json.loads(line) for line in (folder / INDEX).read_text(encoding="utf-8").splitlines()]
+        rows = [json.loads(line) for line in (folder / INDEX).read_text(encoding="utf-8").splitlines()]
+        if not all(
+            isinstance(row, dict) and row.keys() >= {"run", "game", "settings", "seed", "state"} for row in rows
+        ):
+            raise ValueError("a line does not say what became of a run")
+        return rows
     except (OSError, ValueError) as error:
-        raise RunFolderError(f"{folder / INDEX} cannot be read: {error}; `abreast sweep --resume` makes it.") from None
+        reason = str(getattr(error, "strerror", None) or error)
+        raise RunFolderError(
+            f"{folder / INDEX} cannot be read ({reason}): `abreast sweep --resume {folder}` makes it again."
+        ) from None
+
+
+def _result(config: RunConfig) -> RunResult:
+    """What became of a run that may have finished."""
+    folder = Path(config.output)
+    try:
+        return finished(config) or RunResult(config, folder)
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        reason = str(getattr(error, "strerror", None) or error)
+        raise RunFolderError(
+            f"{folder} has finished, but its metrics.jsonl cannot be read ({reason}): remove {folder}, and the run is made"
+            " again."
+        ) from None
 
 
 def keep_agents_alone(run: Path) -> None:

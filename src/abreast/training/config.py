@@ -30,7 +30,9 @@ BY_AGENT = BeforeValidator(number_agents)
 class OpponentsConfig(Section):
     """Settings of opponents that are drawn from a pool of trained agents (docs/how-to/self-play.md)."""
 
-    seats: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(default_factory=lambda: [1])
+    seats: Annotated[list[int], AfterValidator(lambda given: sorted(set(given)))] = Field(
+        default_factory=lambda: [1], min_length=1
+    )
     """Agents, by number, that do not learn and get the weights of a member before every pass, where there is a pool."""
     pool: Annotated[list[str], BeforeValidator(lambda given: [given] if isinstance(given, str) else given)] = Field(
         default_factory=list

@@ -86,11 +86,8 @@ class Diagram(NamedTuple):
         figure.savefig(path)
 
 
-def schelling_diagram(
-    env: Any, name: str, episodes: int, seed: int = 0, on_episode: Callable[[], None] = lambda: None
-) -> Diagram:
-    """Play a game with every number of cooperators. Who they are is drawn anew for each epoch; all follows from the seed."""
-    kind = type(env).__name__
+def check_scripts(env: Any, name: str) -> None:
+    """Refuse a game that has no such diagram."""
     scripted = env.scripted if isinstance(env, Environment) else {}
     missing = [role for role in ROLES if not callable(scripted.get(role))]
     if missing:
@@ -100,6 +97,14 @@ def schelling_diagram(
         )
     if len(env.agents) < 2:
         raise GameError(f"{name} has one agent, and a Schelling diagram needs others: raise experiment.num_agents.")
+
+
+def schelling_diagram(
+    env: Any, name: str, episodes: int, seed: int = 0, on_episode: Callable[[], None] = lambda: None
+) -> Diagram:
+    """Play a game with every number of cooperators. Who they are is drawn anew for each epoch; all follows from the seed."""
+    check_scripts(env, name)
+    kind = type(env).__name__
     agents = len(env.agents)
     earned: dict[tuple[str, int], list[float]] = {}
     for cooperators in range(agents + 1):

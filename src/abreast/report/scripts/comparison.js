@@ -21,7 +21,7 @@ function comparison(section) {
       "p",
       {},
       `${counted(told.runs.length, "run")} in ${about.tasks.join(", ")}; greedy, ${counted(about.episodes, "episode")} at each checkpoint,`,
-      ` ${tell(about.absolute_episodes)} at the best one. Scores are normalised: ${about.normalise}.`,
+      ` ${tell(about.absolute_episodes)} at the best one. ${about.normalise === "none" ? "Scores are rewards of an episode." : `Scores are normalised: ${about.normalise}.`}`,
     ),
     ...told.notes.map(note => el("p", { class: "empty" }, note)),
     table(["agent", "algorithm", "runs", "mean", "interquartile mean", "95 % interval"], summary),
