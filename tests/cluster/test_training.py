@@ -8,7 +8,7 @@ import pytest
 
 from abreast.cluster.backend import RayBackend
 from abreast.cluster.connection import Link
-from abreast.errors import ConfigError, WorkerError
+from abreast.errors import ConfigError, WorkerError, WorkerInputError
 from abreast.training import plan as plan_module
 from abreast.training.plan import Split, Timing, choose, seconds_of_pass
 from fakes import outcome, small_game
@@ -166,7 +166,7 @@ def test_a_node_without_the_users_module(tmp_path, monkeypatch):
     settings = (*on_nodes(), "model.network=only_here:TwoLayers")
     env = small_game(*SMALL, *settings)  # the module is known here
     (tmp_path / "only_here.py").unlink()
-    with pytest.raises(WorkerError, match=r"no module 'only_here'.*has to be installed on every node\.$"):
+    with pytest.raises(WorkerInputError, match=r"no module 'only_here'.*has to be installed on every node\.$"):
         env.run_experiment_mp(animate=False, logging=False)
 
 
