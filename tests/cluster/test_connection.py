@@ -89,6 +89,21 @@ def test_what_ray_says_of_a_cluster_that_cannot_be_joined_is_passed_on(joined, m
     assert "no cluster that can be joined: Version mismatch: The cluster was started with: Ray: 2.1.0 Python:" in told
 
 
+def test_auto_is_the_cluster_that_ray_start_has_noted(joined, monkeypatch, tmp_path, caplog):
+    """Not one that runs here for another program alone, as the nodes of these tests do."""
+    started, there = [], nodes().address
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(joined.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(joined.ray, "init", lambda address, **_: started.append(address))
+    Connection(ClusterConfig())
+    assert "one is started here, for this program alone" in caplog.text
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(there)
+    Connection(ClusterConfig())
+    assert started == ["local", there]
+
+
 def test_a_node_that_is_not_like_this_one(joined, caplog):
     """Other rounding is named; another version of abreast or of Python is refused."""
     like = {**node_facts(), "node": "far"}

@@ -79,17 +79,16 @@ class Connection:
         self._nodes: dict[str, dict[str, str]] = {}
         if self.ray.is_initialized():
             return
-        address = os.environ.get("RAY_ADDRESS", config.address) if config.address == "auto" else config.address
-        if address not in ("auto", "local"):
-            self._connect(address, config.start_timeout)
-        elif address == "local":
+        address = config.address
+        if address == "auto":  # for Ray, that is any that runs here: also one for another program alone
+            started = self.ray._private.services.find_bootstrap_address(None)
+            address = os.environ.get("RAY_ADDRESS") or started or "local"
+            if address == "local":
+                log.warning("this machine belongs to no Ray cluster: one is started here, for this program alone")
+        if address == "local":
             self._start_local()
         else:
-            try:
-                self._init(address="auto")  # a cluster that this machine belongs to
-            except ConnectionError as error:  # to none, or to several
-                log.warning("a Ray is started here, for this program alone: %s", first_line(error))
-                self._start_local()
+            self._connect(address, config.start_timeout)
 
     def _connect(self, address: str, timeout_s: float) -> None:
         host, _, port = address.rpartition(":")
