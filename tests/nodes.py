@@ -110,6 +110,41 @@ def started_by(pid):
     return found + [each for child in found for each in started_by(child)]
 
 
+class Harm:
+    """Harms the cluster of this process; as a logger, when some epochs are recorded."""
+
+    def __init__(self, started, chance, at=()):
+        """`started`: the workers on nodes, by name (the fixture `hosts`)."""
+        self._started, self._chance, self._at = started, chance, set(at)
+        self.done = []
+
+    def record_epoch(self, epoch, *_, **__):
+        if epoch in self._at:
+            self.strike()
+
+    def strike(self):
+        """At first an actor of Ray's and a whole node, then any of these, or a worker process."""
+        kinds = ("actor", "node", "worker")
+        self.done.append(kinds[len(self.done)] if len(self.done) < len(kinds) else self._chance.choice(kinds))
+        getattr(self, self.done[-1])()
+
+    def node(self):
+        nodes().lose()
+
+    def actor(self):
+        import ray
+
+        ray.kill(self._chance.choice(self._on_nodes()).host)
+
+    def worker(self):
+        pids = [child.pid for child in self._on_nodes() if child.pid]
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self._chance.choice(pids), signal.SIGKILL)
+
+    def _on_nodes(self):
+        return [child for child in self._started.values() if hasattr(child, "host") and child.is_alive]
+
+
 _made = []
 
 

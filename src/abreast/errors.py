@@ -97,6 +97,10 @@ class WorkerError(AbreastError):
     """A worker process could not start, or died once too often; its own stack is the cause of this error."""
 
 
+class WorkerInputError(WorkerError):
+    """A worker could not start with what it was given where it is: its sentence says all. The exit code is 2."""
+
+
 class RolloutError(AbreastError):
     """The manager of environments was asked for something it cannot do."""
 

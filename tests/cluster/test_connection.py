@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from abreast.cluster import connection
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import Connection
 from abreast.cluster.host import node_facts
-from abreast.errors import ConfigError, WorkerError
+from abreast.errors import ConfigError
 from nodes import nodes
 from promises.cover import IS_FULL
 
@@ -64,18 +65,43 @@ def test_an_address_that_answers_nothing(address, monkeypatch):
     assert f"the cluster at {address} does not answer" in refused(address)
 
 
-def test_what_answers_may_be_no_cluster(monkeypatch):
-    """What Ray says is passed on. (It waits for half a minute before it says so.)"""
+@pytest.mark.parametrize(("says", "told"), [(b"", "timed out"), (b"220 mail.example\r\n", "what is there is no Ray")])
+def test_what_answers_is_no_ray(says, told, monkeypatch):
+    """Ray itself would wait for minutes for what accepts a connection and is silent."""
     ray = pytest.importorskip("ray", reason="the extra abreast[ray] is not installed")
+    monkeypatch.setattr(ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(ray, "init", lambda **_: pytest.fail("Ray was asked to join it"))
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        if says:
+            threading.Thread(target=lambda: server.accept()[0].send(says)).start()
+        assert told in refused(f"127.0.0.1:{server.getsockname()[1]}", timeout=1.0)
+
+
+def test_what_ray_says_of_a_cluster_that_cannot_be_joined_is_passed_on(joined, monkeypatch):
+    address = nodes().address
 
     def fail(**_):
         raise RuntimeError("Version mismatch: The cluster was started with:\n    Ray: 2.1.0\n    Python: 3.9.0\n")
 
-    monkeypatch.setattr(ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(ray, "init", fail)
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        told = refused(f"127.0.0.1:{server.getsockname()[1]}")
-    assert "is no cluster that can be joined: Version mismatch" in told
+    monkeypatch.setattr(joined.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(joined.ray, "init", fail)
+    told = refused(address)
+    assert "no cluster that can be joined: Version mismatch: The cluster was started with: Ray: 2.1.0 Python:" in told
+
+
+def test_auto_is_the_cluster_that_ray_start_has_noted(joined, monkeypatch, tmp_path, caplog):
+    """Not one that runs here for another program alone, as the nodes of these tests do."""
+    started, there = [], nodes().address
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    monkeypatch.setattr(joined.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(joined.ray, "init", lambda address, **_: started.append(address))
+    Connection(ClusterConfig())
+    assert "one is started here, for this program alone" in caplog.text
+    (tmp_path / "ray").mkdir()
+    (tmp_path / "ray" / "ray_current_cluster").write_text(there)
+    Connection(ClusterConfig())
+    assert started == ["local", there]
 
 
 def test_a_node_that_is_not_like_this_one(joined, caplog):
@@ -85,7 +111,7 @@ def test_a_node_that_is_not_like_this_one(joined, caplog):
     assert not caplog.records
     joined.note_node({**like, "node": "older", "cpu": "x86_64 avx2"})
     assert "results may be rounded otherwise on node older: cpu is x86_64 avx2 there" in caplog.text
-    with pytest.raises(WorkerError, match=r"node other has abreast 9.9, but this machine .*: install the same"):
+    with pytest.raises(ConfigError, match=r"node other has abreast 9.9, but this machine .*: install the same"):
         joined.note_node({**like, "node": "other", "abreast": "9.9"})
 
 

@@ -6,13 +6,16 @@ import random
 
 import pytest
 
-from abreast.cluster.backend import RayBackend
+from abreast.cluster import backend
+from abreast.cluster.backend import RayChild
 from abreast.cluster.connection import Link
-from abreast.errors import ConfigError, WorkerError
+from abreast.cluster.host import Echo
+from abreast.errors import ConfigError, WorkerError, WorkerInputError
+from abreast.processes.process import ProcessChild
 from abreast.training import plan as plan_module
 from abreast.training.plan import Split, Timing, choose, seconds_of_pass
 from fakes import outcome, small_game
-from nodes import nodes, on_nodes
+from nodes import Harm, nodes, on_nodes
 from promises.cover import IS_FULL
 from trace_events import checked
 
@@ -22,47 +25,7 @@ SMALL += ("multiprocessing.num_workers=1", "multiprocessing.num_envs=2", "multip
 TWO_LEARNERS = "multiprocessing.num_workers=2"
 
 
-@pytest.fixture
-def hosts(monkeypatch):
-    """The workers on nodes that were started last, by name."""
-    started, start = {}, RayBackend.start
-
-    def note(backend, number, spec, wake):
-        started[spec.name] = start(backend, number, spec, wake)
-        return started[spec.name]
-
-    monkeypatch.setattr(RayBackend, "start", note)
-    return started
-
-
-class Harm:
-    """A logger that harms the cluster when some epochs are recorded."""
-
-    def __init__(self, hosts, at, chance):
-        self._hosts, self._at, self._chance = hosts, set(at), chance
-        self.done = []
-
-    def record_epoch(self, epoch, *_, **__):
-        if epoch in self._at:
-            self.done.append(
-                self._chance.choice(("node", "actor", "worker")) if IS_FULL else ("node", "actor")[len(self.done)]
-            )
-            getattr(self, self.done[-1])()
-
-    def node(self):
-        nodes().lose()
-
-    def actor(self):
-        import ray
-
-        ray.kill(self._chance.choice(list(self._hosts.values())).host)
-
-    def worker(self):
-        from rollout_helpers import kill
-
-        kill(*[child.pid for child in self._hosts.values() if child.pid][:1])
-
-
+@pytest.mark.timeout(1800 if IS_FULL else 240)
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined"] if IS_FULL else ["pipelined"])
 def test_a_lost_node_and_a_killed_actor_change_nothing(schedule, hosts, caplog):
     settings = (*SMALL, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")
@@ -71,9 +34,32 @@ def test_a_lost_node_and_a_killed_actor_change_nothing(schedule, hosts, caplog):
         settings, at = (*settings, TWO_LEARNERS, "experiment.epochs=500"), range(10, 490, 16)
     calm_env = small_game(*settings, "multiprocessing.workers=inline")
     calm = outcome(calm_env, calm_env.run_experiment_mp)
-    env, harm = small_game(*settings, *on_nodes()), Harm(hosts, at, random.Random(1))
+    env, harm = small_game(*settings, *on_nodes()), Harm(hosts, random.Random(1), at)
     assert outcome(env, lambda **usual: env.run_experiment_mp(**{**usual, "logger": harm})) == calm
     assert len(harm.done) == len(at) and "actor of Ray's that it lived in is gone" in caplog.text
+
+
+def test_a_worker_without_room_on_nodes_goes_on_here(hosts, caplog, monkeypatch):
+    """Another program is given the room as soon as the worker's actor is killed: it waited for it."""
+    import ray
+
+    settings = (*SMALL, "multiprocessing.num_actors=1")
+    calm_env = small_game(*settings, "multiprocessing.workers=inline")
+    calm = outcome(calm_env, calm_env.run_experiment_mp)
+    cluster = f"{{address: '{nodes().address}', workers_here: 0, learner_cpus: 4, start_timeout: 60}}"
+    env, others = small_game(*settings, "multiprocessing.workers=ray", f"multiprocessing.cluster={cluster}"), []
+
+    class TakesItsRoom(Harm):
+        def strike(self):
+            others.append(ray.remote(num_cpus=4)(Echo).remote())
+            monkeypatch.setattr(backend, "RayChild", lambda *given: RayChild(*given[:-1], timeout_s=1.0))
+            self.actor()
+
+    harm = TakesItsRoom(hosts, random.Random(1), at=(5,))
+    assert outcome(env, lambda **usual: env.run_experiment_mp(**{**usual, "logger": harm})) == calm
+    ray.kill(*others)
+    assert "no node had room for it within" in caplog.text
+    assert [type(child) for child in hosts.values()] == [ProcessChild]
 
 
 @pytest.mark.chaos
@@ -166,7 +152,7 @@ def test_a_node_without_the_users_module(tmp_path, monkeypatch):
     settings = (*on_nodes(), "model.network=only_here:TwoLayers")
     env = small_game(*SMALL, *settings)  # the module is known here
     (tmp_path / "only_here.py").unlink()
-    with pytest.raises(WorkerError, match=r"no module 'only_here'.*has to be installed on every node\.$"):
+    with pytest.raises(WorkerInputError, match=r"no module 'only_here'.*has to be installed on every node\.$"):
         env.run_experiment_mp(animate=False, logging=False)
 
 

@@ -27,7 +27,7 @@ from typer.core import TyperGroup
 
 from abreast import __version__
 from abreast.display import NORMAL, QUIET, VERBOSE, set_volume, volume
-from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError
+from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError, WorkerInputError
 
 TRAINING, ROLLOUTS, BOTH = "Train agents in games", "Play text environments", "For both"
 """What the commands are for."""
@@ -190,6 +190,9 @@ def run(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 1
     except typer.Abort:  # Ctrl-C in a command that has nothing to keep
         return 130
+    except WorkerInputError as error:
+        _complain_of(error)
+        return 2
     except WorkerError as error:  # what was typed is right: what ran in the worker is at fault
         sys.stderr.write(_stack_in_worker(error))
         _complain_of(error)

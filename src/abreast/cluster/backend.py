@@ -14,7 +14,7 @@ from typing import Any
 
 from abreast.cluster.connection import Connection, first_line
 from abreast.cluster.host import Host, Order, Report, open_share
-from abreast.errors import WorkerError
+from abreast.errors import ConfigError, WorkerError
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed, Ready, SignOfLife
 from abreast.processes.process import SCRIPT_HINT, pack
 
@@ -129,8 +129,8 @@ class RayChild:
                 self._is_placed = True
                 self._connection.note_node(result)
                 return []
-        except WorkerError as error:
-            self._ended = str(error)
+        except ConfigError as error:
+            self._ended = f"ConfigError: {error}"
             return []
         except self._connection.ray.exceptions.RayError as error:
             self._ended = f"the node or the actor of Ray's that it lived in is gone ({first_line(error)})"

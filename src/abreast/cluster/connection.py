@@ -40,7 +40,9 @@ ECHOES, ECHOED_BYTES = 5, 8_000_000
 LONGEST_FOLDER = 30
 """Ray has sockets in its folder, whose names may have 107 characters in all."""
 REACH_S = 5.0
-"""Seconds within which a host has to accept a connection."""
+"""Seconds within which a host has to accept a connection, and to begin to speak."""
+SETTINGS = b"\4"
+"""The kind of frame with which a server of gRPC begins. For one that does not, Ray would wait for minutes."""
 
 
 def import_ray() -> Any:
@@ -77,19 +79,23 @@ class Connection:
         self._nodes: dict[str, dict[str, str]] = {}
         if self.ray.is_initialized():
             return
-        address = os.environ.get("RAY_ADDRESS", config.address) if config.address == "auto" else config.address
-        if address not in ("auto", "local"):
+        address = config.address
+        if address == "auto":  # for Ray, that is any that runs here: also one for another program alone
+            started = self.ray._private.services.find_bootstrap_address(None)
+            address = os.environ.get("RAY_ADDRESS") or started or "local"
+            if address == "local":
+                log.warning("this machine belongs to no Ray cluster: one is started here, for this program alone")
+        if address == "local":
+            self._start_local()
+        else:
             self._connect(address, config.start_timeout)
-        elif address == "local":
-            self._start_local()
-        elif not self._join():
-            log.warning("this machine belongs to no Ray cluster: one is started here, for this program alone")
-            self._start_local()
 
     def _connect(self, address: str, timeout_s: float) -> None:
         host, _, port = address.rpartition(":")
         try:
-            socket.create_connection((host, int(port)), min(REACH_S, timeout_s)).close()
+            with socket.create_connection((host, int(port)), min(REACH_S, timeout_s)) as reached:
+                if os.environ.get("RAY_USE_TLS") != "1" and reached.recv(9)[3:4] != SETTINGS:
+                    raise OSError("what is there is no Ray")
         except (OSError, ValueError, OverflowError) as error:
             raise ConfigError(
                 f"the cluster at {address} does not answer ({error}): expected HOST:PORT of a Ray that is running"
@@ -102,14 +108,6 @@ class Connection:
                 f"what answers at {address} is no cluster that can be joined: {first_line(error)}; one with tokens wants"
                 " RAY_AUTH_MODE=token and RAY_AUTH_TOKEN."
             ) from None
-
-    def _join(self) -> bool:
-        """Join a cluster that this machine belongs to, if it does."""
-        try:
-            self._init(address="auto")
-        except ConnectionError:
-            return False
-        return True
 
     def _start_local(self) -> None:
         """Start a Ray whose processes end with this program, and whose files are removed then."""
@@ -195,7 +193,7 @@ class Connection:
         for key in facts.keys() - {"node"}:
             here, there = self._facts[key], facts[key]
             if here != there and key in SAME_NEEDED:
-                raise WorkerError(
+                raise ConfigError(
                     f"node {name} has {key} {there}, but this machine {here}: install the same on all of them."
                 )
             if here != there:
@@ -225,6 +223,8 @@ def remove_at_end(folder: Path | str) -> "subprocess.Popen[bytes]":
 def first_line(error: BaseException) -> str:
     """What is the matter: errors of Ray's come with stacks of several processes."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    if lines[0].endswith(":"):  # a list of versions
+        lines = [" ".join(lines)]
     named = [line for line in lines if "Error: " in line and not line.startswith(("File", "ray."))]
     return (named or lines)[-1 if named else 0].rstrip(".")[:500]
 

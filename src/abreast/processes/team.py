@@ -33,7 +33,7 @@ from enum import Enum
 from functools import partial
 from typing import Any
 
-from abreast.errors import WorkerError
+from abreast.errors import WorkerError, WorkerInputError
 from abreast.processes.alarm import Alarm
 from abreast.processes.backend import NOWHERE, STOP, Backend, Child, ChildSpec, Failed
 from abreast.processes.cores import SPIN_S, spin_wait
@@ -46,6 +46,8 @@ CHECK_S = 0.5
 """How often signs of life are checked while waiting; more often where silence is found after less than four of these."""
 RETRY_S = 0.1
 """Pause after a start that failed, times the number of deaths: what is lacking may be there a moment later."""
+INPUT_ERRORS = ("ConfigError: ", "ModuleNotFoundError: ")
+"""What a worker fails with at its start where it is what it was given, or this machine, that has to change."""
 
 
 class Condition(Enum):
@@ -358,11 +360,14 @@ class Team:
         assert child is not None
         at, pid = child.sign_of_life().at, child.pid
         self._end_child(number)
+        kind = WorkerError
         if was_starting:
-            cause = f"could not start: {cause.removeprefix('failed: ').removeprefix('died: ').rstrip('.')}{child.hint}"
+            cause = cause.removeprefix("failed: ").removeprefix("died: ").rstrip(".")
+            kind = WorkerInputError if cause.startswith(INPUT_ERRORS) else WorkerError
+            cause = f"could not start: {cause.removeprefix(INPUT_ERRORS[0])}{child.hint}"
         who = f"{child.name} (pid {pid})" if pid is not None and not was_starting else child.name
-        error = WorkerError(f"{who} {cause.rstrip('.')}.")
-        if failure is not None:
+        error = kind(f"{who} {cause.rstrip('.')}.")
+        if failure is not None and kind is WorkerError:
             error.__cause__ = RemoteTraceback(failure.traceback)
         if worker.has_to_start and (failure is not None or not (silent or child.was_killed)):
             raise error

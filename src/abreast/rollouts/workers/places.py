@@ -55,6 +55,7 @@ class Places:
             count, usual = min(MOST_PROCESSES, cores()), PlacementRules()
         else:
             cluster, usual = config.cluster, PlacementRules(order_s=RAY_ORDER_S)
+            self._cluster.check_room(cluster.worker_cpus, cluster.worker_gpus)
             count = max(1, self._cluster.room_for(cluster.worker_cpus, cluster.worker_gpus))
         self._tags, self._config, self._rules = tags, config, rules or usual
         self._processes = min(config.max_workers or count, most)
