@@ -4,12 +4,13 @@
     python benchmarks/games.py --draw DIR            learning-<game>.png from DIR/curves.csv; needs matplotlib
 
 Each game is trained with its own settings and every seed, sequentially, each run in a process of its own; beside that,
-agents that act at random play it. Written are `curves.csv` (game, seed, epoch, figure, value), `<game>.gif` (the best epoch
+agents that act at random play it. Written are `curves.csv` (game, seed, epoch, figure, value), `<game>.gif` (the last epoch
 of seed 0), and, where matplotlib is there, the pictures. Printed is the mean of the last tenth of each run.
 """
 
 import argparse
 import csv
+import math
 import multiprocessing
 import os
 import shutil
@@ -36,8 +37,8 @@ SECOND = {
 }
 """A figure of the game's that says more than the reward does."""
 Row = tuple[str, str, int, str, float]
-Curves = dict[str, dict[str, dict[str, list[float]]]]
-"""Values by game, figure and seed."""
+Curves = dict[str, dict[str, dict[str, dict[int, float]]]]
+"""By game, figure, seed and epoch; a figure that is not defined in an epoch (nobody took a coin, say) is left out."""
 
 
 def train(game: str, seed: str, epochs: int | None, output: Path) -> tuple[list[Row], float]:
@@ -53,7 +54,7 @@ def train(game: str, seed: str, epochs: int | None, output: Path) -> tuple[list[
     begin = time.process_time()
     with tempfile.TemporaryDirectory() as folder:
         result = env.run_experiment(animate=seed == "0", logging=False, output_dir=Path(folder) / "run")
-        for film in Path(folder).rglob("best.gif"):
+        for film in Path(folder).rglob("last.gif"):
             shutil.copy(film, output / f"{game}.gif")
     rows = []
     for record in result.epochs:
@@ -80,10 +81,10 @@ def train_all(games: list[str], seeds: int, jobs: int, epochs: int | None, outpu
 
 
 def read(path: Path) -> Curves:
-    curves: Curves = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    curves: Curves = defaultdict(lambda: defaultdict(lambda: defaultdict(dict)))
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
-            curves[row["game"]][row["figure"]][row["seed"]].append(float(row["value"]))
+            curves[row["game"]][row["figure"]][row["seed"]][int(row["epoch"])] = float(row["value"])
     return curves
 
 
@@ -92,8 +93,8 @@ def report(curves: Curves) -> Iterator[str]:
     for game, figures in sorted(curves.items()):
         for figure in ("reward", *([SECOND[game]] if SECOND.get(game) in figures else [])):
             runs = dict(figures[figure])
-            chance = fmean(runs.pop("random", [float("nan")]))
-            last = [fmean(run[-max(1, len(run) // 10) :]) for _, run in sorted(runs.items())]
+            chance = fmean(runs.pop("random", {0: math.nan}).values())
+            last = [fmean(list(run.values())[-max(1, len(run) // 10) :]) for _, run in sorted(runs.items())]
             yield f"{game}, {figure}: {', '.join(f'{value:.2f}' for value in last)}; random {chance:.2f}"
 
 
@@ -112,9 +113,17 @@ def draw(curves: Curves, folder: Path) -> None:
         for axes, figure in zip(panels, shown, strict=True):
             for number, (seed, run) in enumerate(sorted(figures[figure].items())):
                 if seed == "random":
-                    axes.axhline(fmean(run), color="#8d99ae", linestyle="--", linewidth=2, label="random agents")
+                    axes.axhline(
+                        fmean(run.values()), color="#8d99ae", linestyle="--", linewidth=2, label="random agents"
+                    )
                 else:
-                    axes.plot(smooth(run), color="#2e6f95", linewidth=1.6, label="" if number else "each seed")
+                    axes.plot(
+                        list(run),
+                        smooth(list(run.values())),
+                        color="#2e6f95",
+                        linewidth=1.6,
+                        label="" if number else "each seed",
+                    )
             who = "the learner" if game in LONE_LEARNERS else "all agents"
             label = f"reward of {who}" if figure == "reward" else figure.replace("_", " ")
             axes.set(xlabel="epoch", ylabel=f"{label}, mean of 20 epochs")

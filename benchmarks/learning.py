@@ -1,12 +1,12 @@
 """Do the agents learn? Reward against random agents in the same world.
 
     python benchmarks/learning.py [--epochs 300] [--seeds 1] [--output DIR]    IQN, DQN and PPO in 5-agent treasure hunt
-    python benchmarks/learning.py --games [--jobs 2] [--seeds 3]               every game with its own settings
     python benchmarks/learning.py --study [--seeds 5] [--only NAME ...]        what makes agents learn sooner
-    python benchmarks/learning.py --plot DIR/curves.json                       pictures of the first two; needs matplotlib
+    python benchmarks/learning.py --plot DIR/curves.json                       a picture of the first; needs matplotlib
 
-The first two print, per algorithm or game, the mean reward of the last tenth of the epochs beside that of random agents (of
-algorithms as a multiple, the bar: 3), and write the reward of every epoch to `curves.json` in the run folder.
+The first prints, per algorithm, the mean reward of the last tenth of the epochs beside that of random agents, and as a
+multiple of it (the bar: 3), and writes the reward of every epoch to `curves.json` in the run folder. Every game with its own
+settings: `games.py`.
 
 The study prints, per variant and as means over the seeds: the epoch at which the mean of the last 10 reaches 3 times the
 reward of random agents, the CPU seconds of the run until then, and the mean reward of epochs 100 to 149. Its first variant
@@ -30,7 +30,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from abreast.games import find_game, list_games
+from abreast.games import find_game
 from abreast.games.treasurehunt.agents import TreasurehuntAgent
 from abreast.games.treasurehunt.env import GROUND, KINDS, TreasurehuntEnv
 from abreast.models import IQN
@@ -41,8 +41,6 @@ BAR = 3.0
 RANDOM_EPOCHS = 100
 ALGORITHMS = {"iqn": [], "dqn": [], "ppo": ["experiment.train_interval=2"]}
 COLOURS = {"iqn": "#d1495b", "dqn": "#2e6f95", "ppo": "#3c7a57"}
-# The rewards of tag add up to nearly the same however well one plays, so agent 0 learns among agents that act at random.
-LONE_LEARNERS = {"tag": [f"model.per_agent.{agent}.algorithm=random" for agent in range(1, 4)]}
 
 
 @dataclass
@@ -56,9 +54,7 @@ class Curves:
 
     @property
     def title(self) -> str:
-        agents = find_game(self.game).configure().experiment.num_agents
-        alone = f"one learner among {agents - 1} random agents"
-        return f"{self.game}, {alone if self.game in LONE_LEARNERS else f'{agents} agents'}"
+        return f"{self.game}, {find_game(self.game).configure().experiment.num_agents} agents"
 
     @property
     def chance(self) -> float:
@@ -67,11 +63,11 @@ class Curves:
 
 
 def rewards(game: str, overrides: list[str]) -> list[float]:
-    """The reward of every epoch of one run: of all agents, or of the only learner."""
+    """The reward of every epoch of one run."""
     found = find_game(game)
     config = found.configure(None, [*overrides, "multiprocessing.device=cpu"])
     epochs = found.build(config).run_experiment(animate=False, logging=False).epochs
-    return [record["reward_per_agent"][0] if game in LONE_LEARNERS else record["reward"] for record in epochs]
+    return [record["reward"] for record in epochs]
 
 
 def measure(pictures: dict[str, tuple[str, dict[str, list[str]]]], seeds: int, jobs: int) -> list[Curves]:
@@ -96,17 +92,16 @@ def _results(futures: list[Future[list[float]]]) -> list[list[float]]:
     return [future.result() for future in futures]
 
 
-def report(curves: Curves, is_bar_shown: bool) -> None:
+def report(curves: Curves) -> None:
     """The last tenth of each label's epochs, against random agents."""
     print(f"\n{curves.title}: random agents get {curves.chance:.1f} an epoch")
     for label, runs in curves.runs.items():
         last = [fmean(run[-max(1, len(run) // 10) :]) for run in runs]
         values = ", ".join(f"{value:.1f}" for value in last)
         print(f"  {label}: {values} in the last tenth of {len(runs[0])} epochs, per seed")
-        if is_bar_shown:
-            times = ", ".join(f"{value / curves.chance:.1f}" for value in last)
-            verdict = "reached" if min(last) >= BAR * curves.chance else "MISSED"
-            print(f"    {times} times random (bar {BAR:g}: {verdict})")
+        times = ", ".join(f"{value / curves.chance:.1f}" for value in last)
+        verdict = "reached" if min(last) >= BAR * curves.chance else "MISSED"
+        print(f"    {times} times random (bar {BAR:g}: {verdict})")
 
 
 def smooth(values: list[float], width: int) -> list[float]:
@@ -127,8 +122,7 @@ def plot(curves: Curves, path: Path) -> None:
             colour = COLOURS.get(label, "#2e6f95")
             axes.plot(smooth(run, 20), color=colour, linewidth=2, label=label if number == 0 else None)
     axes.axhline(curves.chance, color="#8d99ae", linestyle="--", linewidth=2, label="random agents")
-    who = "the learner" if curves.game in LONE_LEARNERS else "all agents"
-    axes.set(xlabel="epoch", ylabel=f"reward of {who}, mean of 20 epochs", title=curves.title)
+    axes.set(xlabel="epoch", ylabel="reward of all agents, mean of 20 epochs", title=curves.title)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(alpha=0.25)
     axes.legend(frameon=False)
@@ -309,12 +303,11 @@ def _with_error(values: list[float]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--games", action="store_true", help="train every game with its own settings")
     parser.add_argument("--study", action="store_true", help="what makes agents learn sooner, one change each")
     parser.add_argument("--only", nargs="+", choices=VARIANTS, help="these variants of the study")
     parser.add_argument("--plot", type=Path, metavar="CURVES", help="draw learning-<name>.png beside a curves.json")
-    parser.add_argument("--epochs", type=int, help="epochs of a run (300; --study 150; --games as the game says)")
-    parser.add_argument("--seeds", type=int, help="runs each, with other seeds (1; --games 3; --study 5)")
+    parser.add_argument("--epochs", type=int, help="epochs of a run (300; --study 150)")
+    parser.add_argument("--seeds", type=int, help="runs each, with other seeds (1; --study 5)")
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--output", type=Path, default=Path("runs") / f"learning-{datetime.now():%Y%m%d-%H%M%S}")
     arguments = parser.parse_args()
@@ -327,24 +320,16 @@ def main() -> None:
         names = arguments.only or list(VARIANTS)
         study(names, arguments.epochs or 150, arguments.seeds or 5, arguments.jobs, arguments.output)
         return
-    if arguments.games:
-        epochs = [f"experiment.epochs={arguments.epochs}"] if arguments.epochs else []
-        pictures = {name: (name, {_algorithm(name): [*LONE_LEARNERS.get(name, []), *epochs]}) for name in list_games()}
-    else:
-        epochs = [f"experiment.epochs={arguments.epochs or 300}"]
-        labels = {name: [f"model.algorithm={name}", *more, *epochs] for name, more in ALGORITHMS.items()}
-        pictures = {"algorithms": ("treasurehunt", labels)}
+    epochs = [f"experiment.epochs={arguments.epochs or 300}"]
+    labels = {name: [f"model.algorithm={name}", *more, *epochs] for name, more in ALGORITHMS.items()}
+    pictures = {"algorithms": ("treasurehunt", labels)}
     arguments.output.mkdir(parents=True, exist_ok=True)
-    measured = measure(pictures, arguments.seeds or (3 if arguments.games else 1), arguments.jobs)
+    measured = measure(pictures, arguments.seeds or 1, arguments.jobs)
     for curves in measured:
-        report(curves, is_bar_shown=not arguments.games)
+        report(curves)
     path = arguments.output / "curves.json"
     path.write_text(json.dumps([asdict(curves) for curves in measured]))
     print(f"\ncurves: {path}; pictures: python benchmarks/learning.py --plot {path}")
-
-
-def _algorithm(game: str) -> str:
-    return str(find_game(game).configure().model.algorithm)
 
 
 if __name__ == "__main__":

@@ -248,7 +248,8 @@ def _sentences_of(cls: type[Section], place: tuple[Any, ...], faults: list[Any],
     if first["type"] == "value_error":
         raised = first["ctx"]["error"]
         told = raised.faults if isinstance(raised, SeveralFaults) else [str(raised)]
-        return [f"{path + ': ' if place or where else ''}{text}" for text in told]
+        is_named = not (place or where)
+        return [text if is_named or text.startswith(f"{path}.") else f"{path}: {text}" for text in told]
     if first["loc"][-1:] == ("[key]",) or first["type"] == "invalid_key":
         above = _joined(where, *place[:-1]) or "the configuration"
         return [f"{above} has a key {short(first['input'])}: expected {expected}."]

@@ -84,6 +84,8 @@ def test_kinds_on_the_map_are_what_is_there(env):
         ("['###', '##']", "rows of the same length"),
         ("['###', '#x#', '###']", "world.layout has 'x'"),
         ("[]", "rows of the same length"),
+        ("['#O#', '#.#', 'D#S']", "world.layout has no Pot (P): no soup could be served"),
+        ("['###', '#.#', '###']", "no Onions (O), no Dishes (D), no Hatch (S), no Pot (P)"),
     ],
 )
 def test_a_map_that_is_none_is_refused(layout, told):

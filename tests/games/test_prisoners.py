@@ -50,9 +50,12 @@ def test_a_tile_under_an_agent_is_seen():
     assert centre[kinds.index("PrisonersAgent")] == 1
 
 
-def test_payoffs_are_settings_and_a_court_without_floor_is_refused():
+def test_payoffs_are_settings_and_a_court_without_floor_or_with_a_lone_agent_is_refused():
     env = build("prisoners", "world.sucker=-1")
     place(env, (1, LEFT), (2, RIGHT))
     assert env.after_turn() == [-1, 5]
-    assert "no floor is left" in refused("prisoners", "world.tile_width=3")
+    told = refused("prisoners", "world.tile_width=3")
+    assert "no floor is left" in told
+    assert told.startswith("world.tile_width is 3")
+    assert "experiment.num_agents is 1" in refused("prisoners", "experiment.num_agents=1")
     assert "free cells" in refused("prisoners", "experiment.num_agents=12")

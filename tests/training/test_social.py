@@ -32,7 +32,7 @@ def test_the_formulas():
     }
 
 
-@pytest.mark.parametrize("rewards", [[0.0, 0.0], [-3.0, 1.0]])
+@pytest.mark.parametrize("rewards", [[0.0, 0.0], [-3.0, 1.0], [0.1 + 0.2, -0.3]])  # 0.1 + 0.2 - 0.3 is above 0
 def test_equality_is_not_defined_for_a_group_that_got_nothing(rewards):
     found = social_outcomes(5, rewards, [math.nan, math.nan])
     assert math.isnan(found["equality"])

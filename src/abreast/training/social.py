@@ -57,11 +57,12 @@ def social_outcomes(
     rewards, times: per agent, its return, and the mean turn at which it got a reward above 0 (NaN: it never did).
     """
     agents, total = len(rewards), math.fsum(rewards)
+    is_shared = total > 1e-9 * math.fsum(map(abs, rewards))  # less is rounding, where gains and losses add up to 0
     differences = math.fsum(abs(one - other) for one in rewards for other in rewards)
     known = [time for time in times if not math.isnan(time)]
     return {
         "efficiency": total / turns if turns else math.nan,
-        "equality": 1 - differences / (2 * agents * total) if total > 0 else math.nan,
+        "equality": 1 - differences / (2 * agents * total) if is_shared else math.nan,
         "sustainability": fmean(known) if known else math.nan,
         "peace": (agents * turns - timed_out) / turns if turns else math.nan,
     }

@@ -43,6 +43,9 @@ class KitchenConfig(Section):
         edge = rows[0] + rows[-1] + "".join(row[0] + row[-1] for row in rows)
         if "." in edge or "." not in "".join(rows):
             raise ValueError("world.layout needs floor (.) to walk on, and none of them at its edge: close it with #.")
+        missing = [f"no {kind.__name__} ({symbol})" for symbol, kind in STATIONS.items() if symbol not in "".join(rows)]
+        if missing:
+            raise ValueError(f"world.layout has {', '.join(missing)}: no soup could be served. Add what is missing.")
         return self
 
 

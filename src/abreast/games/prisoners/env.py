@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import ClassVar
 
+from abreast.errors import ConfigError
 from abreast.games.prisoners.agents import TILES, PrisonersAgent, stand_to_cooperate, stand_to_defect
 from abreast.games.prisoners.entities import CooperateTile, Floor
 from abreast.games.prisoners.world import GROUND, TOP, PrisonersConfig, PrisonersWorld
@@ -22,6 +23,13 @@ class PrisonersEnv(WalkersEnv):
     scripted: ClassVar[Mapping[str, Script]] = {"cooperate": stand_to_cooperate, "defect": stand_to_defect}
     world: PrisonersWorld
     agents: list[PrisonersAgent]
+
+    def setup_agents(self) -> None:
+        if self.config.experiment.num_agents < 2:
+            raise ConfigError(
+                "experiment.num_agents is 1, but a turn pays only agents who meet others: raise it to 2 or more."
+            )
+        super().setup_agents()
 
     def populate_environment(self) -> None:
         self.world.lay_out()
