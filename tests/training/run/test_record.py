@@ -14,6 +14,7 @@ import yaml
 
 import own_game
 import villains
+from abreast.display import NORMAL, VERBOSE, set_volume
 from abreast.errors import GameError, ModelError, WorkerError
 from abreast.games import Game
 from abreast.models import DQN
@@ -29,6 +30,14 @@ def garden(*overrides, kind=own_game.Garden):
 
 def metrics_in(folder):
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_verbose_prints_every_line_of_the_log_from_the_first_on(tmp_path, capsys, request):
+    request.addfinalizer(lambda: set_volume(NORMAL))
+    set_volume(VERBOSE)
+    garden("experiment.epochs=2").run_experiment(animate=False, output_dir=tmp_path / "run")
+    kept, printed = (tmp_path / "run" / "log.txt").read_text().splitlines(), capsys.readouterr().err.splitlines()
+    assert "Garden: 2 agents" in kept[0] and set(kept[:-1]) <= set(printed)  # the last comes when the display is over
 
 
 # ---- figures of the game's own
