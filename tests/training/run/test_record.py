@@ -14,6 +14,7 @@ import yaml
 
 import own_game
 import villains
+from abreast.display import NORMAL, VERBOSE, set_volume
 from abreast.errors import GameError, ModelError, WorkerError
 from abreast.games import Game
 from abreast.models import DQN
@@ -353,3 +354,11 @@ def test_the_time_of_a_pause_is_not_counted(tmp_path, monkeypatch):
             assert record.counts()["elapsed_s"] == 2.0
         monkeypatch.setattr(clock, lambda: 1001.0)
         assert record.counts()["elapsed_s"] == 3.0
+
+
+def test_verbose_prints_every_line_of_the_log_from_the_first_on(tmp_path, capsys, request):
+    request.addfinalizer(lambda: set_volume(NORMAL))
+    set_volume(VERBOSE)
+    garden("experiment.epochs=2").run_experiment(animate=False, output_dir=tmp_path / "run")
+    kept, printed = (tmp_path / "run" / "log.txt").read_text().splitlines(), capsys.readouterr().err.splitlines()
+    assert "Garden: 2 agents" in kept[0] and set(kept[:-1]) <= set(printed)  # the last comes when the display is over
