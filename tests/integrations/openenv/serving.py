@@ -16,10 +16,12 @@ COUNTING = {"Counting": {"env_type": "Counting", "max_actions_per_traj": 20}}
 class Serving:
     """`with Serving(["Bandit"], max_sessions=2) as serving: serving.url`; `ask` runs a coroutine in its event loop."""
 
-    def __init__(self, tags, custom=None, use_multiprocessing=False, **server):
+    def __init__(self, tags, custom=None, use_multiprocessing=False, context=None, **server):
         episodes = {"max": server.get("max_sessions", 256), "idle_timeout": None}
         own = {"use_multiprocessing": use_multiprocessing, "max_workers": 2, "episodes": episodes}
-        self.manager = EnvStateManager({"custom_envs": custom or {}, "es_manager": own}, tags=tags)
+        self.manager = EnvStateManager(
+            {"custom_envs": custom or {}, "es_manager": own, "context": context or {}}, tags=tags
+        )
         self._server = server
         self._ready = threading.Event()
 
