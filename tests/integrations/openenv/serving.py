@@ -10,6 +10,8 @@ import villain_envs  # noqa: F401 (registers its environments)
 from abreast.integrations.openenv import Server
 from abreast.rollouts import EnvStateManager
 
+PATIENCE_S = 60
+"""For an answer. The first one of workers waits for the fork server, which imports torch: 15 s on a busy machine."""
 COUNTING = {"Counting": {"env_type": "Counting", "max_actions_per_traj": 20}}
 
 
@@ -64,7 +66,7 @@ class Client:
         await self.socket.send_json({"type": kind, **({} if data is None else {"data": data})})
 
     async def receive(self):
-        return await asyncio.wait_for(self.socket.receive_json(), 20)
+        return await asyncio.wait_for(self.socket.receive_json(), PATIENCE_S)
 
     async def ask(self, kind, data=None):
         await self.send(kind, data)
