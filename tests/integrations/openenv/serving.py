@@ -10,16 +10,20 @@ import villain_envs  # noqa: F401 (registers its environments)
 from abreast.integrations.openenv import Server
 from abreast.rollouts import EnvStateManager
 
+PATIENCE_S = 60
+"""For an answer. The first one of workers waits for the fork server, which imports torch: 15 s on a busy machine."""
 COUNTING = {"Counting": {"env_type": "Counting", "max_actions_per_traj": 20}}
 
 
 class Serving:
     """`with Serving(["Bandit"], max_sessions=2) as serving: serving.url`; `ask` runs a coroutine in its event loop."""
 
-    def __init__(self, tags, custom=None, use_multiprocessing=False, **server):
+    def __init__(self, tags, custom=None, use_multiprocessing=False, context=None, **server):
         episodes = {"max": server.get("max_sessions", 256), "idle_timeout": None}
         own = {"use_multiprocessing": use_multiprocessing, "max_workers": 2, "episodes": episodes}
-        self.manager = EnvStateManager({"custom_envs": custom or {}, "es_manager": own}, tags=tags)
+        self.manager = EnvStateManager(
+            {"custom_envs": custom or {}, "es_manager": own, "context": context or {}}, tags=tags
+        )
         self._server = server
         self._ready = threading.Event()
 
@@ -62,7 +66,7 @@ class Client:
         await self.socket.send_json({"type": kind, **({} if data is None else {"data": data})})
 
     async def receive(self):
-        return await asyncio.wait_for(self.socket.receive_json(), 20)
+        return await asyncio.wait_for(self.socket.receive_json(), PATIENCE_S)
 
     async def ask(self, kind, data=None):
         await self.send(kind, data)

@@ -73,7 +73,7 @@ async def storm(serving, sessions, kills):
                 kill(pid)
                 killed.add(pid)
 
-        async with asyncio.timeout(50 + sessions / 20):
+        async with asyncio.timeout(100 + sessions / 20):
             await asyncio.gather(strike(), *(place() for _ in range(AT_ONCE)))
         await until(lambda: not len(serving.server.sessions), 30)
     return wrong, killed

@@ -65,6 +65,23 @@ def test_an_answer_of_a_language_model_is_parsed_and_prompted_for(serving):
     assert step["metadata"]["penalty"] == 0
 
 
+def test_tools_are_told_and_an_answer_that_is_no_legal_call_costs_a_penalty():
+    call = '<tool_call>{"name": "act", "arguments": {"action": "Down"}}</tool_call>'
+    with Serving(["FrozenLake"], context={"tools": True}) as serving:
+
+        async def play():
+            async with connected(serving.url) as client, client.http.get(f"{serving.url}/metadata") as told:
+                (tool,) = (await told.json())["tools"]
+                await client.ask("reset", {"seed": 1})
+                answers = (call, call.replace("Down", "Sideways"), call.replace("act", "fly"), "I go down.", "{", "")
+                return tool["function"]["name"], [await client.ask("step", {"message": each}) for each in answers]
+
+        name, steps = serving.ask(play())
+    costs = [step["data"]["metadata"]["penalty"] for step in steps]
+    assert name == "act" and costs == pytest.approx([0, *[-0.1] * 5]) and not serving.server.refusals
+    assert [bool(step["data"]["metadata"]["invalid"]) for step in steps] == [False, *[True] * 5]
+
+
 def test_an_unknown_action_costs_a_penalty_beside_the_reward(serving):
     async def play():
         async with connected(serving.url) as client:

@@ -17,6 +17,7 @@ from abreast import __version__
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.integrations.openenv.messages import SCHEMA, STATUS, Refusal, dump, read, write
 from abreast.integrations.openenv.sessions import Session, Sessions
+from abreast.rollouts.context.context import Context
 from abreast.rollouts.manager import EnvStateManager
 
 try:
@@ -210,8 +211,9 @@ class Server:
     # ---- inside
 
     def _metadata(self, tag: str) -> dict[str, Any]:
-        instruction = self._manager.tags[tag].instruction
-        return {"name": tag, "description": instruction or tag, "version": __version__, "author": "abreast"}
+        context = Context(self._manager.tags[tag])
+        told = {"name": tag, "description": context.tag.instruction or tag, "version": __version__, "author": "abreast"}
+        return told if context.tools is None else {**told, "tools": context.tools.schemas}
 
     def _tag_of(self, request: web.Request) -> str:
         tag = request.match_info.get("tag", self._tags[0])
