@@ -1,13 +1,19 @@
 """Text environments on the nodes of a cluster: equal to the plain loop, whatever dies."""
 
+import json
 import random
+import threading
+from collections import Counter
 
 import pytest
 
+from abreast.cli.app import run
 from abreast.rollouts import EnvStateManager
+from llm_server import LLMServer, Text
 from nodes import Harm, nodes
 from promises.cover import IS_FULL
 from rollout_helpers import SHIPPED, among_others, calm_caches, go, plain, settings
+from varied_env import length, shown
 
 pytestmark = pytest.mark.xdist_group("ray")
 
@@ -53,6 +59,36 @@ def test_all_environments_are_those_of_the_plain_loop_whatever_dies(hosts):
             assert [
                 {key: entry[key] for key in known} for entry, known in zip(there["history"], shown, strict=True)
             ] == shown
+
+
+@pytest.mark.chaos
+def test_a_server_is_asked_once_for_every_turn_of_every_episode_whatever_dies(tmp_path):
+    """2,000 episodes, and a node is lost when a third of the turns are taken."""
+    asked = Counter()
+
+    def behave(request):
+        asked[shown(request.prompt)] += 1
+        if sum(asked.values()) == 2_000:
+            threading.Thread(target=nodes().lose).start()
+        return Text(f"<answer>{('Go', 'Stay')[request.number % 2]}</answer>")
+
+    manager = on_nodes({"es_manager": {}})["es_manager"]
+    given = [f"es_manager.{key}={value}" for key, value in manager.items() if key != "cluster"]
+    with LLMServer(behave) as server:
+        arguments = ["rollout", "varied", "--episodes", "2000", "--policy", "openai", "--base-url", server.url]
+        given += [
+            f"es_manager.cluster.address={nodes().address}",
+            "--in-flight",
+            "64",
+            "--output",
+            str(tmp_path / "run"),
+        ]
+        assert run([*arguments, *given]) == 0
+    lines = [json.loads(line) for line in (tmp_path / "run" / "trajectories.jsonl").read_text().splitlines()]
+    assert sorted(line["episode"] for line in lines) == list(range(2_000))
+    assert all(line["success"] and len(line["answers"]) == length(line["seed"]) for line in lines)
+    assert set(asked.values()) == {1} and len(asked) == sum(len(line["answers"]) for line in lines)
+    assert "died: the node or the actor" in (tmp_path / "run" / "log.txt").read_text()
 
 
 @pytest.mark.chaos

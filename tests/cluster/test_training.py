@@ -39,6 +39,7 @@ def test_a_lost_node_and_a_killed_actor_change_nothing(schedule, hosts, caplog):
     assert len(harm.done) == len(at) and "actor of Ray's that it lived in is gone" in caplog.text
 
 
+@pytest.mark.chaos
 def test_a_worker_without_room_on_nodes_goes_on_here(hosts, caplog, monkeypatch):
     """Another program is given the room as soon as the worker's actor is killed: it waited for it."""
     import ray
@@ -142,14 +143,14 @@ def test_resources_that_no_node_has():
 
 
 def test_resources_that_are_in_use():
-    told = refused(*on_nodes(), "multiprocessing.cluster.learner_cpus=4", "multiprocessing.cluster.start_timeout=3")
-    assert "no node had room for it within 3 s (cluster.start_timeout)" in told
+    told = refused(*on_nodes(), "multiprocessing.cluster.learner_cpus=4", "multiprocessing.cluster.start_timeout=1")
+    assert "no node had room for it within 1 s (cluster.start_timeout)" in told
 
 
 def test_a_node_without_the_users_module(tmp_path, monkeypatch):
     (tmp_path / "only_here.py").write_text("from own_networks import TwoLayers\n")
     monkeypatch.syspath_prepend(str(tmp_path))
-    settings = (*on_nodes(), "model.network=only_here:TwoLayers")
+    settings = (*on_nodes(), "model.network=only_here:TwoLayers", "multiprocessing.num_actors=1")
     env = small_game(*SMALL, *settings)  # the module is known here
     (tmp_path / "only_here.py").unlink()
     with pytest.raises(WorkerInputError, match=r"no module 'only_here'.*has to be installed on every node\.$"):

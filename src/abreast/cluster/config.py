@@ -9,8 +9,8 @@ class ClusterConfig(Section):
     """Where the cluster is, and how its workers are started."""
 
     address: str = "auto"
-    """HOST:PORT of a Ray cluster; local: one on this machine, for this program alone; auto: a cluster that this machine
-    belongs to (`ray start`, or RAY_ADDRESS), else local."""
+    """HOST:PORT of a Ray cluster; local: one on this machine, for this program alone; auto: RAY_ADDRESS, or
+    the cluster that `ray start` made or joined on this machine, else local."""
     start_timeout: float = Field(60.0, gt=0)
     """Seconds within which the cluster has to answer and a node has to have room for a worker."""
 
