@@ -12,7 +12,7 @@ import own_game
 from abreast.cli import run
 from abreast.errors import ConfigError
 from abreast.runs import run_many
-from abreast.sweeps import Asked, begin_sweep, open_sweep
+from abreast.sweeps import Asked, begin_sweep, open_sweep, read_index
 from abreast.sweeps import search as searches
 from abreast.sweeps.sweep import SweepDisplay
 
@@ -49,7 +49,7 @@ def search(folder, execute=HERE, **changes):
     known = path.exists()
     sweep = open_sweep(path) if known else begin_sweep(path, Asked.read({**VALUES, **changes}))
     told = searches.run_search(sweep, execute, SweepDisplay(sweep, sweep.asked.trials))
-    return told, [{key: row.get(key) for key in ("settings", "state", "reward")} for row in sweep.index], sweep
+    return told, [{key: row.get(key) for key in ("settings", "state", "reward")} for row in read_index(path)], sweep
 
 
 class Killed(BaseException):

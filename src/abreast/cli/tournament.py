@@ -81,8 +81,8 @@ def tournament(
     show(_payoffs(standings))
     if matches.is_without_chance:
         complain(
-            f"the {episodes} episodes of every match are the same, so that intervals say nothing: the game has no chance in"
-            " it, and agents are greedy. Give --sample to let them explore as in training."
+            f"the {episodes} episodes of every match brought the same rewards, so that intervals say nothing: in a game"
+            " without chance, greedy agents play alike again and again. Give --sample to let them explore as in training."
         )
     out.print(f"Tables, picture and every episode are in {output}")
 

@@ -114,6 +114,7 @@ class Sweep:
         with locked(self.folder), logged_to(self.folder / "log.txt"), display:
             self.write_index()
             yield
+            self.write_index()
 
     def carry_out(
         self,
@@ -150,8 +151,9 @@ class Sweep:
             keep_agents_alone(result.folder)
 
     def write_index(self) -> None:
-        """Write the index as it is now."""
-        lines = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in self._rows.values())
+        """Write the index as it is now, with the trials of a search that goes on and has not come to them yet."""
+        rows = self._before | {row["run"]: row for row in self.index}
+        lines = "".join(f"{json.dumps(row, allow_nan=False)}\n" for row in rows.values())
         write_whole(self.folder / INDEX, lines.encode())
 
     def failures(self) -> list[dict[str, Any]]:
