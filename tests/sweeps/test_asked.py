@@ -1,10 +1,13 @@
 """What a sweep is asked for: words, YAML and the runs that follow; one sentence for what cannot be."""
 
+from pathlib import Path
+
 import pytest
 
 from abreast.errors import AbreastError
+from abreast.runs import check_runs
 from abreast.sweeps import Asked, expand
-from abreast.sweeps.asked import parse_seeds, split_values, split_words
+from abreast.sweeps.asked import examples, parse_seeds, split_values, split_words
 
 GAME = "own_game:Garden"
 
@@ -40,6 +43,18 @@ def test_runs_are_all_combinations_with_seeds_innermost_and_checkpoints_at_equal
     assert not any("interval" in text for text in own[0].beside)
 
 
+def test_no_checkpoint_is_dropped_where_epochs_are_no_multiple_of_evaluations():
+    """11 are kept beside the last."""
+    (run,) = expand(asked(settings={"experiment.epochs": 19}, evaluations=10))
+    assert run.beside[0] == "experiment.checkpoint_interval=2"
+
+
+def test_every_value_that_a_search_may_choose_is_checked_before_it_begins():
+    settings = {"model.algorithm": ["dqn", "iqm", "iqn"], "model.gamma": {"low": 0.1, "high": 0.2}}
+    with pytest.raises(AbreastError, match="iqm"):
+        check_runs([run.config(Path()) for run in examples(asked(search="optuna", settings=settings))])
+
+
 def test_what_was_asked_for_is_read_again_as_it_was():
     first = asked(seeds=2, settings={"model.learning_rate": {"low": 1e-4, "high": 0.1, "log": True}}, search="optuna")
     assert Asked.read(first.as_yaml_values()) == first
@@ -54,6 +69,28 @@ BAD = {
     "range the wrong way": (
         {"search": "optuna", "settings": {"model.gamma": {"low": 0.9, "high": 0.2}}},
         "expected low <= high",
+    ),
+    "range without a step": (
+        {"search": "optuna", "settings": {"model.gamma": {"low": 0.1, "high": 0.2, "step": 0}}},
+        "settings.model.gamma: step is 0: expected more than 0",
+    ),
+    "half a step": (
+        {"search": "optuna", "settings": {"model.hidden_size": {"low": 8, "high": 16, "step": 0.5}}},
+        "step is 0.5: expected more than 0, and an integer between two integers",
+    ),
+    "section": (
+        {"settings": {"model": {"gamma": [0.1]}}},
+        "settings.model is {'gamma': [0.1]}: expected a list of values",
+    ),
+    "the same value": ({"settings": {"model.gamma": [0.1, 0.2, 0.1]}}, "model.gamma has 0.1 twice"),
+    "too many seeds": ({"seeds": 10**12}, "1000000000000 seeds, so more than 100,000 runs"),
+    "too many runs": (
+        {"settings": {f"world.{key}": [*range(90)] for key in "abcdefgh"}},
+        "the sweep has more than 100,000 runs",
+    ),
+    "wrong for one game": (
+        {"games": [GAME, "treasurehunt"], "settings": {"world.bushes": [3]}},
+        "treasurehunt: unknown key world.bushes",
     ),
     "the same seed": ({"seeds": [1, 1]}, "seeds has 1 twice"),
     "no seeds": ({"seeds": 0}, "seeds"),
@@ -77,7 +114,7 @@ def test_values_that_cannot_be_read_are_one_sentence(text):
         split_values("model.x", text)
 
 
-@pytest.mark.parametrize("text", ["", "0", "-1", "x", "1,", "1.5"])
+@pytest.mark.parametrize("text", ["", "0", "-1", "x", "1,", "1.5", "-1,2"])
 def test_seeds_that_cannot_be_are_one_sentence(text):
     with pytest.raises(AbreastError, match="--seeds is"):
         parse_seeds(text)

@@ -4,6 +4,7 @@ games × settings × seeds  ─expand─▶  SweepRun, SweepRun, …  ─config�
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import product
@@ -42,7 +43,14 @@ class Range(Section):
             raise ValueError(
                 f"the range goes from {self.low} to {self.high}: expected low <= high, and with log 0 < low and no step."
             )
+        if self.step is not None and (self.step <= 0 or (self.is_whole and not isinstance(self.step, int))):
+            raise ValueError(f"step is {self.step}: expected more than 0, and an integer between two integers.")
         return self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether its values are integers."""
+        return isinstance(self.low, int) and isinstance(self.high, int)
 
 
 class Asked(Section):
@@ -72,11 +80,9 @@ class Asked(Section):
         if isinstance(given.get("games"), str):
             given["games"] = [given["games"]]
         if isinstance(seeds := given.get("seeds"), int) and not isinstance(seeds, bool):
-            given["seeds"] = list(range(seeds))
+            given["seeds"] = first_seeds(seeds)
         if isinstance(settings := given.get("settings"), Mapping):
-            given["settings"] = {
-                str(key): value if isinstance(value, list | Mapping) else [value] for key, value in settings.items()
-            }
+            given["settings"] = {str(key): _values(f"settings.{key}", value) for key, value in settings.items()}
         asked = cls.parse(given)
         asked._check()
         return asked
@@ -89,7 +95,8 @@ class Asked(Section):
                 raise ConfigError(f"{key} has no value: give at least one, as in {key}=A,B.")
             if isinstance(values, Range) and self.search is None:
                 raise ConfigError(f"{key} is a range, which only a search can take: give --search optuna, or a list.")
-        for name, listed in {"seeds": [*map(str, self.seeds)], "games": self.games}.items():
+        lists = {key: [*map(_text, values)] for key, values in self.settings.items() if isinstance(values, list)}
+        for name, listed in {"seeds": [*map(str, self.seeds)], "games": self.games, **lists}.items():
             if twice := [value for value in listed if listed.count(value) > 1]:
                 raise ConfigError(f"{name} has {twice[0]} twice: each run is made once.")
         if self.search is not None and len(self.games) > 1:
@@ -99,6 +106,23 @@ class Asked(Section):
         """What sweep.yaml holds, and `read` reads."""
         left_out = set() if self.search else {"search", "trials", "search_seed", "trials_at_once"}
         return {key: value for key, value in self.model_dump(exclude_none=True).items() if key not in left_out}
+
+
+def _values(name: str, value: Any) -> list[Any] | Range:
+    """What is to be tried of a setting, as YAML says it."""
+    if not isinstance(value, Mapping):
+        return value if isinstance(value, list) else [value]
+    if not value.keys() & Range.model_fields.keys():
+        raise ConfigError(
+            f"{name} is {short(dict(value))}: expected a list of values, or, for a search, low and high. (Settings are named"
+            " section.key, and a value that is a mapping is in a list.)"
+        )
+    return Range.parse(value, name)
+
+
+def _text(value: Any) -> str:
+    """A value as JSON; a date, say, is refused as a setting later."""
+    return json.dumps(value, default=str)
 
 
 class SweepRun(NamedTuple):
@@ -158,7 +182,14 @@ def parse_seeds(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isascii() and part.isdigit() for part in parts) or (len(parts) == 1 and int(text) < 1):
         raise ConfigError(f"--seeds is {short(text)}: expected how many, as in 10, or which, as in 3,5.")
-    return [int(part) for part in parts] if len(parts) > 1 else list(range(int(text)))
+    return [int(part) for part in parts] if len(parts) > 1 else first_seeds(int(text))
+
+
+def first_seeds(number: int) -> list[int]:
+    """So many."""
+    if number > MOST_RUNS:
+        raise ConfigError(f"there are {short(number)} seeds, so more than {MOST_RUNS:,} runs: ask for less at a time.")
+    return list(range(number))
 
 
 # ---- the runs
@@ -166,28 +197,29 @@ def parse_seeds(text: str) -> list[int]:
 
 def expand(asked: Asked) -> list[SweepRun]:
     """All runs, game by game, seeds innermost; settings that cannot be are refused."""
-    keys = [key for key, values in asked.settings.items() if isinstance(values, list)]
-    choices = list(product(*(asked.settings[key] for key in keys)))
-    if len(asked.games) * len(choices) * len(asked.seeds) > MOST_RUNS:
+    lists = {key: values for key, values in asked.settings.items() if isinstance(values, list)}
+    keys = list(lists)
+    if len(asked.games) * math.prod(map(len, lists.values())) * len(asked.seeds) > MOST_RUNS:
         raise ConfigError(f"the sweep has more than {MOST_RUNS:,} runs: ask for less at a time.")
     runs = list[SweepRun]()
-    for game, values in product(asked.games, choices):
+    for game, values in product(asked.games, product(*lists.values())):
         settings = dict(zip(keys, values, strict=True))
-        varied = [settings[key] for key in keys if len(asked.settings[key]) > 1]  # type: ignore[arg-type]
+        varied = [settings[key] for key in keys if len(lists[key]) > 1]
         runs += with_seeds(asked, len(runs), game, settings, varied)
     return runs
 
 
 def examples(asked: Asked) -> list[SweepRun]:
-    """All runs; of a search, those at both ends of its ranges."""
+    """All runs; of a search, some in which each value of a list is tried, and the ends of each range."""
     if asked.search is None:
         return expand(asked)
     runs = list[SweepRun]()
-    for end in (0, -1):
-        settings = {
-            key: (values.low, values.high)[end] if isinstance(values, Range) else values[end]
-            for key, values in asked.settings.items()
-        }
+    choices = {
+        key: (values.low, values.high) if isinstance(values, Range) else values
+        for key, values in asked.settings.items()
+    }
+    for number in range(max(map(len, choices.values()), default=1)):
+        settings = {key: values[number % len(values)] for key, values in choices.items()}
         runs += with_seeds(asked, len(runs), asked.games[0], settings, ())
     return runs
 
@@ -207,8 +239,11 @@ def with_seeds(
 def _beside(asked: Asked, game: str, settings: Mapping[str, Any]) -> tuple[str, ...]:
     """Checkpoints at equal distances. What was asked for counts more."""
     texts = [f"{key}={json.dumps(value)}" for key, value in settings.items()]
-    config = find_game(game).configure(None, texts)
-    every = max(1, config.experiment.epochs // asked.evaluations)
+    try:
+        config = find_game(game).configure(None, texts)
+    except ConfigError as error:
+        raise error.inside(game) if len(asked.games) > 1 else error from None
+    every = math.ceil(config.experiment.epochs / asked.evaluations)
     kept = {"checkpoint_interval": every, "checkpoint_minutes": None, "keep_checkpoints": asked.evaluations + 1}
     return tuple(
         f"experiment.{key}={json.dumps(value)}" for key, value in kept.items() if f"experiment.{key}" not in settings

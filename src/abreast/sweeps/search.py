@@ -130,8 +130,8 @@ def _sampler(*path: int) -> Any:
 def _suggest(trial: Any, key: str, values: list[Any] | Range) -> Any:
     if isinstance(values, list):  # as texts, because a list is no category
         return trial.suggest_categorical(key, [json.dumps(value) for value in values])
-    if isinstance(values.low, int) and isinstance(values.high, int):
-        return trial.suggest_int(key, values.low, values.high, step=int(values.step or 1), log=values.log)
+    if values.is_whole:
+        return trial.suggest_int(key, values.low, values.high, step=values.step or 1, log=values.log)
     return trial.suggest_float(key, values.low, values.high, step=values.step, log=values.log)
 
 
