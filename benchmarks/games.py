@@ -108,7 +108,7 @@ def draw(curves: Curves, folder: Path) -> None:
 
     for game, figures in curves.items():
         shown = ["reward", *([SECOND[game]] if SECOND.get(game) in figures else [])]
-        picture = Figure(figsize=(5.2 * len(shown), 3.6), dpi=100, layout="tight")
+        picture = Figure(figsize=(4.9 * len(shown), 4), dpi=110, layout="tight")
         panels = picture.subplots(1, len(shown), squeeze=False)[0]
         for axes, figure in zip(panels, shown, strict=True):
             for number, (seed, run) in enumerate(sorted(figures[figure].items())):
@@ -130,7 +130,7 @@ def draw(curves: Curves, folder: Path) -> None:
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(alpha=0.25)
             axes.legend(frameon=False)
-        picture.suptitle(game)
+        picture.suptitle(f"{game}, {find_game(game).configure().experiment.num_agents} agents")
         picture.savefig(folder / f"learning-{game}.png")
 
 
