@@ -27,15 +27,15 @@ from abreast.games import find_game, list_games
 RANDOM_EPOCHS = 60
 LONE_LEARNERS = {"tag": [f"model.per_agent.{agent}.algorithm=random" for agent in range(1, 4)]}
 """Games whose rewards add up to nearly the same however well one plays: agent 0 learns among agents that act at random."""
-SECOND = {
-    "cleanup": "dirty_share",
-    "coins": "own_colour",
-    "harvest": "apples_left",
-    "iowa": "good_decks",
-    "kitchen": "soups",
-    "prisoners": "cooperation",
+TELLING = {
+    "cleanup": ("dirty_share",),
+    "coins": ("coins", "own_colour"),
+    "harvest": ("apples_left",),
+    "iowa": ("good_decks",),
+    "kitchen": ("soups",),
+    "prisoners": ("cooperation",),
 }
-"""A figure of the game's that says more than the reward does."""
+"""Figures of a game's own that say more than the reward does."""
 Row = tuple[str, str, int, str, float]
 Curves = dict[str, dict[str, dict[str, dict[int, float]]]]
 """By game, figure, seed and epoch; a figure that is not defined in an epoch (nobody took a coin, say) is left out."""
@@ -91,7 +91,7 @@ def read(path: Path) -> Curves:
 def report(curves: Curves) -> Iterator[str]:
     """A line for each game: the last tenth of each run, beside what random agents get."""
     for game, figures in sorted(curves.items()):
-        for figure in ("reward", *([SECOND[game]] if SECOND.get(game) in figures else [])):
+        for figure in ("reward", *TELLING.get(game, ())):
             runs = dict(figures[figure])
             chance = fmean(runs.pop("random", {0: math.nan}).values())
             last = [fmean(list(run.values())[-max(1, len(run) // 10) :]) for _, run in sorted(runs.items())]
@@ -107,8 +107,8 @@ def draw(curves: Curves, folder: Path) -> None:
     from matplotlib.figure import Figure
 
     for game, figures in curves.items():
-        shown = ["reward", *([SECOND[game]] if SECOND.get(game) in figures else [])]
-        picture = Figure(figsize=(5.2 * len(shown), 3.6), dpi=100, layout="tight")
+        shown = ["reward", *TELLING.get(game, ())]
+        picture = Figure(figsize=(4.9 * len(shown), 4), dpi=110, layout="tight")
         panels = picture.subplots(1, len(shown), squeeze=False)[0]
         for axes, figure in zip(panels, shown, strict=True):
             for number, (seed, run) in enumerate(sorted(figures[figure].items())):
@@ -129,8 +129,8 @@ def draw(curves: Curves, folder: Path) -> None:
             axes.set(xlabel="epoch", ylabel=f"{label}, mean of 20 epochs")
             axes.spines[["top", "right"]].set_visible(False)
             axes.grid(alpha=0.25)
-            axes.legend(frameon=False)
-        picture.suptitle(game)
+        picture.suptitle(f"{game}, {find_game(game).configure().experiment.num_agents} agents")
+        picture.legend(*panels[0].get_legend_handles_labels(), loc="upper right", ncols=2, frameon=False)
         picture.savefig(folder / f"learning-{game}.png")
 
 
