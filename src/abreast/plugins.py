@@ -106,9 +106,13 @@ def import_target(text: str, noun: str, error: type[AbreastError]) -> Any:
 
 
 def _import_file(path: Path, error: type[AbreastError]) -> ModuleType:
-    """The module in a file, imported by its name from its folder, so that worker processes find it too."""
-    if not path.is_file():
+    """The module in a file, imported by its name from its folder, so that worker processes find it too. As modules are, the
+    file is looked for in `sys.path`, but in the current folder first.
+    """
+    found = next((each for folder in ("", *sys.path) if (each := Path(folder) / path).is_file()), None)
+    if found is None:
         raise error(f"there is no file {path}.")
+    path = found
     main = sys.modules["__main__"]
     if Path(getattr(main, "__file__", None) or "").resolve() == path.resolve():
         return main  # the script that runs: importing it again would run it twice, and make another class of each

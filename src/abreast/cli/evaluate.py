@@ -28,7 +28,6 @@ from abreast.cli.app import (
     out,
     show,
 )
-from abreast.cli.games import find
 from abreast.cli.play import is_run
 from abreast.display import Display, Row, Shown
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
@@ -226,10 +225,8 @@ def game_of_run(run: Path, game: str | None, command: str = "eval") -> "AnyGame"
     """The game given, or the one that a run folder is of."""
     from abreast.games import find_game_of_run
 
-    if game is not None:
-        return find(game)
     look_here()
-    return find_game_of_run(run, f"give it, as in `abreast {command} {shlex.quote(str(run))} --game GAME`.")
+    return find_game_of_run(run, f"give it, as in `abreast {command} {shlex.quote(str(run))} --game GAME`.", game)
 
 
 def check_writable(folder: Path, file: str = FILE) -> None:

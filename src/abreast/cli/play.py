@@ -137,10 +137,8 @@ def _what_to_play(text: str, run: Path | None) -> "tuple[AnyGame, Path | None]":
         raise RunFolderError(
             f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
         )
-    if Path(text) != run:
-        return find(text), run
     look_here()
-    return find_game_of_run(run), run
+    return find_game_of_run(run, given=None if Path(text) == run else text), run
 
 
 def is_run(folder: Path) -> bool:
