@@ -243,10 +243,14 @@ def _find_code_of_run(run: Path) -> dict[str, Any]:
         folder = _folder_above(run, place)
         if folder is not None and str(folder) not in sys.path:
             sys.path.append(str(folder))
-        elif folder is None and place.endswith(".py") and not any(Path(each, place).is_file() for each in ("", *sys.path)):
+        elif (
+            folder is None
+            and place.endswith(".py")
+            and not any(Path(each, place).is_file() for each in ("", *sys.path))
+        ):
             raise GameError(
-                f"{run / 'config.yaml'} names {place}, which is neither in a folder above it nor in the current one: run this"
-                f" in the folder from which {place} is seen, or move the run into it."
+                f"{run / 'config.yaml'} names {place}, which is neither in a folder above it nor in the current one: run"
+                f" this in the folder from which {place} is seen, or move the run into it."
             )
     return config
 
