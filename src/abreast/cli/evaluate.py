@@ -86,6 +86,7 @@ def evaluate_run(
     load_training()
     from abreast.games.trained import evaluated_config, trained_experiment
     from abreast.training.evaluate import play_episodes
+    from abreast.training.social import OUTCOMES
 
     chosen = _chosen(folder, checkpoint, checkpoints)
     source = game_of_run(folder, game)
@@ -103,6 +104,8 @@ def evaluate_run(
             display.begin(each.path.name, names)
             found.append((each, play_episodes(env, episodes, seed, not sample, display.played)))
     show(_table(found, names))
+    if social := [name for name in OUTCOMES if any(name in result.metrics for _, result in found)]:
+        out.print(f"What {', '.join(social)} mean: docs/reference/social-outcomes.md")
     about = {
         "abreast": __version__,
         "run": folder.resolve().name,

@@ -52,7 +52,7 @@ def play(
     chosen, run = _what_to_play(game, run_folder)
     changes = [*(overrides or []), *([] if seed is None else [f"experiment.seed={seed}"])]
     env = with_players(chosen, run, changes, parse_agents(agent or [], "--agent"))
-    view = view_of(env)
+    view = view_of(env, out.color_system is not None)
     names = env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))]
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
