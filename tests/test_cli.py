@@ -10,23 +10,28 @@ import shlex
 import signal
 import subprocess
 import sys
+import threading
 from importlib.metadata import EntryPoint
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import yaml
+from rich.console import Console
 
 import abreast
 import own_game
 from abreast import plugins
 from abreast.checking import Verdict
+from abreast.cli import app as app_module
 from abreast.cli import rollouts as cli_rollouts
 from abreast.cli import run
 from abreast.cli.app import COMMANDS, as_typed
 from abreast.cli.play import at_random, with_players
 from abreast.cli.train import _compared
+from abreast.display import NORMAL, set_volume
 from abreast.games import find_game, list_games
 from abreast.integrations.adapted.experiment import AdaptedGame
 from abreast.models import ALGORITHMS, RandomModel
@@ -264,6 +269,17 @@ MISTAKES = [
     ("report of an empty folder", ["report", "."], ". is no run folder: it has none of config.yaml, metrics.jsonl,"),
     ("damaged model", ["play", "treasurehunt", "--run", "run"], "run has no checkpoint yet, or is no run folder"),
 ]  # fmt: skip
+
+
+def test_without_a_terminal_it_is_said_that_torch_is_loaded_if_it_takes_long(monkeypatch):
+    said, written = [], threading.Event()
+    set_volume(NORMAL)
+    monkeypatch.setattr(app_module, "out", Console(file=io.StringIO()))
+    monkeypatch.setattr(app_module, "SILENT_S", 0.01)
+    monkeypatch.setattr(sys, "stderr", SimpleNamespace(write=lambda text: (said.append(text), written.set())))
+    monkeypatch.setattr(app_module, "import_module", lambda name: written.wait(60))
+    app_module.load_training()
+    assert said == ["Loading torch …\n"]
 
 
 def test_several_mistakes_in_a_file_are_a_list_with_a_line_for_each(capsys):

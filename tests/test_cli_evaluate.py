@@ -92,7 +92,9 @@ def test_the_newest_agents_are_evaluated_and_written(folder, capsys):
     ]  # fmt: skip
     assert [line.split()[0] for line in printed[2:5]] == ["final", "1", "sum"]
     assert printed[4].split()[1:3] == [f"{final['sum']['mean']:.2f}", f"{final['sum']['interquartile_mean']:.2f}"]
-    assert {line.split()[0] for line in printed[5:-1]} <= set(OUTCOMES)  # those that are defined
+    shown = [line.split()[0] for line in printed[5:-2]]
+    assert "peace" in shown and set(shown) <= set(OUTCOMES)  # those that are defined
+    assert printed[-2] == f"What {', '.join(shown)} mean: docs/reference/social-outcomes.md"
     assert printed[-1] == "Every episode is in run/evaluation.json"
 
 

@@ -83,6 +83,8 @@ def test_a_model_behind_a_server_plays(more, capsys):
     assert told["episodes"] == "12" and told["success"] == "100.0%"
     assert told["requests"] == str(len(server.requests)) == str(turns + int(told["requests sent again"]))
     assert (told["prompt tokens"], told["answer tokens"]) == (f"{1000 * turns:,}", f"{500 * turns:,}")
+    names = [f"{what} latency {share} " for what in ("environment", "request") for share in ("p50", "p95")]
+    assert [each for each in names if not any(name.startswith(each) for name in told)] == []
     assert told["cost"] == f"{turns * (1000 * 2 + 500 * 10) / 1e6:.4f}"
     sent = server.requests[0].body
     assert sent["top_p"] == 0.5 and sent["model"] == "tiny" and sent.get("stream", False) == bool(more)
@@ -268,7 +270,7 @@ def test_a_run_is_gone_on_with_and_no_episode_is_played_twice(capsys):
     told = figures(printed.out)
     assert told["episodes"] == "20" and told["success"] == "100.0%"
     assert told["requests (this session)"] == str(sum(asked.values())) and "requests" not in told
-    assert "latency p50 (this session)" in printed.out and "turns per second (this session)" in told
+    assert "environment latency p50 (this session)" in printed.out and "turns per second (this session)" in told
     assert "episodes 20/20  success 100%" in printed.err and "turns/s (this session)" in printed.err
     assert told["prompt tokens"] == str(10 * sum(len(line["answers"]) for line in lines()))
 

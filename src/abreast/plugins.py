@@ -91,12 +91,14 @@ def split_target(text: str) -> tuple[str, str, str]:
     return text.rpartition(":") if ":" in text else (text, "", "")
 
 
-def import_target(text: str, noun: str, error: type[AbreastError]) -> Any:
-    """What `module:Name` or `file.py:Name` points to; the module itself where no name is given."""
+def import_target(text: str, noun: str, error: type[AbreastError], is_of_run: bool = False) -> Any:
+    """What `module:Name` or `file.py:Name` points to; the module itself where no name is given. Files that settings of a run
+    name are looked for in `sys.path`, too, as modules are, but in the current folder first.
+    """
     place, colon, attribute = split_target(text)
     if not place or (colon and not attribute):
         raise error(f"{text!r} names no {noun}: expected MODULE:NAME or FILE.py:NAME, say my_module:Mine.")
-    module = _import_file(Path(place), error) if place.endswith(".py") else _import_module(place, error)
+    module = _import_file(Path(place), error, is_of_run) if place.endswith(".py") else _import_module(place, error)
     if not attribute:
         return module
     if not hasattr(module, attribute):
@@ -105,10 +107,13 @@ def import_target(text: str, noun: str, error: type[AbreastError]) -> Any:
     return getattr(module, attribute)
 
 
-def _import_file(path: Path, error: type[AbreastError]) -> ModuleType:
+def _import_file(path: Path, error: type[AbreastError], is_of_run: bool) -> ModuleType:
     """The module in a file, imported by its name from its folder, so that worker processes find it too."""
-    if not path.is_file():
+    folders = ("", *sys.path) if is_of_run else ("",)
+    found = next((each for folder in folders if (each := Path(folder) / path).is_file()), None)
+    if found is None:
         raise error(f"there is no file {path}.")
+    path = found
     main = sys.modules["__main__"]
     if Path(getattr(main, "__file__", None) or "").resolve() == path.resolve():
         return main  # the script that runs: importing it again would run it twice, and make another class of each

@@ -170,12 +170,17 @@ def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, mo
     first = Path("s/comparison/comparison.json").read_bytes()
     del played[:]
     assert run(["compare", "s", "--episodes", "2"]) == 0
+    announced = (
+        "checkpoints x 2 episodes, then the best of each run x 20 (--episodes 8 is quicker); what evaluations.json"
+    )
+    printed = capsys.readouterr().out
+    assert announced in printed
     assert played == []
     assert Path("s/comparison/comparison.json").read_bytes() == first
     told = json.loads(first)
     assert told["about"]["algorithms"] == ["dqn", "random"]
     assert told["about"]["who"] == ["sum", "agent 0", "agent 1"]
-    assert "interquartile mean" in capsys.readouterr().out
+    assert "interquartile mean" in printed
     page = Path("s/comparison/report.html").read_text()
     assert '"improvement"' in page
     Path("elsewhere").mkdir()

@@ -246,3 +246,22 @@ def test_a_run_whose_game_is_not_found_says_how_to_give_it(text, says, folder):
 
 def test_merging_goes_section_by_section():
     assert merge({"a": {"x": 1, "y": 2}, "b": 3}, {"a": {"y": 5}, "c": 6}) == {"a": {"x": 1, "y": 5}, "b": 3, "c": 6}
+
+
+@pytest.mark.parametrize("given", [None, "games/above_game.py"])
+def test_the_models_of_a_run_are_found_above_it_wherever_it_is_looked_at_from(given, folder, monkeypatch):
+    name = f"models_above_{given is None}"
+    (folder / "games").mkdir()
+    own_game(folder / "games" / "above_game.py")
+    (folder / "project" / "parts").mkdir(parents=True)
+    (folder / "project" / "parts" / f"{name}.py").write_text(MODELS)
+    run = folder / "project" / "runs" / "one"
+    run.mkdir(parents=True)
+    (run / "config.yaml").write_text(f"game: treasurehunt\nmodel: {{algorithm: 'parts/{name}.py:Mine'}}")
+    game = find_game_of_run(run, given=given)
+    assert game.name == ("treasurehunt" if given is None else "garden")
+    env = game.build(game.configure(run / "config.yaml"))
+    assert {type(agent.model).__name__ for agent in env.agents} == {"Mine"}
+    (run / "config.yaml").write_text("game: treasurehunt\nmodel: {network: 'lost_parts.py:Mine'}")
+    with pytest.raises(GameError, match=r"one/config.yaml names lost_parts.py, which is neither in a folder above it"):
+        find_game_of_run(run, given=given)

@@ -9,6 +9,7 @@ from PIL import Image
 
 from abreast.cli import run
 from abreast.games import find_game
+from abreast.games.picture_view import SHADES
 
 OWN = """
 from zoo_envs import Corridor
@@ -40,6 +41,20 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("target", "given", "lists"),
+    [
+        ("pettingzoo:mpe2.simple_tag_v3", "world.num_good=2", ["world.num_good 2", "world.num_obstacles 2"]),
+        ("gymnasium:FrozenLake8x8-v1", "world.is_slippery=false", ["world.is_slippery false", "world.map_name 8x8"]),
+        ("gymnasium:own.py:make", "world.length=4", ["world.length 4", "world.render_mode null An argument of"]),
+    ],
+)
+def test_the_arguments_of_an_environment_are_listed_with_their_defaults(target, given, lists, abreast):
+    Path("own.py").write_text(OWN)
+    told = abreast("settings", target, "world", given)
+    assert all(told.count(each) == 1 for each in lists), told
+
+
+@pytest.mark.parametrize(
     ("target", "settings", "agents"),
     [
         ("pettingzoo:mpe2.simple_spread_v3", ["world.N=2", "world.max_cycles=6"], ["agent_0", "agent_1"]),
@@ -63,7 +78,8 @@ def test_a_run_is_trained_resumed_evaluated_watched_and_lent(target, settings, a
     told = abreast("eval", "run", "--episodes", 3)
     assert all(agent in told for agent in agents)
     told = abreast("play", "run")
-    assert all(f"{agent} " in told for agent in agents) and "▀" in told
+    assert all(f"{agent} " in told for agent in agents)
+    assert "▀" not in told and set(told.rpartition("turn")[2]) & set(SHADES.strip())  # no terminal, no colours
     abreast("train", target, *settings, *SMALL, "--epochs", 2, "--output", "other", "--load-agent", "0=run:0")
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from abreast.errors import RunFolderError
 from abreast.report.shares import advice, read_timeline, who_waits
 
 
@@ -44,8 +45,12 @@ RULES = {
         " (multiprocessing.schedule=pipelined).",
     ),
     "the actor waits": (
-        [process("actor", play=0.4, wait_for_learners=0.6), learner(0, update=0.9, wait=0.1)],
+        [process("actor", play=0.4, wait_for_learners=0.6), process("learner 0 of agents 0, 1", update=0.9, wait=0.1)],
         "the actor waits 60% for learners: more workers (num_workers, up to one an agent), or fewer or smaller updates.",
+    ),
+    "the actor waits, and each agent has a worker": (
+        [process("actor", play=0.4, wait_for_learners=0.6), learner(0, update=0.9, wait=0.1)],
+        "the actor waits 60% for learners: fewer or smaller updates.",
     ),
     "learners wait": (
         [process("actor", play=0.95), learner(0, train=0.6, wait=0.4), learner(1, train=0.6, wait=0.4)],
@@ -113,6 +118,31 @@ RULES = {
 def test_each_rule_gives_its_sentence(rule, tmp_path):
     processes, sentence = RULES[rule]
     assert advice(written(tmp_path, *processes, cores=2 if rule == "too few cores" else 8)) == sentence
+
+
+def test_no_more_workers_than_cores_are_advised(tmp_path):
+    processes = [process("actor", play=0.4, wait_for_learners=0.6), process("learner 0 of agents 0, 1", update=1.0)]
+    assert (
+        advice(written(tmp_path, *processes, cores=1)) == "the actor waits 60% for learners: fewer or smaller updates."
+    )
+
+
+@pytest.mark.parametrize(
+    ("timing", "says"),
+    [
+        ({"cores": 2}, "20 ms a pass, 8 of which are left: workers would gain too little"),
+        (None, "20 ms a pass, 8 of which are left: workers would gain too little: because of this"),
+    ],
+)
+def test_a_run_that_its_plan_kept_in_one_process_says_why(timing, says, tmp_path):
+    first = "plan: inline, 1 actor (cpu); 20 ms a pass, 8 of which are left: workers would gain too little."
+    (tmp_path / "plan.json").write_text(json.dumps({"reasons": [first, "because of this."], "timing": timing}))
+    alone, _ = RULES["one process"]
+    expected = f"one process plays, and trains 60% of its time: the plan of this run kept it in one ({says})."
+    assert advice(written(tmp_path, *alone)) == expected
+    (tmp_path / "plan.json").write_text("{")
+    with pytest.raises(RunFolderError, match=r"plan.json is cut off, or no plan of a run"):
+        read_timeline(tmp_path)
 
 
 def test_shares_are_of_the_life_of_a_process_and_calls_that_overlap_are_no_part_of_them(tmp_path):

@@ -39,6 +39,8 @@ COMMANDS = (
     *("timeline", "watch", "report", "settings", "check", "bench", "doctor"),
 )
 """In the order in which a user meets them."""
+SILENT_S = 2.0
+"""After so many seconds it is said that torch is being imported."""
 UNBROKEN = 100_000
 """Characters of a line where the output is no terminal."""
 
@@ -134,9 +136,16 @@ def waiting(text: str) -> AbstractContextManager[object]:
 
 
 def load_training() -> None:
-    """Import what needs torch, which takes seconds."""
-    with waiting("Loading torch"):
-        import_module("abreast.games")
+    """Import what needs torch, which takes seconds; without a terminal, too, that is said if it takes long."""
+    late = threading.Timer(SILENT_S, sys.stderr.write, ["Loading torch …\n"])
+    late.daemon = True
+    if volume() != QUIET and not out.is_terminal:
+        late.start()
+    try:
+        with waiting("Loading torch"):
+            import_module("abreast.games")
+    finally:
+        late.cancel()
 
 
 def as_typed(text: str) -> str:

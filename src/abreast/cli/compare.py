@@ -65,14 +65,18 @@ def compare(
     from abreast.comparison import compare as compare_runs
     from abreast.comparison import find_runs, write_outputs
     from abreast.comparison.compare import check_normalise, evaluate_all
-    from abreast.evaluations import evaluated_checkpoints
+    from abreast.evaluations import FILE, TIMES, evaluated_checkpoints
 
     runs, notes = find_runs(folders)
     how = check_normalise(normalise, {run.task for run in runs})
-    points = sum(len(evaluated_checkpoints(run.folder)) + 1 for run in runs)
+    curves = sum(len(evaluated_checkpoints(run.folder)) for run in runs)
     target = output or folders[0] / "comparison"
     check_writable(target, "comparison.json")
-    with ComparisonDisplay(points) as display:
+    if not quiet:
+        quicker = f" (--episodes 8 is quicker); what {FILE} has is not played again"
+        best = f"the best of each run x {episodes * TIMES:,}"
+        out.print(f"{counted(curves, 'checkpoint')} x {counted(episodes, 'episode')}, then {best}{quicker}.")
+    with ComparisonDisplay(curves + len(runs)) as display:
         found = evaluate_all(runs, episodes, seed, display.evaluated)
     random = _random_rewards(runs, episodes, seed) if how == "random" else None
     comparison = compare_runs(found, how, random, notes)

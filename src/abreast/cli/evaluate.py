@@ -28,7 +28,6 @@ from abreast.cli.app import (
     out,
     show,
 )
-from abreast.cli.games import find
 from abreast.cli.play import is_run
 from abreast.display import Display, Row, Shown
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
@@ -87,6 +86,7 @@ def evaluate_run(
     load_training()
     from abreast.games.trained import evaluated_config, trained_experiment
     from abreast.training.evaluate import play_episodes
+    from abreast.training.social import OUTCOMES
 
     chosen = _chosen(folder, checkpoint, checkpoints)
     source = game_of_run(folder, game)
@@ -104,6 +104,8 @@ def evaluate_run(
             display.begin(each.path.name, names)
             found.append((each, play_episodes(env, episodes, seed, not sample, display.played)))
     show(_table(found, names))
+    if social := [name for name in OUTCOMES if any(name in result.metrics for _, result in found)]:
+        out.print(f"What {', '.join(social)} mean: docs/reference/social-outcomes.md")
     about = {
         "abreast": __version__,
         "run": folder.resolve().name,
@@ -226,10 +228,8 @@ def game_of_run(run: Path, game: str | None, command: str = "eval") -> "AnyGame"
     """The game given, or the one that a run folder is of."""
     from abreast.games import find_game_of_run
 
-    if game is not None:
-        return find(game)
     look_here()
-    return find_game_of_run(run, f"give it, as in `abreast {command} {shlex.quote(str(run))} --game GAME`.")
+    return find_game_of_run(run, f"give it, as in `abreast {command} {shlex.quote(str(run))} --game GAME`.", game)
 
 
 def check_writable(folder: Path, file: str = FILE) -> None:

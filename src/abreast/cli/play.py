@@ -52,7 +52,7 @@ def play(
     chosen, run = _what_to_play(game, run_folder)
     changes = [*(overrides or []), *([] if seed is None else [f"experiment.seed={seed}"])]
     env = with_players(chosen, run, changes, parse_agents(agent or [], "--agent"))
-    view = view_of(env)
+    view = view_of(env, out.color_system is not None)
     names = env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))]
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
@@ -137,10 +137,8 @@ def _what_to_play(text: str, run: Path | None) -> "tuple[AnyGame, Path | None]":
         raise RunFolderError(
             f"{run} is not a run folder: it has no config.yaml. `abreast train` prints where it writes."
         )
-    if Path(text) != run:
-        return find(text), run
     look_here()
-    return find_game_of_run(run), run
+    return find_game_of_run(run, given=None if Path(text) == run else text), run
 
 
 def is_run(folder: Path) -> bool:

@@ -1,6 +1,7 @@
 """`abreast settings`: every setting of a game, or of rollouts."""
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +11,8 @@ from abreast.errors import ConfigError
 from abreast.rollouts import RolloutConfig
 from abreast.rollouts.files import read_config
 from abreast.settings import Section, apply_overrides, explain
+
+ARGUMENT = "An argument of what makes the environment, and its default."
 
 
 @app.command(rich_help_panel=BOTH)
@@ -28,6 +31,7 @@ def settings(
 
     Settings of one text environment: `abreast envs TAG_OR_ENV`.
     """
+    defaults: Mapping[str, Any] = {}
     overrides, wanted = ([each for each in words or [] if ("=" in each) is is_value] for is_value in (True, False))
     if of == "rollout":
         given = RolloutConfig.parse(read_config(config) if config else {}).model_dump(exclude_unset=True)
@@ -35,8 +39,14 @@ def settings(
         chosen: Section = RolloutConfig.parse(values, foreign=False)
     else:
         load_training()
-        chosen = find(of).configure(config, overrides)
-    rows = [row for row in explain(chosen) if all(word.lower() in f"{row[0]} {row[2]}".lower() for word in wanted)]
+        from abreast.integrations.adapted.experiment import AdaptedGame
+
+        game = find(of)
+        chosen = game.configure(config, overrides)
+        if isinstance(game, AdaptedGame):
+            defaults = game.defaults(chosen)
+    listed = [*explain(chosen), *((f"world.{name}", value, ARGUMENT) for name, value in defaults.items())]
+    rows = [row for row in listed if all(word.lower() in f"{row[0]} {row[2]}".lower() for word in wanted)]
     if not rows:
         raise ConfigError(f"no setting of {of} has {' and '.join(map(repr, wanted))} in its key or meaning.")
     show_settings(rows)

@@ -217,7 +217,7 @@ def _game_of(given: Path, game: str | None) -> "tuple[AnyGame, Path]":
     run = split_run(given)[0]
     open_run_folder(run)
     look_here()
-    return (find_game_of_run(run) if game is None else find(game)), run / "config.yaml"
+    return find_game_of_run(run, given=game), run / "config.yaml"
 
 
 def _is_finished(given: Path, epochs: int) -> bool:

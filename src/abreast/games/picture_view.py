@@ -10,13 +10,15 @@ from rich.text import Text
 WIDTH, HEIGHT = 76, 64
 """Pixels of a picture in the terminal, at most; a line of text has two of them above each other."""
 HALF_BLOCK = "▀"
+SHADES = "@#*+=-:. "
+"""For both pixels together where there are no colours, from black to white."""
 
 
 class PictureView:
     """Draws the first lane of a game that shows itself as pixels or text (`look`); others are only counted."""
 
-    def __init__(self, game: Any) -> None:
-        self._game = game
+    def __init__(self, game: Any, in_colour: bool = True) -> None:
+        self._game, self._in_colour = game, in_colour
 
     def draw(self) -> RenderableType:
         """The game as it is now."""
@@ -25,11 +27,11 @@ class PictureView:
         if isinstance(seen, str):
             parts.append(Text.from_ansi(seen))
         elif seen is not None:
-            parts.append(_drawn(Image.fromarray(np.ascontiguousarray(seen, dtype=np.uint8))))
+            parts.append(_drawn(Image.fromarray(np.ascontiguousarray(seen, dtype=np.uint8)), self._in_colour))
         return Group(*parts)
 
 
-def _drawn(picture: Image.Image) -> Text:
+def _drawn(picture: Image.Image, in_colour: bool) -> Text:
     small = picture.convert("RGB")
     small.thumbnail((WIDTH, HEIGHT))
     pixels = np.asarray(small)
@@ -37,7 +39,8 @@ def _drawn(picture: Image.Image) -> Text:
     text = Text()
     for above, below in zip(pixels[::2], pixels[1::2], strict=True):
         for top, bottom in zip(above.tolist(), below.tolist(), strict=True):
-            text.append(HALF_BLOCK, f"{_colour(top)} on {_colour(bottom)}")
+            shade = SHADES[sum(top + bottom) * len(SHADES) // (6 * 256)]
+            text.append(*((HALF_BLOCK, f"{_colour(top)} on {_colour(bottom)}") if in_colour else (shade,)))
         text.append("\n")
     return text
 

@@ -12,6 +12,7 @@ environments of other libraries, `pettingzoo:module:function`, `gymnasium:Name-v
 
 import logging
 import shlex
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -208,27 +209,56 @@ def _game_in(file: str, module: ModuleType) -> object:
     return next(iter(found.values()))
 
 
-def find_game_of_run(run: Path, remedy: str | None = None) -> AnyGame:
+def find_game_of_run(run: Path, remedy: str | None = None, given: str | None = None) -> AnyGame:
     """The game that a run folder is of. Its file is looked for in the folders above the run, then in the current one.
 
     remedy: what a user can do if it is not found.
+    given: another game, for the agents of the run.
     """
-    config = read_yaml(run / "config.yaml")
-    recorded = config.get("game")
+    recorded = _find_code_of_run(run).get("game")
+    if given is not None:
+        return find_game(given)
     remedy = remedy or f"give it, as in `abreast play GAME --run {shlex.quote(str(run))}`."
     if not isinstance(recorded, str):
         raise GameError(f"{run / 'config.yaml'} does not say of which game it is: {remedy}")
     source, rest = _split_source(recorded)
     place, colon, name = split_target(rest)
-    folders = (*run.resolve().parents, Path.cwd()) if place.endswith(".py") else ()
-    found = next((path for folder in folders if (path := folder / place).is_file()), None)
-    if code := list(dict.fromkeys(_targets_in([recorded, config.get("model")]))):
-        log.warning("%s names code that is imported and run now: %s", run / "config.yaml", ", ".join(code))
+    folder = _folder_above(run, place)
     try:
-        return find_game(recorded if found is None else f"{source}{found}{colon}{name}")
+        return find_game(recorded if folder is None else f"{source}{folder / place}{colon}{name}")
     except GameError as error:
         told = str(error).rstrip(".?")
         raise GameError(f"{run} is of the game {recorded!r}, which cannot be loaded ({told}): {remedy}") from error
+
+
+def _find_code_of_run(run: Path) -> dict[str, Any]:
+    """The settings of a run. Files of models and networks that they name may lie in the folders above the run, too: these
+    are added to `sys.path`, as workers have it. Which code will be imported is said before.
+    """
+    config = read_yaml(run / "config.yaml")
+    of_models = list(_targets_in(config.get("model")))
+    if code := list(dict.fromkeys([*_targets_in(config.get("game")), *of_models])):
+        log.warning("%s names code that is imported and run now: %s", run / "config.yaml", ", ".join(code))
+    for place in (split_target(each)[0] for each in of_models):
+        folder = _folder_above(run, place)
+        if folder is not None and str(folder) not in sys.path:
+            sys.path.append(str(folder))
+        elif (
+            folder is None
+            and place.endswith(".py")
+            and not any(Path(each, place).is_file() for each in ("", *sys.path))
+        ):
+            raise GameError(
+                f"{run / 'config.yaml'} names {place}, which is neither in a folder above it nor in the current one: run"
+                f" this in the folder from which {place} is seen, or move the run into it."
+            )
+    return config
+
+
+def _folder_above(run: Path, place: str) -> Path | None:
+    """The folder nearest above a run from which such a file is seen."""
+    folders = run.resolve().parents if place.endswith(".py") else ()
+    return next((folder for folder in folders if (folder / place).is_file()), None)
 
 
 def _targets_in(value: object) -> Iterator[str]:

@@ -21,9 +21,9 @@ BETWEEN = "   "
 """Between two entries of the legend."""
 
 
-def view_of(env: Experiment) -> "TerminalView | PictureView":
+def view_of(env: Experiment, in_colour: bool = True) -> "TerminalView | PictureView":
     """What shows the game of an experiment: its map, if it is a gridworld, or else its picture."""
-    return TerminalView(env) if isinstance(env, Environment) else PictureView(env.game)
+    return TerminalView(env) if isinstance(env, Environment) else PictureView(env.game, in_colour)
 
 
 class TerminalView:

@@ -23,7 +23,9 @@ ALGORITHMS: dict[str, type[BaseModel]] = {"random": RandomModel, "dqn": DQN, "iq
 
 def algorithm(name: object, where: str = "model.algorithm") -> type[BaseModel]:
     """The model class of an algorithm's name, of `module:Class` or `file.py:Class`; a class stands for itself."""
-    found = import_target(name, "model", ConfigError) if isinstance(name, str) and is_target(name) else name
+    found = (
+        import_target(name, "model", ConfigError, is_of_run=True) if isinstance(name, str) and is_target(name) else name
+    )
     if isinstance(found, str) and found in ALGORITHMS:
         return ALGORITHMS[found]
     if isinstance(found, type) and issubclass(found, BaseModel):

@@ -44,6 +44,8 @@ class RunShares(NamedTuple):
     cores: int
     main: Process
     workers: Sequence[Process]
+    plan: str = ""
+    """How a parallel run was planned, and why."""
 
     def of(self, role: str) -> list[Process]:
         """The workers of this role."""
@@ -60,9 +62,15 @@ def read_timeline(run: Path) -> RunShares:
             " `timeline` is false."
         )
     try:
-        return shares_of(json.loads(path.read_bytes()))
+        found = shares_of(json.loads(path.read_bytes()))
+        path = path.with_name("plan.json")
+        if not path.is_file():
+            return found
+        told = json.loads(path.read_bytes())
+        pace, why = str(told["reasons"][0]).partition("; ")[2], f": {told['reasons'][1]}"
+        return found._replace(plan=pace if told["timing"] else pace.rstrip(".") + why)
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise RunFolderError(f"{path} is cut off, or no timeline of a run ({error!r}).") from None
+        raise RunFolderError(f"{path} is cut off, or no {path.stem} of a run ({error!r}).") from None
 
 
 def shares_of(found: Mapping[str, Any]) -> RunShares:
@@ -117,12 +125,16 @@ def advice(run: RunShares) -> str:
         (share, name) for name, share in main.shares.items() if not name.startswith(("wait", "paused", "restart"))
     )
     starting = fmean(each.shares.get("start", 0.0) for each in run.workers) if run.workers else 0.0
+    shares_worker = any(" of agents " in each.name for each in learners) and len(learners) < run.cores
+    more = "more workers (num_workers, up to one an agent), or " if shares_worker else ""
+    why_alone = "a parallel run (--parallel) does both at once, where its plan says that this pays."
+    if run.plan:
+        why_alone = f"the plan of this run kept it in one ({run.plan.rstrip('.')})."
     rules = (
         (starting >= MUCH, f"workers took {starting:.0%} of their time to start: a longer run shows where its time goes."),
         (min(for_learners, of_learners) >= MUCH, f"the actor waits {for_learners:.0%} for learners, and learners"
          f" {of_learners:.0%} for the actor: let them overlap (multiprocessing.schedule=pipelined)."),
-        (for_learners >= MUCH, f"the actor waits {for_learners:.0%} for learners: more workers (num_workers, up to one an"
-         " agent), or fewer or smaller updates."),
+        (for_learners >= MUCH, f"the actor waits {for_learners:.0%} for learners: {more}fewer or smaller updates."),
         (of_learners >= MUCH and game > choosing, f"learners wait {of_learners:.0%}, and the actor spends {game:.0%} in the"
          f" {GAME}: another actor (num_actors), or a faster game; more lanes would not help."),
         (of_learners >= MUCH, f"learners wait {of_learners:.0%}: more lanes (num_envs), or another actor (num_actors)."),
@@ -132,8 +144,8 @@ def advice(run: RunShares) -> str:
          " checkpoint): no films (--no-animate), fewer loggers, or a longer run."),
         (is_alone and game >= MOST, f"one process spends {game:.0%} in the {GAME}: a faster game, or actors that play"
          " lanes at the same time (--parallel, num_envs, num_actors)."),
-        (is_alone and run.cores > 1 and 0.1 < train < 0.9, f"one process plays, and trains {train:.0%} of its time: a"
-         " parallel run (--parallel) does both at once, where its plan says that this pays."),
+        (is_alone and run.cores > 1 and 0.1 < train < 0.9, f"one process plays, and trains {train:.0%} of its time:"
+         f" {why_alone}"),
         (bool(workers) and for_workers + for_calls >= MUCH > of_workers, f"workers work {1 - of_workers:.0%}, and the main"
          f" process waits {for_workers + for_calls:.0%} for them: more workers (es_manager.max_workers)."),
         (for_calls >= MUCH, f"the main process waits {for_calls:.0%} for calls of the model: more episodes at a time"

@@ -18,6 +18,8 @@ from abreast.display import NORMAL, VERBOSE, set_volume
 from abreast.errors import GameError, ModelError, WorkerError
 from abreast.games import Game
 from abreast.models import DQN
+from abreast.training.run.display import ProgressDisplay
+from abreast.training.run.films import Films
 from abreast.training.run.record import RunOptions, RunRecord
 from abreast.training.social import OUTCOMES
 from fakes import small_game, timeless
@@ -124,6 +126,14 @@ def test_a_logger_is_told_of_figures_and_a_game_without_any_has_the_social_ones(
     garden().run_experiment(animate=False, logger=Listens(), output_dir="run")
     assert [set(more["metrics"]) for more in told] == [{"eaten", "turns", *OUTCOMES}] * 3
     assert set(small_game().run_experiment(animate=False, logging=False).epochs[0]["metrics"]) == set(OUTCOMES)
+
+
+def test_the_end_of_a_run_is_under_way_while_its_last_films_are_written(monkeypatch):
+    told = []
+    monkeypatch.setattr(ProgressDisplay, "now", lambda self, text, *parts: told.append(text))
+    monkeypatch.setattr(Films, "close", lambda self: told.append("films"))
+    garden().run_experiment(output_dir="run")
+    assert told[-2:] == ["the last films and curves are written", "films"]
 
 
 # ---- figures of learning

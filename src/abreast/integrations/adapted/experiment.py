@@ -1,5 +1,6 @@
 """An environment of another library as an experiment, and where it comes from."""
 
+import inspect
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -17,6 +18,7 @@ from abreast.errors import ConfigError, GameError, short
 from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
+from abreast.integrations.adapted.making import parameters
 from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
 from abreast.models.observation import PlainObservation
 from abreast.plugins import import_target, split_target
@@ -163,6 +165,18 @@ class AdaptedGame(ForeignGame):
 
         changed = apply_overrides(values, texts, schema)
         return parse_config({**changed, "game": self.target or changed.get("game")}, OpenSection)
+
+    def defaults(self, config: Config[Any, Any]) -> dict[str, Any]:
+        """Arguments that could be given in `world` too, with their defaults: those of the function; if it takes any, also
+        those of the class of what it makes.
+        """
+        given, known, registered = _arguments(config.world), parameters(self.function), {}
+        if any(each.kind is each.VAR_KEYWORD for each in known):
+            env = self.look(given).env
+            known = [*known, *parameters(type(getattr(env, "unwrapped", env)))]
+            registered = getattr(getattr(env, "spec", None), "kwargs", {})
+        found = {each.name: registered.get(each.name, each.default) for each in known if each.name not in given}
+        return {name: value for name, value in found.items() if value is not inspect.Parameter.empty}
 
     def check(self, overrides: Sequence[str] = ()) -> Iterator[Verdict]:
         """Look whether it keeps the contract of its library, and whether runs of it can be repeated."""

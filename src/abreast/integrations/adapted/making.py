@@ -39,20 +39,25 @@ def _not_made(name: str, arguments: Mapping[str, Any], error: Exception) -> Conf
 
 def check_arguments(function: Callable[..., Any], arguments: Mapping[str, Any], name: str) -> None:
     """Refuse arguments that a function does not take, and those missing that it needs."""
-    try:
-        parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        return
-    known = [each.name for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
-    takes_any = any(each.kind is each.VAR_KEYWORD for each in parameters)
+    there = parameters(function)
+    known = [each.name for each in there if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]
+    takes_any = any(each.kind is each.VAR_KEYWORD for each in there)
     for key, value in arguments.items():
         if key not in known and not takes_any:
             hint = nearest(key, known) if known else "it takes none, so leave it out."
             raise ConfigError(f"world.{key} is {short(value)}, but {name} takes no argument {key!r}: {hint}")
-    needed = [each.name for each in parameters if each.default is each.empty and each.name in known]
+    needed = [each.name for each in there if each.default is each.empty and each.name in known]
     for key in needed:
         if key not in arguments:
             raise ConfigError(f"{name} needs an argument {key!r}: give world.{key}=VALUE.")
+
+
+def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """Those of a function; of one that tells none, that it takes any."""
+    try:
+        return list(inspect.signature(function).parameters.values())
+    except (TypeError, ValueError):
+        return [inspect.Parameter("arguments", inspect.Parameter.VAR_KEYWORD)]
 
 
 def plain_name(text: str) -> str:

@@ -12,6 +12,7 @@ import math
 import os
 import random
 import re
+import time
 from collections import Counter
 from contextlib import suppress
 from typing import Any
@@ -106,7 +107,9 @@ class OpenAIPolicy(Policy):
                 async with self._in_flight:
                     self._counts.requests += 1
                     self._counts.retries += attempt > 0
+                    began = time.perf_counter()
                     answer = await self._ask(asked, body)
+                    self._counts.seconds.append(time.perf_counter() - began)
                 self._counts.uncounted += answer.tokens is None
                 self._counts.tokens = self._counts.tokens.plus(answer.tokens or Tokens())
                 return answer

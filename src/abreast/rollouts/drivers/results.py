@@ -79,10 +79,11 @@ class Results:
             rows[f"score, {tag}"] = f"{self.mean('score', tag):.3f}"
         if not self.tallies:
             return rows
-        label, half, most = SESSION if self.before else "", *latencies(self.tallies)
+        half, most = latencies(second for each in self.tallies for second in each.seconds)
+        label = SESSION if self.before else ""
         return rows | {
-            f"latency p50{label}": f"{half:.3f} ms",
-            f"latency p95{label}": f"{most:.3f} ms",
+            f"environment latency p50{label}": f"{half:.3f} ms",
+            f"environment latency p95{label}": f"{most:.3f} ms",
             f"turns per second{label}": f"{turns_per_s:,.0f}",
             f"timeouts{label}": f"{sum(tally.timeouts for tally in self.tallies):.0f}",
         }
@@ -100,8 +101,11 @@ def usage(counts: Counts, results: Results, config: PlayConfig, is_resumed: bool
     What requests of episodes took that were under way when a run was stopped is not known when it goes on.
     """
     tokens, label = counts.tokens.plus(results.tokens_before), SESSION if results.before else ""
+    half, most = latencies(counts.seconds)
     rows = {
         f"requests{label}": f"{counts.requests:,}",
+        f"request latency p50{label}": f"{half:,.0f} ms",
+        f"request latency p95{label}": f"{most:,.0f} ms",
         f"requests sent again{label}": f"{counts.retries:,}",
         "prompt tokens": f"{tokens.prompt:,}",
         "answer tokens": f"{tokens.completion:,}",

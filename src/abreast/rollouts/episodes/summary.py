@@ -87,7 +87,7 @@ def summary_of(episodes: Sequence[Slot]) -> dict[str, float]:
     metrics = [metrics_of(episode) for episode in over]
     keys = dict.fromkeys(key for each in metrics for key in each)
     means = {key.removeprefix(prefix): fmean(each[key] for each in metrics if key in each) for key in keys}
-    half, most = latencies(episode.tally for episode in episodes)
+    half, most = latencies(second for episode in episodes for second in episode.tally.seconds)
     return {
         **dict.fromkeys(FIGURES, nan),
         **means,
@@ -101,12 +101,11 @@ def summary_of(episodes: Sequence[Slot]) -> dict[str, float]:
     }
 
 
-def latencies(tallies: Iterable[Tally]) -> tuple[float, float]:
-    """Milliseconds within which half of all turns were taken, and 95 % of them; NaN if there were none."""
-    seconds = [second for tally in tallies for second in tally.seconds]
-    if not seconds:
+def latencies(seconds: Iterable[float]) -> tuple[float, float]:
+    """Milliseconds within which half of all turns, or requests, were done, and 95 % of them; NaN if there were none."""
+    if not (found := list(seconds)):
         return nan, nan
-    half, most = np.percentile(seconds, [50, 95])
+    half, most = np.percentile(found, [50, 95])
     return 1000 * float(half), 1000 * float(most)
 
 

@@ -269,6 +269,7 @@ class RunRecord:
         try:
             with self._files:
                 try:
+                    self.now("the last films and curves are written")
                     with span("film"):
                         if self.films is not None and not came_to_nothing:
                             self.films.close()

@@ -65,6 +65,8 @@ class Counts:
     uncounted: int = 0
     """Answers for which the server gave no token counts."""
     tokens: Tokens = field(default_factory=Tokens)
+    seconds: list[float] = field(default_factory=list)
+    """Of each request that was answered."""
 
 
 @dataclass
