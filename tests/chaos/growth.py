@@ -4,6 +4,8 @@ import gc
 import os
 import tempfile
 from collections import Counter
+from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 
 from chaos.leftovers import descendants, descriptors, memory_kb
@@ -74,21 +76,22 @@ class Census:
 
     @property
     def grown(self) -> dict[str, int]:
-        """By how many objects of each type there are more at the last of the epochs than at the one before."""
-        before, after = self.counts[-2:]
-        return {name: more for name, more in (after - before).items() if more > 0}
+        """By how many objects of each type there are more, in each of the times between these epochs: what is made once,
+        say because a class is looked up in all abstract ones, is in one of them."""
+        times = [after - before for before, after in pairwise(self.counts)]
+        return {name: more for name in times[0] if (more := min(time[name] for time in times)) > 0}
 
 
-def objects_grown(folder: Path, first: int, last: int, parallel: bool, *overrides: str) -> dict[str, int]:
+def objects_grown(folder: Path, epochs: Sequence[int], parallel: bool, *overrides: str) -> dict[str, int]:
     """Which objects a run of a few hundred epochs has more of at its end; workers are threads, so that all are here."""
     settings = (
         "model.algorithm=dqn",
         "experiment.max_turns=3",
-        f"experiment.epochs={last + 1}",
+        f"experiment.epochs={epochs[-1] + 1}",
         "multiprocessing.workers=threads",
     )
     env = small_game(*settings, *overrides)
-    census = Census(first, last)
+    census = Census(*epochs)
     run = env.run_experiment_mp if parallel else env.run_experiment
     run(animate=False, logger=census, output_dir=folder / "run")
     return census.grown

@@ -66,8 +66,8 @@ def test_the_fuzzer_notices_a_traceback_and_a_write_outside(tmp_path, monkeypatc
     "parallel", [pytest.param(False, marks=pytest.mark.chaos), True], ids=["sequential", "pipelined"]
 )
 def test_no_epoch_leaves_objects_behind(parallel, tmp_path):
-    grown = objects_grown(tmp_path, 60, 160, parallel, "model.gradient_steps=1")
-    assert sum(grown.values()) < 90, grown  # of 100 epochs; other tests of this process leave up to 50 behind
+    grown = objects_grown(tmp_path, (60, 110, 160), parallel, "model.gradient_steps=1")
+    assert sum(grown.values()) < 45, grown  # of 50 epochs; other tests of this process leave some behind
 
 
 def test_a_process_that_grows_is_noticed():

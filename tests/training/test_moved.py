@@ -274,7 +274,8 @@ def test_games_that_are_no_gridworlds_are_asked_for_their_number_of_agents():
 def test_a_frozen_agent_chooses_and_learns_nothing(algorithm):
     settings = ["experiment.epochs=6", f"model.per_agent.0.algorithm={algorithm}", "experiment.freeze=[0]"]
     if algorithm == "sac":  # it chooses vectors
-        env = build("pettingzoo:box_envs:Steering", "model.algorithm=sac", *settings)
+        small = ["model.hidden_size=16", "model.batch_size=8", "model.gradient_steps=1"]
+        env = build("pettingzoo:box_envs:Steering", "model.algorithm=sac", *small, *settings)
     else:
         env = small_game(*settings)
     models = [player.model for player in env.game.players]
