@@ -55,7 +55,7 @@ def refused(address, timeout=5.0):
 
 def test_ray_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    assert "pip install 'abreast[ray]'" in refused("local")
+    assert 'pip install "abreast[ray]"' in refused("local")
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "nowhere.invalid:6379", "6379", "host:port", "127.0.0.1:99999999"])

@@ -5,7 +5,7 @@ from rich.console import Console
 from abreast.games import Game, find_game
 from abreast.games.view import SIGNS, TerminalView
 from abreast.worlds.painting import colour_of
-from own_game import Garden
+from own_game import Bush, Garden, Gatherer
 
 
 def drawn(env, **options):
@@ -40,6 +40,14 @@ def test_kinds_without_sprites_have_the_colours_they_have_in_films():
     env = Game(Garden).build(Game(Garden).configure())
     red, green, blue = bytes.fromhex(colour_of(env.world.kind_names.index("Bush"))[1:])
     assert f"38;2;{red};{green};{blue}" in drawn(env, force_terminal=True, color_system="truecolor")
+
+
+def test_a_colour_of_its_own_is_that_of_the_text(monkeypatch):
+    monkeypatch.setattr(Gatherer, "colour", "#1d4ed8")
+    monkeypatch.setattr(Bush, "colour", "#b91c1c")
+    env = Game(Garden).build(Game(Garden).configure())
+    text = drawn(env, force_terminal=True, color_system="truecolor")
+    assert "38;2;29;78;216" in text and "38;2;185;28;28" in text
 
 
 def test_more_agents_than_signs_have_the_symbol_of_their_kind():

@@ -262,7 +262,7 @@ def test_arguments_reach_the_environment_and_say_how_many_agents_there_are():
 
 def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(GameError, match=re.escape("pip install 'abreast[pettingzoo]'")):
+    with pytest.raises(GameError, match=re.escape('pip install "abreast[pettingzoo]"')):
         find_game("pettingzoo:mpe2.simple_spread_v3")
     monkeypatch.setattr("abreast.integrations.gymnasium.gymnasium.registry", {})
     with pytest.raises(GameError, match="needs the package minigrid, which is not installed"):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("trl", reason="TRL is not installed: pip install abreast[trl]")
-pytest.importorskip("datasets", reason="datasets is not installed: pip install abreast[trl]")
+pytest.importorskip("trl", reason='TRL is not installed: pip install "abreast[trl]"')
+pytest.importorskip("datasets", reason='datasets is not installed: pip install "abreast[trl]"')
 
 import torch
 import trl as real

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-vf = pytest.importorskip("verifiers.v1", reason="verifiers is not installed: pip install abreast[verifiers]")
+vf = pytest.importorskip("verifiers.v1", reason='verifiers is not installed: pip install "abreast[verifiers]"')
 
 from verifiers.v1.utils.loaders import load_taskset, taskset_class  # noqa: E402
 

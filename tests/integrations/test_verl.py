@@ -26,7 +26,7 @@ def tokenizer():
     try:
         spec.loader.exec_module(module)
     except ImportError as error:
-        pytest.skip(f"the tokenizer of the example needs {error.name}: pip install abreast[trl]")
+        pytest.skip(f'the tokenizer of the example needs {error.name}: pip install "abreast[trl]"')
     return module.make_tokenizer([*module.prompts_of_bandit(range(4)), "<answer>Dragon</answer>"])
 
 

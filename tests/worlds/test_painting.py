@@ -108,6 +108,25 @@ def test_a_scene_is_painted_as_it_was():
     assert not np.array_equal(painted, np.concatenate(tiles(world, [agent]), axis=1))
 
 
+class Painted(Entity):
+    colour = "#1d4ed8"
+
+
+def test_a_colour_of_its_own_is_that_of_the_shape_the_wall_and_the_disc():
+    def has(tile):
+        return (tile == (0x1D, 0x4E, 0xD8)).all(axis=2).any()
+
+    wall, agent, plain = type("Hedgewall", (Painted,), {})(), type("Blue", (Painted,), {})(), KINDS[0]()
+    assert [bool(has(tile)) for tile in tiles(world_with(Painted(), wall, agent, plain), [agent])] == [True] * 3 + [
+        False
+    ]
+    turned = Painted()
+    world = world_with(turned)
+    scene = Scene.of(world, [], [turned])
+    turned.colour = "#b91c1c"  # seen as it was
+    assert has(np.asarray(ScenePainter(world.kind_names).paint(scene)))
+
+
 def test_a_legend_has_each_kind_once_in_order_without_agents_and_empty_cells():
     agent = KINDS[3]()
     world = world_with(KINDS[0](), agent, KINDS[1](), KINDS[0](), EmptyEntity())

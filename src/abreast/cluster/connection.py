@@ -53,7 +53,7 @@ def import_ray() -> Any:
         import ray
     except ImportError:
         raise ConfigError(
-            "a cluster was asked for (workers or backend is ray), but Ray is not installed: pip install 'abreast[ray]', on"
+            'a cluster was asked for (workers or backend is ray), but Ray is not installed: pip install "abreast[ray]", on'
             " every node."
         ) from None
     return ray

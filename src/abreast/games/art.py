@@ -2,7 +2,7 @@
 
 from functools import cache
 
-from abreast.worlds.painting import AGENT_COLOURS
+from abreast.worlds.painting import agent_colour
 from abreast.worlds.sprites import Pixels, pixel_art
 
 SAND = pixel_art(
@@ -44,7 +44,7 @@ def figures(number: int) -> dict[str, Pixels]:
         "h": "#5a3d2b",
         "s": "#f2cfa5",
         "k": "#2b2d36",
-        "c": AGENT_COLOURS[number % len(AGENT_COLOURS)],
+        "c": agent_colour(number),
     }
     head, body = ("..mmmm..", ".mhhhhm."), ("mccccccm", "mccccccm", ".mccccm.", ".mm..mm.")
     return {facing: pixel_art(palette, *head, *face, *body) for facing, face in faces.items()}

@@ -38,7 +38,7 @@ try:
     from pettingzoo.utils import wrappers
 except ModuleNotFoundError:
     raise GameError(
-        "a game as a PettingZoo environment needs that package: pip install 'abreast[pettingzoo]'."
+        'a game as a PettingZoo environment needs that package: pip install "abreast[pettingzoo]".'
     ) from None
 
 SETTINGS = {"experiment": ("num_agents", "max_turns", "seed"), "model": ("agent_vision_radius",)}

@@ -12,7 +12,7 @@ from rich.text import Text
 from abreast.games.picture_view import PictureView
 from abreast.training import Environment, Experiment
 from abreast.worlds import Entity
-from abreast.worlds.painting import AGENT_COLOURS, WALL, colour_of, is_wall
+from abreast.worlds.painting import WALL, agent_colour, colour_of, is_wall
 from abreast.worlds.sprites import Painter
 
 SIGNS = digits + ascii_letters
@@ -38,7 +38,7 @@ class TerminalView:
     def draw(self) -> RenderableType:
         """The environment as it is now. Without colours it can be read as well."""
         agents = list(zip_longest(self._env.agents, SIGNS[: len(self._env.agents)]))
-        signs = {id(agent): (sign or agent.symbol, AGENT_COLOURS[number % len(AGENT_COLOURS)])
+        signs = {id(agent): (sign or agent.symbol, agent.colour or agent_colour(number))
                  for number, (agent, sign) in enumerate(agents)}  # fmt: skip
         picture = Text()
         for row in self._env.world.map:
@@ -80,7 +80,9 @@ class TerminalView:
         return line
 
     def _colour(self, entity: Entity) -> str:
-        """As in films: of the sprite, if it has one."""
+        """Its own, or as in films, or of the sprite, if it has one."""
+        if entity.colour is not None:
+            return entity.colour
         if entity.sprite is None:
             order = self._env.world.kind_number(entity.kind) - 1
             return WALL if is_wall(entity.kind) else colour_of(order)

@@ -30,7 +30,7 @@ def find(what: str | Callable[..., Any]) -> AdaptedGame:
     """The game that MODULE, MODULE:FUNCTION or FILE.py:FUNCTION points to, or whose environments a function makes."""
     if importlib.util.find_spec("pettingzoo") is None:
         raise GameError(
-            f"pettingzoo:{what} needs PettingZoo, which is not installed: pip install 'abreast[pettingzoo]'."
+            f'pettingzoo:{what} needs PettingZoo, which is not installed: pip install "abreast[pettingzoo]".'
         )
     return PettingZooGame.find(what)
 

@@ -25,7 +25,7 @@ from abreast.errors import ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State
 from abreast.training.devices import enough_memory
-from abreast.training.lanes import Environment
+from abreast.training.lanes import Environment, names_of
 from abreast.training.social import with_social_outcomes
 from abreast.training.whole_pass import WholePass, let_act
 from abreast.worlds.batched import BatchedWorld
@@ -108,6 +108,14 @@ class BatchedLanes(Playable):
     @property
     def players(self) -> Sequence[Agent]:  # type: ignore[override]
         return self._env.agents  # type: ignore[no-any-return]
+
+    @property
+    def agent_names(self) -> Sequence[str]:  # type: ignore[override]
+        return names_of(self.players)
+
+    @property
+    def agent_colours(self) -> Sequence[str | None]:  # type: ignore[override]
+        return [agent.colour for agent in self.players]
 
     @property
     def _models(self) -> list[Any]:

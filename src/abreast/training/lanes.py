@@ -24,6 +24,12 @@ Environment = Any
 """An `abreast.Environment`. (Its module stands on this one.)"""
 
 
+def names_of(agents: Sequence[Agent]) -> Sequence[str]:
+    """Classes and numbers of agents, where their classes differ."""
+    kinds = [type(agent).__name__ for agent in agents]
+    return [f"{kind} {number}" for number, kind in enumerate(kinds)] if len(set(kinds)) > 1 else ()
+
+
 class GridworldLanes(Playable):
     """An environment and its copies. One turn: the world changes by itself, then each agent sees, chooses and acts.
 
@@ -47,6 +53,14 @@ class GridworldLanes(Playable):
     @property
     def players(self) -> Sequence[Agent]:  # type: ignore[override]
         return self._env.agents  # type: ignore[no-any-return]
+
+    @property
+    def agent_names(self) -> Sequence[str]:  # type: ignore[override]
+        return names_of(self.players)
+
+    @property
+    def agent_colours(self) -> Sequence[str | None]:  # type: ignore[override]
+        return [agent.colour for agent in self.players]
 
     def become_actor(self, first_lane: int) -> None:
         self._env.become_actor(first_lane)

@@ -34,6 +34,8 @@ class Entity:
     pixels. Films are painted after the epoch: what changes its sprite in the course of it has transitions, or is an agent,
     or is replaced by another entity.
     """
+    colour: str | None = None
+    """Of its shape, of an agent's disc and of its text, where people look: `#rrggbb`; None: one of a palette."""
 
     location: Location
     _has_own_symbol: ClassVar[bool] = False

@@ -50,7 +50,11 @@ SHAPES = (
 )
 """Corners, in hundredths of a tile. Their number and that of the colours have no divisor in common: 56 kinds differ."""
 GROUND, GRID, WALL, OUTLINE = "#f1efe9", "#dedad0", "#5b5f68", "#2b2d36"
-LOOK = attrgetter("kind", "sprite")
+
+
+def look_of(entity: Any) -> tuple[str, Sprite | None, str | None]:
+    """Kind, sprite and colour. (Entities of sorrel have no colour.)"""
+    return entity.kind, entity.sprite, getattr(entity, "colour", None)
 
 
 class Scene(NamedTuple):
@@ -59,13 +63,13 @@ class Scene(NamedTuple):
     cells: NDArray[Any]
     """Its entities (rows, columns, layers)."""
     agents: Sequence[Entity]
-    noted: Mapping[int, tuple[str, Sprite | None]]
-    """Kinds and sprites that entities had then, by their ids."""
+    noted: Mapping[int, tuple[str, Sprite | None, str | None]]
+    """Kinds, sprites and colours that entities had then, by their ids."""
 
     @classmethod
     def of(cls, world: Any, agents: Sequence[Entity], changing: Iterable[Entity] = ()) -> Self:
         """The world as it is now; `changing`: entities that may look otherwise later, beside the agents."""
-        noted = {id(entity): LOOK(entity) for each in (agents, changing) for entity in each}
+        noted = {id(entity): look_of(entity) for each in (agents, changing) for entity in each}
         return cls(world.map.copy(), list(agents), noted)
 
 
@@ -81,6 +85,8 @@ class Look(NamedTuple):
     """Its number, if it is one."""
     is_ground: bool
     """Whether it lies under other layers."""
+    colour: str | None = None
+    """One of its own."""
 
 
 class ScenePainter:
@@ -116,11 +122,11 @@ class ScenePainter:
             [],
         )
         for index, entity in enumerate(scene.cells.flat):
-            kind, sprite = scene.noted.get(id(entity)) or LOOK(entity)
+            kind, sprite, colour = scene.noted.get(id(entity)) or look_of(entity)
             key = sprite_key(kind, sprite)
             self._sprites[key] = sprite  # kept: a freed array could hand its id to another one
             order = self._orders.get(kind, len(self._orders))
-            looks.append(Look(kind, key, order, agents.get(id(entity)), layers > 1 and not index % layers))
+            looks.append(Look(kind, key, order, agents.get(id(entity)), layers > 1 and not index % layers, colour))
         return looks
 
     def _cell(self, looks: Sequence[Look], tile: int) -> NDArray[np.uint8]:
@@ -143,16 +149,16 @@ class ScenePainter:
         elif look.agent is not None and (sprite is None or tile >= 2 * STEP):
             size = round(tile * (0.84 if sprite is None else 0.42))
             corner = (tile - size) // 2 if sprite is None else tile - size
-            image.alpha_composite(badge(look.agent, size), (corner, corner))
+            image.alpha_composite(badge(look.agent, size, look.colour), (corner, corner))
         return image
 
 
 def _draw_kind(pen: ImageDraw.ImageDraw, look: Look, tile: int) -> None:
     """A kind that has no sprite; what the world is empty with is not drawn."""
-    colour, whole = colour_of(look.order), (0, 0, tile, tile)
+    colour, whole = look.colour or colour_of(look.order), (0, 0, tile, tile)
     corners = [int(number) / 100 * (tile - 1) for number in SHAPES[look.order % len(SHAPES)].split()]
     if is_wall(look.kind):
-        pen.rectangle(whole, fill=WALL)
+        pen.rectangle(whole, fill=look.colour or WALL)
     elif look.is_ground and look.order:
         pen.rectangle(whole, fill=f"{colour}73")  # pale: they let the ground through
         pen.polygon(corners, fill=f"{colour}8c")
@@ -167,11 +173,11 @@ def tile_for(rows: int, columns: int) -> int:
     return max(1, min(wanted, LARGEST_TILE, fits - fits % STEP or fits))
 
 
-def badge(number: int, size: int) -> Image.Image:
+def badge(number: int, size: int, colour: str | None = None) -> Image.Image:
     """A disc in the colour of an agent, with its number."""
     image, middle = Image.new("RGBA", (size, size)), (size - 1) / 2
     pen, height = ImageDraw.Draw(image), size * (0.72 if number < 10 else 0.56 if number < 100 else 0.4)
-    pen.ellipse((0, 0, size - 1, size - 1), fill=AGENT_COLOURS[number % len(AGENT_COLOURS)], outline=OUTLINE)
+    pen.ellipse((0, 0, size - 1, size - 1), fill=colour or agent_colour(number), outline=OUTLINE)
     pen.text((middle + 0.5, middle), str(number), "white", font(max(6, round(height))), "mm")
     return image
 
@@ -180,6 +186,11 @@ def badge(number: int, size: int) -> Image.Image:
 def font(height: int) -> ImageFont.FreeTypeFont | ImageFont.ImageFont:
     """Pillow's own."""
     return ImageFont.load_default(height)
+
+
+def agent_colour(number: int) -> str:
+    """The colour of an agent that has none of its own."""
+    return AGENT_COLOURS[number % len(AGENT_COLOURS)]
 
 
 def colour_of(order: int) -> str:

@@ -101,6 +101,8 @@ class Playable(ABC):
     """Turns completed in the first lane since `reset`."""
     agent_names: Sequence[str] = ()
     """What the game calls its agents, if it has names for them."""
+    agent_colours: Sequence[str | None] = ()
+    """Colours of their own that agents have in films, as `#rrggbb`; none at all, or None for one that has none."""
     plays_by_lane: bool = False
     """Whether lanes are independent of each other, so that several actors may share them. A game that says so has
     `become_actor`, `lane_states` and `set_lane_states`, too.

@@ -83,7 +83,7 @@ def test_a_run_is_watched_as_it_was_said(run):
     assert "random" not in said
     code, shown = cli("play", folder)
     assert code == 0
-    assert "episode 1:" in shown and "in 12 turns (agent 0" in shown and "▀" in shown
+    assert "episode 1:" in shown and "in 12 turns (agent 0" in shown and ":-" in shown
 
 
 @pytest.mark.parametrize("command", [["play"], ["eval"], ["train", "--resume"]])

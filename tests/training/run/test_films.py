@@ -34,6 +34,31 @@ def without_ffmpeg(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
 
 
+class Blue(own_game.Gatherer):
+    kind = "Gatherer"  # what others see
+    colour = "#1d4ed8"
+
+
+class Teams(own_game.Garden):
+    """Its agents are of two classes."""
+
+    def setup_agents(self):
+        super().setup_agents()
+        spec, actions, model = (getattr(self.agents[1], name) for name in ("observation_spec", "action_spec", "model"))
+        self.agents[1] = Blue(spec, actions, model)
+
+
+def test_agents_of_different_classes_are_called_by_them(monkeypatch, tmp_path):
+    drawn = []
+    monkeypatch.setattr(films, "badge", lambda *given: drawn.append(given) or Image.new("RGBA", (given[1], given[1])))
+    epochs = garden(kind=Teams).run_experiment(output_dir=tmp_path / "run").epochs
+    assert (
+        epochs[-1]["agents"] == ["Gatherer 0", "Blue 1"]
+        and "agents" not in garden().run_experiment(animate=False).epochs[-1]
+    )
+    assert {(number, colour) for number, _, colour in drawn} == {(0, None), (1, "#1d4ed8")}
+
+
 # ---- which ones
 
 

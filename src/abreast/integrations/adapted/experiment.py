@@ -170,7 +170,8 @@ class AdaptedGame(ForeignGame):
         """Arguments that could be given in `world` too, with their defaults: those of the function; if it takes any, also
         those of the class of what it makes.
         """
-        given, known, registered = _arguments(config.world), parameters(self.function), {}
+        given, known = _arguments(config.world), parameters(self.function)
+        registered: Mapping[str, Any] = {}
         if any(each.kind is each.VAR_KEYWORD for each in known):
             env = self.look(given).env
             known = [*known, *parameters(type(getattr(env, "unwrapped", env)))]

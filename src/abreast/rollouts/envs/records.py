@@ -74,7 +74,7 @@ def _parquet_rows(path: Path, fields: Sequence[str]) -> Iterator[tuple[str, Any]
     try:
         parquet, arrow = import_module("pyarrow.parquet"), import_module("pyarrow")
     except ImportError:
-        raise ConfigError(f"reading {path} needs the package pyarrow: pip install abreast[parquet]") from None
+        raise ConfigError(f'reading {path} needs the package pyarrow: pip install "abreast[parquet]"') from None
     try:
         with parquet.ParquetFile(path) as file:
             rows = (row for batch in file.iter_batches(columns=list(fields)) for row in batch.to_pylist())

@@ -166,7 +166,8 @@ def compose(game: Playable, camera: Camera) -> Iterator[Image.Image]:
     pictures, kinds = game.paint([seen for seen, _, _ in camera.frames])
     names = [*(game.agent_names or (f"agent {number}" for number in range(len(game.players))))][:MOST_NAMED]
     names = [name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…" for name in names]
-    badges = [badge(number, ICON) for number in range(len(names))]
+    colours = game.agent_colours or [None] * len(names)
+    badges = [badge(number, ICON, colours[number]) for number in range(len(names))]
     widest = max(
         font(TEXT).getlength(text) for text in [*(name + NUMBER for name in names), *(kind for _, kind in kinds)]
     )

@@ -67,7 +67,7 @@ def _find(name: str) -> Any:
         return getattr(import_module(f"{PACKAGE}.{name}"), LOGGERS[name])
     except ImportError as error:
         raise ConfigError(
-            f"the logger {name!r} needs the package {name}: pip install 'abreast[{name}]' ({error})."
+            f'the logger {name!r} needs the package {name}: pip install "abreast[{name}]" ({error}).'
         ) from None
 
 
