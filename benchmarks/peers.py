@@ -212,8 +212,10 @@ def print_table(results: Path, games: Sequence[str], steps: int) -> None:
     for game in games:
         own = [run for run in runs if run["game"] == game]
         theirs = [sum(run["greedy"]) for run in own if run["side"] == "peer" and run["algorithm"] == "ppo"]
-        for side, algorithm in dict.fromkeys((run["side"], run["algorithm"]) for run in own):
+        for side, algorithm in (*(("ours", name) for name in OURS), *(("peer", name) for name in PEERS)):
             these = [run for run in own if (run["side"], run["algorithm"]) == (side, algorithm)]
+            if not these:
+                continue
             greedy = [sum(run["greedy"]) for run in these]
             drawn = [sum(run["drawn"]) for run in these if run["drawn"] is not None]
             kind = "drawn" if algorithm == "random" else "greedy"
