@@ -205,7 +205,9 @@ def print_table(results: Path, games: Sequence[str], steps: int) -> None:
         ends = stratified_interval([sums])
         return f"{interquartile_mean(sums):.1f}" + ("" if ends is None else f" [{ends[0]:.1f}, {ends[1]:.1f}]")
 
-    runs = [run for run in read(results) if run["steps"] == steps]
+    runs = list(
+        {key(run): run for run in read(results) if run["steps"] == steps}.values()
+    )  # two at once may train one twice
     print(
         "| game | agents | greedy | drawn | each agent | better than RLlib's PPO | CPU s | seeds |\n" + "|---" * 8 + "|"
     )
