@@ -38,7 +38,9 @@ from numpy.typing import NDArray
 AGENTS = {"simple_spread_v3": 3, "simple_speaker_listener_v4": 2, "simple_reference_v3": 2}
 TURNS = 25
 """Of an episode of these games."""
-OURS, PEERS = ("random", "ppo", "dqn", "iqn"), ("ppo",)
+OURS = {"random": (), "ppo": (), "ppo, 8 epochs an update": ("experiment.train_interval=8",), "dqn": (), "iqn": ()}
+"""What is trained of ours, and what is not as it is by default; the first word is the algorithm."""
+PEERS = ("ppo",)
 EPISODES, FIRST_SEED = 100, 10_000
 """Of the evaluation."""
 BATCH = 4000
@@ -81,7 +83,8 @@ def train_ours(game: str, algorithm: str, seed: int, steps: int) -> dict[str, An
 
     epochs = steps // (AGENTS[game] * TURNS) if algorithm != "random" else 1
     found = find_game(f"pettingzoo:mpe2.{game}")
-    asked = [f"model.algorithm={algorithm}", f"experiment.epochs={epochs}", f"experiment.seed={seed}"]
+    name = algorithm.partition(",")[0]
+    asked = [f"model.algorithm={name}", f"experiment.epochs={epochs}", f"experiment.seed={seed}", *OURS[algorithm]]
     experiment = found.build(found.configure(None, [*asked, "multiprocessing.device=cpu"]))
     config = experiment.config
     assert (config.experiment.num_agents, config.experiment.max_turns) == (AGENTS[game], TURNS)
@@ -95,7 +98,7 @@ def train_ours(game: str, algorithm: str, seed: int, steps: int) -> dict[str, An
     for agent, model in enumerate(models):
         model.start_epoch_action(epoch=epochs)  # what was learned last is what chooses
         model.choose_from(np.random.SeedSequence(seed, spawn_key=(agent,)))
-    drawn = play(game, choose) if algorithm in ("ppo", "random") else None
+    drawn = play(game, choose) if name in ("ppo", "random") else None
     with ExitStack() as stack:
         for model in models:
             stack.enter_context(model.act_greedily())
@@ -202,20 +205,24 @@ def print_table(results: Path, games: Sequence[str], steps: int) -> None:
         ends = stratified_interval([sums])
         return f"{interquartile_mean(sums):.1f}" + ("" if ends is None else f" [{ends[0]:.1f}, {ends[1]:.1f}]")
 
-    runs = [run for run in read(results) if run["steps"] == steps]
+    runs = list(
+        {key(run): run for run in read(results) if run["steps"] == steps}.values()
+    )  # two at once may train one twice
     print(
         "| game | agents | greedy | drawn | each agent | better than RLlib's PPO | CPU s | seeds |\n" + "|---" * 8 + "|"
     )
     for game in games:
         own = [run for run in runs if run["game"] == game]
         theirs = [sum(run["greedy"]) for run in own if run["side"] == "peer" and run["algorithm"] == "ppo"]
-        for side, algorithm in dict.fromkeys((run["side"], run["algorithm"]) for run in own):
+        for side, algorithm in (*(("ours", name) for name in OURS), *(("peer", name) for name in PEERS)):
             these = [run for run in own if (run["side"], run["algorithm"]) == (side, algorithm)]
+            if not these:
+                continue
             greedy = [sum(run["greedy"]) for run in these]
             drawn = [sum(run["drawn"]) for run in these if run["drawn"] is not None]
             kind = "drawn" if algorithm == "random" else "greedy"
             each = ", ".join(f"{mean(values):.1f}" for values in zip(*(run[kind] for run in these), strict=True))
-            better, name = "–", f"{'RLlib' if side == 'peer' else 'ours,'} {algorithm.upper()}"
+            better, name = "–", f"{'RLlib' if side == 'peer' else 'ours,'} {algorithm[:3].upper()}{algorithm[3:]}"
             if theirs and side == "ours" and algorithm != "random":
                 ends = improvement_interval([greedy], [theirs])
                 better = f"{probability_of_improvement([greedy], [theirs]):.2f}"
@@ -256,7 +263,7 @@ def main() -> None:
         import ray
 
         ray.init(num_cpus=1, include_dashboard=False, log_to_driver=False, logging_level="ERROR")
-    algorithms = given.algorithms or (OURS if given.ours else PEERS)
+    algorithms = given.algorithms or list(OURS if given.ours else PEERS)
     train_all("ours" if given.ours else "peer", given.games, algorithms, given.seeds, given.steps, given.results)
 
 
