@@ -91,8 +91,10 @@ def split_target(text: str) -> tuple[str, str, str]:
     return text.rpartition(":") if ":" in text else (text, "", "")
 
 
-def import_target(text: str, noun: str, error: type[AbreastError]) -> Any:
-    """What `module:Name` or `file.py:Name` points to; the module itself where no name is given."""
+def import_target(text: str, noun: str, error: type[AbreastError], kind: type | None = None) -> Any:
+    """What `module:Name` or `file.py:Name` points to; the module itself where no name is given. `kind`: of the classes that
+    are proposed where there is no such name.
+    """
     place, colon, attribute = split_target(text)
     if not place or (colon and not attribute):
         raise error(f"{text!r} names no {noun}: expected MODULE:NAME or FILE.py:NAME, say my_module:Mine.")
@@ -100,15 +102,31 @@ def import_target(text: str, noun: str, error: type[AbreastError]) -> Any:
     if not attribute:
         return module
     if not hasattr(module, attribute):
-        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise error(f"{place} has no {attribute!r}: {nearest(attribute, own)}")
+        own = [key for key, value in vars(module).items() if _fits(value, kind) and not key.startswith("_")]
+        hint = nearest(attribute, own, None if own else f"it has no {noun}.")
+        raise error(f"{place} has no {attribute!r}: {hint}")
     return getattr(module, attribute)
+
+
+def _fits(value: object, kind: type | None) -> bool:
+    """Whether a part of a module may be meant; if classes of a kind are, then none of ours, which it has imported."""
+    if kind is None:
+        return callable(value)
+    return isinstance(value, type) and issubclass(value, kind) and not value.__module__.startswith("abreast.")
+
+
+def modules_beside(name: str) -> list[str]:
+    """The modules of the package that a module is named in; of the current folder, where it is in no package."""
+    package = name.rpartition(".")[0]
+    places = getattr(sys.modules.get(package), "__path__", ["."])
+    return [f"{package}.{each.name}".lstrip(".") for each in pkgutil.iter_modules(places)]
 
 
 def _import_file(path: Path, error: type[AbreastError]) -> ModuleType:
     """The module in a file, imported by its name from its folder, so that worker processes find it too."""
     if not path.is_file():
-        raise error(f"there is no file {path}.")
+        hint = nearest(path.name, (each.name for each in path.parent.glob("*.py")), "")
+        raise error(f"there is no file {path}: {hint}" if hint else f"there is no file {path}.")
     main = sys.modules["__main__"]
     if Path(getattr(main, "__file__", None) or "").resolve() == path.resolve():
         return main  # the script that runs: importing it again would run it twice, and make another class of each
@@ -141,7 +159,8 @@ def _import_module(name: str, error: type[AbreastError]) -> ModuleType:
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
             raise error(f"importing {name} failed: {missing}.") from None
-        raise error(f"there is no module {missing.name!r}: run this in the folder it lies in, or install it.") from None
+        hint = nearest(missing.name, modules_beside(missing.name), "run this in the folder it lies in, or install it.")
+        raise error(f"there is no module {missing.name!r}: {hint}") from None
     except (Exception, SystemExit) as raised:
         raise error(f"importing {name!r} failed: it raised {words(raised, Path(__file__).parent)}.") from raised
     finally:
