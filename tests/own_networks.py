@@ -102,6 +102,11 @@ class Raises(nn.Module):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied.")
 
 
+class ForgetsItsBase(nn.Module):
+    def __init__(self, input_shape):
+        self.layer = nn.Flatten()
+
+
 def function(input_shape):
     return nn.Flatten()
 

@@ -15,6 +15,7 @@ from importlib.metadata import EntryPoint
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import get_args
 
 import pytest
 import torch
@@ -96,6 +97,8 @@ MISTAKES = [
      "a replay of 2 rows in 1 lane(s) is too small for 1 stacked frames"),
     ("unknown algorithm", ["train", "treasurehunt", "model.algorithm=iqm"],
      "model.algorithm is 'iqm': did you mean 'iqn'?"),
+    ("an algorithm of one's own, without its file", ["train", "treasurehunt", "model.algorithm=tabular"],
+     "known are: dqn, iqn, ppo, random, sac. A class of your own is MODULE:CLASS or FILE.py:CLASS."),
     ("unknown game", ["train", "treasurehnt"], "there is no game 'treasurehnt': did you mean 'treasurehunt'?"),
     ("nothing like a game", ["play", "chess"],
      "there is no game 'chess': known are: cleanup, coins, harvest, iowa, kitchen"),
@@ -153,7 +156,7 @@ MISTAKES = [
     ("unknown option", ["train", "treasurehunt", "--agnets", "3"], "--agnets"),
     ("text for a number", ["train", "treasurehunt", "--agents", "many"], "Invalid value for '--agents'"),
     ("no game at all", ["train"], "Missing argument"),
-    ("unknown command", ["trian", "treasurehunt"], "No such command 'trian'"),
+    ("unknown command", ["trian", "treasurehunt"], "No such command 'trian'. Did you mean 'train'? `abreast --help` shows"),
     ("mode misspelt", ["train", "treasurehunt", "multiprocessing.mode=snapshat"],
      "multiprocessing.mode is 'snapshat': expected 'snapshot' or 'double_buffer'."),
     ("schedule misspelt", ["train", "treasurehunt", "multiprocessing.schedule=lock"], "multiprocessing.schedule is 'lock'"),
@@ -364,6 +367,17 @@ IN_FILES = {
         "from unfit_models import Fit\nclass Mine(Fit): pass\n",
         ["check", "FILE", "model.gamma=0.5"],
         "is no game, so it is not checked with settings: leave out model.gamma=0.5.",
+    ),
+    "a file whose name is misspelt": ("", ["train", "aFILE"], "there is no file a{0}.py: did you mean '{0}.py'?"),
+    "a model whose name is misspelt": (
+        "from torch import nn\nfrom abreast import DQN\nclass DuellingNet(nn.Module): pass\nclass Duel(DQN): pass\n",
+        ["train", "treasurehunt", "model.algorithm=FILE:Duelling"],
+        "{}.py has no 'Duelling': did you mean 'Duel'?",
+    ),
+    "no model": (
+        "from abreast import DQN\nclass Sarsa: pass\n",
+        ["train", "treasurehunt", "model.algorithm=FILE:Sarsaa"],
+        "{}.py has no 'Sarsaa': it has no model (a class derived from abreast.BaseModel).",
     ),
     "several environments": (
         "class A: reset = step = None\nclass B(A): pass\n",
@@ -683,7 +697,7 @@ def test_when_every_learner_is_given_up_the_stack_is_shown(villain, capsys):
 def test_an_error_of_the_game_is_shown_with_what_became_of_the_run(villain, capsys):
     with pytest.raises(AssertionError, match="no second time"):
         run(["train", f"{villain}:Faulty", "--output", "run"])
-    assert capsys.readouterr().err == "abreast: Stopped after 0 epochs; nothing is left of it.\n"
+    assert capsys.readouterr().err == "abreast: Stopped after 0 epochs; nothing was kept.\n"
     assert not Path("run").exists()
 
 
@@ -738,7 +752,8 @@ def test_a_signal_ends_the_run_with_a_checkpoint_and_says_how_to_go_on(number, c
 def test_what_is_printed_to_type_next_works_as_printed(trained, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(Path(abreast.__file__).parent / "__main__.py")])  # python -m abreast
     assert run(["train", "--resume", str(trained[0])]) == 0
-    assert "Nothing is missing" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert said == "Nothing is missing: all 2 epochs are there. To go on, give a larger total, as in --epochs 3.\n"
     assert run(["eval", "nowhere"]) == 2
     printed = re.search("`(.* train)`", capsys.readouterr().err)[1]
     done = subprocess.run(f"{printed} --help", shell=True, capture_output=True, text=True, check=False)
@@ -1088,6 +1103,14 @@ def test_check_finds_the_only_environment_of_a_file(base, found, monkeypatch, ca
     monkeypatch.setattr(AdaptedGame, "check", lambda self, settings: iter([told[0]._replace(remark=self.target)]))
     assert run(["check", f"{name}.py"]) == 0
     assert capsys.readouterr().out.startswith(f"ok       found: {found}")
+
+
+def test_check_knows_every_outcome(monkeypatch, capsys):
+    outcomes = get_args(Verdict.__annotations__["outcome"])
+    verdicts = [Verdict("one", outcome, "told") for outcome in outcomes]
+    monkeypatch.setattr("abreast.cli.check.check_environment", lambda target: iter(verdicts))
+    assert run(["check", "bandit"]) == 2
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [*outcomes]
 
 
 def test_settings_about_a_word_are_listed_alone(capsys):

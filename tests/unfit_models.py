@@ -1,5 +1,6 @@
 """Models that break the contract of `BaseModel`, each in one way; and one that keeps it."""
 
+import json
 import os
 import threading
 from types import SimpleNamespace
@@ -111,6 +112,35 @@ class SaysTooMuch(IQN):
         return IQNNetwork(self.input_size, self.n_actions + 5, self.config)
 
 
+class HalfModule(nn.Module):
+    """Does not call the constructor of its base."""
+
+    def __init__(self):
+        self.layer = nn.Linear(3, 4)
+
+
+class BuildsHalfAModule(DQN):
+    def make_network(self):
+        return HalfModule()
+
+
+class BuildsNothing(DQN):
+    def make_network(self):
+        nn.Linear(self.input_size, self.n_actions)
+
+
+class ReadsNonsense(Fit):
+    """Raises below its own code."""
+
+    def setup(self, learning, more):
+        json.loads("nonsense")
+
+
+class CannotChoose(BaseModel):
+    def train_step(self):
+        return None
+
+
 class HasNoChances(PPO):
     def make_network(self):
         return nn.Linear(self.input_size, self.n_actions)
@@ -180,6 +210,21 @@ class CountsTwice(Fit):
     def train_step(self):
         self.updates += 2
         return super().train_step()
+
+
+class LosesRows(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        return (online(batch.states).mean(dim=-1) - batch.rewards) ** 2
+
+
+class LosesNothing(DQN):
+    def loss_of(self, online, target, batch, drawn):
+        self.last = super().loss_of(online, target, batch, drawn)
+
+
+class LosesGradients(DQN):
+    def loss(self, batch):
+        return super().loss(batch)["loss"].item()
 
 
 # ---- lanes

@@ -41,11 +41,15 @@ class Skipped(Exception):
     """Raised by a check that does not apply to what is checked: why not."""
 
 
+class Note(str):
+    """A remark of a check that found nothing wrong, but something to be looked at."""
+
+
 class Verdict(NamedTuple):
     """The result of a check."""
 
     check: str
-    outcome: Literal["ok", "wrong", "skipped"]
+    outcome: Literal["ok", "note", "wrong", "skipped"]
     remark: str
     """What was verified; or what is wrong and what to do; or why it was skipped."""
 
@@ -96,7 +100,7 @@ def _judge_one(check: Check[T], trial: T, told: Callable[[BaseException], str]) 
         return Verdict(check.name, "skipped", f"not checked: {reason}")
     except (Exception, SystemExit) as error:
         return Verdict(check.name, "wrong", told(error))
-    return Verdict(check.name, "ok", found or check.claim)
+    return Verdict(check.name, "note" if isinstance(found, Note) else "ok", found or check.claim)
 
 
 # ---- what was played

@@ -5,6 +5,7 @@ The command line prints it and exits with code 2, or with 1 where what ran has f
 because the fault is in the input, not the program.
 """
 
+import sysconfig
 import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -134,20 +135,37 @@ def short(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
+def sentence(text: object) -> str:
+    """A text that ends with a full stop, or with the question mark that it has."""
+    told = str(text).rstrip(".")
+    return told if told.endswith("?") else f"{told}."
+
+
 def words(error: BaseException, folder: Path) -> str:
-    """What was raised, and where: the innermost line that is not in a file of this folder, whose code only called."""
+    """What was raised, and where: the innermost line of the user's own code; without one, the innermost that is not in a
+    file of this folder, whose code only called.
+    """
     places = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
     outside = [(path, line) for path, line in places if path.parent != folder and not path.name.startswith("<")]
+    outside = [place for place in outside if _is_users(place[0])] or outside
     where = f" ({outside[-1][0].name}, line {outside[-1][1]})" if outside and not isinstance(error, SyntaxError) else ""
     try:
-        text = str(error)
+        text = " ".join(str(error).split())
     except Exception:  # of a user's class
         text = "(its text cannot be told)"
     return f"{type(error).__name__}: {text}{where}"
 
 
-def nearest(given: str, known: Iterable[str]) -> str:
-    """A closing hint that names the closest known spelling, or all of them when none is close."""
+def _is_users(path: Path) -> bool:
+    """Whether a file is neither ours, nor Python's, nor that of an installed package."""
+    ours = (Path(__file__).parent, Path(sysconfig.get_path("stdlib")))
+    return "site-packages" not in path.parts and not any(map(path.is_relative_to, ours))
+
+
+def nearest(given: str, known: Iterable[str], otherwise: str | None = None) -> str:
+    """A closing hint that names the closest known spelling, or, when none is close, all of them, or what is given."""
     names = sorted(known)
     close = get_close_matches(given, names, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"known are: {', '.join(names)}."
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"known are: {', '.join(names)}." if otherwise is None else otherwise

@@ -91,9 +91,12 @@ def split_target(text: str) -> tuple[str, str, str]:
     return text.rpartition(":") if ":" in text else (text, "", "")
 
 
-def import_target(text: str, noun: str, error: type[AbreastError], is_of_run: bool = False) -> Any:
-    """What `module:Name` or `file.py:Name` points to; the module itself where no name is given. Files that settings of a run
-    name are looked for in `sys.path`, too, as modules are, but in the current folder first.
+def import_target(
+    text: str, noun: str, error: type[AbreastError], kind: type | None = None, is_of_run: bool = False
+) -> Any:
+    """What `module:Name` or `file.py:Name` points to; the module itself where no name is given. `kind`: of the classes that
+    are proposed where there is no such name. Files that settings of a run name are looked for in `sys.path`, too, as
+    modules are, but in the current folder first.
     """
     place, colon, attribute = split_target(text)
     if not place or (colon and not attribute):
@@ -102,9 +105,24 @@ def import_target(text: str, noun: str, error: type[AbreastError], is_of_run: bo
     if not attribute:
         return module
     if not hasattr(module, attribute):
-        own = [key for key, value in vars(module).items() if callable(value) and not key.startswith("_")]
-        raise error(f"{place} has no {attribute!r}: {nearest(attribute, own)}")
+        own = [key for key, value in vars(module).items() if _fits(value, kind) and not key.startswith("_")]
+        hint = nearest(attribute, own, None if own else f"it has no {noun}.")
+        raise error(f"{place} has no {attribute!r}: {hint}")
     return getattr(module, attribute)
+
+
+def _fits(value: object, kind: type | None) -> bool:
+    """Whether a part of a module may be meant; if classes of a kind are, then none of ours, which it has imported."""
+    if kind is None:
+        return callable(value)
+    return isinstance(value, type) and issubclass(value, kind) and not value.__module__.startswith("abreast.")
+
+
+def modules_beside(name: str) -> list[str]:
+    """The modules of the package that a module is named in; of the current folder, where it is in no package."""
+    package = name.rpartition(".")[0]
+    places = getattr(sys.modules.get(package), "__path__", ["."])
+    return [f"{package}.{each.name}".lstrip(".") for each in pkgutil.iter_modules(places)]
 
 
 def _import_file(path: Path, error: type[AbreastError], is_of_run: bool) -> ModuleType:
@@ -112,7 +130,8 @@ def _import_file(path: Path, error: type[AbreastError], is_of_run: bool) -> Modu
     folders = ("", *sys.path) if is_of_run else ("",)
     found = next((each for folder in folders if (each := Path(folder) / path).is_file()), None)
     if found is None:
-        raise error(f"there is no file {path}.")
+        hint = nearest(path.name, (each.name for each in path.parent.glob("*.py")), "")
+        raise error(f"there is no file {path}: {hint}" if hint else f"there is no file {path}.")
     path = found
     main = sys.modules["__main__"]
     if Path(getattr(main, "__file__", None) or "").resolve() == path.resolve():
@@ -146,7 +165,8 @@ def _import_module(name: str, error: type[AbreastError]) -> ModuleType:
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
             raise error(f"importing {name} failed: {missing}.") from None
-        raise error(f"there is no module {missing.name!r}: run this in the folder it lies in, or install it.") from None
+        hint = nearest(missing.name, modules_beside(missing.name), "run this in the folder it lies in, or install it.")
+        raise error(f"there is no module {missing.name!r}: {hint}") from None
     except (Exception, SystemExit) as raised:
         raise error(f"importing {name!r} failed: it raised {words(raised, Path(__file__).parent)}.") from raised
     finally:

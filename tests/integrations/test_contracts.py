@@ -211,6 +211,8 @@ def test_a_broken_contract_is_told_in_one_sentence(name):
 NOT_FOUND = {
     "pettingzoo:classic/connect_five-v3": "did you mean 'classic/connect_four-v3'",
     "pettingzoo:no_such_module": "there is no module 'no_such_module'",
+    "pettingzoo:mpe2.simple_tg": "did you mean 'mpe2.simple_tag_v3'",
+    "pettingzoo:mpe2.simple_tag": "did you mean 'pettingzoo:mpe2.simple_tag_v3'",
     "pettingzoo:zoo_envs:Metting": "did you mean 'Meeting'",
     "pettingzoo:zoo_envs": "has neither a function parallel_env nor env",
     "pettingzoo:matrix_game:PAYOFFS": "expected a function that makes an environment, or a class",

@@ -1,5 +1,6 @@
 """Learning figures: what an update reports, by name."""
 
+import re
 from fractions import Fraction
 
 import numpy as np
@@ -11,6 +12,7 @@ from abreast.models import DQN
 from abreast.models.figures import mean_figures, mean_of_steps, numbers_of
 from abreast.training.learners.base import Trainer
 from fakes import TinyObservation, live, make_model
+from unfit_models import LosesGradients, LosesNothing, LosesRows
 
 VALUES = {"loss", "mean_value", "gradient_norm"}
 POLICY = {"loss", "policy_loss", "value_loss", "entropy", "kl", "clip_fraction", "gradient_norm"}
@@ -86,6 +88,21 @@ class WithoutALoss(DQN):
         return {"error": super().loss_of(*arguments)["loss"]}
 
 
+LOSSES = [
+    (
+        WithoutALoss,
+        "WithoutALoss.loss_of returned figures without a loss (error): return a loss, or a mapping with 'loss'.",
+    ),
+    (LosesNothing, "LosesNothing.loss_of returned None: return a loss, or a mapping with 'loss'."),
+    (
+        LosesRows,
+        "LosesRows.loss_of returned a loss of shape (8,), expected one number: reduce it over the batch, as by",
+    ),
+    (LosesGradients, "which has no gradient: compute it from the network, in torch, without item()"),
+]
+"""Losses that cannot be descended, and what is said."""
+
+
 class SeveralValues(DQN):
     def loss_of(self, online, target, batch, drawn):
         return {**super().loss_of(online, target, batch, drawn), "rewards": batch.rewards}
@@ -104,9 +121,13 @@ def of_kind(kind):
     return model
 
 
-def test_a_batch_without_a_loss_or_with_several_values_is_refused_by_name():
-    with pytest.raises(ModelError, match="WithoutALoss reports error of a batch, but no loss"):
-        of_kind(WithoutALoss).train_step()
+@pytest.mark.parametrize(("kind", "says"), LOSSES)
+def test_a_loss_that_cannot_be_descended_is_refused_by_name(kind, says):
+    with pytest.raises(ModelError, match=re.escape(says)):
+        of_kind(kind).train_step()
+
+
+def test_a_batch_with_several_values_is_refused_by_name():
     with pytest.raises(ModelError, match="the figure 'rewards' of SeveralValues is tensor"):
         of_kind(SeveralValues).train_step()
     assert of_kind(OwnDescent).train_step().keys() == {"loss", "mean_value"}

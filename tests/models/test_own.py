@@ -1,5 +1,6 @@
 """Attributes of users' model classes: which are ours, which side changes them, what files keep of them."""
 
+import importlib
 import threading
 from collections import defaultdict, deque
 
@@ -98,6 +99,31 @@ def test_one_that_both_sides_change_is_refused_by_name():
     learner.own_attributes.check_learning()
     with pytest.raises(ModelError, match="Both changes count in choosing and in learning"):
         model.adopt(learner.learning_state())
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self.count = 0",
+        "self.count += 1",
+        "del self.count",
+        "self.count[0] = 1",
+        "self.count.append(1)",
+        "self.helped()",
+    ],
+)
+def test_one_that_learning_changes_too_is_told_so_at_once(line, tmp_path, monkeypatch):
+    """Before learning has had its turn, by its source."""
+    monkeypatch.syspath_prepend(tmp_path)
+    name = f"two_sided_{abs(hash(line))}"
+    text = f"def train_step(self):\n    return self.learn()\ndef learn(self):\n    {line}\n"
+    (tmp_path / f"{name}.py").write_text(f"{text}def helped(self):\n    self.count = 3\n")
+    kind = type("TwoSided", (Mine,), {**vars(importlib.import_module(name)), "acting": ()})
+    model = mine(kind)
+    model.own_attributes.guard()
+    live(model)
+    with pytest.raises(ModelError, match="TwoSided changes count in choosing and in learning"):
+        model.own_attributes.check_choosing()
 
 
 def test_a_learner_that_keeps_what_cannot_be_sent_is_named():

@@ -408,8 +408,31 @@ def test_figures_without_a_loss_are_refused_in_a_stack_too():
         def loss_of(self, *arguments):
             return {"error": super().loss_of(*arguments)["loss"]}
 
-    with pytest.raises(ModelError, match="WithoutALoss reports error of a batch, but no loss"):
-        make_stack(lived(WithoutALoss)).train(1, no_beat)
+    class LosesRows(DQN):
+        def loss_of(self, online, target, batch, drawn):
+            return (online(batch.states).mean(dim=-1) - batch.rewards) ** 2
+
+    for kind, says in (
+        (WithoutALoss, "returned figures without a loss"),
+        (LosesRows, r"returned a loss of shape \(16,\)"),
+    ):
+        with pytest.raises(ModelError, match=f"{kind.__name__}.loss_of {says}"):
+            make_stack(lived(kind)).train(1, no_beat)
+
+
+def test_a_loss_whose_shape_changes_later_is_refused_in_a_stack_too():
+    class Grows(DQN):
+        calls = 0
+
+        def loss_of(self, online, target, batch, drawn):
+            Grows.calls += 1
+            loss_B = (online(batch.states).mean(dim=-1) - batch.rewards) ** 2
+            return loss_B.mean(dim=-1) if Grows.calls <= 10 else loss_B
+
+    with pytest.raises(
+        ModelError, match=r"Grows.loss_of returned a loss of shape \(4, 16\), expected one number a model"
+    ):
+        make_stack(lived(Grows)).train(20, no_beat)
 
 
 class OwnLoss(DQN):

@@ -260,9 +260,7 @@ def test_the_same_model_learns_sequentially():
 
 @pytest.mark.xdist_group("strangers")
 def test_tensors_with_a_graph_are_refused():
-    with pytest.raises(
-        ModelError, match=r"KeepsGraphs changes logs in choosing .* add the line `acting = \(\"logs\",\)`"
-    ):
+    with pytest.raises(ModelError, match="KeepsGraphs changes logs in choosing and in learning"):
         with_model(models.KeepsGraphs)().run_experiment_mp(animate=False, logging=False)
     declared = type("Declared", (models.KeepsGraphs,), {"acting": ("logs",)})
     with pytest.raises((ConfigError, StateError), match=r"its attribute logs .* the graph of its gradient"):
@@ -408,9 +406,7 @@ class OverlappingViews(models.Bandit):
 @pytest.mark.xdist_group("strangers")
 def test_a_change_at_pass_50_is_found_like_an_early_one(schedule, workers):
     settings = {"epochs": 60, "max_turns": 3, "schedule": schedule, "workers": workers}
-    with pytest.raises(
-        ModelError, match=r"ChangesAtPass50 changes baseline in choosing .* `acting = \(\"baseline\",\)`"
-    ):
+    with pytest.raises(ModelError, match="ChangesAtPass50 changes baseline in choosing and in learning"):
         with_model(ChangesAtPass50)(**settings).run_experiment_mp(animate=False, logging=False)
 
 

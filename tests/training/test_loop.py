@@ -46,6 +46,9 @@ class Script:
     def check_rows(self, epoch):
         pass
 
+    def warn_of_idle(self, given_up):
+        pass
+
     def epoch(self, epoch, *rest):
         self.lines.append(f"record {epoch}")
 

@@ -27,7 +27,7 @@ from typer.core import TyperGroup
 
 from abreast import __version__
 from abreast.display import NORMAL, QUIET, VERBOSE, set_volume, volume
-from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError, WorkerInputError
+from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError, WorkerInputError, sentence
 
 TRAINING, ROLLOUTS, BOTH = "Train agents in games", "Play text environments", "For both"
 """What the commands are for."""
@@ -223,7 +223,7 @@ def run(arguments: list[str]) -> int:
                 return 2
             context = getattr(error, "ctx", None)
             command = "abreast" if context is None else context.command_path
-            complain(f"{error.format_message().rstrip('.')}. `{command} --help` shows what there is.")
+            complain(f"{sentence(error.format_message())} `{command} --help` shows what there is.")
             return 2
         for note in getattr(error, "__notes__", ()):  # the error is one of the user's own code: its stack follows
             complain(note)

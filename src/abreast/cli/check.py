@@ -21,7 +21,7 @@ from abreast.rollouts.check import check_environment
 from abreast.rollouts.config import shipped_tags
 from abreast.rollouts.registry import list_kinds, takes_address
 
-STYLES = {"ok": "green", "wrong": "bold red", "skipped": "dim"}
+STYLES = {"ok": "green", "note": "yellow", "wrong": "bold red", "skipped": "dim"}
 
 
 @app.command(rich_help_panel=BOTH)

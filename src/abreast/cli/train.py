@@ -169,7 +169,8 @@ def train(
     experiment = chosen.configure(given, [*changes, *shorthands])
     if resume is not None and _is_finished(resume, experiment.experiment.epochs):
         epochs = experiment.experiment.epochs
-        out.print(f"Nothing is missing: all {counted(epochs, 'epoch')} are there. --episodes N adds more.")
+        more = f"To go on, give a larger total, as in --epochs {epochs + max(1, epochs // 5)}."
+        out.print(f"Nothing is missing: all {counted(epochs, 'epoch')} are there. {more}")
         return
     env = chosen.build(experiment)
     _warn_of_unused_algorithm(env, changes)

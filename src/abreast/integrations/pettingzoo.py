@@ -18,7 +18,7 @@ from abreast.integrations.adapted.experiment import AdaptedGame
 from abreast.integrations.adapted.making import called, first_line, plain_name
 from abreast.integrations.adapted.parallel import ParallelCopy
 from abreast.integrations.adapted.turns import TurnCopy
-from abreast.plugins import import_target, split_target
+from abreast.plugins import import_target, modules_beside, split_target
 
 FUNCTIONS = ("parallel_env", "env")
 """What PettingZoo's modules call the functions that make their environments; agents that act at once come first."""
@@ -49,18 +49,19 @@ class PettingZooGame(AdaptedGame):
             if self.text in registry:
                 return partial(_make_registered, kind, self.text)
         if "/" in self.text and not self.text.endswith(".py") and ":" not in self.text:
-            known = nearest(self.text, {name for registry in kinds.values() for name in registry})
-            hint = known if known.startswith("did") else "give MODULE or MODULE:FUNCTION."
+            known = {name for registry in kinds.values() for name in registry}
+            hint = nearest(self.text, known, "give MODULE or MODULE:FUNCTION.")
             raise GameError(f"there is no PettingZoo environment {self.text!r}: {hint}")
         found = import_target(self.text, "environment", GameError)
         if not isinstance(found, ModuleType):
             return None
         functions = [getattr(found, name) for name in FUNCTIONS if callable(getattr(found, name, None))]
         if not functions:
-            raise GameError(
-                f"{self.text} has neither a function parallel_env nor env: name the one that makes the environment, as in"
-                f" pettingzoo:{self.text}:FUNCTION."
-            )
+            versions = [each for each in modules_beside(self.text) if each.startswith(f"{self.text}_v")]
+            hint = f"name the one that makes the environment, as in pettingzoo:{self.text}:FUNCTION."
+            if versions:
+                hint = f"did you mean 'pettingzoo:{versions[-1]}'?"
+            raise GameError(f"{self.text} has neither a function parallel_env nor env: {hint}")
         return functions[0]  # type: ignore[no-any-return]
 
     @property

@@ -23,15 +23,17 @@ ALGORITHMS: dict[str, type[BaseModel]] = {"random": RandomModel, "dqn": DQN, "iq
 
 def algorithm(name: object, where: str = "model.algorithm") -> type[BaseModel]:
     """The model class of an algorithm's name, of `module:Class` or `file.py:Class`; a class stands for itself."""
-    found = (
-        import_target(name, "model", ConfigError, is_of_run=True) if isinstance(name, str) and is_target(name) else name
-    )
+    found = name
+    if isinstance(name, str) and is_target(name):
+        noun = "model (a class derived from abreast.BaseModel)"
+        found = import_target(name, noun, ConfigError, BaseModel, is_of_run=True)
     if isinstance(found, str) and found in ALGORITHMS:
         return ALGORITHMS[found]
     if isinstance(found, type) and issubclass(found, BaseModel):
         return found
     if found is name and not isinstance(name, type):
-        raise ConfigError(f"{where} is {name!r}: {nearest(str(name), ALGORITHMS)}")
+        hint = nearest(str(name), ALGORITHMS)
+        raise ConfigError(f"{where} is {name!r}: {hint} A class of your own is MODULE:CLASS or FILE.py:CLASS.")
     said = f"{name!r}, which is {short(found)}" if isinstance(name, str) else short(name)
     raise ConfigError(f"{where} is {said}: expected a class derived from abreast.BaseModel.")
 

@@ -75,7 +75,12 @@ class BaseModel(ModelState):
     def check_whole(self) -> None:
         """Refuse a model that lacks what a run asks for, before there is a run."""
         check_made(self)
-        if type(self).train_step is BaseModel.train_step:
+        kind = type(self)
+        if kind.take_action is BaseModel.take_action and kind.take_actions is BaseModel.take_actions:
+            raise ModelError(
+                "it has no take_action: define take_action(self, state, lane=0), which returns the action it chooses"
+            )
+        if kind.train_step is BaseModel.train_step:
             raise ModelError(
                 "it has no train_step: define train_step(self), which returns None if there is nothing to learn"
             )

@@ -7,6 +7,7 @@
 A figure is added where it is computed and nowhere else: metrics.jsonl, the display and loggers take what there is.
 """
 
+import math
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,12 +28,24 @@ def named_figures(reported: Any) -> dict[str, Any]:
     return {name: value for name, value in figures.items() if value is not None}
 
 
-def figures_with_loss(reported: Any, owner: type) -> dict[str, Any]:
-    """What the `loss` or `loss_of` of a class has reported of a batch."""
-    figures = named_figures(reported)
-    if "loss" not in figures:
-        names = ", ".join(map(str, figures)) or "nothing"
-        raise ModelError(f"{owner.__name__} reports {names} of a batch, but no loss, which is to be descended.")
+def figures_with_loss(reported: Any, owner: Any, models: int = 1) -> dict[str, Any]:
+    """What the `loss` or `loss_of` of a class has reported of a batch, or of a batch of each of several models."""
+    figures, source = named_figures(reported), f"{owner.__name__}.{owner.replaced_method(('loss',)) or 'loss_of'}"
+    loss = figures.get("loss")
+    if loss is None:
+        told = "None" if reported is None else f"figures without a loss ({', '.join(map(str, figures)) or 'none'})"
+        raise ModelError(f"{source} returned {told}: return a loss, or a mapping with 'loss'.")
+    shape = tuple(getattr(loss, "shape", ()))
+    if math.prod(shape) != models:
+        raise ModelError(
+            f"{source} returned a loss of shape {shape}, expected one number{' a model' * (models > 1)}: reduce it over the"
+            " batch, as by loss.mean(dim=-1)."
+        )
+    if not getattr(loss, "requires_grad", False) and owner.replaced_method(("descend",)) is None:
+        raise ModelError(
+            f"{source} returned the loss {short(loss)}, which has no gradient: compute it from the network, in torch,"
+            " without item(), detach() or no_grad()."
+        )
     return figures
 
 

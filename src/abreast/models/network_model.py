@@ -20,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from abreast.errors import ConfigError, ModelError, short
+from abreast.errors import AbreastError, ConfigError, ModelError, short
 from abreast.models.base import BaseModel, shipped
 from abreast.models.config import ModelConfig
 from abreast.models.figures import Figures, figures_with_loss, named_figures
@@ -28,7 +28,7 @@ from abreast.models.flat import Adam, FlatParameters
 from abreast.models.lane_memory import LaneMemory
 from abreast.models.torsos import Torso, check_network, make_torso, network_for
 from abreast.models.torsos.choice import is_picture, warn_of_pixels
-from abreast.models.torsos.users import check_users_module
+from abreast.models.torsos.users import check_users_module, why_not_built
 from abreast.plugins import is_target
 from abreast.replay import Buffer, SharedReplayBuffer
 from abreast.state import State
@@ -288,7 +288,16 @@ class NetworkModel(BaseModel):
         return norm
 
     def _flat_network(self, learns: bool, device: str) -> tuple[Any, FlatParameters]:
-        network = self.make_network()
+        try:
+            network = self.make_network()
+        except AbreastError:
+            raise
+        except Exception as error:
+            raise ModelError(f"{type(self).__name__}.make_network failed: {why_not_built(error)}") from error
+        if not isinstance(network, nn.Module):
+            raise ModelError(
+                f"{type(self).__name__}.make_network returned {short(network)}: expected a torch.nn.Module."
+            )
         return network, FlatParameters(network, learns, device)
 
     @property

@@ -9,9 +9,14 @@ Each side looks, once a pass, whether it has changed what the other one owns. Th
 it is refused by name, with the line to add. A sequential run has one copy of everything, and refuses nothing.
 """
 
+import ast
+import inspect
 import random
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cached_property
+from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,6 +34,11 @@ if TYPE_CHECKING:
 LEARNED, CHOSEN = "own", "own_acting"
 """Arrays of the state of learning and of choosing: users' attributes in the one codec."""
 GENERATORS = (np.random.Generator, np.random.RandomState, random.Random, torch.Generator)
+MUTATING = {name for kind in (list, set, dict, deque, np.random.Generator) for name in dir(kind)} - {
+    *dir(tuple),
+    *dir(""),
+}
+"""Methods that change what they are called on, or are at least called for that."""
 CHOOSING = "choosing (take_action, remember, epoch actions and what else an actor calls)"
 
 
@@ -105,6 +115,9 @@ class ModelAttributes:
     def check_choosing(self) -> None:
         """A pass was played: refuse attributes that it has changed though learning owns them."""
         if self.is_guarded and (changed := self._changed((self.learned | self._seen.keys()) - self._acting)):
+            learned = changed_in_code(type(self._model), "train_step")
+            if both := [name for name in changed if name in learned]:
+                raise ModelError(self._on_both_sides(both))
             line = ", ".join(f'"{name}"' for name in (*self._model.acting, *changed))
             raise ModelError(
                 f"{type(self._model).__name__} changes {', '.join(changed)} in {CHOOSING}, and learning, perhaps in another"
@@ -119,12 +132,15 @@ class ModelAttributes:
     def check_learning(self) -> None:
         """A round was trained: note, for the side that chooses, that it has changed what choosing owns."""
         if self.is_guarded and (changed := self._changed(self._acting)):
-            self.fault = (
-                f"{type(self._model).__name__} changes {', '.join(changed)} in choosing and in learning (train_step), which"
-                " happen in separate processes: keep experience in self.memory, draw choices from self.choosing_rng and what"
-                " learning draws from a generator of its own, lower epsilon in epsilon_decay; or run it sequentially."
-            )
+            self.fault = self._on_both_sides(changed)
         self.look()
+
+    def _on_both_sides(self, names: Iterable[str]) -> str:
+        return (
+            f"{type(self._model).__name__} changes {', '.join(names)} in choosing and in learning (train_step), which"
+            " happen in separate processes: keep experience in self.memory, draw choices from self.choosing_rng and what"
+            " learning draws from a generator of its own, lower epsilon in epsilon_decay; or run it sequentially."
+        )
 
     @property
     def _acting(self) -> set[str]:
@@ -193,6 +209,27 @@ class ModelAttributes:
         """Let random generators in the attributes begin new streams."""
         values = [value for _, value in sorted(self.values.items())]
         reseed_generators(values, self._model.places() if values else {}, seed)
+
+
+def changed_in_code(kind: type, method: str) -> set[str]:
+    """Attributes that a method, and what it calls of the class, set or change in place, as far as their source says."""
+    calls, found = [method], set[str]()
+    for name, owner in ((name, owner) for name in calls for owner in kind.__mro__ if name in vars(owner)):
+        with suppress(OSError, TypeError, SyntaxError):  # it is no function, or its source is not there
+            for node in ast.walk(ast.parse(dedent(inspect.getsource(vars(owner)[name])))):
+                match node:
+                    case (
+                        ast.Attribute(attr=attribute, ctx=ast.Store() | ast.Del())
+                        | ast.Subscript(value=ast.Attribute(attr=attribute), ctx=ast.Store() | ast.Del())
+                    ):
+                        found.add(attribute)
+                    case ast.Call(func=ast.Attribute(attr=call, value=ast.Attribute(attr=attribute))) if (
+                        call in MUTATING
+                    ):
+                        found.add(attribute)
+                    case ast.Attribute(attr=attribute) if attribute not in calls:
+                        calls.append(attribute)
+    return found
 
 
 def note_shared(models: "Sequence[ModelState]") -> None:

@@ -87,6 +87,7 @@ class Loop:
             self._before_pass(self)
             self.play_pass(until)
         self._finish_rounds(0)
+        self._record.warn_of_idle(self.learners.given_up)
 
     def go_on_with(self, actors: Actors, learners: Learners) -> None:
         """Play and learn elsewhere from now on, between two passes: rounds that are not finished are ordered there."""

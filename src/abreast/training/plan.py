@@ -255,7 +255,7 @@ class Planner:
             ratio = f"{inline / seconds:.2g} times as fast as {format_seconds(inline)} inline"
             pace = f"{format_seconds(seconds)} a pass, {ratio}"
         else:
-            pace = f"{format_seconds(inline)} a pass, {timing.passes_left} of which are left: workers would gain too little"
+            pace = f"{format_seconds(inline)} a pass, {timing.passes_left} left: workers would gain too little"
         why = (
             f"measured in this run, on {timing.cores:g} cores: playing a pass {format_seconds(timing.pass_s)} (of which"
             f" computing {format_seconds(timing.computing_s)}), its round {format_seconds(sum(timing.round_s))}, publishing"

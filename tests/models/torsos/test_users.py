@@ -86,7 +86,14 @@ def test_first_weights_are_seeded_and_nothing_else_is_drawn():
         ("HasAGeneratorOfItsOwn", "has other first weights each time it is built with the same seed"),
         ("DrawsANumber", "gives other features for the same weights and frames when it is built again"),
         ("TakesMore", r"Class\(input_shape=\(2, 4\)\) and rows of frames: it raised TypeError: .*'width'"),
-        ("Raises", r"it raised RuntimeError: mat1 and mat2 shapes cannot be multiplied\.$"),
+        (
+            "Raises",
+            r"it raised RuntimeError: mat1 and mat2 shapes cannot be multiplied\. \(own_networks\.py, line \d+\)\.$",
+        ),
+        (
+            "ForgetsItsBase",
+            r"cannot assign module before .* \(own_networks\.py, .*\): call super\(\).__init__\(\) first in its __init__\.$",
+        ),
         ("function", "which is .*function.*: expected a class derived from torch.nn.Module"),
         ("Missing", "own_networks has no 'Missing'"),
     ],

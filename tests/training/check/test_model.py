@@ -28,6 +28,19 @@ UNFIT = [
         "building",
         "raised RuntimeError for rows of 150 numbers (2 frames of (5, 5, 3), flattened): mat1 and",
     ),
+    ("CannotChoose", "building", "it has no take_action: define take_action(self, state, lane=0), which returns the"),
+    (
+        "BuildsHalfAModule",
+        "building",
+        "BuildsHalfAModule.make_network failed: it raised AttributeError: cannot assign module before Module.__init__() call"
+        " (unfit_models.py, line ",
+    ),
+    ("BuildsNothing", "building", "BuildsNothing.make_network returned None: expected a torch.nn.Module."),
+    (
+        "ReadsNonsense",
+        "building",
+        "it raised JSONDecodeError: Expecting value: line 1 column 1 (char 0) (unfit_models.py,",
+    ),
     ("HasNoChances", "building", "'Linear' object has no attribute 'log_chances'"),
     ("HasItsOwnMemory", "building", "its memory is a unfit_models.OwnBuffer"),
     ("ChoosesHalves", "actions", "take_action returned 2.5: expected a whole number from 0 to 3"),
@@ -43,12 +56,17 @@ UNFIT = [
     ("RemembersInTheFirstLane", "memory", "after [1, 1] steps in lanes 0 and 1, `remember` has written [2, 0] rows"),
     ("LosesNaN", "learning", "train_step returned nan: return finite numbers"),
     ("LosesText", "learning", "the figure 'loss' of LosesText is 'a lot': expected a name with a number"),
+    (
+        "LosesRows",
+        "learning",
+        "LosesRows.loss_of returned a loss of shape (8,), expected one number: reduce it over the b",
+    ),
     ("ForgetsToStep", "learning", "but nothing of the model has changed"),
     ("CountsTwice", "learning", "train_step has raised `updates` by 2"),
     ("HasOneHistory", "lanes", "what it chooses in a lane depends on what happens in another"),
     ("ChoosesFromNumpy", "global random state", "the epoch actions) changed the state of numpy.random"),
     ("DrawsAtTheEnd", "global random state", "the epoch actions) changed the state of torch"),
-    ("CountsOnBothSides", "ownership", "CountsOnBothSides changes rows in choosing"),
+    ("CountsOnBothSides", "ownership", "CountsOnBothSides changes rows in choosing and in learning"),
     ("HoldsALock", "ownership", "its attribute lock (lock) cannot be sent or kept"),
     ("HoldsALockBesideItsNetwork", "ownership", "its attribute lock (lock) cannot be sent or kept"),
     (

@@ -79,5 +79,5 @@ def test_a_run_that_is_asked_to_stop_before_its_first_epoch_leaves_nothing(tmp_p
     monkeypatch.setattr("abreast.control.Requests.look", ask_at_once)
     with pytest.raises(StoppedError) as stop:
         train((), Silent(), output_dir=tmp_path / "run")
-    assert stop.value.__notes__ == ["Stopped after 0 epochs; nothing is left of it."]
+    assert stop.value.__notes__ == ["Stopped after 0 epochs; nothing was kept."]
     assert not (tmp_path / "run").exists()

@@ -8,9 +8,11 @@ import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from abreast.errors import AbreastError, CheckpointError, ConfigError, RunFolderError, StateError
+from abreast.models.observation import PlainObservation
 from abreast.processes.fork_server import FORK_SERVER
 from abreast.state_file import loads
 from abreast.training.checkpoints.folder import open_checkpoint, write_checkpoint
@@ -280,6 +282,16 @@ def test_an_environment_that_has_played_already_is_refused(folder):
     env = small_game(*SMALL)
     env.run_experiment(animate=False, logging=False)
     with pytest.raises(CheckpointError, match="needs the number of epochs played 0, but here it is 12"):
+        env.run_experiment(animate=False, resume=folder)
+
+
+def test_an_agent_that_sees_something_else_now_is_named(folder):
+    env = small_game(*SMALL)
+    model = env.agents[1].model
+    seen = PlainObservation((7, 7, 2), np.uint8, 1.0)
+    env.agents[1].model = type(model)(seen, model.n_actions, model.config, np.random.SeedSequence(0))
+    said = r"agent 1 now sees uint8 of shape \(7, 7, 2\), but in that run .*: undo what was changed in the"
+    with pytest.raises(CheckpointError, match=said):
         env.run_experiment(animate=False, resume=folder)
 
 

@@ -92,3 +92,21 @@ def test_a_loss_that_is_no_number_is_looked_for_in_the_users_own_code(name, says
     model = make_model(name)
     model.memory.add(np.ones(4, np.uint8), 0, 0.0, True)
     assert any(f"its loss is {says}" in each for each in symptoms(model, {"loss": float("nan")}))
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        ([], "agents 0, 1 never learned: train_step returned None each time\n"),
+        (["experiment.freeze=[1]"], "agent 0 never learned: train_step"),
+        (["experiment.epochs=9"], None),
+        (["model.batch_size=200"], None),
+        (["model.algorithm=random"], None),
+        (["model.algorithm=ppo"], None),
+    ],
+)
+def test_agents_that_never_learned_are_named_at_the_end_of_a_run_that_was_long_enough(overrides, said, caplog):
+    env = small_game("model.algorithm=unfit_models:LearnsNothing", "experiment.epochs=15", *overrides)
+    env.run_experiment(animate=False, logging=False)
+    assert ("never learned" in caplog.text) == (said is not None)
+    assert said is None or caplog.text.count(said) == 1

@@ -265,7 +265,7 @@ def test_a_run_that_fails_before_its_first_epoch_leaves_nothing(run, tmp_path):
     for folder in ("runs/one", "there"):
         with pytest.raises(ZeroDivisionError) as caught:
             getattr(garden("multiprocessing.workers=threads", kind=Fails), run)(output_dir=folder)
-        assert caught.value.__notes__ == ["Stopped after 0 epochs; nothing is left of it."]
+        assert caught.value.__notes__ == ["Stopped after 0 epochs; nothing was kept."]
     assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == ["there", "there/notes"]
 
 

@@ -80,7 +80,7 @@ class LearnerStack(ABC):
         """
         if self._is_checked:
             return
-        expected = [named_figures(of_one(row)) for row in range(len(self.models))]
+        expected = [figures_with_loss(of_one(row), type(self.first)) for row in range(len(self.models))]
         tolerance = 0.0 if self.device == "cpu" else 0.01
         try:
             found = named_figures(of_all())
@@ -127,7 +127,7 @@ class LearnerStack(ABC):
         """One step of Adam down the gradient of each model's loss, as `NetworkModel.gradient_step` does it; its figures are
         put where they always are.
         """
-        figures = figures_with_loss(reported, type(self.first))
+        figures = figures_with_loss(reported, type(self.first), len(self.models))
         found = torch.autograd.grad(figures["loss"].sum(), self._parameters)
         with torch.no_grad():
             pieces = [piece for slope, pad in zip(found, self._pads, strict=True) for piece in (slope.flatten(1), pad)]

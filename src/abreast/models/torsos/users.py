@@ -9,6 +9,7 @@ one call to the next or mixes rows (BatchNorm) is refused by name; it is found b
 """
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from abreast.codec import digest
-from abreast.errors import ConfigError, short
+from abreast.errors import ConfigError, short, words
 from abreast.models.torsos.base import Torso
 from abreast.plugins import import_target
 from abreast.streams import seeded_globals, shared_streams
@@ -28,12 +29,21 @@ ROWS = 3
 
 def users_class(name: str) -> type[nn.Module]:
     """The class that `module:Class` or `file.py:Class` points to."""
-    found = import_target(name, "network", ConfigError, is_of_run=True)
+    noun = "network (a class derived from torch.nn.Module)"
+    found = import_target(name, noun, ConfigError, nn.Module, is_of_run=True)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ConfigError(
             f"model.network is {name!r}, which is {short(found)}: expected a class derived from torch.nn.Module."
         )
     return found
+
+
+def why_not_built(error: Exception) -> str:
+    """What a user's module has raised while it was built, and what torch does not say of it."""
+    told = f"it raised {words(error, Path(__file__).parent).rstrip('.')}"
+    return (
+        f"{told}: call super().__init__() first in its __init__." if "before Module.__init__()" in told else f"{told}."
+    )
 
 
 class UsersTorso(Torso):
@@ -49,7 +59,7 @@ class UsersTorso(Torso):
         except Exception as error:
             raise ConfigError(
                 f"model.network {name} could not be built and tried with Class(input_shape={input_shape}) and rows of"
-                f" frames: it raised {type(error).__name__}: {' '.join(str(error).split()).rstrip('.')}."
+                f" frames: {why_not_built(error)}"
             ) from error
         self._check_output(found, ROWS)
         self.features = found.shape[1]

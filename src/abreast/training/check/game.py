@@ -22,6 +22,7 @@ from abreast.checking import (
     SEED,
     Check,
     Fault,
+    Note,
     Trace,
     Verdict,
     compare_states,
@@ -224,11 +225,8 @@ def _has_true_lanes(trial: GameTrial) -> str | None:
                 f" populate_environment.{_suspects(trial)}"
             )
     changes = _suspects(trial)
-    return (
-        f"played side by side give the same as alone.{changes} Let nothing in the game depend on it"
-        if changes
-        else None
-    )
+    told = f"played side by side give the same as alone.{changes} Let nothing in the game depend on it"
+    return Note(told) if changes else None
 
 
 def _suspects(trial: GameTrial) -> str:

@@ -3,22 +3,19 @@
 import io
 import json
 import logging
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
 
-import abreast
 from abreast.checking import SEED, Fault
 from abreast.codec import digest
-from abreast.errors import AbreastError, words
+from abreast.errors import AbreastError, sentence, words
 from abreast.models import BaseModel
 from abreast.models.own import CHOSEN, LEARNED
 from abreast.state import join
 from abreast.training.experiment import Experiment
 
 HERE = Path(__file__).parent
-OURS = Path(abreast.__file__).parent
 SMALL = (
     "model.hidden_size=16",
     "model.batch_size=8",
@@ -37,11 +34,8 @@ SMALL = (
 def describe_error(error: BaseException) -> str:
     """What was raised: our own errors are sentences already; of others, the innermost line of the user's own code."""
     if isinstance(error, AbreastError):
-        return f"{str(error).rstrip('.')}."
-    places = [(Path(frame.f_code.co_filename), line) for frame, line in traceback.walk_tb(error.__traceback__)]
-    own = [place for place in places if OURS not in place[0].parents and "site-packages" not in place[0].parts]
-    what = f"{type(error).__name__}: {error} ({own[-1][0].name}, line {own[-1][1]})" if own else words(error, HERE)
-    return " ".join([f"it raised {what}.", *getattr(error, "__notes__", ())])
+        return sentence(error)
+    return " ".join([f"it raised {words(error, HERE)}.", *getattr(error, "__notes__", ())])
 
 
 @contextmanager

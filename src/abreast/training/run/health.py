@@ -9,6 +9,13 @@ LOOKED_AT = 64
 """Newest rows of a replay that are looked at, per lane."""
 FEW_LANES = 8
 """Lanes that are looked at first."""
+FEW_CALLS = 10
+"""Calls of `train_step` after which a model should have learned something, with a batch of rows in its memory."""
+
+
+def should_have_learned(model: BaseModel) -> bool:
+    """Whether there is enough in memory for an update of a model that learns."""
+    return type(model).train_step is not RandomModel.train_step and len(model.memory) >= model.config.batch_size
 
 
 def symptoms(model: BaseModel, figures: Mapping[str, float] | None) -> list[str]:

@@ -8,7 +8,7 @@ import logging as standard_logging
 import shlex
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -31,6 +31,7 @@ from abreast.training.plan import Plan
 from abreast.training.run.curves import draw_curves
 from abreast.training.run.display import ProgressDisplay
 from abreast.training.run.films import Films
+from abreast.training.run.health import FEW_CALLS, should_have_learned
 from abreast.training.run.loggers import AnyLoggers, Loggers
 from abreast.training.run.metrics import EpochRecord, MetricsFile, finite, last_rewards
 from abreast.training.runnable import Runnable
@@ -70,6 +71,7 @@ class RunRecord:
         """What looks for faults, in debug mode."""
         self._screen, self._files = ExitStack(), ExitStack()
         self._warned: set[tuple[int, str]] = set()
+        self._trained: Sequence[RoundResult] = ()
         self._metrics: MetricsFile | None = None
         self.films: Films | None = None
         """There are none where nothing is written, or films are not wanted."""
@@ -214,6 +216,7 @@ class RunRecord:
 
         `timing` has the seconds spent (`collect_s`, `train_s`) and the health of the learners, if it depends on the clock.
         """
+        self._trained = trained
         self._agent_steps += played.turns * len(played.reward_per_agent) if played.steps is None else played.steps
         self._seconds += timing["collect_s"] + timing["train_s"]
         for agent, result in enumerate(trained):
@@ -255,6 +258,18 @@ class RunRecord:
             self._display.show(record)
         self._loggers.record(record)
 
+    def warn_of_idle(self, given_up: Collection[int]) -> None:
+        """The run is over: name the agents that have learned nothing, though they could have."""
+        settings, numbered = (
+            self._experiment.config.experiment,
+            enumerate(zip(self._models, self._trained, strict=False)),
+        )
+        idle = [agent for agent, (model, result) in numbered if not result.updates and should_have_learned(model)]
+        idle = [agent for agent in idle if agent not in (*settings.freeze, *given_up)]
+        if idle and self._experiment.epochs_played // settings.train_interval >= FEW_CALLS:
+            who = f"agent{'s' * (len(idle) > 1)} {', '.join(map(str, idle))}"
+            log.warning("%s never learned: train_step returned None each time", who)
+
     def _warn(self, agent: int, symptoms: Sequence[str], epoch: int) -> None:
         """Name each silent fault of each agent once."""
         for symptom in symptoms:
@@ -290,7 +305,7 @@ class RunRecord:
             if self.kept_epochs is not None:
                 is_all = self.kept_epochs == self.first_epoch + self._played
                 what = f"what was learned until {'then' if is_all else f'epoch {self.kept_epochs}'} is"
-            kept = "nothing is left of it" if came_to_nothing else f"{what} in {self.folder}"
+            kept = "nothing was kept" if came_to_nothing else f"{what} in {self.folder}"
             error.add_note(f"Stopped after {self._epochs_played}; {kept}.{self.how_to_go_on}")
 
     @property
