@@ -377,7 +377,7 @@ IN_FILES = {
     "no model": (
         "from abreast import DQN\nclass Sarsa: pass\n",
         ["train", "treasurehunt", "model.algorithm=FILE:Sarsaa"],
-        "{}.py has no 'Sarsaa': it has no model (a class derived from abreast.BaseModel).",
+        "{}.py has no 'Sarsaa': it has no class derived from BaseModel.",
     ),
     "several environments": (
         "class A: reset = step = None\nclass B(A): pass\n",

@@ -106,8 +106,8 @@ def import_target(
         return module
     if not hasattr(module, attribute):
         own = [key for key, value in vars(module).items() if _fits(value, kind) and not key.startswith("_")]
-        hint = nearest(attribute, own, None if own else f"it has no {noun}.")
-        raise error(f"{place} has no {attribute!r}: {hint}")
+        nothing = f"it has no {'function or class' if kind is None else f'class derived from {kind.__name__}'}."
+        raise error(f"{place} has no {attribute!r}: {nearest(attribute, own, None if own else nothing)}")
     return getattr(module, attribute)
 
 

@@ -25,8 +25,7 @@ def algorithm(name: object, where: str = "model.algorithm") -> type[BaseModel]:
     """The model class of an algorithm's name, of `module:Class` or `file.py:Class`; a class stands for itself."""
     found = name
     if isinstance(name, str) and is_target(name):
-        noun = "model (a class derived from abreast.BaseModel)"
-        found = import_target(name, noun, ConfigError, BaseModel, is_of_run=True)
+        found = import_target(name, "model", ConfigError, BaseModel, is_of_run=True)
     if isinstance(found, str) and found in ALGORITHMS:
         return ALGORITHMS[found]
     if isinstance(found, type) and issubclass(found, BaseModel):

@@ -29,8 +29,7 @@ ROWS = 3
 
 def users_class(name: str) -> type[nn.Module]:
     """The class that `module:Class` or `file.py:Class` points to."""
-    noun = "network (a class derived from torch.nn.Module)"
-    found = import_target(name, noun, ConfigError, nn.Module, is_of_run=True)
+    found = import_target(name, "network", ConfigError, nn.Module, is_of_run=True)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ConfigError(
             f"model.network is {name!r}, which is {short(found)}: expected a class derived from torch.nn.Module."

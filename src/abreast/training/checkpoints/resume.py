@@ -6,15 +6,13 @@ import shlex
 from collections.abc import Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abreast import __version__
 from abreast.cluster.config import TrainingCluster
 from abreast.errors import AbreastError, CheckpointError, short
-from abreast.replay import Buffer
 from abreast.settings import dotted, parse_yaml
 from abreast.state import State
 from abreast.training.actors.base import models_of
@@ -181,18 +179,6 @@ def _check_settings(text: str, where: Path, experiment: Runnable) -> None:
             )
 
 
-def _check_seen(states: NDArray[Any] | None, memory: Buffer, agent: int) -> None:
-    """Refuse what an agent remembers of a game in which it sees something else now."""
-    if states is None:
-        return
-    there, here = (states.shape[1:], states.dtype), (memory.obs_shape, memory.dtype)
-    if there != here:
-        raise CheckpointError(
-            f"agent {agent} now sees {here[1]} of shape {here[0]}, but in that run {there[1]} of shape {there[0]}: undo what"
-            " was changed in the game's observation, or begin a new run."
-        )
-
-
 # ---- taking it over
 
 
@@ -201,7 +187,13 @@ def restore_agents(checkpoint: Checkpoint, experiment: Runnable) -> None:
     for number, model in enumerate(models_of(experiment.game)):
         try:
             rows = checkpoint.part(f"replay_{number}")
-            _check_seen(rows.arrays.get("states"), model.memory, number)
+            there = [(states.shape[1:], states.dtype) for name, states in rows.arrays.items() if name == "states"]
+            here = (model.memory.obs_shape, model.memory.dtype)
+            if there and there[0] != here:
+                raise CheckpointError(
+                    f"agent {number} now sees {here[1]} of shape {here[0]}, but in that run {there[0][1]} of shape"
+                    f" {there[0][0]}: undo what was changed in the game's observation, or begin a new run."
+                )
             model.memory.set_state(rows)
             actions = rows.arrays["actions"]
             if model.action_box is not None and not np.isfinite(actions).all():

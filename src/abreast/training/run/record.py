@@ -260,12 +260,12 @@ class RunRecord:
 
     def warn_of_idle(self, given_up: Collection[int]) -> None:
         """The run is over: name the agents that have learned nothing, though they could have."""
-        settings, numbered = (
-            self._experiment.config.experiment,
-            enumerate(zip(self._models, self._trained, strict=False)),
-        )
-        idle = [agent for agent, (model, result) in numbered if not result.updates and should_have_learned(model)]
-        idle = [agent for agent in idle if agent not in (*settings.freeze, *given_up)]
+        settings = self._experiment.config.experiment
+        idle = [
+            agent
+            for agent, (model, result) in enumerate(zip(self._models, self._trained, strict=False))
+            if not result.updates and should_have_learned(model) and agent not in (*settings.freeze, *given_up)
+        ]
         if idle and self._experiment.epochs_played // settings.train_interval >= FEW_CALLS:
             who = f"agent{'s' * (len(idle) > 1)} {', '.join(map(str, idle))}"
             log.warning("%s never learned: train_step returned None each time", who)
