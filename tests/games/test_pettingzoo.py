@@ -136,5 +136,5 @@ def test_bad_input_is_refused_in_a_sentence(monkeypatch):
 def test_the_missing_package_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "pettingzoo", None)
     monkeypatch.delitem(sys.modules, "abreast.games.pettingzoo")
-    with pytest.raises(GameError, match=r"pip install 'abreast\[pettingzoo\]'"):
+    with pytest.raises(GameError, match=r'pip install "abreast\[pettingzoo\]"'):
         importlib.import_module("abreast.games.pettingzoo")

@@ -141,11 +141,9 @@ def load_training() -> None:
     late.daemon = True
     if volume() != QUIET and not out.is_terminal:
         late.start()
-    try:
-        with waiting("Loading torch"):
-            import_module("abreast.games")
-    finally:
-        late.cancel()
+    with waiting("Loading torch"):
+        import_module("abreast.games")
+    late.cancel()
 
 
 def as_typed(text: str) -> str:

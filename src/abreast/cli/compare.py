@@ -73,9 +73,10 @@ def compare(
     target = output or folders[0] / "comparison"
     check_writable(target, "comparison.json")
     if not quiet:
-        quicker = f" (--episodes 8 is quicker); what {FILE} has is not played again"
-        best = f"the best of each run x {episodes * TIMES:,}"
-        out.print(f"{counted(curves, 'checkpoint')} x {counted(episodes, 'episode')}, then {best}{quicker}.")
+        out.print(
+            f"{counted(curves, 'checkpoint')} x {counted(episodes, 'episode')}, then the best of each run x"
+            f" {episodes * TIMES:,} (--episodes 8 is quicker); what {FILE} has is not played again."
+        )
     with ComparisonDisplay(curves + len(runs)) as display:
         found = evaluate_all(runs, episodes, seed, display.evaluated)
     random = _random_rewards(runs, episodes, seed) if how == "random" else None

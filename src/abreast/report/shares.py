@@ -127,9 +127,8 @@ def advice(run: RunShares) -> str:
     starting = fmean(each.shares.get("start", 0.0) for each in run.workers) if run.workers else 0.0
     shares_worker = any(" of agents " in each.name for each in learners) and len(learners) < run.cores
     more = "more workers (num_workers, up to one an agent), or " if shares_worker else ""
-    why_alone = "a parallel run (--parallel) does both at once, where its plan says that this pays."
-    if run.plan:
-        why_alone = f"the plan of this run kept it in one ({run.plan.rstrip('.')})."
+    why_kept = f"the plan of this run kept it in one ({run.plan.rstrip('.')})." if run.plan else ""
+    why_alone = why_kept or "a parallel run (--parallel) does both at once, where its plan says that this pays."
     rules = (
         (starting >= MUCH, f"workers took {starting:.0%} of their time to start: a longer run shows where its time goes."),
         (min(for_learners, of_learners) >= MUCH, f"the actor waits {for_learners:.0%} for learners, and learners"

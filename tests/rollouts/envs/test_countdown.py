@@ -406,7 +406,7 @@ def test_parquet_rows_without_the_columns_are_named(tmp_path):
 
 def test_parquet_without_its_package_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(ConfigError, match=r"pip install abreast\[parquet\]"):
+    with pytest.raises(ConfigError, match=r'pip install "abreast\[parquet\]"'):
         CountdownEnv({"data_path": str(tmp_path / "tasks.parquet")})
 
 

@@ -140,7 +140,7 @@ def test_a_package_that_is_not_installed_is_named_with_its_extra(name, tmp_path,
         monkeypatch.setitem(sys.modules, module, None)
     monkeypatch.delitem(sys.modules, f"abreast.integrations.loggers.{name}", raising=False)
     with pytest.raises(
-        ConfigError, match=rf"the logger '{name}' needs the package {name}: pip install 'abreast\[{name}\]'"
+        ConfigError, match=rf"""the logger '{name}' needs the package {name}: pip install "abreast\[{name}\]" """
     ):
         garden().run_experiment(logger=name, output_dir="run")
     assert not list(tmp_path.iterdir())
