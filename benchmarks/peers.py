@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 AGENTS = {"simple_spread_v3": 3, "simple_speaker_listener_v4": 2, "simple_reference_v3": 2}
 TURNS = 25
 """Of an episode of these games."""
-OURS = {"random": (), "ppo": (), "ppo, 8 epochs an update": ("experiment.train_interval=8",), "dqn": (), "iqn": ()}
+OURS = {"random": (), "ppo": (), "ppo, an update an epoch": ("experiment.train_interval=1",), "dqn": (), "iqn": ()}
 """What is trained of ours, and what is not as it is by default; the first word is the algorithm."""
 PEERS = ("ppo",)
 EPISODES, FIRST_SEED = 100, 10_000

@@ -127,3 +127,24 @@ def test_what_is_learned_with_follows_the_algorithm_and_what_is_given_wins():
     assert (ppo.algorithm, ppo.gae_lambda, ppo.learning_rate, ppo.gradient_steps) == ("ppo", 0.95, 0.0007, 8)
     assert (dqn.algorithm, dqn.learning_rate, dqn.epsilon_min) == ("dqn", 0.0005, 0.05)
     assert (given.gae_lambda, given.learning_rate, given.gradient_steps) == (0.5, 0.01, 8)
+
+
+@pytest.mark.parametrize(
+    ("given", "interval"),
+    [
+        ([], 8),
+        (["experiment.max_turns=100"], 2),
+        (["experiment.epochs=150"], 3),  # fifty updates at least
+        (["experiment.epochs=8"], 1),
+        (["model.algorithm=dqn"], 1),
+        (["model.per_agent.1.algorithm=dqn"], 1),
+        (["experiment.train_interval=5"], 5),
+    ],
+)
+def test_where_episodes_are_short_ppo_learns_from_several_at_once(given, interval):
+    config = find_game("pettingzoo:mpe2.simple_spread_v3").configure(None, given)
+    assert config.experiment.train_interval == interval
+
+
+def test_where_episodes_are_long_ppo_learns_from_each():
+    assert find_game("gymnasium:CartPole-v1").configure().experiment.train_interval == 1

@@ -24,7 +24,7 @@ from abreast.models.observation import PlainObservation
 from abreast.plugins import import_target, split_target
 from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
-from abreast.training import Config, Experiment, parse_config
+from abreast.training import Config, Experiment, ExperimentConfig, parse_config
 from abreast.training.devices import enough_memory
 from abreast.training.experiment import check_models
 
@@ -45,6 +45,9 @@ OF_ALGORITHM: Mapping[str, Any] = MappingProxyType(
     }
 )
 """And those that go with the algorithm (benchmarks/README.md has what they learn)."""
+PPO_TURNS, FEWEST_UPDATES = 200, 50
+"""With updates of a single episode of 25 turns, PPO is no better than random agents in two of three games of
+`benchmarks/peers.py`; with 200 it learns all of them."""
 MOST_ROWS, FEWEST_ROWS, REPLAY_BYTES = 20_000, 1000, 2**28
 """The replay of an agent has so many rows, and fewer where these would take more than so many bytes."""
 MOST_TURNS = 10_000
@@ -156,9 +159,9 @@ class AdaptedGame(ForeignGame):
         )
         copy = self.look(_arguments(OpenSection.parse(world["world"], "world")))
         values = merge(merge(DEFAULTS, _of_copy(copy)), sections)
-        telling = ("model.algorithm=", "experiment.max_turns=")
+        telling = ("model.algorithm=", "model.per_agent", "experiment.max_turns=", "experiment.epochs=")
         chosen = apply_overrides(values, [each for each in texts if each.startswith(telling)])
-        values = merge({"model": _of_algorithm(chosen)}, values)
+        values = merge(_of_algorithm(chosen), values)
 
         def schema() -> type[Section]:
             return type(parse_config(values, OpenSection))
@@ -204,13 +207,21 @@ def _algorithm_in(values: Mapping[str, Any]) -> str:
     return str(model.get("algorithm")) if isinstance(model, Mapping) else ""
 
 
-def _of_algorithm(values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Settings that go with the algorithm that is chosen; SAC has a gradient step for each turn of an epoch."""
-    name, given = _algorithm_in(values), values.get("experiment")
-    if name != "sac" or not isinstance(given, Mapping):
-        return OF_ALGORITHM.get(name, {})  # type: ignore[no-any-return]
-    turns = given.get("max_turns")
-    return {"gradient_steps": min(max(turns, 1), MOST_STEPS)} if isinstance(turns, int) else {}
+def _of_algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings that go with the algorithm that is chosen. SAC has a gradient step for each turn of an epoch. PPO, which
+    learns from each row once, has an update for `PPO_TURNS` turns at least, but fifty in a run; not where agents differ.
+    """
+    name, model, given = _algorithm_in(values), values.get("model"), values.get("experiment")
+    found: dict[str, Any] = {"model": OF_ALGORITHM.get(name, {})}
+    given = given if isinstance(given, Mapping) else {}
+    turns, epochs = given.get("max_turns"), given.get("epochs", ExperimentConfig.model_fields["epochs"].default)
+    if not isinstance(turns, int) or turns < 1:  # refused later
+        return found
+    if name == "sac":
+        return {"model": {"gradient_steps": min(turns, MOST_STEPS)}}
+    if name == "ppo" and isinstance(epochs, int) and isinstance(model, Mapping) and not model.get("per_agent"):
+        found["experiment"] = {"train_interval": max(1, min(math.ceil(PPO_TURNS / turns), epochs // FEWEST_UPDATES))}
+    return found
 
 
 def _of_copy(copy: Adapted) -> dict[str, Any]:
