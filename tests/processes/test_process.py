@@ -26,9 +26,13 @@ from processes.teams import collect, descriptors
 from processes.workers import Obedient, Slow
 
 
+def _state(pid):
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def _runs(pid):
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+        return _state(pid) != "Z"
     except OSError:
         return False
 
@@ -117,6 +121,8 @@ class TestProcesses:
 
     def test_a_stopped_fork_server_goes_on_when_it_is_needed(self, make_team):
         team = make_team()
+        while _state(FORK_SERVER.pid) != "S":  # it closes its copy of the child's socket, which would hide a death
+            time.sleep(0.01)
         os.kill(FORK_SERVER.pid, signal.SIGSTOP)
         os.kill(team.pids[0], signal.SIGKILL)
         team.submit(0, "k", ("echo", 1))
