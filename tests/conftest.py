@@ -1,5 +1,6 @@
 """Settings of the whole suite."""
 
+import logging
 import os
 import signal
 import sys
@@ -9,6 +10,7 @@ import pytest
 import torch
 from hypothesis import settings
 
+from abreast.display import set_volume, volume
 from abreast.processes.fork_server import FORK_SERVER
 from abreast.training.run import record
 
@@ -36,6 +38,16 @@ def pytest_collection_modifyitems(config, items):
         left_out = [item for item in items if item.get_closest_marker("chaos")]
         items[:] = [item for item in items if not item.get_closest_marker("chaos")]
         config.hook.pytest_deselected(items=left_out)
+
+
+@pytest.fixture(autouse=True)
+def _as_loud_as_before():
+    """A command with -q has the whole process log errors alone."""
+    log = logging.getLogger("abreast")
+    level, shown = log.level, volume()
+    yield
+    set_volume(shown)
+    log.setLevel(level)
 
 
 @pytest.fixture(autouse=True)

@@ -4,6 +4,8 @@ import asyncio
 import json
 import sys
 import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import aiohttp
 import pytest
@@ -13,6 +15,7 @@ from abreast.cli import run
 from abreast.errors import ConfigError, RolloutError
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.check import check_environment
+from abreast.rollouts.envs.openenv import connection
 from abreast.rollouts.registry import find_tag
 from integrations.openenv.serving import COUNTING, Serving, until
 
@@ -114,7 +117,7 @@ def test_single_episodes_of_tasks_over_the_network(serving):
         async with manager.episode(seed=seed) as episode:
             while not episode.done:
                 await episode.step(["a"])
-            return episode.seed, episode.state, episode.reward
+            return episode.seed, episode.state, episode.reward, episode.cache["history"][-2]["info"]
 
     async def many(manager):
         return await asyncio.gather(*(one(manager, seed) for seed in (1, 2, 1)))
@@ -124,6 +127,22 @@ def test_single_episodes_of_tasks_over_the_network(serving):
         first, second, again = asyncio.run(many(manager))
     assert first == again
     assert first[1] != second[1]
+
+
+def test_all_connections_of_a_process_are_in_one_event_loop_though_they_begin_at_once(monkeypatch):
+    async def where():
+        return asyncio.get_running_loop()
+
+    def make_slowly():
+        time.sleep(0.05)
+        return make()
+
+    make = asyncio.new_event_loop
+    monkeypatch.setattr(connection, "_LOOPS", {})
+    monkeypatch.setattr(asyncio, "new_event_loop", make_slowly)
+    with ThreadPoolExecutor(4) as threads:
+        (loop,) = {each.result() for each in [threads.submit(lambda: connection.wait_for(where())) for _ in range(4)]}
+    loop.call_soon_threadsafe(loop.stop)
 
 
 def test_a_lost_connection_is_taken_up_again(serving):

@@ -11,7 +11,6 @@ import threading
 import time
 import uuid
 from collections.abc import Coroutine
-from functools import cache
 from typing import Any, TypeVar
 
 from abreast.errors import RolloutError
@@ -28,16 +27,25 @@ class Lost(Exception):
     """The connection is gone, and with it perhaps an answer."""
 
 
-@cache
-def _loop_of(pid: int) -> asyncio.AbstractEventLoop:
-    loop = asyncio.new_event_loop()
-    threading.Thread(target=loop.run_forever, name="abreast openenv", daemon=True).start()
-    return loop
+_LOOPS: dict[int, asyncio.AbstractEventLoop] = {}
+"""By the number of the process."""
+
+
+def _loop() -> asyncio.AbstractEventLoop:
+    """The event loop of this process. The first caller starts it; where several are the first, one of them."""
+    pid = os.getpid()
+    if pid not in _LOOPS:
+        made = asyncio.new_event_loop()
+        if _LOOPS.setdefault(pid, made) is made:
+            threading.Thread(target=made.run_forever, name="abreast openenv", daemon=True).start()
+        else:
+            made.close()
+    return _LOOPS[pid]
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:
     """The result of a coroutine in the event loop of this process; if the caller is interrupted, it is cancelled."""
-    future = asyncio.run_coroutine_threadsafe(work, _loop_of(os.getpid()))
+    future = asyncio.run_coroutine_threadsafe(work, _loop())
     try:
         return future.result()
     finally:
