@@ -282,6 +282,19 @@ def test_joined_runs_go_on_when_their_worker_dies_and_beside_one_that_raises(tmp
     assert [left_by(result.folder) for result in results] == one_after_the_other(configs, tmp_path)
 
 
+@pytest.mark.parametrize("model", ["dqn", "strangers.models:Noisy"])
+def test_joined_runs_of_a_game_that_draws_from_shared_generators_end_as_each_does_alone(tmp_path, model):
+    settings = ["experiment.epochs=6", "experiment.max_turns=8", "model.batch_size=8", "model.hidden_size=16"]
+    settings += [f"model.algorithm={model}"]
+    configs = [
+        RunConfig("strangers.games:ManyDice", [*settings, f"experiment.seed={seed}"], tmp_path / f"run_{seed}")
+        for seed in range(2)
+    ]
+    results = run_many(configs, joined=True)
+    assert [result.error for result in results] == [None, None]
+    assert [left_by(result.folder) for result in results] == one_after_the_other(configs, tmp_path)
+
+
 def test_runs_that_do_not_fit_beside_the_others_come_later(tmp_path, monkeypatch):
     workers_used = []
     plain = runs._Runs._begin

@@ -158,15 +158,16 @@ def run_many(
 def joinable(configs: Sequence[RunConfig], joined: bool | None = None) -> list[list[RunConfig]]:
     """The runs in groups that learn together, in their order: the members of a group differ in nothing but their seed,
     learning rate and folder, and are on a GPU unless `joined` is True."""
-    groups = dict[tuple[Any, ...], list[RunConfig]]()
+    alike = dict[tuple[Any, ...], list[RunConfig]]()
     for config in configs:
-        same: tuple[Any, ...] = tuple(
-            text for text in config.settings if text.partition("=")[0] not in (SEED, LEARNING_RATE)
-        )
-        parallel = find_game(config.game).configure(None, config.settings).multiprocessing
-        alone = () if joined or device_for(0, parallel) != "cpu" else (config.output,)
-        groups.setdefault((config.game, same, alone), []).append(config)
-    return list(groups.values())
+        same = tuple(text for text in config.settings if text.partition("=")[0] not in (SEED, LEARNING_RATE))
+        alike.setdefault((config.game, same), []).append(config)
+    groups = list[list[RunConfig]]()
+    for first, *others in alike.values():  # on one device, so one of them is looked at
+        parallel = find_game(first.game).configure(None, first.settings).multiprocessing
+        is_joined = joined or device_for(0, parallel) != "cpu"
+        groups += [[first, *others]] if is_joined else [[each] for each in (first, *others)]
+    return groups
 
 
 # ---- runs that are there

@@ -18,12 +18,13 @@ class Apple(Entity):
 class Walkers(Environment):
     """Two agents among apples; the games below change one thing each."""
 
+    count = 2
     things = ("EmptyEntity", "Apple", "MovingAgent", "Wall")
     body = MovingAgent
 
     def setup_agents(self):
         view = OneHotObservationSpec(self.things, vision_radius=1)
-        self.agents = [self.body(view, WALK, self.make_model(view, 4, number)) for number in range(2)]
+        self.agents = [self.body(view, WALK, self.make_model(view, 4, number)) for number in range(self.count)]
 
     def populate_environment(self):
         self.world.scatter([Apple() for _ in range(8)], onto="EmptyEntity")
@@ -96,6 +97,12 @@ class Dice(Walkers):
     """Rewards with noise from the generators that the whole process shares."""
 
     body = DiceBody
+
+
+class ManyDice(Dice):
+    """With enough agents for a stacked update."""
+
+    count = 3
 
 
 # ---- generators and state of agents, environments

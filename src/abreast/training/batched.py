@@ -25,12 +25,12 @@ from abreast.errors import ConfigError, StateError, short
 from abreast.models import BaseModel
 from abreast.state import State
 from abreast.training.devices import enough_memory
-from abreast.training.lanes import Environment, names_of
+from abreast.training.lanes import AgentsInWorlds, Environment
 from abreast.training.social import with_social_outcomes
 from abreast.training.whole_pass import WholePass, let_act
 from abreast.worlds.batched import BatchedWorld
 from abreast.worlds.painting import Scene, ScenePainter
-from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
+from abreast.worlds.playable import Decision, Late, Outcome, Played
 
 log = logging.getLogger("abreast")
 
@@ -85,7 +85,7 @@ def batched_lanes_of(env: Environment) -> "BatchedLanes":
         return BatchedLanes(env, world)
 
 
-class BatchedLanes(Playable):
+class BatchedLanes(AgentsInWorlds):
     """All lanes of an environment in one batched world. All of them are always played; if fewer are asked for, those after
     them are not reported and not remembered.
     """
@@ -108,14 +108,6 @@ class BatchedLanes(Playable):
     @property
     def players(self) -> Sequence[Agent]:  # type: ignore[override]
         return self._env.agents  # type: ignore[no-any-return]
-
-    @property
-    def agent_names(self) -> Sequence[str]:  # type: ignore[override]
-        return names_of(self.players)
-
-    @property
-    def agent_colours(self) -> Sequence[str | None]:  # type: ignore[override]
-        return [agent.colour for agent in self.players]
 
     @property
     def _models(self) -> list[Any]:

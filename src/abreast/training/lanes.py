@@ -24,13 +24,22 @@ Environment = Any
 """An `abreast.Environment`. (Its module stands on this one.)"""
 
 
-def names_of(agents: Sequence[Agent]) -> Sequence[str]:
-    """Classes and numbers of agents, where their classes differ."""
-    kinds = [type(agent).__name__ for agent in agents]
-    return [f"{kind} {number}" for number, kind in enumerate(kinds)] if len(set(kinds)) > 1 else ()
+class AgentsInWorlds(Playable):
+    """What lanes of gridworlds tell of their agents, on a device or not."""
+
+    @property
+    def agent_names(self) -> Sequence[str]:  # type: ignore[override]
+        """Classes and numbers, where their classes differ."""
+        kinds = [type(agent).__name__ for agent in self.players]
+        return [f"{kind} {number}" for number, kind in enumerate(kinds)] if len(set(kinds)) > 1 else ()
+
+    @property
+    def agent_colours(self) -> Sequence[str | None]:  # type: ignore[override]
+        agents: Sequence[Any] = self.players
+        return [agent.colour for agent in agents]
 
 
-class GridworldLanes(Playable):
+class GridworldLanes(AgentsInWorlds):
     """An environment and its copies. One turn: the world changes by itself, then each agent sees, chooses and acts.
 
     With `turn_order: sequential` the agents decide one after the other, with `simultaneous` all of them see and choose
@@ -53,14 +62,6 @@ class GridworldLanes(Playable):
     @property
     def players(self) -> Sequence[Agent]:  # type: ignore[override]
         return self._env.agents  # type: ignore[no-any-return]
-
-    @property
-    def agent_names(self) -> Sequence[str]:  # type: ignore[override]
-        return names_of(self.players)
-
-    @property
-    def agent_colours(self) -> Sequence[str | None]:  # type: ignore[override]
-        return [agent.colour for agent in self.players]
 
     def become_actor(self, first_lane: int) -> None:
         self._env.become_actor(first_lane)
