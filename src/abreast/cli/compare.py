@@ -75,7 +75,7 @@ def compare(
     if not quiet:
         out.print(
             f"{counted(curves, 'checkpoint')} x {counted(episodes, 'episode')}, then the best of each run x"
-            f" {episodes * TIMES:,} (fewer --episodes are quicker); what {FILE} has is not played again."
+            f" {episodes * TIMES:,} (--episodes 8 is quicker); what {FILE} has is not played again."
         )
     with ComparisonDisplay(curves + len(runs)) as display:
         found = evaluate_all(runs, episodes, seed, display.evaluated)
