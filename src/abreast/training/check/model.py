@@ -65,7 +65,7 @@ def live(model: BaseModel) -> Iterator[tuple[int, Any]]:
     rng = np.random.default_rng(SEED)
     model.start_epoch_action(epoch=0)
     for number in range(2 * TURNS):
-        lane, state = number % LANES, made_up_state(rng)
+        lane, state = number % LANES, made_up_state(rng, model.observation)
         (action,) = model.take_actions([state], [lane])
         model.remember(state, action, 1.0, False, *([lane] if lane else []))
         yield lane, action
@@ -166,7 +166,7 @@ def _choices(model: BaseModel, lanes: Sequence[int]) -> dict[int, list[Any]]:
     for step in range(TURNS):
         for lane in lanes:
             model.choose_from(np.random.SeedSequence([lane, step]))
-            state = made_up_state(streams[lane])
+            state = made_up_state(streams[lane], model.observation)
             with own_stream(model, lane, step):
                 (action,) = model.take_actions([state], [lane])
             chosen[lane].append(action if model.action_box is None else tuple(action.tolist()))
