@@ -194,7 +194,7 @@ def test_a_pettingzoo_game_is_played_against_earlier_selves_and_in_a_tournament(
     selves = ["experiment.opponents.pool=self", "experiment.opponents.every=3"]
     game = "pettingzoo:classic/tictactoe-v3"
     assert abreast(["train", game, "-q", "--output", "runs/a", *small, *selves]) == 0
-    assert abreast(["tournament", "runs/a", "--checkpoints", "all", "--episodes", "3"]) == 0
+    assert abreast(["tournament", "runs/a", "--checkpoints", "all", "--episodes", "3", "--greedy"]) == 0
     told = capsys.readouterr()
     assert all(f"runs/a@{epochs} " in told.out for epochs in (0, 3, 6))
-    assert "Give --sample to let them explore as in training" in told.err  # greedy, in a game without chance
+    assert "Give --explore to let them explore as in training" in told.err  # greedy, in a game without chance

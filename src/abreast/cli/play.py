@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 
-from abreast.cli.app import TRAINING, app, load_training, look_here, out
+from abreast.cli.app import TRAINING, Greedy, app, load_training, look_here, out
 from abreast.cli.games import Overrides, find
 from abreast.errors import ConfigError, RunFolderError
 from abreast.plugins import is_target
@@ -41,6 +41,7 @@ def play(
             metavar="2=RUN:4", help="Let agent 4 of RUN play as agent 2; without :4, agent 2. May be repeated."
         ),
     ] = None,
+    greedy: Greedy = None,
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
@@ -48,12 +49,14 @@ def play(
     from abreast.cli.agents import parse_agents
     from abreast.games.view import view_of
     from abreast.training.collect import collect_pass
+    from abreast.training.evaluate import mode_text, modes_of
 
     chosen, run = _what_to_play(game, run_folder)
     changes = [*(overrides or []), *([] if seed is None else [f"experiment.seed={seed}"])]
-    env = with_players(chosen, run, changes, parse_agents(agent or [], "--agent"))
+    env = with_players(chosen, run, changes, parse_agents(agent or [], "--agent"), greedy)
     view = view_of(env, out.color_system is not None)
     names = env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))]
+    mode = mode_text(modes_of((type(player.model) for player in env.game.players), greedy))
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
         def show() -> None:
@@ -64,18 +67,23 @@ def play(
         for episode in range(episodes):
             (played,) = collect_pass(env.game, episode, on_turn=show)
             each = "  ".join(f"{name} {score:g}" for name, score in zip(names, played.reward_per_agent, strict=True))
-            out.print(f"episode {episode + 1}: {sum(played.reward_per_agent):g} in {played.turns} turns  ({each})")
+            out.print(
+                f"episode {episode + 1}: {sum(played.reward_per_agent):g} in {played.turns} turns, {mode}  ({each})"
+            )
     if live is None:
         out.print(view.draw())
 
 
-def with_players(game: "AnyGame", run: Path | None, overrides: list[str], others: Mapping[int, str]) -> "Experiment":
+def with_players(
+    game: "AnyGame", run: Path | None, overrides: list[str], others: Mapping[int, str], greedy: bool | None = None
+) -> "Experiment":
     """An experiment with the agents of a run, or random ones, some replaced by others of runs.
 
-    Those of runs do what they learned, and explore no more.
+    Those of runs act as in an evaluation (`greedy` is that of `evaluate`).
     """
     from abreast.cli.agents import with_agents
     from abreast.training.checkpoints.folder import newest_agents
+    from abreast.training.evaluate import modes_of
     from abreast.training.moved import load_agent
 
     given = {} if run is None else read_yaml(run / "config.yaml")
@@ -86,12 +94,14 @@ def with_players(game: "AnyGame", run: Path | None, overrides: list[str], others
     for number, agent in enumerate(env.game.players):
         if number in others:
             load_agent(agent.model, number, others[number])
+            agent.model.epsilon = 0.0  # that of its own run does not move with it
         elif checkpoint is not None:
             name = f"agent_{number}"
             agent.model.take_file_state(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
         else:
             continue
-        agent.model.epsilon = 0.0
+        if modes_of([type(agent.model)], greedy) == ["greedy"]:
+            agent.model.epsilon, agent.model.is_greedy = 0.0, True
     return env
 
 

@@ -81,9 +81,13 @@ def run_search(sweep: Sweep, execute: Execute, display: SweepDisplay) -> str:
     if not done:
         return "No trial has finished, so there is no best one."
     best = study.best_trial
-    settings = " ".join(f"{key}={json.dumps(value)}" for key, value in _settings(sweep, best.params).items())
+    chosen = _settings(sweep, best.params)
+    config = _runs(sweep, best.number, chosen)[0].config(sweep.folder)
+    mode = _evaluations_of(sweep, config).mode(evaluated_checkpoints(Path(config.output))[-1])
+    settings = " ".join(f"{key}={json.dumps(value)}" for key, value in chosen.items())
     return (
-        f"The best of {len(study.trials)} trials is trial {best.number}, with a reward of {best.value:.2f}: {settings}"
+        f"The best of {len(study.trials)} trials is trial {best.number}, with a reward of {best.value:.2f} ({mode}):"
+        f" {settings}"
     )
 
 
@@ -213,13 +217,17 @@ def _evaluations(sweep: Sweep, each: Trial, after: int = 0) -> dict[int, float]:
     """The mean reward over seeds at each evaluation that all runs of a trial have, by epochs."""
     found = list[dict[int, float]]()
     for config in each.configs:
-        run, find = Path(config.output), partial(find_game, config.game)
-        evaluations = RunEvaluations(run, find, seed=sweep.asked.search_seed)
+        evaluations = _evaluations_of(sweep, config)
         try:
-            there = [checkpoint for checkpoint in evaluated_checkpoints(run) if checkpoint.epochs > after]
+            there = [each for each in evaluated_checkpoints(evaluations.run) if each.epochs > after]
             rewards = {checkpoint.epochs: evaluations.rewards(checkpoint) for checkpoint in there}
         except CheckpointError:  # there is none yet
             return {}
         found.append({epochs: fmean(map(sum, played)) for epochs, played in rewards.items()})
     common = sorted(set.intersection(*(set(each) for each in found)))
     return {epochs: fmean(each[epochs] for each in found) for epochs in common}
+
+
+def _evaluations_of(sweep: Sweep, config: RunConfig) -> RunEvaluations:
+    find = partial(find_game, config.game)
+    return RunEvaluations(Path(config.output), find, seed=sweep.asked.search_seed, greedy=sweep.asked.greedy)
