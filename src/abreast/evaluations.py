@@ -18,10 +18,10 @@ from abreast import __version__
 from abreast.errors import CheckpointError
 from abreast.files import write_whole
 from abreast.games import AnyGame
-from abreast.games.trained import evaluated_config, mode_of_run, trained_experiment
+from abreast.games.trained import evaluated_config, trained_experiment
 from abreast.training import Config, Experiment
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
-from abreast.training.evaluate import play_episodes
+from abreast.training.evaluate import mode_of_run, play_episodes
 
 FILE = "evaluations.json"
 EPISODES, TIMES = 32, 10
@@ -84,37 +84,42 @@ class RunEvaluations:
         (checkpoint,) = (each for each in evaluated_checkpoints(self.run) if each.epochs == best)
         mode, other = self.mode(checkpoint), copy(self)
         other.greedy = True if "explore" in mode else None
-        rewards = self.rewards(checkpoint, self.episodes * TIMES, self.seed + 1)
-        if (second := other.mode(checkpoint)) == mode:
-            return best, rewards, mode, None
-        return best, rewards, mode, (second, other.rewards(checkpoint, seed=self.seed + 1))
+        is_one = other.mode(checkpoint) == mode
+        second = None if is_one else (other.mode(checkpoint), other.rewards(checkpoint, seed=self.seed + 1))
+        return best, self.rewards(checkpoint, self.episodes * TIMES, self.seed + 1), mode, second
 
     def mode(self, checkpoint: Checkpoint) -> str:
         """Return how the agents of a checkpoint act, as a text (`mode_text`)."""
-        return mode_of_run(self._config, checkpoint, self.greedy)
+        return mode_of_run(self._config, len(checkpoint.agents), self.greedy)
 
     def rewards(self, checkpoint: Checkpoint, episodes: int | None = None, seed: int | None = None) -> Rewards:
         """Return what the agents of a checkpoint get."""
         episodes, seed = episodes or self.episodes, self.seed if seed is None else seed
         sums = "".join(checkpoint.files[f"{agent}.safetensors"].sha256 for agent in checkpoint.agents)
         key = f"{hashlib.sha256(sums.encode()).hexdigest()[:16]}-{episodes}-{seed}-{self.mode(checkpoint)}"
-        if key not in self._played:
-            states = {agent: checkpoint.part(agent) for agent in checkpoint.agents}
-            self._play(key, trained_experiment(self._game, self._config, checkpoint, states), episodes, seed)
-        return self._played[key]
+        return self._kept(
+            key,
+            lambda: trained_experiment(
+                self._game, self._config, checkpoint, {agent: checkpoint.part(agent) for agent in checkpoint.agents}
+            ),
+            episodes,
+            seed,
+        )
 
     def random(self, at_random: Callable[[AnyGame, Config[Any, Any]], Experiment]) -> Rewards:
         """Return what random agents, as `at_random` makes them, get in the episodes that the best checkpoint plays."""
         episodes, seed = self.episodes * TIMES, self.seed + 1
-        if (key := f"random-{episodes}-{seed}-") not in self._played:
-            self._play(key, at_random(self._game, self._config), episodes, seed)
-        return self._played[key]
+        return self._kept(f"random-{episodes}-{seed}-", lambda: at_random(self._game, self._config), episodes, seed)
 
-    def _play(self, key: str, env: Experiment, episodes: int, seed: int) -> None:
-        self.names = list(env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))])
-        self._played[key] = play_episodes(env, episodes, seed, self.greedy).rewards
-        kept = {"version": __version__, "agents": self.names, "played": self._played}
-        write_whole(self.run / FILE, json.dumps(kept, allow_nan=False).encode())
+    def _kept(self, key: str, make: Callable[[], Experiment], episodes: int, seed: int) -> Rewards:
+        """Return the rewards that are kept, or play them."""
+        if key not in self._played:
+            env = make()
+            self.names = list(env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))])
+            self._played[key] = play_episodes(env, episodes, seed, self.greedy).rewards
+            kept = {"version": __version__, "agents": self.names, "played": self._played}
+            write_whole(self.run / FILE, json.dumps(kept, allow_nan=False).encode())
+        return self._played[key]
 
     @cached_property
     def _game(self) -> AnyGame:

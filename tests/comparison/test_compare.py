@@ -252,7 +252,7 @@ def test_an_algorithm_that_is_better_as_it_acts_is_ranked_first(monkeypatch, cap
     assert next(compared("--greedy"))["ppo", "greedy"] == 99.0
 
     def refuse(*given):
-        raise ValueError("I like no other models.")
+        raise ValueError("I like no other models")
 
     monkeypatch.setattr("abreast.cli.compare.at_random", refuse)
     assert ("random", "") not in next(compared("--seed", "1"))
@@ -261,7 +261,7 @@ def test_an_algorithm_that_is_better_as_it_acts_is_ranked_first(monkeypatch, cap
     told = (
         "--normalise is random, but random agents are left out, because they cannot play gymnasium:foreseen.py:Foreseen"
     )
-    assert f"{told}: ValueError: I like no other models. Use none (one game) or range." in capsys.readouterr().err
+    assert f"{told} (ValueError: I like no other models). Use none (one game) or range." in capsys.readouterr().err
 
 
 def test_runs_that_cannot_be_compared_are_one_sentence(tmp_path, capsys):

@@ -83,8 +83,8 @@ def compare(
     with ComparisonDisplay(curves + len(runs)) as display:
         found = evaluate_all(runs, episodes, seed, display.evaluated, greedy)
         display.now("random agents are being evaluated")
-        is_known = how != "random" and RANDOM in {run.algorithm for run in runs}  # they are compared as runs
-        random = {} if is_known else _random_rewards(runs, episodes, seed, notes)
+        is_there = RANDOM in {run.algorithm for run in runs}
+        random = {} if is_there and how != "random" else _random_rewards(runs, episodes, seed, notes)
     if how == "random" and not random:
         raise ConfigError(f"--normalise is random, but {notes[-1]} Use none (one game) or range.")
     comparison = compare_runs(found, how, random, notes)
@@ -124,8 +124,9 @@ def _random_rewards(runs: "list[Compared]", episodes: int, seed: int, notes: lis
         try:
             found[task] = RunEvaluations(run, partial(find_game_of_run, run), episodes, seed).random(at_random)
         except Exception as error:  # whatever a game does with agents it was not made for
-            reason = f"{type(error).__name__}: {error}".rstrip(".")
-            notes.append(f"random agents are left out, because they cannot play {task}: {reason}.")
+            notes.append(
+                f"random agents are left out, because they cannot play {task} ({type(error).__name__}: {error})."
+            )
             return {}
     return found
 

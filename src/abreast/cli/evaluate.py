@@ -83,8 +83,8 @@ def evaluate_run(
     choose_volume(quiet, verbose)
     folder, checkpoint = _located(run)
     load_training()
-    from abreast.games.trained import evaluated_config, mode_of_run, trained_experiment
-    from abreast.training.evaluate import play_episodes
+    from abreast.games.trained import evaluated_config, trained_experiment
+    from abreast.training.evaluate import mode_of_run, play_episodes
     from abreast.training.social import OUTCOMES
 
     chosen = _chosen(folder, checkpoint, checkpoints)
@@ -92,7 +92,7 @@ def evaluate_run(
     config = evaluated_config(source, folder / "config.yaml", device)
     target = output or folder
     check_writable(target)
-    mode = mode_of_run(config, chosen[0][0], greedy)
+    mode = mode_of_run(config, len(chosen[0][1]), greedy)
     out.print(f"{folder}: {counted(episodes, 'episode')}, {mode}, seed {seed}")
     found: list[tuple[Checkpoint, Evaluation]] = []
     with EvaluationDisplay(episodes * len(chosen)) as display:

@@ -49,14 +49,12 @@ def play(
     from abreast.cli.agents import parse_agents
     from abreast.games.view import view_of
     from abreast.training.collect import collect_pass
-    from abreast.training.evaluate import mode_text, modes_of
 
     chosen, run = _what_to_play(game, run_folder)
     changes = [*(overrides or []), *([] if seed is None else [f"experiment.seed={seed}"])]
     env = with_players(chosen, run, changes, parse_agents(agent or [], "--agent"), greedy)
     view = view_of(env, out.color_system is not None)
     names = env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))]
-    mode = mode_text(modes_of((type(player.model) for player in env.game.players), greedy))
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
 
         def show() -> None:
@@ -67,9 +65,7 @@ def play(
         for episode in range(episodes):
             (played,) = collect_pass(env.game, episode, on_turn=show)
             each = "  ".join(f"{name} {score:g}" for name, score in zip(names, played.reward_per_agent, strict=True))
-            out.print(
-                f"episode {episode + 1}: {sum(played.reward_per_agent):g} in {played.turns} turns, {mode}  ({each})"
-            )
+            out.print(f"episode {episode + 1}: {sum(played.reward_per_agent):g} in {played.turns} turns  ({each})")
     if live is None:
         out.print(view.draw())
 
@@ -94,14 +90,14 @@ def with_players(
     for number, agent in enumerate(env.game.players):
         if number in others:
             load_agent(agent.model, number, others[number])
-            agent.model.epsilon = 0.0  # that of its own run does not move with it
         elif checkpoint is not None:
             name = f"agent_{number}"
             agent.model.take_file_state(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
         else:
             continue
-        if modes_of([type(agent.model)], greedy) == ["greedy"]:
-            agent.model.epsilon, agent.model.is_greedy = 0.0, True
+        agent.model.is_greedy = modes_of([type(agent.model)], greedy) == ["greedy"]
+        if agent.model.is_greedy or number in others:  # the epsilon of another run does not move with an agent
+            agent.model.epsilon = 0.0
     return env
 
 

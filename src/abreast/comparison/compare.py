@@ -113,17 +113,15 @@ def compare(
     random: what random agents get in each task. They are an algorithm of the comparison.
     """
     tasks = list(dict.fromkeys(each.run.task for each in found))
-    algorithms = list(dict.fromkeys(each.run.algorithm for each in found))
+    baseline = {} if any(each.run.algorithm == RANDOM for each in found) else random or {}
+    played = [*found, *(Evaluated(Compared(Path(), task, RANDOM, 0), [], [], 0, baseline[task]) for task in baseline)]
+    algorithms = list(dict.fromkeys(each.run.algorithm for each in played))
     how = check_normalise(normalise, tasks)
     told = [*notes, *_too_few(found)]
     comparison = Comparison({}, _run_rows(found), [], [], [], [], [], told)
     others = {
         each.run.algorithm: each.other[0] for each in found if each.other and _differ(each.absolute, each.other[1])
     }
-    played = [*found]
-    if random and RANDOM not in algorithms:
-        algorithms.append(RANDOM)
-        played += [Evaluated(Compared(Path(), task, RANDOM, 0), [], [], 0, random[task]) for task in tasks]
     modes = {
         name: ", ".join(dict.fromkeys(each.mode for each in played if each.run.algorithm == name))
         for name in algorithms
@@ -235,9 +233,8 @@ def _at(each: Evaluated, place: Mapping[str, int]) -> Rewards:
 
 def _differ(one: Rewards, two: Rewards) -> bool:
     """Whether the 95 % intervals of what some agent gets are apart."""
-    first, second = ([bootstrap_interval(agent) for agent in zip(*rewards, strict=True)] for rewards in (one, two))
-    pairs = zip(first, second, strict=True)
-    return any(own and other and (own[1] < other[0] or other[1] < own[0]) for own, other in pairs)
+    first, second = (map(bootstrap_interval, zip(*rewards, strict=True)) for rewards in (one, two))
+    return any(a and b and (a[1] < b[0] or b[1] < a[0]) for a, b in zip(first, second, strict=True))
 
 
 def _name_of(agent: int | None, found: Sequence[Evaluated]) -> str:
@@ -258,8 +255,8 @@ def _with_interval(by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 
 def _summary_row(who: str, algorithm: str, mode: str, by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
-    average = mean([value for runs in by_task for value in runs])
-    told = {"who": who, "algorithm": algorithm, "mode": mode, "runs": sum(map(len, by_task)), "mean": average}
+    runs = [value for each in by_task for value in each]
+    told = {"who": who, "algorithm": algorithm, "mode": mode, "runs": len(runs), "mean": mean(runs)}
     return told | _with_interval(by_task)
 
 

@@ -6,11 +6,9 @@ from typing import Any
 
 from abreast.errors import CheckpointError
 from abreast.games.registry import AnyGame
-from abreast.models import algorithm
 from abreast.state import State
 from abreast.training import Config, Experiment
 from abreast.training.checkpoints.folder import Checkpoint
-from abreast.training.evaluate import mode_text, modes_of
 
 
 def evaluated_config(game: AnyGame, file: Path, device: str | None) -> Config[Any, Any]:
@@ -20,12 +18,6 @@ def evaluated_config(game: AnyGame, file: Path, device: str | None) -> Config[An
     if device is None and getattr(config.world, "batched", False):  # played on a GPU, if there is one
         return game.configure(file, [one, "multiprocessing.device=auto"])
     return config
-
-
-def mode_of_run(config: Config[Any, Any], checkpoint: Checkpoint, greedy: bool | None = None) -> str:
-    """Return the mode in which `play_episodes` evaluates the agents of a checkpoint, as a text (`mode_text`)."""
-    kinds = (algorithm(config.model_of(agent).algorithm) for agent in range(len(checkpoint.agents)))
-    return mode_text(modes_of(kinds, greedy))
 
 
 def trained_experiment(

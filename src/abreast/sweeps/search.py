@@ -81,10 +81,8 @@ def run_search(sweep: Sweep, execute: Execute, display: SweepDisplay) -> str:
     if not done:
         return "No trial has finished, so there is no best one."
     best = study.best_trial
-    chosen = _settings(sweep, best.params)
-    config = _runs(sweep, best.number, chosen)[0].config(sweep.folder)
-    mode = _evaluations_of(sweep, config).mode(evaluated_checkpoints(Path(config.output))[-1])
-    settings = " ".join(f"{key}={json.dumps(value)}" for key, value in chosen.items())
+    settings = " ".join(f"{key}={json.dumps(value)}" for key, value in _settings(sweep, best.params).items())
+    mode = best.user_attrs[OUTCOME].get("mode", "greedy")  # an earlier version knew no other
     return (
         f"The best of {len(study.trials)} trials is trial {best.number}, with a reward of {best.value:.2f} ({mode}):"
         f" {settings}"
@@ -197,7 +195,8 @@ def _outcome(sweep: Sweep, each: Trial, is_pruned: bool) -> dict[str, Any]:
         return {"state": "FAIL", "value": None}
     if is_pruned or _is_worse_than_most(sweep, each):
         return {"state": "PRUNED", "value": None}
-    return {"state": "COMPLETE", "value": _evaluations(sweep, each)[each.epochs]}
+    value, first = _evaluations(sweep, each)[each.epochs], _evaluations_of(sweep, each.configs[0])
+    return {"state": "COMPLETE", "value": value, "mode": first.mode(evaluated_checkpoints(first.run)[-1])}
 
 
 def _is_worse_than_most(sweep: Sweep, each: Trial) -> bool:
@@ -229,5 +228,9 @@ def _evaluations(sweep: Sweep, each: Trial, after: int = 0) -> dict[int, float]:
 
 
 def _evaluations_of(sweep: Sweep, config: RunConfig) -> RunEvaluations:
-    find = partial(find_game, config.game)
-    return RunEvaluations(Path(config.output), find, seed=sweep.asked.search_seed, greedy=sweep.asked.greedy)
+    return RunEvaluations(
+        Path(config.output),
+        partial(find_game, config.game),
+        seed=sweep.asked.search_seed,
+        greedy=sweep.asked.greedy,
+    )

@@ -15,11 +15,12 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import ConfigError
-from abreast.models import BaseModel, Mode
+from abreast.models import BaseModel, Mode, algorithm
 from abreast.state import copied
 from abreast.streams import seeded_globals
 from abreast.training.actors.base import actor_state, models_of, set_actor_state
 from abreast.training.collect import play_lanes
+from abreast.training.config import Config
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
 from abreast.training.run.metrics import figures_of
@@ -81,6 +82,11 @@ def mode_text(modes: Sequence[Mode]) -> str:
     agents = {mode: [str(agent) for agent, each in enumerate(modes) if each == mode] for mode in dict.fromkeys(modes)}
     told = [f"{mode} (agent{'s' * (len(own) > 1)} {', '.join(own)})" for mode, own in agents.items()]
     return ", ".join(told) if len(told) > 1 else modes[0]
+
+
+def mode_of_run(config: Config[Any, Any], agents: int, greedy: bool | None = None) -> str:
+    """Return the modes in which so many agents of a run are evaluated, as `mode_text`; `config`: the run's."""
+    return mode_text(modes_of((algorithm(config.model_of(agent).algorithm) for agent in range(agents)), greedy))
 
 
 def evaluate(env: Experiment, episodes: int, seed: int = 0, greedy: bool | None = None) -> Evaluation:

@@ -183,8 +183,8 @@ class Tournament:
     def _key(self, match: Sequence[int]) -> str:
         """What tells a match from all others: who plays, and how."""
         seats = [(seat.sha256, seat.settings) for seat in self._seats(match)]
-        modes = [self.modes[self.names[number]] for number in match]
-        told = json.dumps([self._settings, self._how, seats, modes], sort_keys=True, default=str)
+        modes = (self.modes[self.names[number]] for number in match)
+        told = json.dumps([self._settings, self._how, seats, *modes], sort_keys=True, default=str)
         return hashlib.sha256(told.encode()).hexdigest()
 
     def _seats(self, match: Sequence[int]) -> list[Seat]:
