@@ -111,6 +111,13 @@ def test_a_tournament_that_was_interrupted_goes_on_and_ends_as_one_that_was_not(
     assert again.results == whole.results and again.standings().ratings == whole.standings().ratings
     other = between(*runs, episodes=2, seed=1)
     assert len(list(other.play(tmp_path / "cut"))) == 2 and len(played) == 9  # other seeds are other matches
+    assert other.modes == {
+        "runs/selves": "greedy",
+        "runs/ppo": "explore",
+    }  # IQN and PPO, each as it is meant to be used
+    greedy = between(*runs, episodes=2, seed=1, greedy=True)
+    assert len(list(greedy.play(tmp_path / "cut"))) == 2 and len(played) == 11  # and so are other modes
+    assert greedy.modes["runs/ppo"] == "greedy" and greedy.results != other.results
     assert {match: other.results[match] for match in other.matches} != {
         (0, 1): whole.results[2, 3],
         (1, 0): whole.results[3, 2],
