@@ -108,8 +108,8 @@ class RunEvaluations:
 
     def random(self, at_random: Callable[[AnyGame, Config[Any, Any]], Experiment]) -> Rewards:
         """Return what random agents, as `at_random` makes them, get in the episodes that the best checkpoint plays."""
-        episodes, seed = self.episodes * TIMES, self.seed + 1
-        return self._kept(f"random-{episodes}-{seed}-", lambda: at_random(self._game, self._config), episodes, seed)
+        how = self.episodes * TIMES, self.seed + 1
+        return self._kept("random-{}-{}-".format(*how), lambda: at_random(self._game, self._config), *how)
 
     def _kept(self, key: str, make: Callable[[], Experiment], episodes: int, seed: int) -> Rewards:
         """Return the rewards that are kept, or play them."""

@@ -10,6 +10,7 @@ import own_game
 from abreast.cli import run as abreast
 from abreast.errors import ConfigError
 from abreast.games import find_game
+from abreast.models import PPO
 from abreast.training import tournament as module
 from abreast.training.tournament import Standings, Tournament, common_settings, find_entrants, seatings, step_of
 from fakes import small_game
@@ -118,6 +119,10 @@ def test_a_tournament_that_was_interrupted_goes_on_and_ends_as_one_that_was_not(
     greedy = between(*runs, episodes=2, seed=1, greedy=True)
     assert len(list(greedy.play(tmp_path / "cut"))) == 2 and len(played) == 11  # and so are other modes
     assert greedy.modes["runs/ppo"] == "greedy" and greedy.results != other.results
+    monkeypatch.setattr(PPO, "EVALUATION", "greedy")
+    declared = between(*runs, episodes=2, seed=1)
+    assert len(list(declared.play(tmp_path / "cut"))) == 2 and len(played) == 13  # also if a class declares another one
+    assert declared.results == greedy.results
     assert {match: other.results[match] for match in other.matches} != {
         (0, 1): whole.results[2, 3],
         (1, 0): whole.results[3, 2],

@@ -256,8 +256,8 @@ def _with_interval(by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
 
 def _summary_row(who: str, algorithm: str, mode: str, by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
     runs = [value for each in by_task for value in each]
-    told = {"who": who, "algorithm": algorithm, "mode": mode, "runs": len(runs), "mean": mean(runs)}
-    return told | _with_interval(by_task)
+    row: dict[str, Any] = {"who": who, "algorithm": algorithm, "mode": mode}
+    return row | {"runs": len(runs), "mean": mean(runs)} | _with_interval(by_task)
 
 
 def _run_rows(found: Sequence[Evaluated]) -> list[dict[str, Any]]:
