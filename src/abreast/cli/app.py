@@ -75,6 +75,15 @@ Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Print all that log.txt has, too, as it happens.", rich_help_panel=SHOWS),
 ]
+Greedy = Annotated[
+    bool | None,
+    typer.Option(
+        "--greedy/--explore",
+        help="Let all agents do what seems best to them, or all explore as in training; default: each agent as its algorithm"
+        " declares (DQN and IQN greedy, PPO and SAC explore).",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager
