@@ -67,6 +67,8 @@ MISTAKES = [
      "unknown key experiment.gem_value: did you mean 'world.gem_value'?"),
     ("unknown section", ["train", "treasurehunt", "expriment.epochs=3"],
      "unknown key expriment: did you mean 'experiment'?"),
+    ("setting like no other of its section", ["train", "treasurehunt", "model.replay=3"],
+     "unknown key model.replay: known are: model."),
     ("key of another algorithm", ["train", "treasurehunt", "model.algorithm=dqn", "model.n_quantiles=3"],
      "unknown key model.n_quantiles"),
     ("wrong type", ["train", "treasurehunt", "experiment.epochs=many"],
