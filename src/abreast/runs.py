@@ -131,7 +131,7 @@ def run_many(
     watch: asked now and then about each run under way; one for which it returns a reason is ended, with that as its error.
     """
     runs = list(configs)
-    check_runs(runs, backend, cpus, gpus, at_once)
+    check_runs(runs, backend, cpus, gpus, at_once, cluster)
     workers, room = _find_room(backend, cpus, gpus, at_once, cluster)
     made: list[RunFolder] = []
     try:
@@ -215,8 +215,9 @@ def check_runs(
     cpus: float = 1.0,
     gpus: float = 0.0,
     at_once: int | None = None,
+    cluster: ClusterConfig | Mapping[str, Any] | None = None,
 ) -> None:
-    """Refuse what `run_many` cannot run."""
+    """Refuse what `run_many` cannot run: here for want of a device, on a cluster for want of the cluster."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend is {short(backend)}: {nearest(str(backend), BACKENDS)}")
     if not configs:
@@ -235,6 +236,8 @@ def check_runs(
             raise ConfigError(f"runs {same} and {number} have the same output, {config.output}: give each its own.")
         try:
             parsed = find_game(config.game).configure(None, config.settings)
+            if backend == "processes":  # nodes have devices of their own
+                device_for(0, parsed.multiprocessing)
         except ConfigError as error:
             raise error.inside(f"run {number}") from None
         if parsed.multiprocessing.enabled:
@@ -242,6 +245,8 @@ def check_runs(
                 f"run {number}: multiprocessing.enabled is true, but each of many runs is in one worker, which cannot have"
                 " workers of its own: leave it out."
             )
+    if backend == "ray":
+        connect(ClusterConfig.parse(cluster or {}))
 
 
 def _find_room(

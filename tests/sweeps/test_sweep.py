@@ -11,7 +11,9 @@ import pytest
 
 import fragile_game
 import own_game
+from abreast import runs
 from abreast.cli import run
+from abreast.errors import ConfigError
 from abreast.files import is_locked
 from abreast.runs import run_many
 from abreast.sweeps import Asked, begin_sweep, open_sweep, read_index
@@ -229,11 +231,20 @@ BAD = {
     "search": ([GAME, "--search", "optun"], "search is 'optun'"),
     "file": (["--config", "none.yaml"], "cannot read the configuration file none.yaml"),
     "workers": ([GAME, "multiprocessing.enabled=true"], "multiprocessing.enabled is true"),
+    "device": ([GAME, "multiprocessing.device=cpu,cuda:99"], "run 1: multiprocessing.device is 'cuda:99', but of GPUs"),
+    "device of trials": (["--config", "search.yaml"], "multiprocessing.device is 'cuda:99'"),
+    "cluster": ([GAME, "--backend", "ray"], "no cluster is here"),
 }
 
 
 @pytest.mark.parametrize(("words", "sentence"), BAD.values(), ids=BAD)
-def test_what_cannot_be_is_one_sentence_and_leaves_nothing(tmp_path, capsys, words, sentence):
+def test_what_cannot_be_is_one_sentence_and_leaves_nothing(tmp_path, capsys, monkeypatch, words, sentence):
+    def connect(config):
+        raise ConfigError("no cluster is here.")
+
+    monkeypatch.setattr(runs, "connect", connect)
+    settings = {"multiprocessing.device": ["cuda:99"], "model.gamma": {"low": 0.5, "high": 0.9}}
+    (tmp_path / "search.yaml").write_text(json.dumps({"games": [GAME], "search": "optuna", "settings": settings}))
     for folder, file in (("there", "sweep.yaml"), ("run", "config.yaml")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / file).write_text("games: [treasurehunt]\n")
@@ -242,5 +253,5 @@ def test_what_cannot_be_is_one_sentence_and_leaves_nothing(tmp_path, capsys, wor
     assert len(told) == 1
     assert sentence in told[0]
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
-        ["config.yaml", "fragile_game.py", "own_game.py", "run", "sweep.yaml", "there"]
+        ["config.yaml", "fragile_game.py", "own_game.py", "run", "search.yaml", "sweep.yaml", "there"]
     )
