@@ -5,7 +5,9 @@ The command line prints it and exits with code 2, or with 1 where what ran has f
 because the fault is in the input, not the program.
 """
 
+import os
 import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable
@@ -125,6 +127,12 @@ class RunFolderError(AbreastError):
 
 class StoppedError(AbreastError):
     """A run was asked to stop (`abreast watch`), and has, with a checkpoint. Nothing is wrong: the exit code is 0."""
+
+
+def need_posix(what: str, instead: str) -> None:
+    """Refuse `what` on a system without POSIX, such as Windows; `instead` says what to do there."""
+    if not hasattr(os, "fork"):
+        raise WorkerInputError(f"{what} POSIX, which {sys.platform} lacks: {instead}, or use Linux, macOS or WSL.")
 
 
 def short(value: object) -> str:

@@ -33,7 +33,7 @@ from abreast.cluster.backend import RayBackend
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import connect, remove_at_end
 from abreast.display import QUIET, set_volume
-from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, short
+from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, need_posix, short
 from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, RunFolder, is_locked, locked, make_run_folder, write_whole
 from abreast.games import find_game
 from abreast.processes.backend import Backend, ChildContext, ChildSpec
@@ -220,6 +220,7 @@ def check_runs(
     """Refuse what `run_many` cannot run: here for want of a device, on a cluster for want of the cluster."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend is {short(backend)}: {nearest(str(backend), BACKENDS)}")
+    need_posix("many runs at once need", "train one by one (`abreast train`)")
     if not configs:
         raise ConfigError("the list of runs is empty: give one RunConfig at least.")
     if not 0 < cpus < float("inf") or not 0 <= gpus < float("inf") or (at_once is not None and at_once < 1):

@@ -71,7 +71,10 @@ def test_a_sweep_that_is_killed_goes_on_and_every_run_is_there_once_and_as_alone
 
 
 def test_of_a_finished_run_agents_are_kept_at_equal_distances_and_the_rest_once():
-    assert run(["sweep", GAME, "experiment.max_turns=4", "--epochs", "4", "--evaluations", "2", "--output", "s", "-q"]) == 0
+    assert (
+        run(["sweep", GAME, "experiment.max_turns=4", "--epochs", "4", "--evaluations", "2", "--output", "s", "-q"])
+        == 0
+    )
     (folder,) = Path("s/runs").iterdir()
     found = [each for each in list_checkpoints(folder) if isinstance(each, Checkpoint)]
     assert [(each.epochs, each.kind, each.facts.resumable) for each in found] == [
@@ -222,7 +225,10 @@ BAD = {
     "unknown setting": ([GAME, "model.learning_rat=1,2"], "unknown key model.learning_rat"),
     "no values": ([GAME, "model.algorithm="], "model.algorithm has no value: give at least one"),
     "no sweep": (["--resume", "."], ". is not a sweep folder: it has no sweep.yaml"),
-    "other arguments": (["--resume", "there", GAME, "--seeds", "3", "--epochs", "9"], "leave out GAME, --epochs, --seeds."),
+    "other arguments": (
+        ["--resume", "there", GAME, "--seeds", "3", "--epochs", "9"],
+        "leave out GAME, --epochs, --seeds.",
+    ),
     "there already": ([GAME, "--output", "there"], "there already holds a sweep: go on with it by --resume"),
     "a run is there": ([GAME, "--output", "run"], "run already holds a run"),
     "backend": ([GAME, "--backend", "rays"], "did you mean 'ray'?"),
