@@ -294,7 +294,9 @@ def test_a_damaged_checkpoint_that_was_asked_for(folder, capsys):
 def test_weights_that_do_not_fit(folder, capsys):
     config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(config.replace("hidden_size: 16", "hidden_size: 24"))
-    refused(["eval", "run"], "is (5, 16) of float32, expected (5, 24) of float32", folder, capsys)
+    refused(
+        ["eval", "run", "--output", "run/its/own"], "is (5, 16) of float32, expected (5, 24) of float32", folder, capsys
+    )
 
 
 def test_another_number_of_agents(folder, capsys):

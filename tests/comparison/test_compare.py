@@ -165,6 +165,7 @@ def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, mo
 
     monkeypatch.setattr(evaluations, "play_episodes", play)
     assert run(["compare", "s", "--episodes", "2", "-q"]) == 130
+    assert not Path("s/comparison").exists()
     del played[:]
     monkeypatch.setattr(evaluations, "play_episodes", lambda *given: played.append(given[1]) or really(*given))
     assert run(["compare", "s", "--episodes", "2", "-q"]) == 0

@@ -117,6 +117,7 @@ def evaluate_run(
     }
     played = [{"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found]
     text = json.dumps({**about, "checkpoints": played}, allow_nan=False, indent=1)
+    target.mkdir(parents=True, exist_ok=True)
     write_whole(target / FILE, f"{text}\n".encode())
     out.print(f"Every episode is in {target / FILE}")
 
@@ -225,12 +226,15 @@ def game_of_run(run: Path, game: str | None, command: str = "eval") -> "AnyGame"
 
 
 def check_writable(folder: Path, file: str = FILE) -> None:
-    """Refuse now what could not be written after all the playing."""
+    """Refuse now what could not be written after all the playing; leave no folder, in case that fails."""
+    made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         reason = "" if os.access(folder, os.W_OK) else "Permission denied"
     except OSError as error:
         reason = error.strerror or str(error)
+    for path in filter(os.path.lexists, made):
+        path.rmdir()
     if reason or (folder / file).is_dir():
         raise RunFolderError(f"cannot write {folder / file}: {reason or 'a folder is in its place'}.")
 

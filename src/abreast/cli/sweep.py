@@ -43,6 +43,9 @@ def sweep(
             show_default=False,
         ),
     ] = None,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", "--epochs", help="Episodes of each run (experiment.epochs).")
+    ] = None,
     seeds: Annotated[
         str | None, typer.Option(metavar="N", help="Runs of each, with seeds 0 to N - 1; or which seeds, as in 3,5.")
     ] = None,
@@ -88,6 +91,7 @@ def sweep(
 
     typed: dict[str, Any] = {
         "GAME": words,
+        "--epochs": episodes,
         "--seeds": seeds,
         "--config": config,
         "--evaluations": evaluations,
@@ -113,6 +117,8 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
 
     values = read_yaml(typed["--config"]) if typed["--config"] else {}
     games, settings = split_words(typed["GAME"] or ())
+    if typed["--epochs"] is not None:
+        settings["experiment.epochs"] = [typed["--epochs"]]
     if not games and "games" not in values:
         raise ConfigError(
             "Missing argument 'GAME': name a game (`abreast games` lists them), or give games in --config."

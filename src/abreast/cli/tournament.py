@@ -63,6 +63,7 @@ def tournament(
         entrants, settings, lambda values: source.build(source.configure(values)), episodes, seed, greedy
     )
     check_writable(output, FILE)
+    output.mkdir(parents=True, exist_ok=True)
     with locked(output):
         try:
             with TournamentDisplay(matches) as display:
