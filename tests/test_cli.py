@@ -549,7 +549,7 @@ def test_the_fork_server_imports_while_the_command_does(given, is_early, monkeyp
     ],
 )
 def test_the_comparison_with_random_agents(reward, chance, says):
-    assert says in _compared(reward, chance, 5)
+    assert says in _compared({"sum": reward}, {"sum": chance}, 5)
 
 
 def test_play_tells_the_score_of_every_episode_and_shows_the_last_without_colours(capsys):

@@ -17,6 +17,7 @@ from abreast.errors import CheckpointError
 from abreast.files import write_whole
 from abreast.games import AnyGame
 from abreast.games.trained import evaluated_config, trained_experiment
+from abreast.headline import SUM, groups_of, results_of
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
 from abreast.training.evaluate import play_episodes
 
@@ -64,9 +65,12 @@ class RunEvaluations:
         return found
 
     def absolute(self, curve: list[Point]) -> tuple[int, Rewards]:
-        """The best checkpoint, by the mean of all rewards, evaluated again on many more episodes, with another seed: its
-        epochs, and what was got."""
-        best = max(curve, key=lambda point: sum(map(sum, point.rewards)) / len(point.rewards)).epochs
+        """Evaluate the best checkpoint again on many more episodes, with another seed; return its epochs and the rewards.
+
+        The best has the highest mean of all rewards. Where agents have sides (`headline.groups_of`), it is the newest.
+        """
+        groups = groups_of([rewards for point in curve for rewards in point.rewards], self.names)
+        best = max(curve, key=lambda point: results_of(point.rewards, groups).get(SUM, point.epochs)).epochs
         (checkpoint,) = (each for each in evaluated_checkpoints(self.run) if each.epochs == best)
         return best, self.rewards(checkpoint, self.episodes * TIMES, self.seed + 1)
 

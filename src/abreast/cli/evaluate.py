@@ -32,6 +32,7 @@ from abreast.cli.play import is_run
 from abreast.display import Display, Row, Shown
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.files import write_whole
+from abreast.headline import SUM, as_text, groups_of, results_of, sums_of
 
 if TYPE_CHECKING:
     from abreast.games import AnyGame
@@ -148,7 +149,8 @@ class EvaluationDisplay(Display):
         means = [sum(each) / len(each) for each in zip(*self._rewards, strict=True)]
         each_s = (time.perf_counter() - self._started) / done
         rows = [Row(*each) for each in zip(self._names, means, strict=False)]
-        told, speed = [f"mean reward {sum(means):.1f} of {self._name}"], [f"{1 / each_s:,.1f} episodes/s"]
+        results = results_of([means], groups_of(self._rewards, self._names))
+        told, speed = [f"mean reward {as_text(results)} of {self._name}"], [f"{1 / each_s:,.1f} episodes/s"]
         return Shown("episodes", done, self._episodes, each_s * (self._episodes - done), speed, rows, told)
 
 
@@ -205,13 +207,14 @@ def _with_agents(checkpoint: "Checkpoint") -> "tuple[Checkpoint, dict[str, State
 
 def _among(run: Path, which: str, usable: "list[Checkpoint]", faults: list[CheckpointError]) -> "Iterator[Checkpoint]":
     """Those that `--checkpoints` names."""
+    from abreast.training.checkpoints.folder import best_of
+
     if which == "best":
-        rewards = {each.facts.reward: each for each in usable if each.facts.reward is not None}
-        if not rewards:
+        if (best := best_of(usable)) is None:
             raise CheckpointError(
                 f"no checkpoint of {run} says what reward it had in training: give --checkpoints all."
             )
-        yield rewards[max(rewards)]
+        yield best
         return
     for text in map(str.strip, which.split(",")):
         named = [each for each in usable if text in (each.path.name, str(each.epochs))]
@@ -244,11 +247,16 @@ def check_writable(folder: Path, file: str = FILE) -> None:
 
 
 def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Table:
-    """A block for each checkpoint: the reward of each agent, their sum, and the game's own metrics."""
+    """Return a block for each checkpoint: the reward of each agent, their sum or that of each side, the game's metrics."""
+    from abreast.training.statistics import summarise
+
     right = [Column(title, justify="right") for title in ("mean", "interquartile mean", "95 % interval")]
     table = Table("checkpoint", "agent or metric", *right, box=None)
+    groups = groups_of([rewards for _, result in found for rewards in result.rewards], names)
+    groups = {name: group for name, group in groups.items() if name == SUM or len(group) > 1}
     for checkpoint, result in found:
-        named = [*zip(names, result.agents, strict=True), ("sum", result.sum), *result.metrics.items()]
+        sums = {name: summarise(rewards) for name, rewards in sums_of(result.rewards, groups).items()}
+        named = [*zip(names, result.agents, strict=True), *sums.items(), *result.metrics.items()]
         for line, (name, summary) in enumerate(named):
             interval = "-" if summary.interval is None else "{:.2f} to {:.2f}".format(*summary.interval)
             figures = f"{summary.mean:.2f}", f"{summary.interquartile_mean:.2f}", interval

@@ -18,6 +18,7 @@ from typing import Any
 
 from abreast.control import LOOK_S, Requests
 from abreast.errors import CheckpointError, StoppedError
+from abreast.headline import SUM
 from abreast.models import BaseModel
 from abreast.processes.spans import here, span
 from abreast.state import State
@@ -169,7 +170,6 @@ class Checkpoints:
         else:
             parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
             parts |= {} if loop.opponents is None else {"opponents": loop.opponents.state()}
-        recent = self._record.recent
         return parts, {
             **self._facts(),
             "rounds": loop.learners.rounds,
@@ -179,7 +179,7 @@ class Checkpoints:
             ],
             "resumable": self._reason is None,
             "reason": self._reason,
-            "reward": sum(recent) / len(recent) if recent else None,
+            "reward": self._record.results().get(SUM),
         }
 
     def _facts(self) -> dict[str, Any]:
@@ -190,6 +190,7 @@ class Checkpoints:
             "config": self._record.config.decode(),
             "devices": [model.device for model in self._models],
             "epochs": self._experiment.epochs_played,
+            "has_sides": bool(self._record.results().keys() - {SUM}),
             **self._record.counts(),
         }
 
