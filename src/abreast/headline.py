@@ -45,7 +45,7 @@ def groups_of(rewards: Sequence[Sequence[float]], names: Sequence[str] = ()) -> 
     for agent, match in enumerate(matches if len(matches) == agents else ()):
         kinds.setdefault(match[1] if match else "", []).append(agent)
     if len(kinds) > 1 and all(matches):
-        return kinds
+        return {names[group[0]] if len(group) == 1 else kind: group for kind, group in kinds.items()}
     sums_E = rewards_EA.sum(axis=1)[np.abs(rewards_EA).max(axis=1) > 0]
     is_zero = np.abs(sums_E).max() <= scale
     is_constant = np.ptp(sums_E) <= scale < np.ptp(rewards_EA, axis=0).max()

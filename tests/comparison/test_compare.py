@@ -231,6 +231,16 @@ def test_runs_are_told_apart_by_what_one_sweep_was_asked_for_and_another_was_not
         (tmp_path / name / "runs" / "r" / "config.yaml").write_text(text)
     runs, _ = find_runs([tmp_path / "plain", tmp_path / "wide"])
     assert [each.algorithm for each in runs] == ["dqn hidden_size=32", "dqn hidden_size=64"]
+    for agent in range(2):  # of a sweep of one agent's setting, and with more settings than a label has room for
+        own, more = f"per_agent: {{{agent}: {{learning_rate: 0.01}}}}", "".join(f", s_{n}: {agent}" for n in range(40))
+        for name, text in (("agent", own), ("hand", f"{own}{more}")):
+            (tmp_path / f"{name}{agent}").mkdir()
+            (tmp_path / f"{name}{agent}" / "config.yaml").write_text(f"game: g\nmodel: {{algorithm: dqn, {text}}}\n")
+    runs, _ = find_runs([tmp_path / "agent0", tmp_path / "agent1"])
+    assert [each.algorithm[:11] for each in runs] == ["dqn agent 0", "dqn agent 1"]
+    runs, _ = find_runs([tmp_path / "hand0", tmp_path / "hand1"])
+    assert len({each.algorithm for each in runs}) == 2 and max(len(each.algorithm) for each in runs) <= 40
+    assert all("model.s_39=" in each.settings for each in runs)
 
 
 def test_a_run_that_still_trains_is_not_compared(tmp_path, capsys):

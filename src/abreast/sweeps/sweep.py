@@ -21,7 +21,7 @@ from abreast.files import locked, logged_to, make_run_folder, write_whole
 from abreast.headline import SUM
 from abreast.runs import RunConfig, RunResult, check_runs, finished
 from abreast.settings import read_yaml
-from abreast.sweeps.asked import Asked, SweepRun, examples, expand
+from abreast.sweeps.asked import Asked, Range, SweepRun, examples, expand, label_of
 from abreast.training.checkpoints.folder import FOLDER, Checkpoint, list_checkpoints, write_checkpoint
 
 log = logging.getLogger("abreast")
@@ -185,20 +185,17 @@ class SweepDisplay(Display):
         done, new = self._over(), self._over() - self._before
         left = (time.monotonic() - self._started) / new * (self._total - done) if new > 0 else None
         facts = [f"{count} {state}" for state in (UNDER_WAY, FAILED, PRUNED) if (count := self._sweep.count(state))]
-        values = dict[str, list[float]]()
+        values, labels = dict[str, list[float]](), dict[str, str]()
+        asked = self._sweep.asked.settings.items()
+        varying = [key for key, found in asked if isinstance(found, Range) or len(found) > 1]
         for row in self._sweep.index:
+            varied = {key: value for key, value in row["settings"].items() if key in varying}
+            what = json.dumps([row["game"], varied], default=str)
+            label = labels.setdefault(what, label_of(row["game"], varied, labels.values()))
             for name, value in (row["results"] or {}).items():
-                label = label_of(row, self._sweep.asked)
                 values.setdefault(label if name == SUM else f"{label}, {name}", []).append(value)
         means = [Row(label, fmean(found), [f"{len(found)} finished"]) for label, found in values.items()]
         return Shown("runs", done, self._total, left, facts, means)
-
-
-def label_of(row: dict[str, Any], asked: Asked) -> str:
-    """What tells a run from those with other settings."""
-    varied = [key for key, values in asked.settings.items() if not isinstance(values, list) or len(values) > 1]
-    values = [row["settings"][key] for key in varied if key in row["settings"]]
-    return " ".join([row["game"], *(f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)])
 
 
 # ---- folders
