@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,6 +58,28 @@ def test_figures_are_those_worked_out_by_hand():
     assert (profile[0]["score"], profile[-1]["score"]) == (3.0, 10.0)
     assert (profile[0]["share"], profile[-1]["share"]) == (1.0, 0.0)
     assert found.notes == []
+
+
+def test_agents_with_sides_are_compared_by_side_in_tables_and_in_the_picture():
+    pairs = [("dqn", 1.0), ("ppo", 3.0)]
+    found = [evaluated("g", name, seed, [[gain, -gain], [-1.0, 1.0]]) for name, gain in pairs for seed in range(3)]
+    result = compare(found)
+    assert result.about["headline"] == result.about["who"] == ["a", "b"]
+    assert [(row["who"], row["algorithm"], row["mean"]) for row in result.summary] == [
+        ("a", "dqn", 0.0), ("a", "ppo", 1.0), ("b", "dqn", 0.0), ("b", "ppo", -1.0),
+    ]  # fmt: skip
+    assert "the agents have sides" in result.notes[0] and "score" not in result.runs[0]
+    pytest.importorskip("matplotlib", reason="which draws the picture")
+    assert draw(result).startswith(b"\x89PNG")
+
+
+def test_the_best_checkpoint_of_agents_with_sides_is_the_newest(tmp_path, monkeypatch):
+    kept = evaluations.RunEvaluations(tmp_path, lambda: None)
+    newest = SimpleNamespace(epochs=9)
+    monkeypatch.setattr(evaluations, "evaluated_checkpoints", lambda run: [SimpleNamespace(epochs=5), newest])
+    monkeypatch.setattr(kept, "rewards", lambda checkpoint, *given: checkpoint)
+    curve = [Point(5, 50, [[3.0, -3.0 + 1e-9]]), Point(9, 90, [[-2.0, 2.0]])]
+    assert kept.absolute(curve) == (9, newest)
 
 
 def test_curves_have_the_evaluations_that_all_runs_have_and_too_few_runs_are_said():

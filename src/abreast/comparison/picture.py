@@ -43,12 +43,13 @@ def draw(comparison: Comparison) -> bytes | None:
         COLOURS if len(algorithms) <= len(COLOURS) else [to_hex(mpl.colormaps["tab20"](number)) for number in range(20)]
     )
     colours = dict(zip(algorithms, cycle(palette), strict=False))
-    is_named = len(algorithms) <= MOST_NAMED and max(map(len, algorithms)) <= LONGEST_NAME
+    shown: list[str] = about["headline"][:MOST_NAMED]
+    are_pairs_named = len(algorithms) * len(shown) <= MOST_NAMED
+    is_named = are_pairs_named and max(map(len, algorithms)) <= LONGEST_NAME
     tags = {name: _plain(name) if is_named else str(number) for number, name in enumerate(algorithms, 1)}
     figure = Figure(figsize=(15, 8 + 0.4 * max(0, len(algorithms) - len(COLOURS))), dpi=100, layout="constrained")
     axes = figure.subplots(2, 3).ravel()
     score = "reward" if about["normalise"] == "none" else f"normalised reward ({about['normalise']})"
-    shown: list[str] = about["headline"][:MOST_NAMED]
     beside = {who: "" if who == SUM else f", {who}" for who in shown}
     summary = [
         row | {"tag": f"{tags[row['algorithm']]}{beside[row['who']]}"}
@@ -64,7 +65,7 @@ def draw(comparison: Comparison) -> bytes | None:
     _agents(axes[3], comparison, colours)
     axes[3].set(title="Interquartile mean, each agent", ylabel=score)
     pairs = [row for row in comparison.improvement if row["who"] in shown]
-    if len(algorithms) * len(shown) <= MOST_NAMED:
+    if are_pairs_named:
         named = [(row, f"{tags[row['algorithm']]} > {tags[row['over']]}{beside[row['who']]}") for row in pairs]
         _bars(axes[4], [row | {"tag": tag} for row, tag in named], colours, "probability")
         axes[4].set(title="Probability of improvement", xlabel="probability", xlim=MARGINS)

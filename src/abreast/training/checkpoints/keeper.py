@@ -136,7 +136,10 @@ class Checkpoints:
     # ---- writing
 
     def _write(self, loop: Loop, folder: Path) -> None:
-        """Write a checkpoint now, and the timeline so far."""
+        """Write a checkpoint now, the films that wait, and the timeline so far."""
+        if self._record.films is not None:
+            with span("film"):
+                self._record.films.draw()
         with span("checkpoint"):
             self._write_checkpoint(loop, folder)
         if here.timeline is not None:

@@ -121,7 +121,9 @@ class RunRecord:
         if self.folder is not None and self.options.animate:
             settings = self._experiment.config
             period, lanes = settings.experiment.record_period, settings.multiprocessing.lanes
-            self.films = Films(self._experiment.game, self.folder / "replays", period, lanes)
+            self.films = Films(
+                self._experiment.game, self.folder / "replays", period, lanes, self.options.logger is not None
+            )
             self.films.go_on_from(0 if facts is None else facts.epochs)
         if (folder := self.folder) is not None and self.writes:
             (folder / "checkpoints").mkdir(exist_ok=True)
@@ -295,7 +297,7 @@ class RunRecord:
                         if self.films is not None and not came_to_nothing:
                             self.films.close()
                         if self.folder is not None and self.writes and self.count:
-                            draw_curves(self.folder, self.count)
+                            draw_curves(self.folder, self.count, self._experiment.game.agent_colours)
                 finally:  # also if Ctrl-C ends that
                     with self._screen:
                         self._loggers.close()
