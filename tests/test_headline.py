@@ -35,7 +35,7 @@ def test_a_side_is_told_by_what_its_agents_get_together():
     names = ["red_0", "blue_0", "red_1"]
     results = results_of([[1.0, 5.0, 3.0], [3.0, 5.0, 1.0]], groups_of([[1.0, 5.0, 3.0]], names))
     assert results == {"red": 4.0, "blue_0": 5.0} and as_text(results) == "red 4.0, blue_0 5.0"
-    assert as_text({"sum": 4.0}) == "4.0" and as_text(dict.fromkeys("abcdefghij", 1.0)).endswith("h 1.0, 2 more")
+    assert as_text({"sum": 4.0}) == "4.0"
 
 
 def test_the_result_of_a_run_is_that_of_its_last_tenth_by_the_sides_of_the_whole_run():

@@ -21,8 +21,6 @@ MIN_EPISODES, MIN_ZERO_SUM = 8, 2
 """Episodes with rewards without which a sum does not count as a constant, because fewer may agree by chance. The second is
 for a sum of zero.
 """
-MAX_NAMED = 8
-"""Groups that a sentence names."""
 
 
 def groups_of(rewards: Sequence[Sequence[float]], names: Sequence[str] = ()) -> dict[str, list[int]]:
@@ -75,7 +73,6 @@ def groups_of_run(epochs: Sequence[Mapping[str, Any]]) -> dict[str, list[int]]:
     return groups_of([epoch["reward_per_agent"] for epoch in epochs], epochs[-1].get("agents", ()))
 
 
-def as_text(results: Mapping[str, float], digits: int = 1) -> str:
+def as_text(results: Mapping[str, float]) -> str:
     """Return the results as part of a sentence: the sum alone, or each side with its name."""
-    named = [f"{value:.{digits}f}" if name == SUM else f"{name} {value:.{digits}f}" for name, value in results.items()]
-    return ", ".join([*named[:MAX_NAMED], *([f"{len(named) - MAX_NAMED} more"] if len(named) > MAX_NAMED else [])])
+    return ", ".join(f"{value:.1f}" if name == SUM else f"{name} {value:.1f}" for name, value in results.items())

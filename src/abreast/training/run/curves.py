@@ -18,7 +18,7 @@ log = logging.getLogger("abreast")
 MOST_POINTS = 2_000
 """Lines of metrics that are read: of a long run every second, third, and so on."""
 MOST_IN_LEGEND, LONGEST_NAME = 8, 24
-"""Agents in the legend, which has two lines; characters of a name in it."""
+"""Agents in the legend, which has two lines; characters of a name in it, the last ones, which tell agents apart."""
 STYLES = ("-", "--", ":", "-.")
 """Of lines whose colour is that of another agent."""
 
@@ -43,7 +43,7 @@ def draw_curves(folder: Path, epochs: int, colours: Sequence[str | None] = ()) -
         if len(names) <= MOST_IN_LEGEND:  # above the curves, so that it covers none
             figure.legend(
                 lines,
-                [_shortened(name) for name in names],
+                names,
                 loc="upper left",
                 ncols=MOST_IN_LEGEND // 2,
                 fontsize="small",
@@ -69,12 +69,7 @@ def _draw(axes: Any, records: Sequence[dict[str, Any]], key: str, own: Sequence[
         style = STYLES[(used.count(used[-1]) - 1) % len(STYLES)] if len(epochs) > 1 else "o"
         counts = np.convolve(np.isfinite(values), window, "same")
         means = np.convolve(np.nan_to_num(values), window, "same") / np.where(counts, counts, np.nan)
-        axes.plot(epochs, means, style, color=used[-1], label=str(name).replace("$", r"\$"))
+        axes.plot(epochs, means, style, color=used[-1], label=str(name)[-LONGEST_NAME:].replace("$", r"\$"))
     axes.set_xlabel("epoch" if len(window) == 1 else "epoch (smoothed)")
     axes.set_ylabel(key.replace("_", " "))
     axes.grid(alpha=0.3)
-
-
-def _shortened(name: str) -> str:
-    """Return a name for which the legend has room, with its end, which tells agents apart."""
-    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME // 2]}…{name[-LONGEST_NAME // 2 + 1 :]}"

@@ -2,16 +2,17 @@
 
     <run folder>/replays/  epoch_000050.gif   the first lane of a pass, every `experiment.record_period` epochs
                            last.gif           of the newest pass
-                           best.gif           of the pass in which the agents of the first lane got most together
+                           best.gif           of the pass in which the agents of the first lane got most together; where they
+                                              have sides (`headline.groups_of`), of the newest
                            films.json         {"best.gif": {"epoch": 40, "reward": 7.0}, …}
                            best.mp4, last.mp4 where ffmpeg is on the path (which takes 0.2 s a film)
 
 Which pass was the best is known afterwards. So a camera takes snapshots of every pass, where they cost little
 (`Playable.has_cheap_snapshots`): 3.5 µs a turn in treasure hunt when nothing else runs, 29 µs, with cold caches, in a run on
 two busy cores. That is 1.2 % of the CPU time of a sequential run with one lane, 0.3 % with eight (cleanup 0.9 %, README's
-orchard 0.3 %, 40×40 cells with twelve kinds and agents 0.4 %). They are painted if the pass turns out to be the best, or the
-last one. Where a snapshot is a whole picture (an environment of another library), the passes of every
-`experiment.record_period`-th epoch are filmed, and the last one; the best is the best of these.
+orchard 0.3 %, 40×40 cells with twelve kinds and agents 0.4 %). Films are drawn later (51 frames: 0.1 s): with the next
+checkpoint, after the run, or when many frames wait. Where a snapshot is a whole picture (an environment of another library),
+the passes of every `experiment.record_period`-th epoch are filmed, and the last one; the best is the best of these.
 
 Of two passes that are as good, the earlier is the best. Films draw no random numbers, and a run whose films cannot be made
 goes on without them.
@@ -112,7 +113,7 @@ class Films:
         try:
             about = json.loads(path.read_bytes()) if path.is_file() else {}
             self._about = {name: each for name, each in about.items() if each["epoch"] < epochs}
-            best = self._about.get("best.gif", {"reward": None})["reward"]
+            best = self._about.get("best.gif", {"reward": None})["reward"]  # None: agents have sides
             self._best_reward = -math.inf if best is None else float(best)
         except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             log.warning("the best film from before the resume is not known: %s cannot be read (%r).", path, error)
@@ -144,24 +145,24 @@ class Films:
         if self._waiting and (self._is_logged or sum(len(each.frames) for each in self._waiting) > most):
             self.draw()
 
-    def draw(self) -> None:
-        """Draw and write what waits: with each checkpoint, so that a run that is killed and resumed lacks nothing."""
+    def draw(self, is_over: bool = False) -> None:
+        """Draw and write what waits: with each checkpoint, so that a run that is killed and resumed lacks nothing.
+
+        `is_over`: the last pass, too.
+        """
         with self._or_without_films():
             has_sides = SUM not in groups_of(self._rewards, self._game.agent_names)
-            best = self._last if has_sides else self._best
-            for name, camera in [*((f"epoch_{each.epoch:06d}", each) for each in self._waiting), ("best", best)]:
+            films: dict[str, Camera | None] = {f"epoch_{each.epoch:06d}": each for each in self._waiting}
+            films |= {"best": self._last if has_sides else self._best, "last": self._last if is_over else None}
+            for name, camera in films.items():
                 if camera is not None and not self._is_over:
                     camera.reward = None if has_sides else camera.reward
                     self._write(name, camera)
             self._waiting, self._best = [], None
 
     def close(self) -> None:
-        """The run has ended: write what waits, and the last pass."""
-        if self._last is not None:
-            self.draw()
-        with self._or_without_films():
-            if self._last is not None and not self._is_over:
-                self._write("last", self._last)
+        """Draw all that is left: the run has ended."""
+        self.draw(is_over=True)
 
     @contextmanager
     def _or_without_films(self) -> Iterator[None]:
