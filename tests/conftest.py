@@ -26,7 +26,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `nohup make test &`: ch
 torch.set_num_threads(1)
 # Before any test starts a process: what comes later has no effect. (Models with an optimiser of torch import _dynamo: 2 s.)
 FORK_SERVER.preload += ["abreast.training", "abreast.rollouts.workers.worker", "torch._dynamo"]
-record.draw_curves = lambda folder, epochs: None  # a tenth of a second a run; tests/training/run/test_curves.py draws
+record.draw_curves = lambda *given: None  # a tenth of a second a run; tests/training/run/test_curves.py draws
 settings.register_profile("suite", deadline=None, print_blob=True)
 settings.load_profile("suite")
 

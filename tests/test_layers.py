@@ -8,6 +8,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "abreast"
 # Each layer, and the layers it may import from (itself always).
 MAY_IMPORT = {
     "errors": set(),
+    "headline": set(),
     "files": {"errors"},
     "control": {"files", "errors"},
     "settings": {"errors"},
@@ -38,6 +39,7 @@ MAY_IMPORT = {
     },
     "agents": {"models", "worlds", "replay", "attributes", "state", "errors"},
     "training": {
+        "headline",
         "display",
         "cluster",
         "checking",
@@ -91,13 +93,14 @@ MAY_IMPORT = {
         "files",
         "errors",
     },
-    "runs": {"games", "training", "cluster", "processes", "display", "files", "errors"},
-    "evaluations": {"games", "training", "files", "errors"},
-    "comparison": {"sweeps", "evaluations", "games", "training", "settings", "files", "errors"},
-    "sweeps": {"runs", "evaluations", "games", "training", "display", "settings", "files", "errors"},
+    "runs": {"headline", "games", "training", "cluster", "processes", "display", "files", "errors"},
+    "evaluations": {"headline", "games", "training", "files", "errors"},
+    "comparison": {"headline", "sweeps", "evaluations", "games", "training", "settings", "files", "errors"},
+    "sweeps": {"headline", "runs", "evaluations", "games", "training", "display", "settings", "files", "errors"},
     "bench": {"games", "rollouts", "training", "models", "processes", "files", "errors"},
-    "report": {"files", "errors", "control", "settings"},
+    "report": {"headline", "files", "errors", "control", "settings"},
     "cli": {
+        "headline",
         "bench",
         "report",
         "runs",

@@ -19,6 +19,7 @@ from abreast.errors import CheckpointError
 from abreast.files import write_whole
 from abreast.games import AnyGame
 from abreast.games.trained import evaluated_config, trained_experiment
+from abreast.headline import SUM, groups_of, results_of
 from abreast.training import Config, Experiment
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
 from abreast.training.evaluate import mode_of_run, play_episodes
@@ -74,13 +75,16 @@ class RunEvaluations:
         return found
 
     def absolute(self, curve: list[Point]) -> tuple[int, Rewards, str, tuple[str, Rewards] | None]:
-        """Evaluate the best checkpoint, by the mean of all rewards, again, with another seed.
+        """Evaluate the best checkpoint again, with another seed.
+
+        The best has the highest mean of all rewards. Where agents have sides (`headline.groups_of`), it is the newest.
 
         Returns its epochs, the rewards of many more episodes, their mode, and the other mode with the rewards of the first
         of these episodes in it. The other mode is greedy if an agent explores, else the declared one. Where both are the
         same, as for value learners, there is no other (None), and nothing more is played.
         """
-        best = max(curve, key=lambda point: sum(map(sum, point.rewards)) / len(point.rewards)).epochs
+        groups = groups_of([rewards for point in curve for rewards in point.rewards], self.names)
+        best = max(curve, key=lambda point: results_of(point.rewards, groups).get(SUM, point.epochs)).epochs
         (checkpoint,) = (each for each in evaluated_checkpoints(self.run) if each.epochs == best)
         mode, other = self.mode(checkpoint), copy(self)
         other.greedy = True if "explore" in mode else None

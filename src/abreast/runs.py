@@ -26,7 +26,6 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal, NamedTuple
 
 from abreast.cluster.backend import RayBackend
@@ -36,6 +35,7 @@ from abreast.display import QUIET, set_volume
 from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, need_posix, short
 from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, RunFolder, is_locked, locked, make_run_folder, write_whole
 from abreast.games import find_game
+from abreast.headline import SUM, results_of_run
 from abreast.processes.backend import Backend, ChildContext, ChildSpec
 from abreast.processes.cores import cores
 from abreast.processes.process import ProcessBackend
@@ -92,7 +92,9 @@ class RunResult(NamedTuple):
     epochs: int = 0
     """How many it has played; 0 if it has not finished."""
     reward: float | None = None
-    """Mean of the last tenth of its epochs, as `abreast train` says it; None if it has not finished."""
+    """Mean reward of all agents over the last tenth of its epochs; None if it has not finished, or its agents have sides."""
+    results: dict[str, float] | None = None
+    """The headline, as `abreast train` prints it: `sum`, or each side; None if the run has not finished."""
     last_epoch: EpochRecord | None = None
     """The last line of its metrics."""
     error: str | None = None
@@ -193,8 +195,8 @@ def finished(config: RunConfig) -> RunResult | None:
 
 def _figures(epochs: Sequence[EpochRecord]) -> dict[str, Any]:
     """What a result says of the epochs of a run that has finished."""
-    reward = fmean(epoch["reward"] for epoch in epochs[-max(1, len(epochs) // 10) :])
-    return {"epochs": len(epochs), "reward": reward, "last_epoch": epochs[-1]}
+    results = results_of_run(epochs)
+    return {"epochs": len(epochs), "reward": results.get(SUM), "results": results, "last_epoch": epochs[-1]}
 
 
 def _wait_for_the_end(folder: Path) -> None:

@@ -6,6 +6,7 @@ import re
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -57,6 +58,29 @@ def test_figures_are_those_worked_out_by_hand():
     assert (profile[0]["score"], profile[-1]["score"]) == (3.0, 10.0)
     assert (profile[0]["share"], profile[-1]["share"]) == (1.0, 0.0)
     assert found.notes == []
+
+
+def test_agents_with_sides_are_compared_by_side_in_tables_and_in_the_picture():
+    pairs = [("dqn", 1.0), ("ppo", 3.0)]
+    found = [evaluated("g", name, seed, [[gain, -gain], [-1.0, 1.0]]) for name, gain in pairs for seed in range(3)]
+    result = compare(found)
+    assert result.about["headline"] == result.about["who"] == ["a", "b"]
+    assert [(row["who"], row["algorithm"], row["mean"]) for row in result.summary] == [
+        ("a", "ppo", 1.0), ("a", "dqn", 0.0), ("b", "dqn", 0.0), ("b", "ppo", -1.0),
+    ]  # fmt: skip
+    assert "the agents have sides" in result.notes[0] and "score" not in result.runs[0]
+    pytest.importorskip("matplotlib", reason="which draws the picture")
+    assert draw(result).startswith(b"\x89PNG")
+
+
+def test_the_best_checkpoint_of_agents_with_sides_is_the_newest(tmp_path, monkeypatch):
+    kept = evaluations.RunEvaluations(tmp_path, lambda: None)
+    newest = SimpleNamespace(epochs=9)
+    monkeypatch.setattr(evaluations, "evaluated_checkpoints", lambda run: [SimpleNamespace(epochs=5), newest])
+    monkeypatch.setattr(kept, "rewards", lambda checkpoint, *given: checkpoint)
+    monkeypatch.setattr(kept, "mode", lambda checkpoint: "greedy")
+    curve = [Point(5, 50, [[3.0, -3.0 + 1e-9]]), Point(9, 90, [[-2.0, 2.0]])]
+    assert kept.absolute(curve) == (9, newest, "greedy", None)
 
 
 def test_curves_have_the_evaluations_that_all_runs_have_and_too_few_runs_are_said():
@@ -303,6 +327,16 @@ def test_runs_are_told_apart_by_what_one_sweep_was_asked_for_and_another_was_not
         (tmp_path / name / "runs" / "r" / "config.yaml").write_text(text)
     runs, _ = find_runs([tmp_path / "plain", tmp_path / "wide"])
     assert [each.algorithm for each in runs] == ["dqn hidden_size=32", "dqn hidden_size=64"]
+    for agent in range(2):  # of a sweep of one agent's setting, and with more settings than a label has room for
+        own, more = f"per_agent: {{{agent}: {{learning_rate: 0.01}}}}", "".join(f", s_{n}: {agent}" for n in range(40))
+        for name, text in (("agent", own), ("hand", f"{own}{more}")):
+            (tmp_path / f"{name}{agent}").mkdir()
+            (tmp_path / f"{name}{agent}" / "config.yaml").write_text(f"game: g\nmodel: {{algorithm: dqn, {text}}}\n")
+    runs, _ = find_runs([tmp_path / "agent0", tmp_path / "agent1"])
+    assert [each.algorithm[:11] for each in runs] == ["dqn agent 0", "dqn agent 1"]
+    runs, _ = find_runs([tmp_path / "hand0", tmp_path / "hand1"])
+    assert len({each.algorithm for each in runs}) == 2 and max(len(each.algorithm) for each in runs) <= 40
+    assert all("model.s_39=" in each.settings for each in runs)
 
 
 def test_a_run_that_still_trains_is_not_compared(tmp_path, capsys):

@@ -163,3 +163,15 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path, make):
     make(tmp_path / "run")
     with pytest.raises(RunFolderError, match="run is no run folder: "):
         read_run(tmp_path / "run")
+
+
+def test_curves_of_peace_and_equality_are_left_out_where_they_say_nothing(tmp_path):
+    def names(*metrics, shift=0.0):
+        write_training(tmp_path, epochs=len(metrics), shift=shift)
+        lines = [json.loads(line) for line in (tmp_path / "metrics.jsonl").read_text().splitlines()]
+        changed = [{**line, "metrics": each} for line, each in zip(lines, metrics, strict=True)]
+        (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in changed))
+        return [figure["name"] for figure in read_run(tmp_path)["figures"] if figure["group"] == "metrics"]
+
+    assert names({"peace": 2.0, "equality": 0.5}, {"peace": 2.0, "equality": 0.25}) == ["equality"]
+    assert names({"peace": 2.0, "equality": 0.5}, {"peace": 1.5, "equality": 0.25}, shift=-20.0) == ["peace"]

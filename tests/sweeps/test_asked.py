@@ -7,7 +7,7 @@ import pytest
 from abreast.errors import AbreastError
 from abreast.runs import check_runs
 from abreast.sweeps import Asked, expand
-from abreast.sweeps.asked import examples, parse_seeds, split_values, split_words
+from abreast.sweeps.asked import examples, label_of, parse_seeds, split_values, split_words
 
 GAME = "own_game:Garden"
 
@@ -118,3 +118,19 @@ def test_values_that_cannot_be_read_are_one_sentence(text):
 def test_seeds_that_cannot_be_are_one_sentence(text):
     with pytest.raises(AbreastError, match="--seeds is"):
         parse_seeds(text)
+
+
+def test_a_label_names_the_agent_has_at_most_forty_characters_and_is_no_others():
+    many = {f"model.setting_{number}": number for number in range(30)}
+    given = [
+        {"model.per_agent.0.learning_rate": 0.001},
+        {"model.per_agent.1.learning_rate": 0.001},
+        many,
+        {**many, "x": 1},
+    ]
+    labels = list[str]()
+    for settings in given:
+        labels.append(label_of("dqn", settings, labels))
+    assert labels[:2] == ["dqn agent 0 learning_rate=0.001", "dqn agent 1 learning_rate=0.001"]
+    assert labels[2][-4:] == "… #1" and labels[3][-4:] == "… #2" and max(map(len, labels)) == 40
+    assert label_of("dqn", {"model.learning_rate": 0.00010001}, ["dqn learning_rate=0.0001"]).endswith("… #1")

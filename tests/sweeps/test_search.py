@@ -88,6 +88,12 @@ def test_a_search_that_is_killed_makes_the_same_choices_and_finds_the_same_best(
     assert (told, rows) == search("killed")[:2]
 
 
+def test_a_search_in_a_game_whose_agents_have_sides_is_refused(monkeypatch):
+    monkeypatch.setattr(searches.RunEvaluations, "rewards", lambda *given: [[1.0, -1.0], [-2.0, 2.0]])
+    with pytest.raises(ConfigError, match=r"a search needs one value for each trial, .* \(agent 0, agent 1\)"):
+        search("sides", trials=1)
+
+
 def test_a_range_is_kept_to_and_lists_are_choices():
     _, rows, sweep = search("s", trials=3)
     for row in rows:

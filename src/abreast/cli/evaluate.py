@@ -33,6 +33,7 @@ from abreast.cli.play import is_run
 from abreast.display import Display, Row, Shown
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.files import write_whole
+from abreast.headline import SUM, as_text, groups_of, results_of, sums_of
 
 if TYPE_CHECKING:
     from abreast.games import AnyGame
@@ -102,7 +103,8 @@ def evaluate_run(
             display.begin(each.path.name, names)
             found.append((each, play_episodes(env, episodes, seed, greedy, display.played)))
     if checkpoints == "best":
-        found = [max(found, key=lambda each: each[1].sum.mean)]
+        groups = groups_of([rewards for _, result in found for rewards in result.rewards], names)
+        found = [max(found, key=lambda each: results_of(each[1].rewards, groups).get(SUM, each[0].epochs))]
     show(_table(found, names))
     if social := [name for name in OUTCOMES if any(name in result.metrics for _, result in found)]:
         out.print(f"What {', '.join(social)} mean: docs/reference/social-outcomes.md")
@@ -149,7 +151,8 @@ class EvaluationDisplay(Display):
         means = [sum(each) / len(each) for each in zip(*self._rewards, strict=True)]
         each_s = (time.perf_counter() - self._started) / done
         rows = [Row(*each) for each in zip(self._names, means, strict=False)]
-        told, speed = [f"mean reward {sum(means):.1f} of {self._name}"], [f"{1 / each_s:,.1f} episodes/s"]
+        results = results_of([means], groups_of(self._rewards, self._names))
+        told, speed = [f"mean reward {as_text(results)} of {self._name}"], [f"{1 / each_s:,.1f} episodes/s"]
         return Shown("episodes", done, self._episodes, each_s * (self._episodes - done), speed, rows, told)
 
 
@@ -240,11 +243,16 @@ def check_writable(folder: Path, file: str = FILE) -> None:
 
 
 def _table(found: "list[tuple[Checkpoint, Evaluation]]", names: list[str]) -> Table:
-    """A block for each checkpoint: the reward of each agent, their sum, and the game's own metrics."""
+    """Return a block for each checkpoint: the reward of each agent, their sum or that of each side, the game's metrics."""
+    from abreast.training.statistics import summarise
+
     right = [Column(title, justify="right") for title in ("mean", "interquartile mean", "95 % interval")]
     table = Table("checkpoint", "agent or metric", *right, box=None)
+    groups = groups_of([rewards for _, result in found for rewards in result.rewards], names)
+    groups = {name: group for name, group in groups.items() if name == SUM or len(group) > 1}
     for checkpoint, result in found:
-        named = [*zip(names, result.agents, strict=True), ("sum", result.sum), *result.metrics.items()]
+        sums = {name: summarise(rewards) for name, rewards in sums_of(result.rewards, groups).items()}
+        named = [*zip(names, result.agents, strict=True), *sums.items(), *result.metrics.items()]
         for line, (name, summary) in enumerate(named):
             interval = "-" if summary.interval is None else "{:.2f} to {:.2f}".format(*summary.interval)
             figures = f"{summary.mean:.2f}", f"{summary.interquartile_mean:.2f}", interval

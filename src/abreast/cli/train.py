@@ -4,7 +4,6 @@ import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -31,6 +30,7 @@ from abreast.cli.export import LOGGER_HELP
 from abreast.cli.games import GAME_HELP, Overrides, find
 from abreast.cli.play import at_random
 from abreast.errors import ConfigError, StoppedError
+from abreast.headline import SUM, as_text, groups_of_run, results_of, results_of_run
 from abreast.processes.cores import has_free_core
 from abreast.processes.process import ProcessBackend
 from abreast.settings import apply_overrides, merge, read_yaml
@@ -187,9 +187,9 @@ def train(
     except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C, SIGTERM
         out.print(as_typed(" ".join(getattr(stop, "__notes__", ["Stopped."]))))
         raise typer.Exit(130 if isinstance(stop, KeyboardInterrupt) else int(stop.code or 0)) from None
-    recent = [record["reward"] for record in result.epochs[-max(1, len(result.epochs) // 10) :]]
-    random = _random_reward(chosen, env) if baseline else None
-    out.print(_compared(fmean(recent), random, len(recent)))
+    results = results_of_run(result.epochs)
+    random = _random_results(chosen, env, groups_of_run(result.epochs)) if baseline else None
+    out.print(_compared(results, random, max(1, len(result.epochs) // 10)))
     out.print(f"The run folder is {result.folder}")
     if not quiet:
         out.print(as_typed(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}"))
@@ -237,8 +237,8 @@ def _is_finished(given: Path, epochs: int) -> bool:
     )
 
 
-def _random_reward(game: "AnyGame", env: "Experiment") -> float | str:
-    """What random agents get in the same world, in the mean of some epochs; or why they cannot play."""
+def _random_results(game: "AnyGame", env: "Experiment", groups: Mapping[str, list[int]]) -> dict[str, float] | str:
+    """Return what random agents get in the same world, by these groups, or why they cannot play."""
     from abreast.training.collect import collect_pass
 
     if not out.is_terminal:
@@ -248,7 +248,8 @@ def _random_reward(game: "AnyGame", env: "Experiment") -> float | str:
     )
     try:
         random = at_random(game, env.config)
-        return fmean(sum(played.reward_per_agent) for epoch in epochs for played in collect_pass(random.game, epoch))
+        played = [each for epoch in epochs for each in collect_pass(random.game, epoch)]
+        return results_of([each.reward_per_agent for each in played], groups)
     except Exception as error:  # the run is finished and kept, whatever the game does with agents it was not made for
         return f"{type(error).__name__}: {error}".rstrip(".")
 
@@ -264,12 +265,13 @@ def _warn_of_unused_algorithm(env: "Experiment", overrides: list[str]) -> None:
         complain(f"model.algorithm={asked[-1]} has no effect: the agents of this game are {', '.join(sorted(names))}.")
 
 
-def _compared(reward: float, random: float | str | None, epochs: int) -> str:
-    """The last line of a run. `random`: what random agents get, or why they cannot play; None: nobody asked."""
-    text = f"Mean reward of the last {counted(epochs, 'epoch')}: {reward:.1f}"
+def _compared(results: Mapping[str, float], random: Mapping[str, float] | str | None, epochs: int) -> str:
+    """Return the last line of a run. `random`: what random agents get, or why they cannot play; None if nobody asked."""
+    text = f"Mean reward of the last {counted(epochs, 'epoch')}: {as_text(results)}"
     if random is None:
         return f"{text}."
     if isinstance(random, str):
         return f"{text}; there is no comparison, because random agents cannot play this game: {random}."
-    text = f"{text}; random agents get {random:.1f}"
-    return f"{text}, so this is {reward / random:.1f} times random." if reward > random > 0 else f"{text}."
+    text = f"{text}; random agents get {as_text(random)}"
+    reward, chance = results.get(SUM, 0.0), random.get(SUM, 0.0)
+    return f"{text}, so this is {reward / chance:.1f} times random." if reward > chance > 0 else f"{text}."

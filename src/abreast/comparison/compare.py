@@ -15,6 +15,7 @@ from abreast.comparison.found import Compared
 from abreast.errors import ConfigError, nearest, short
 from abreast.evaluations import Point, Rewards, RunEvaluations
 from abreast.games import AnyGame, find_game_of_run
+from abreast.headline import SUM, groups_of
 from abreast.training.statistics import (
     FEWEST_RUNS,
     bootstrap_interval,
@@ -26,8 +27,6 @@ from abreast.training.statistics import (
     stratified_interval,
 )
 
-SUM = "sum"
-"""The rewards of all agents together."""
 THRESHOLDS = 101
 """Points of a performance profile."""
 NORMALISE = ("none", "range", "random")
@@ -118,7 +117,6 @@ def compare(
     algorithms = list(dict.fromkeys(each.run.algorithm for each in played))
     how = check_normalise(normalise, tasks)
     told = [*notes, *_too_few(found)]
-    comparison = Comparison({}, _run_rows(found), [], [], [], [], [], told)
     others = {
         each.run.algorithm: each.other[0] for each in found if each.other and _differ(each.absolute, each.other[1])
     }
@@ -127,24 +125,31 @@ def compare(
         for name in algorithms
     }
     numbers = {len(each.absolute[0]) for each in found}
-    whose: list[int | None] = [None, *range(min(numbers))]
+    groups = headline_groups(found, min(numbers))
+    comparison = Comparison({}, _run_rows(found, SUM in groups), [], [], [], [], [], told)
+    if SUM not in groups:
+        told.append(
+            "the agents have sides: there is no sum of all, and the newest checkpoint counts as the best. What a side gets"
+            " depends on its opponents: `abreast tournament` lets runs play each other."
+        )
+    agents = {_name_of(agent, found): [agent] for agent in range(min(numbers))}
+    whose = groups | agents
     if len(numbers) > 1:
         told.append(f"the runs have {min(numbers)} to {max(numbers)} agents: figures per agent are of the first ones.")
     epochs = common_epochs(found, tasks, told)
-    for agent in whose:
-        who = SUM if agent is None else _name_of(agent, found)
-        scale = {task: _scale(found, task, agent, how, random) for task in tasks}
+    for who, group in whose.items():
+        scale = {task: _scale(found, task, group, how, random) for task in tasks}
 
         def scores(
             algorithm: str,
             of: Callable[[Evaluated], Rewards],
             scale: Mapping[str, tuple[float, float]] = scale,
-            agent: int | None = agent,
+            group: Sequence[int] = group,
         ) -> list[list[float]]:
             """By task and run."""
             own = [each for each in played if each.run.algorithm == algorithm]
             return [
-                [(_score(of(each), agent) - low) / size for each in own if each.run.task == task]
+                [(_score(of(each), group) - low) / size for each in own if each.run.task == task]
                 for task, (low, size) in scale.items()
             ]
 
@@ -176,7 +181,8 @@ def compare(
     episodes = [len(found[0].curve[0].rewards), len(found[0].absolute)]
     comparison.about.update(
         {"abreast": __version__, "tasks": tasks, "algorithms": algorithms, "normalise": how, "x": axis}
-        | {"episodes": episodes[0], "absolute_episodes": episodes[1], "who": [_name_of(a, found) for a in whose]}
+        | {"episodes": episodes[0], "absolute_episodes": episodes[1], "who": [*whose], "headline": [*groups]}
+        | {"agents": [*agents]}
     )
     return comparison
 
@@ -198,19 +204,32 @@ def common_epochs(found: Sequence[Evaluated], tasks: Sequence[str], notes: list[
 # ---- inside
 
 
-def _score(rewards: Rewards, agent: int | None) -> float:
-    """The mean over episodes, of an agent or of all together."""
-    return mean([sum(each) if agent is None else each[agent] for each in rewards])
+def headline_groups(found: Sequence[Evaluated], agents: int) -> dict[str, list[int]]:
+    """Return the groups of agents (`headline.groups_of`) whose rewards are compared first; the sum if games differ in them.
+
+    The sum of all agents has an empty group: runs may have different numbers of agents.
+    """
+    rewards = dict[str, list[list[float]]]()
+    for each in found:
+        rewards.setdefault(each.run.task, []).extend(reward[:agents] for reward in each.absolute)
+    names = [_name_of(agent, found) for agent in range(agents)]
+    groups = [groups_of(of_task, names) for of_task in rewards.values()]
+    return groups[0] if SUM not in groups[0] and all(each == groups[0] for each in groups) else {SUM: []}
+
+
+def _score(rewards: Rewards, group: Sequence[int]) -> float:
+    """Return the mean over episodes of what the agents of a group got together; an empty group stands for all agents."""
+    return mean([sum(each[agent] for agent in group or range(len(each))) for each in rewards])
 
 
 def _scale(
-    found: Sequence[Evaluated], task: str, agent: int | None, how: str, random: Mapping[str, Rewards] | None
+    found: Sequence[Evaluated], task: str, group: Sequence[int], how: str, random: Mapping[str, Rewards] | None
 ) -> tuple[float, float]:
     """What is taken from a score, and what the rest is divided by."""
     if how == "none":
         return 0.0, 1.0
-    scores = [_score(each.absolute, agent) for each in found if each.run.task == task]
-    low = min(scores) if how == "range" else _score((random or {})[task], agent)
+    scores = [_score(each.absolute, group) for each in found if each.run.task == task]
+    low = min(scores) if how == "range" else _score((random or {})[task], group)
     return low, (max(scores) - low) or 1.0
 
 
@@ -237,10 +256,8 @@ def _differ(one: Rewards, two: Rewards) -> bool:
     return any(a and b and (a[1] < b[0] or b[1] < a[0]) for a, b in zip(first, second, strict=True))
 
 
-def _name_of(agent: int | None, found: Sequence[Evaluated]) -> str:
+def _name_of(agent: int, found: Sequence[Evaluated]) -> str:
     """What an agent is called: by the game if all runs agree."""
-    if agent is None:
-        return SUM
     names = {each.names[agent] if agent < len(each.names) else "" for each in found}
     return names.pop() if len(names) == 1 else f"agent {agent}"
 
@@ -260,12 +277,13 @@ def _summary_row(who: str, algorithm: str, mode: str, by_task: Sequence[Sequence
     return row | {"runs": len(runs), "mean": mean(runs)} | _with_interval(by_task)
 
 
-def _run_rows(found: Sequence[Evaluated]) -> list[dict[str, Any]]:
+def _run_rows(found: Sequence[Evaluated], has_sum: bool) -> list[dict[str, Any]]:
     """What is known of each run; its scores are as they are, not normalised."""
     rows = []
     for each in found:
-        agents = {f"score_{number}": _score(each.absolute, number) for number in range(len(each.absolute[0]))}
+        agents = {f"score_{number}": _score(each.absolute, [number]) for number in range(len(each.absolute[0]))}
         about: dict[str, Any] = {"run": str(each.run.folder), "task": each.run.task, "algorithm": each.run.algorithm}
+        about["settings"] = each.run.settings
         about |= {"seed": each.run.seed, "best_epochs": each.best, "mode": each.mode}
-        rows.append(about | {"score": _score(each.absolute, None), **agents})
+        rows.append(about | ({"score": _score(each.absolute, [])} if has_sum else {}) | agents)
     return rows

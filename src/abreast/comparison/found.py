@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from abreast.errors import ConfigError, RunFolderError
 from abreast.files import is_locked
 from abreast.settings import dotted, read_yaml
+from abreast.sweeps.asked import label_of
 from abreast.sweeps.sweep import ASKED, FINISHED, read_index
 
 ALGORITHM, SEED = "model.algorithm", "experiment.seed"
@@ -22,8 +23,10 @@ class Compared(NamedTuple):
     task: str
     """Its game."""
     algorithm: str
-    """The algorithm, and the settings in which it differs from others with the same algorithm."""
+    """Label of the algorithm and of the settings in which it differs from others with the same algorithm."""
     seed: int
+    settings: str = ""
+    """The algorithm and these settings in full, by section.key."""
 
 
 def find_runs(folders: Sequence[Path]) -> tuple[list[Compared], list[str]]:
@@ -59,16 +62,20 @@ def find_runs(folders: Sequence[Path]) -> tuple[list[Compared], list[str]]:
         settings = {folder: {key: configs[folder].get(key, given.get(key)) for key in asked} for folder, given in found}
     games = {folder: str(config.get("game")) for folder, config in configs.items()}
     algorithms = {folder: str(config.get(ALGORITHM)) for folder, config in configs.items()}
-    runs = []
+    runs, labels = [], dict[str, str]()
     for folder, config in configs.items():
         same = [
             settings[other]
             for other in configs
             if (games[other], algorithms[other]) == (games[folder], algorithms[folder])
         ]
-        named = [f"{key.rpartition('.')[2]}={_text(settings[folder].get(key))}" for key in _differing(same)]
-        label = " ".join([algorithms[folder], *named])
-        runs.append(Compared(folder, games[folder], label, int(config.get(SEED, 0))))
+        own = settings[folder]
+        differing = {key: own[key] for key in _differing(same) if own.get(key) is not None}
+        full = " ".join(
+            [algorithms[folder], *(f"{key}={json.dumps(value, default=str)}" for key, value in differing.items())]
+        )
+        label = labels.setdefault(full, label_of(algorithms[folder], differing, labels.values()))
+        runs.append(Compared(folder, games[folder], label, int(config.get(SEED, 0)), full))
     _check_seeds(runs)
     _check_grid(runs)
     return sorted(runs, key=lambda run: run.seed), notes
@@ -78,10 +85,6 @@ def _differing(settings: Sequence[Mapping[str, Any]]) -> list[str]:
     """The keys in which settings differ."""
     keys = dict.fromkeys(key for each in settings for key in each if key not in (*NO_DIFFERENCE, ALGORITHM))
     return [key for key in keys if any(each.get(key) != settings[0].get(key) for each in settings)]
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, default=str)
 
 
 def _check_seeds(runs: Sequence[Compared]) -> None:

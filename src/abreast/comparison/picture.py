@@ -3,12 +3,13 @@
 import io
 import logging
 from collections.abc import Mapping, Sequence
-from itertools import cycle
+from itertools import cycle, product
 from typing import Any
 
 import numpy as np
 
-from abreast.comparison.compare import SUM, Comparison
+from abreast.comparison.compare import Comparison
+from abreast.headline import SUM
 
 log = logging.getLogger("abreast")
 
@@ -19,6 +20,10 @@ LONGEST, LONGEST_NAME = 48, 20
 """Characters in a line of the legend, and of a name that is written at an axis."""
 MOST_NAMED = 4
 """Algorithms whose names, and pairs of names, are written at an axis; of more, numbers are."""
+DASHES = ("-", "--", ":", "-.")
+"""Styles of the lines of the first sides."""
+MARGINS = (-0.04, 1.04)
+"""Limits of an axis of shares, so that points at 0 and 1 are drawn whole."""
 FEW_AGENTS = 48
 """Characters of the names of all agents that have room beside each other."""
 
@@ -38,32 +43,42 @@ def draw(comparison: Comparison) -> bytes | None:
         COLOURS if len(algorithms) <= len(COLOURS) else [to_hex(mpl.colormaps["tab20"](number)) for number in range(20)]
     )
     colours = dict(zip(algorithms, cycle(palette), strict=False))
-    is_named = len(algorithms) <= MOST_NAMED and max(map(len, algorithms)) <= LONGEST_NAME
+    shown: list[str] = about["headline"][:MOST_NAMED]
+    are_pairs_named = len(algorithms) * len(shown) <= MOST_NAMED
+    is_named = are_pairs_named and max(map(len, algorithms)) <= LONGEST_NAME
     tags = {name: _plain(name) if is_named else str(number) for number, name in enumerate(algorithms, 1)}
     figure = Figure(figsize=(15, 8 + 0.4 * max(0, len(algorithms) - len(COLOURS))), dpi=100, layout="constrained")
     axes = figure.subplots(2, 3).ravel()
     score = "reward" if about["normalise"] == "none" else f"normalised reward ({about['normalise']})"
-    summary = [row | {"tag": tags[row["algorithm"]]} for row in comparison.summary if row["who"] == SUM]
+    beside = {who: "" if who == SUM else f", {who}" for who in shown}
+    summary = [
+        row | {"tag": f"{tags[row['algorithm']]}{beside[row['who']]}"}
+        for row in comparison.summary
+        if row["who"] in shown
+    ]
     _bars(axes[0], summary, colours)
-    axes[0].set(title="Interquartile mean, all agents", xlabel=score)
-    _lines(axes[1], comparison.curves, colours, "x", "interquartile_mean")
+    axes[0].set(title=f"Interquartile mean, {'all agents' if SUM in shown else 'each side'}", xlabel=score)
+    _lines(axes[1], comparison.curves, colours, shown, "x", "interquartile_mean")
     axes[1].set(title="Sample efficiency", xlabel=about["x"], ylabel=f"interquartile mean of {score}")
-    _lines(axes[2], comparison.profiles, colours, "score", "share", drawstyle="steps-post")
-    axes[2].set(title="Performance profile", xlabel=score, ylabel="share of runs above", ylim=(-0.02, 1.02))
+    _lines(axes[2], comparison.profiles, colours, shown, "score", "share", drawstyle="steps-post")
+    axes[2].set(title="Performance profile", xlabel=score, ylabel="share of runs above", ylim=MARGINS)
     _agents(axes[3], comparison, colours)
     axes[3].set(title="Interquartile mean, each agent", ylabel=score)
-    pairs = [row for row in comparison.improvement if row["who"] == SUM]
-    if len(algorithms) <= MOST_NAMED:
-        pairs = [row | {"tag": f"{tags[row['algorithm']]} > {tags[row['over']]}"} for row in pairs]
-        _bars(axes[4], pairs, colours, "probability")
-        axes[4].set(title="Probability of improvement", xlabel="probability", xlim=(0, 1))
+    pairs = [row for row in comparison.improvement if row["who"] in shown]
+    if are_pairs_named:
+        named = [(row, f"{tags[row['algorithm']]} > {tags[row['over']]}{beside[row['who']]}") for row in pairs]
+        _bars(axes[4], [row | {"tag": tag} for row, tag in named], colours, "probability")
+        axes[4].set(title="Probability of improvement", xlabel="probability", xlim=MARGINS)
         axes[4].axvline(0.5, color="#888888", linewidth=1, linestyle=":")
     else:
-        _matrix(axes[4], pairs, algorithms)
-        axes[4].set(title="Probability that a row is better than a column")
+        _matrix(axes[4], [row for row in pairs if row["who"] == shown[0]], algorithms)
+        axes[4].set(title=f"Probability that a row is better than a column{beside[shown[0]]}")
     axes[5].axis("off")
     handles = [axes[5].plot([], [], color=colour, linewidth=3)[0] for colour in colours.values()]
     names = [_plain(name if is_named else f"{tags[name]}: {name}") for name in algorithms]
+    if SUM not in shown:
+        handles += [axes[5].plot([], [], dash, color="k")[0] for _, dash in zip(shown, DASHES, strict=False)]
+        names += map(_plain, shown)
     axes[5].legend(handles, names, loc="upper left", frameon=False, fontsize=9)
     facts = [f"{len(comparison.runs)} runs in {', '.join(about['tasks'])}"]
     facts += [f"{about['episodes']} episodes a checkpoint, {about['absolute_episodes']} at the best"]
@@ -94,13 +109,19 @@ def _bars(
 
 
 def _lines(
-    axes: Any, rows: Sequence[Mapping[str, Any]], colours: Mapping[str, str], x: str, y: str, **style: str
+    axes: Any,
+    rows: Sequence[Mapping[str, Any]],
+    colours: Mapping[str, str],
+    shown: Sequence[str],
+    x: str,
+    y: str,
+    **style: str,
 ) -> None:
-    """A line for each algorithm, with a band where there are intervals."""
-    for algorithm, colour in colours.items():
-        own = [row for row in rows if row["who"] == SUM and row["algorithm"] == algorithm]
+    """Draw a line for each algorithm, in another style for each side, with a band where there are intervals."""
+    for (algorithm, colour), (who, dash) in product(colours.items(), zip(shown, DASHES, strict=False)):
+        own = [row for row in rows if row["who"] == who and row["algorithm"] == algorithm]
         places = [row[x] for row in own]
-        axes.plot(places, [row[y] for row in own], "-" if len(own) > 1 else "o", color=colour, **style)
+        axes.plot(places, [row[y] for row in own], dash if len(own) > 1 else "o", color=colour, **style)
         if own and own[0].get("low") is not None:
             axes.fill_between(
                 places, [row["low"] for row in own], [row["high"] for row in own], color=colour, alpha=0.2
@@ -110,11 +131,11 @@ def _lines(
 
 def _agents(axes: Any, comparison: Comparison, colours: Mapping[str, str]) -> None:
     """For each agent a dot of each algorithm, beside each other."""
-    names = [name for name in comparison.about["who"] if name != SUM]
+    names = comparison.about["agents"]
     for number, (algorithm, colour) in enumerate(colours.items()):
         shift = 0.6 * ((number + 0.5) / len(colours) - 0.5)
         for row in comparison.summary:
-            if row["algorithm"] == algorithm and row["who"] != SUM:
+            if row["algorithm"] == algorithm and row["who"] in names:
                 place = names.index(row["who"]) + shift
                 if row["low"] is not None:
                     axes.plot([place, place], [row["low"], row["high"]], color=colour, linewidth=4, alpha=0.4, **ENDS)

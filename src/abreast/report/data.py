@@ -19,6 +19,7 @@ from typing import Any
 
 from abreast.errors import RunFolderError
 from abreast.files import is_locked
+from abreast.headline import SUM, groups_of
 from abreast.report.shares import advice, shares_of, who_waits
 from abreast.settings import dotted, parse_yaml
 
@@ -40,6 +41,9 @@ TEXTS = ("tag", "error")
 """Keys of an episode; those that are numbers, those that are texts or missing."""
 AXES = (("run", "epoch"), ("run", "agent_steps"), ("time", "elapsed_s"))
 """Figures that others are drawn over. They never fall."""
+
+SHARING = ("equality", "peace")
+"""Social outcomes of which no curve is drawn where it is constant; of the first, nor where rewards are negative."""
 
 Faults = list[str]
 Place = tuple[str, str, int]
@@ -164,7 +168,14 @@ def _epochs(folder: Path, faults: Faults) -> dict[str, Any]:
             figure["all"] = column
         else:
             figure["agents"][agent] = column
+    by_agent = figures.get(("run", "reward"), {"agents": {}})["agents"].values()
+    rewards = [row for row in zip(*by_agent, strict=True) if None not in row]
+    for name in SHARING:
+        known = {value for value in figures.get(("metrics", name), {"all": ()})["all"] or () if value is not None}
+        if len(known) < 2 or (name == "equality" and any(min(row) < 0 for row in rewards)):
+            figures.pop(("metrics", name), None)
     return {
+        "has_sides": SUM not in groups_of(rewards, names),
         "epochs": epochs,
         "epochs_per_point": size,
         "agents": names + [f"agent {number}" for number in range(len(names), agents)],

@@ -6,7 +6,7 @@ games × settings × seeds  ─expand─▶  SweepRun, SweepRun, …  ─config�
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -23,6 +23,9 @@ SETTING = re.compile(r"[\w.]+=", re.ASCII)
 LONGEST = 60
 """Characters of a folder's name that say what is in it."""
 MOST_RUNS = 100_000
+MAX_LABEL = 40
+"""Characters of a label in tables and pictures; what is cut off stands in full beside it, in runs.csv and index.jsonl."""
+PER_AGENT = "model.per_agent."
 
 
 class Range(Section):
@@ -236,6 +239,23 @@ def with_seeds(
         words = re.sub(r"[^a-z0-9.]+", "-", " ".join(map(str, [game, *named])).lower())[:LONGEST].strip("-.")
         runs.append(SweepRun(f"{number:04d}-{words}-seed-{seed}", game, dict(settings), seed, beside))
     return runs
+
+
+def label_of(name: str, settings: Mapping[str, Any], others: Collection[str] = ()) -> str:
+    """Return a label of at most `MAX_LABEL` characters that none of the others has: a name, and the end of each setting.
+
+    A setting of one agent names it: `agent 0 learning_rate=0.01`. A label that is too long is cut and numbered.
+    """
+    words = [name]
+    for key, value in settings.items():
+        agent, _, last = key.removeprefix(PER_AGENT).rpartition(".")
+        text = f"{value:.3g}" if isinstance(value, float) else _text(value).strip('"')
+        words.append(f"{f'agent {agent} ' if key.startswith(PER_AGENT) else ''}{last}={text}")
+    full = " ".join(words)
+    if len(full) <= MAX_LABEL and full not in others:
+        return full
+    marks = (f" … #{number}" for number in range(1, len(others) + 2))
+    return next(label for mark in marks if (label := full[: MAX_LABEL - len(mark)] + mark) not in others)
 
 
 def _beside(asked: Asked, game: str, settings: Mapping[str, Any]) -> tuple[str, ...]:

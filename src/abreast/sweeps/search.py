@@ -20,6 +20,7 @@ import numpy as np
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.evaluations import RunEvaluations, evaluated_checkpoints
 from abreast.games import find_game
+from abreast.headline import SUM, groups_of
 from abreast.runs import RunConfig, RunResult
 from abreast.sweeps.asked import Range, SweepRun, with_seeds
 from abreast.sweeps.sweep import FAILED, PRUNED, Execute, Sweep, SweepDisplay
@@ -222,6 +223,13 @@ def _evaluations(sweep: Sweep, each: Trial, after: int = 0) -> dict[int, float]:
             rewards = {checkpoint.epochs: evaluations.rewards(checkpoint) for checkpoint in there}
         except CheckpointError:  # there is none yet
             return {}
+        groups = groups_of([each for played in rewards.values() for each in played], evaluations.names)
+        if SUM not in groups:
+            raise ConfigError(
+                f"a search needs one value for each trial, but in {sweep.asked.games[0]} the result is one for each side"
+                f" ({', '.join(groups)}): what one side gains, another loses. Remove search, list the values"
+                " of each setting instead, and let the runs play each other with `abreast tournament`."
+            )
         found.append({epochs: fmean(map(sum, played)) for epochs, played in rewards.items()})
     common = sorted(set.intersection(*(set(each) for each in found)))
     return {epochs: fmean(each[epochs] for each in found) for epochs in common}

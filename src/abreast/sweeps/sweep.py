@@ -9,7 +9,6 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import groupby
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Protocol
@@ -19,9 +18,10 @@ import yaml
 from abreast.display import Display, Row, Shown
 from abreast.errors import ConfigError, RunFolderError
 from abreast.files import locked, logged_to, make_run_folder, write_whole
+from abreast.headline import SUM
 from abreast.runs import RunConfig, RunResult, check_runs, finished
 from abreast.settings import read_yaml
-from abreast.sweeps.asked import Asked, SweepRun, examples, expand
+from abreast.sweeps.asked import Asked, Range, SweepRun, examples, expand, label_of
 from abreast.training.checkpoints.folder import FOLDER, Checkpoint, list_checkpoints, write_checkpoint
 
 log = logging.getLogger("abreast")
@@ -145,7 +145,7 @@ class Sweep:
         ended = PRUNED if str(result.error).startswith(PRUNED) else FAILED if result.error else FINISHED
         last: Mapping[str, Any] = result.last_epoch or {}
         row |= {"state": ended if result.error or result.epochs else WAITING}
-        row |= {"epochs": result.epochs, "reward": result.reward, "error": result.error}
+        row |= {"epochs": result.epochs, "reward": result.reward, "results": result.results, "error": result.error}
         self._rows[result.folder] = row | {key: value for key, value in last.items() if key in FIGURES}
         if result.epochs:
             keep_agents_alone(result.folder)
@@ -185,18 +185,17 @@ class SweepDisplay(Display):
         done, new = self._over(), self._over() - self._before
         left = (time.monotonic() - self._started) / new * (self._total - done) if new > 0 else None
         facts = [f"{count} {state}" for state in (UNDER_WAY, FAILED, PRUNED) if (count := self._sweep.count(state))]
-        rows = [row for row in self._sweep.index if row["reward"] is not None]
-        key = lambda row: label_of(row, self._sweep.asked)  # noqa: E731
-        groups = [(label, [row["reward"] for row in found]) for label, found in groupby(rows, key)]
-        means = [Row(label, fmean(rewards), [f"{len(rewards)} finished"]) for label, rewards in groups]
+        values, labels = dict[str, list[float]](), dict[str, str]()
+        asked = self._sweep.asked.settings.items()
+        varying = [key for key, found in asked if isinstance(found, Range) or len(found) > 1]
+        for row in self._sweep.index:
+            varied = {key: value for key, value in row["settings"].items() if key in varying}
+            what = json.dumps([row["game"], varied], default=str)
+            label = labels.setdefault(what, label_of(row["game"], varied, labels.values()))
+            for name, value in (row["results"] or {}).items():
+                values.setdefault(label if name == SUM else f"{label}, {name}", []).append(value)
+        means = [Row(label, fmean(found), [f"{len(found)} finished"]) for label, found in values.items()]
         return Shown("runs", done, self._total, left, facts, means)
-
-
-def label_of(row: dict[str, Any], asked: Asked) -> str:
-    """What tells a run from those with other settings."""
-    varied = [key for key, values in asked.settings.items() if not isinstance(values, list) or len(values) > 1]
-    values = [row["settings"][key] for key in varied if key in row["settings"]]
-    return " ".join([row["game"], *(f"{value:.3g}" if isinstance(value, float) else str(value) for value in values)])
 
 
 # ---- folders

@@ -33,9 +33,10 @@ have a multiple of the last, if they can, so that sprites of 8×8 are enlarged b
 ICON = 24
 """Pixels a side of what legends show."""
 AGENT_COLOURS = (
-    "#d1495b", "#2e6f95", "#edae49", "#3c7a57", "#7b4fa3", "#e07a3f", "#3aa6a6", "#b0578d", "#8a8f3c", "#5b5f97",
+    "#2e6f95", "#d1495b", "#3c7a57", "#d98a1f", "#7d5ba6", "#2a9d9b", "#a0522d", "#6c7a92", "#b8336a", "#7f8c1f",
+    "#17415c", "#c9a227", "#8f1d1d", "#5aa469",
 )  # fmt: skip
-"""One per agent, over again from the tenth on."""
+"""One per agent, in films, curves and reports (`--c0` to `--c13` of report/page.css); from the 15th agent on they repeat."""
 KIND_COLOURS = ("#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7")
 """Those of Okabe and Ito, which can be told apart by people who see fewer colours."""
 SHAPES = (
@@ -100,33 +101,42 @@ class ScenePainter:
 
     def paint(self, scene: Scene) -> Image.Image:
         """A picture of it."""
+        return self._paint(scene, self._looks_in(scene, {}))
+
+    def _paint(self, scene: Scene, looks: Sequence[Look]) -> Image.Image:
         rows, columns, layers = scene.cells.shape
-        tile, looks = tile_for(rows, columns), self._looks_in(scene)
+        tile = tile_for(rows, columns)
         cells = [self._cell(looks[first : first + layers], tile) for first in range(0, len(looks), layers)]
         pixels = np.stack(cells).reshape(rows, columns, tile, tile, 3)
         return Image.fromarray(pixels.swapaxes(1, 2).reshape(rows * tile, columns * tile, 3))
 
     def paint_all(self, scenes: Sequence[Scene]) -> tuple[Iterable[Image.Image], list[tuple[Image.Image, str]]]:
         """Pictures, and icons and names of the kinds that are seen in them; agents and empty cells aside."""
-        looks = (look for scene in scenes for look in self._looks_in(scene))
-        seen = {look.kind: look for look in looks if look.agent is None and look.order}
+        known = dict[Any, Look]()
+        looks = [self._looks_in(scene, known) for scene in scenes]
+        seen = {look.kind: look for look in known.values() if look.agent is None and look.order}
         shown = sorted(seen.values(), key=attrgetter("order"))
         legend = [(Image.fromarray(self._cell([look], ICON)).convert("RGBA"), look.kind) for look in shown]
-        return map(self.paint, scenes), legend
+        return map(self._paint, scenes, looks), legend
 
-    def _looks_in(self, scene: Scene) -> list[Look]:
-        """Those of all cells, layer by layer."""
+    def _looks_in(self, scene: Scene, known: dict[Any, Look]) -> list[Look]:
+        """Return those of all cells, layer by layer; `known` has those of other scenes of the same epoch."""
         agents, layers, looks = (
             {id(agent): number for number, agent in enumerate(scene.agents)},
             scene.cells.shape[2],
             [],
         )
         for index, entity in enumerate(scene.cells.flat):
-            kind, sprite, colour = scene.noted.get(id(entity)) or look_of(entity)
-            key = sprite_key(kind, sprite)
-            self._sprites[key] = sprite  # kept: a freed array could hand its id to another one
-            order = self._orders.get(kind, len(self._orders))
-            looks.append(Look(kind, key, order, agents.get(id(entity)), layers > 1 and not index % layers, colour))
+            noted = scene.noted.get(id(entity))
+            is_ground = layers > 1 and not index % layers
+            same = id(entity), is_ground, noted and (noted[0], id(noted[1]), noted[2])
+            if same not in known:
+                kind, sprite, colour = noted or look_of(entity)
+                key = sprite_key(kind, sprite)
+                self._sprites[key] = sprite  # kept: a freed array could hand its id to another one
+                order = self._orders.get(kind, len(self._orders))
+                known[same] = Look(kind, key, order, agents.get(id(entity)), is_ground, colour)
+            looks.append(known[same])
         return looks
 
     def _cell(self, looks: Sequence[Look], tile: int) -> NDArray[np.uint8]:

@@ -15,7 +15,7 @@ from abreast.errors import AbreastError, CheckpointError, ConfigError, RunFolder
 from abreast.models.observation import PlainObservation
 from abreast.processes.fork_server import FORK_SERVER
 from abreast.state_file import loads
-from abreast.training.checkpoints.folder import open_checkpoint, write_checkpoint
+from abreast.training.checkpoints.folder import best_of, list_checkpoints, open_checkpoint, write_checkpoint
 from abreast.training.run.record import RunRecord
 from chaos.damage import MAP_BOMB
 from chaos.hostile_runs import replace_facts, replace_part
@@ -349,6 +349,10 @@ def test_the_newest_and_the_best_are_kept(tmp_path, monkeypatch):
     env.run_experiment(animate=False, logger=Silent(), output_dir=tmp_path / "run")
     kept = sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir())
     assert kept == ["epoch_000004", "epoch_000007", "epoch_000008", "final"]
+    by_name = {each.path.name: each for each in list_checkpoints(tmp_path / "run")}
+    assert best_of([*by_name.values()]).path.name == "epoch_000004"
+    sided = [each._replace(facts=each.facts.model_copy(update={"has_sides": True})) for each in by_name.values()]
+    assert best_of(sided) is sided[-1]
 
 
 def test_a_checkpoint_that_fails_is_tried_again_at_the_next_interval_and_not_before(tmp_path, monkeypatch):

@@ -1,12 +1,16 @@
 import logging
+import re
 import sys
+from pathlib import Path
 
 import pytest
 from PIL import Image
 
 import own_game
+from abreast import report
 from abreast.games import Game
 from abreast.training.run import curves, record
+from abreast.worlds.painting import AGENT_COLOURS
 from report.folders import write_training
 
 
@@ -33,6 +37,12 @@ def test_odd_names_and_many_agents_are_drawn(tmp_path, caplog, agents, names):
     write_training(tmp_path, epochs=50, agents=agents, names=names)
     curves.draw_curves(tmp_path, 50)
     assert (tmp_path / "curves.png").stat().st_size > 5_000 and not caplog.records
+
+
+def test_films_curves_and_reports_have_one_colour_for_each_agent():
+    style = (Path(report.__file__).parent / "page.css").read_text()
+    light = style[: style.index("@media")]
+    assert tuple(re.findall(r"--c\d+: (#\w+)", light)) == AGENT_COLOURS
 
 
 def test_a_run_goes_on_without_matplotlib_and_says_so(tmp_path, monkeypatch):

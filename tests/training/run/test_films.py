@@ -8,7 +8,7 @@ from PIL import Image
 
 import own_game
 from abreast.games import Game
-from abreast.training.run import films
+from abreast.training.run import films, record
 from abreast.worlds.playable import Playable, Played
 from fakes import small_game, timeless
 from matrix_game import build
@@ -57,6 +57,10 @@ def test_agents_of_different_classes_are_called_by_them(monkeypatch, tmp_path):
         and "agents" not in garden().run_experiment(animate=False).epochs[-1]
     )
     assert {(number, colour) for number, _, colour in drawn} == {(0, None), (1, "#1d4ed8")}
+    given = []
+    monkeypatch.setattr(record, "draw_curves", lambda *arguments: given.append(arguments))
+    garden(kind=Teams).run_experiment(output_dir=tmp_path / "again")
+    assert given[0][2] == [None, "#1d4ed8"], "curves have the colours of films"
 
 
 # ---- which ones
@@ -112,6 +116,42 @@ def test_a_list_of_films_that_cannot_be_read_is_told_and_made_anew(damage, tmp_p
     kept.keep(camera, [played])
     kept.close()
     assert json.loads((tmp_path / "films.json").read_text())["best.gif"] == {"epoch": 2, "reward": -4.0}
+
+
+def keep_passes(kept, folder, passes):
+    """Film these passes, one epoch each, by the rewards of their agents."""
+    for epoch, rewards in enumerate(passes):
+        camera = kept.camera(epoch, is_last=epoch == len(passes) - 1)
+        camera()
+        kept.keep(camera, [Played(2, rewards)])
+    kept.close()
+    return json.loads((folder / "films.json").read_text())
+
+
+def test_where_agents_have_sides_the_best_film_is_the_newest(tmp_path):
+    kept = films.Films(garden().game, tmp_path, 50, 1)
+    found = keep_passes(kept, tmp_path, [[2.0, -2.0], [5.0, -5.0], [-4.0, 4.0]])
+    assert found["best.gif"] == found["last.gif"] == {"epoch": 2, "reward": None}
+    kept = films.Films(garden().game, tmp_path, 50, 1)
+    kept.go_on_from(3)
+    assert keep_passes(kept, tmp_path, [[2.0, 1.0], [5.0, -1.0], [1.0, 0.0]])["best.gif"] == {"epoch": 1, "reward": 4.0}
+
+
+def test_films_are_drawn_with_a_checkpoint_and_after_the_run_and_at_once_where_many_wait(tmp_path, monkeypatch):
+    drawn, really = [], films.as_gif
+    monkeypatch.setattr(films, "as_gif", lambda pages: drawn.append(True) or really(pages))
+    kept = films.Films(garden().game, tmp_path, 1, 1)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept, "close", lambda: (tmp_path / "films.json").write_text("{}"))
+        keep_passes(kept, tmp_path, [[1.0, 2.0], [3.0, 0.5]])
+        assert not drawn
+        kept.draw()  # as a checkpoint does
+        assert len(drawn) == 2 and (tmp_path / "best.gif").is_file() and (tmp_path / "epoch_000001.gif").is_file()
+        patch.setattr(films, "WAITING_FRAMES", 1)
+        keep_passes(kept, tmp_path, [[1.0, 2.0], [3.0, 0.5]])
+        assert len(drawn) == 4
+    kept.close()
+    assert (tmp_path / "last.gif").is_file() and len(drawn) == 4
 
 
 def test_films_change_nothing_and_are_left_out_where_they_are_not_wanted(tmp_path):

@@ -86,5 +86,5 @@ def test_a_run_that_is_ended_early_has_its_timeline(tmp_path):
         env.run_experiment(logger=Raises(tmp_path), output_dir=tmp_path / "run")
     found = checked(tmp_path / "run" / "timeline.json")
     assert totals(found, "actor")["play"]["count"] == 5 and totals(found, "actor")["update"]["count"] == 10
-    assert totals(found, "actor")["film"]["count"] == 5 + 1, "of each pass, and what is written at the end"
+    assert totals(found, "actor")["film"]["count"] == 5 + 1 + 1, "of each pass, with the checkpoint, at the end"
     assert json.loads((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()[-1])["epoch"] == 4

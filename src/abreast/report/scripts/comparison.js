@@ -16,8 +16,8 @@ function comparison(section) {
     interval(row),
   ]);
   const better = told.improvement
-    .filter(row => row.who === about.who[0])
-    .map(row => [`${row.algorithm} over ${row.over}`, tell(row.probability), interval(row)]);
+    .filter(row => about.headline.includes(row.who))
+    .map(row => [row.who, `${row.algorithm} over ${row.over}`, tell(row.probability), interval(row)]);
   section.replaceChildren(
     el("h2", {}, "Comparison"),
     el(
@@ -28,7 +28,7 @@ function comparison(section) {
     ),
     ...told.notes.map(note => el("p", { class: "empty" }, note)),
     table(["agent", "algorithm", "mode", "runs", "mean", "interquartile mean", "95 % interval"], summary),
-    ...(better.length ? [table(["probability of improvement", "all agents", "95 % interval"], better)] : []),
+    ...(better.length ? [table(["agent", "probability of improvement", "mean", "95 % interval"], better)] : []),
     ...(told.picture ? [el("img", { src: told.picture, alt: "The figures of the comparison", class: "wide" })] : []),
   );
 }

@@ -124,7 +124,8 @@ function chosenFigures() {
 /** Agents that are drawn; -1 stands for all together. */
 function chosenAgents(count) {
   if (choice.agents) return choice.agents;
-  return groups().length > 1 || runs.length > 1 || count > 8 ? [-1] : [...Array(count).keys()];
+  const isSum = groups().length > 1 || runs.length > 1 || count > 8;
+  return isSum && !runs.some(run => run.has_sides) ? [-1] : [...Array(Math.min(count, 8)).keys()]; // the sum of sides says nothing
 }
 
 /** What is drawn of a figure: lines, each with its own x, and bands around them. */

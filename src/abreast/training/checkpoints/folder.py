@@ -16,7 +16,7 @@ import re
 import shutil
 import stat
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -121,6 +121,17 @@ def list_checkpoints(run: Path) -> list[Checkpoint | CheckpointError]:
     return [each for _, each in sorted(found, key=lambda each: each[0])]
 
 
+def best_of(found: Sequence[Checkpoint]) -> Checkpoint | None:
+    """Return the checkpoint with the highest reward in training, the newest of equal ones; None if none has a reward.
+
+    Where agents have sides (`headline.groups_of`), the newest is returned.
+    """
+    if found and found[-1].facts.has_sides:
+        return found[-1]
+    rated = [each for each in reversed(found) if each.facts.reward is not None]
+    return max(rated, key=lambda each: each.facts.reward or 0.0, default=None)
+
+
 def newest_agents(path: Path) -> Checkpoint:
     """The newest checkpoint of a run whose agents are whole, or this one itself, if it is a checkpoint."""
     if os.path.lexists(path / MANIFEST):
@@ -223,10 +234,9 @@ def remove_old(run: Path, keep: int) -> None:
     try:
         _put_right(run / FOLDER)
         found = [each for each in list_checkpoints(run) if isinstance(each, Checkpoint) and each.kind == "run"]
-        best = max((each.facts.reward for each in found if each.facts.reward is not None), default=None)
-        spare = [each.path for each in found if each.facts.reward == best is not None][-1:]
+        best = best_of(found)
         for each in found[: max(0, len(found) - keep)]:
-            if each.path not in spare:
+            if each != best:
                 _remove(each.path)
     except (OSError, CheckpointError) as error:
         raise CheckpointError(f"cannot remove old checkpoints of {run}: {_reason(error)}.") from error

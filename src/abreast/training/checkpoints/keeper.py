@@ -18,6 +18,7 @@ from typing import Any
 
 from abreast.control import LOOK_S, Requests
 from abreast.errors import CheckpointError, StoppedError
+from abreast.headline import SUM
 from abreast.models import BaseModel
 from abreast.processes.spans import here, span
 from abreast.state import State
@@ -135,7 +136,10 @@ class Checkpoints:
     # ---- writing
 
     def _write(self, loop: Loop, folder: Path) -> None:
-        """Write a checkpoint now, and the timeline so far."""
+        """Write a checkpoint now, the films that wait, and the timeline so far."""
+        if self._record.films is not None:
+            with span("film"):
+                self._record.films.draw()
         with span("checkpoint"):
             self._write_checkpoint(loop, folder)
         if here.timeline is not None:
@@ -169,7 +173,6 @@ class Checkpoints:
         else:
             parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
             parts |= {} if loop.opponents is None else {"opponents": loop.opponents.state()}
-        recent = self._record.recent
         return parts, {
             **self._facts(),
             "rounds": loop.learners.rounds,
@@ -179,7 +182,7 @@ class Checkpoints:
             ],
             "resumable": self._reason is None,
             "reason": self._reason,
-            "reward": sum(recent) / len(recent) if recent else None,
+            "reward": self._record.results().get(SUM),
         }
 
     def _facts(self) -> dict[str, Any]:
@@ -190,6 +193,7 @@ class Checkpoints:
             "config": self._record.config.decode(),
             "devices": [model.device for model in self._models],
             "epochs": self._experiment.epochs_played,
+            "has_sides": bool(self._record.results().keys() - {SUM}),
             **self._record.counts(),
         }
 

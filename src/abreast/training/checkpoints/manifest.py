@@ -78,7 +78,9 @@ class Facts(_Checked):
     reason: str | None = None
     """Why the run cannot be resumed."""
     reward: float | None = None
-    """Mean over the newest epochs."""
+    """Mean over the newest epochs of all agents' reward; None where agents have sides."""
+    has_sides: bool = False
+    """True if the result is reported by side (`headline.groups_of`), so that no checkpoint is the best."""
     is_complete: bool = False
     """Whether the run had come to its end."""
 

@@ -3,6 +3,7 @@
 from collections import deque
 
 from abreast.display import Display, Row, Shown
+from abreast.headline import SUM, as_text, groups_of, results_of
 from abreast.training.run.metrics import EpochRecord
 from abreast.training.social import OUTCOMES
 
@@ -36,6 +37,8 @@ class ProgressDisplay(Display):
         what = "reward of the epoch" if len(recent) == 1 else f"mean reward of {len(recent)} epochs"
         explored = [f"epsilon {last['epsilon']:.3f}"] if last["epsilon"] else []  # PPO has none
         own = [f"{name} {value:.3g}" for name, value in _mean_metrics(recent).items()]
+        groups = groups_of([each["reward_per_agent"] for each in recent], last.get("agents", ()))
+        told = f"all  {sum(rewards):.1f}" if SUM in groups else as_text(results_of([rewards], groups))
         names = last.get("agents") or [f"agent {agent}" for agent in range(len(rewards))]
         learned = [[_figure(*each) for each in figures.items()] for figures in last["learning"]]
         return Shown(
@@ -45,7 +48,7 @@ class ProgressDisplay(Display):
             last["time"]["elapsed_s"] / done * (self._epochs - done),
             [f"{last['time']['agent_steps_per_s']:,.0f} agent-steps/s"],
             [Row(*each) for each in zip(names, rewards, learned, strict=True)],
-            ["  ".join([f"all  {sum(rewards):.1f}  {what}", *explored, *own]), *_learners(last)],
+            ["  ".join([f"{told}  {what}", *explored, *own]), *_learners(last)],
         )
 
 

@@ -117,11 +117,11 @@ def read_epochs(path: Path) -> tuple[list[EpochRecord], list[str]]:
     return epochs, faults
 
 
-def last_rewards(path: Path, lines: int, count: int) -> list[float]:
-    """The rewards of the newest epochs among the first `lines`."""
+def last_rewards(path: Path, lines: int, count: int) -> list[list[float]]:
+    """Return the rewards, by agent, of the newest `count` epochs among the first `lines`."""
     with path.open("rb") as file:
         newest = islice(file, max(0, lines - count), lines)
-        return [float(json.loads(line)["reward"]) for line in newest]
+        return [json.loads(line)["reward_per_agent"] for line in newest]
 
 
 def _epoch_of(line: bytes) -> int | None:

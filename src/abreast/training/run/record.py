@@ -19,6 +19,7 @@ import yaml
 from abreast.display import HasTeam
 from abreast.errors import ConfigError, StoppedError
 from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
+from abreast.headline import groups_of, results_of
 from abreast.models import BaseModel, algorithm, name_of
 from abreast.processes.spans import span
 from abreast.processes.timeline import Timeline
@@ -83,8 +84,8 @@ class RunRecord:
         self.count = 0
         """Epochs recorded, those from before a resume too."""
         self.first_epoch = experiment.epochs_played
-        self.recent: deque[float] = deque(maxlen=RECENT)
-        """Rewards of the newest epochs."""
+        self.recent: deque[list[float]] = deque(maxlen=RECENT)
+        """Rewards of the newest epochs, by agent."""
         self._agent_steps = 0
         self._updates_before = sum(model.updates for model in self._models)
         self._seconds, self._elapsed_before = 0.0, 0.0
@@ -120,7 +121,9 @@ class RunRecord:
         if self.folder is not None and self.options.animate:
             settings = self._experiment.config
             period, lanes = settings.experiment.record_period, settings.multiprocessing.lanes
-            self.films = Films(self._experiment.game, self.folder / "replays", period, lanes)
+            self.films = Films(
+                self._experiment.game, self.folder / "replays", period, lanes, self.options.logger is not None
+            )
             self.films.go_on_from(0 if facts is None else facts.epochs)
         if (folder := self.folder) is not None and self.writes:
             (folder / "checkpoints").mkdir(exist_ok=True)
@@ -249,7 +252,7 @@ class RunRecord:
         if opponents:
             record["opponents"] = dict(opponents)
         self.count += 1
-        self.recent.append(record["reward"])
+        self.recent.append(record["reward_per_agent"])
         if self._metrics is None:
             self._kept.append(record)
         else:
@@ -257,6 +260,11 @@ class RunRecord:
         if self._display is not None:
             self._display.show(record)
         self._loggers.record(record)
+
+    def results(self) -> dict[str, float]:
+        """Return the headline of the newest epochs (`headline.groups_of`); empty if none is recorded."""
+        names = self._experiment.game.agent_names
+        return results_of(self.recent, groups_of(self.recent, names)) if self.recent else {}
 
     def warn_of_idle(self, given_up: Collection[int]) -> None:
         """The run is over: name the agents that have learned nothing, though they could have."""
@@ -289,7 +297,7 @@ class RunRecord:
                         if self.films is not None and not came_to_nothing:
                             self.films.close()
                         if self.folder is not None and self.writes and self.count:
-                            draw_curves(self.folder, self.count)
+                            draw_curves(self.folder, self.count, self._experiment.game.agent_colours)
                 finally:  # also if Ctrl-C ends that
                     with self._screen:
                         self._loggers.close()
