@@ -201,17 +201,35 @@ class MasksAll(Auction):
         return {"board": parts["observation"], "goal": 2, "action_mask": parts["action_mask"]}
 
 
-class GetsHarder(Corridor):
-    """Counts its episodes, and is longer after each hundred."""
-
-    def __init__(self, render_mode=None):
-        super().__init__(4, render_mode)
-        self.episodes = 0
+class Notes(Corridor):
+    """Keeps data of the episode before, which changes nothing: as physics engines and recorders do."""
 
     def reset(self, *, seed=None, options=None):
-        self.episodes += 1
-        self.length = 4 + self.episodes // 100
+        self.data = [*getattr(self, "data", ())[-9:], self.np_random.random()]
         return super().reset(seed=seed)
+
+
+class NeedsADisplay(Corridor):
+    def render(self):
+        raise OSError("no display")
+
+
+class DrawsNothing(Corridor):
+    def render(self):
+        return None
+
+
+class AvoidsOldPlaces(Meeting):
+    """Begins nowhere where an episode before has begun last: as Level-Based Foraging, which forgets old places too late."""
+
+    place = None
+
+    def reset(self, seed=None, options=None):
+        _, infos = super().reset(seed)
+        old, self.place = self.place, int(10 * self.rng.random())
+        while self.place == old:
+            self.place = int(10 * self.rng.random())
+        return self.seen(), infos
 
 
 # ---- such as break the contract

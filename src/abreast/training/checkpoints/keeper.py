@@ -159,16 +159,11 @@ class Checkpoints:
         log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, time.perf_counter() - started)
 
     def _gather(self, loop: Loop) -> tuple[dict[str, State], dict[str, Any]]:
-        """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
-        parts = _agents(self._models, loop.learners.learning_states())
-        if self._reason is None:
-            parts["actor_0"] = loop.actors.state()
-            self._note_reason(parts["actor_0"])
-        if self._reason is not None:
-            parts.pop("actor_0", None)
-        else:
-            parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
-            parts |= {} if loop.opponents is None else {"opponents": loop.opponents.state()}
+        """All parts of a run, and what the manifest says of it."""
+        parts = {**_agents(self._models, loop.learners.learning_states()), "actor_0": loop.actors.state()}
+        self._note_reason(parts["actor_0"])
+        parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
+        parts |= {} if loop.opponents is None else {"opponents": loop.opponents.state()}
         recent = self._record.recent
         return parts, {
             **self._facts(),
