@@ -209,6 +209,40 @@ class Notes(Corridor):
         return super().reset(seed=seed)
 
 
+class ManyMoves(Auction):
+    """Has as many actions as PettingZoo's chess, of which two are legal, and a large observation."""
+
+    number, large = 4672, 20_000
+
+    def observation_space(self, agent):
+        mask = spaces.Box(0, 1, (self.number,), np.int8)
+        return spaces.Dict({"observation": spaces.Box(0, 1, (self.large,), np.int8), "action_mask": mask})
+
+    def action_space(self, agent):
+        return spaces.Discrete(self.number)
+
+    def observe(self, agent):
+        mask = np.zeros(self.number, np.int8)
+        mask[[7, -1]] = 1
+        return {"observation": np.zeros(self.large, np.int8), "action_mask": mask}
+
+
+class Endless(Corridor):
+    action_space = spaces.Discrete(2**20)
+
+
+class SeveralInOne(Corridor):
+    """Agents of an environment of Gymnasium, whose actions are a Tuple and whose rewards are a list."""
+
+    action_space = spaces.Tuple([Corridor.action_space] * 2)
+
+
+class PaysAList(Corridor):
+    def step(self, action):
+        seen, reward, *others = super().step(action)
+        return seen, [reward, reward], *others
+
+
 class NeedsADisplay(Corridor):
     def render(self):
         raise OSError("no display")

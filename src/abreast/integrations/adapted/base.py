@@ -208,7 +208,13 @@ def earned(env: str, agent: AdaptedAgent, value: object) -> float:
     try:
         return as_reward(value)
     except RewardError as error:
-        raise RewardError(f"{env}: of agent {agent.name!r}, {error}: let `step` return one.") from None
+        told = "let `step` return one"
+        if isinstance(value, Mapping | Sequence | np.ndarray) and not isinstance(value, str):
+            told = (
+                "these are several rewards; if each belongs to an agent, let these be the agents of a"
+                " pettingzoo.ParallelEnv around it, and if not, let `step` return one"
+            )
+        raise RewardError(f"{env}: of agent {agent.name!r}, {error}: {told}.") from None
 
 
 def missing(env: str, agent: AdaptedAgent, what: str, given: object) -> GameError:

@@ -209,7 +209,7 @@ class AdaptedGame(ForeignGame):
         """A fresh experiment."""
         arguments = _arguments(config.world)
         self.look(arguments)
-        with enough_memory("multiprocessing.num_envs, or the size of what agents observe"):
+        with enough_memory("multiprocessing.num_envs, the size of what agents observe, or the number of actions"):
             return AdaptedExperiment(self, config, self._spare.pop()[1])
 
 
@@ -237,8 +237,8 @@ def _of_algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_copy(copy: Adapted) -> dict[str, Any]:
     """Settings that follow from what an environment is like."""
-    seen = [agent.view.observation for agent in copy.agents]
-    largest = max(math.prod(each.input_size) * np.dtype(each.dtype).itemsize for each in seen)
+    seen = [(agent.view.observation, agent.actions.number if agent.is_masked else 0) for agent in copy.agents]
+    largest = max(math.prod(each.input_size) * np.dtype(each.dtype).itemsize + mask for each, mask in seen)
     capacity = max(FEWEST_ROWS, min(MOST_ROWS, REPLAY_BYTES // largest))
     turns = min(_own_limit(copy) or DEFAULTS["experiment"]["max_turns"], MOST_TURNS)
     return {
