@@ -13,6 +13,7 @@ import numpy as np
 from abreast import __version__
 from abreast.cluster.config import TrainingCluster
 from abreast.errors import AbreastError, CheckpointError, short
+from abreast.replay.rows import as_numbers
 from abreast.settings import dotted, parse_yaml
 from abreast.state import State
 from abreast.training.actors.base import models_of
@@ -193,7 +194,8 @@ def restore_agents(checkpoint: Checkpoint, experiment: Runnable) -> None:
         try:
             rows = checkpoint.part(f"replay_{number}")
             there = [(states.shape[1:], states.dtype) for name, states in rows.arrays.items() if name == "states"]
-            here = (model.memory.obs_shape, model.memory.dtype)
+            empty = as_numbers(np.empty((1, *model.memory.obs_shape), model.memory.dtype))
+            here = (empty.shape[1:], empty.dtype)
             if there and there[0] != here:
                 raise CheckpointError(
                     f"agent {number} now sees {here[1]} of shape {here[0]}, but in that run {there[0][1]} of shape"
