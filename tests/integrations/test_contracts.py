@@ -1,6 +1,8 @@
 """What is remembered of environments: who acted, what came of it, what came late, what ended and what was cut."""
 
 import re
+import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from abreast.models import RandomModel
 from abreast.training.collect import collect_pass
 from abreast.training.evaluate import evaluate
 from integrations.adapted import build, rows
-from zoo_envs import ManyMoves
+from zoo_envs import ManyMoves, Meeting
 
 
 def play(target, *overrides, lanes=1, epochs=1):
@@ -229,10 +231,18 @@ def test_a_broken_contract_is_told_in_one_sentence(name):
 
 
 def test_a_list_of_rewards_is_told_from_a_wrong_one():
-    with pytest.raises(
-        RewardError, match="these are several rewards; if each belongs to an agent, let these be the agents"
-    ):
+    with pytest.raises(RewardError, match=r"these are several; make a pettingzoo.ParallelEnv if each"):
         play("gymnasium:zoo_envs:PaysAList")
+
+
+def test_a_module_that_its_package_calls_so_is_found(monkeypatch):
+    """As gymnasium_robotics has mamujoco_v1, which lies deeper."""
+    package, module = ModuleType("made_up_package"), ModuleType("lies_deeper.spread_v1")
+    module.parallel_env, package.spread_v1, package.__path__ = Meeting, module, []
+    monkeypatch.setitem(sys.modules, "made_up_package", package)
+    assert find_game("pettingzoo:made_up_package.spread_v1").function is Meeting
+    with pytest.raises(GameError, match=r"there is no module 'made_up_package.spread_v2'"):
+        find_game("pettingzoo:made_up_package.spread_v2")
 
 
 NOT_FOUND = {

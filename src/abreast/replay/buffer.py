@@ -197,8 +197,8 @@ class Buffer(ReplayRows):
             )
         count = sum(min(end, self.rows_per_lane) for end in written.tolist())
         layout = self.row_layout().items()
-        expected = {name: as_numbers(np.empty((count, *shape), dtype)) for name, (shape, dtype) in layout}
-        check_arrays({name: (each.shape, each.dtype) for name, each in expected.items()}, state, "the replay")
+        empty = ((name, as_numbers(np.empty((count, *shape), dtype))) for name, (shape, dtype) in layout)
+        check_arrays({name: (each.shape, each.dtype) for name, each in empty}, state, "the replay")
         if (state.arrays["age"] < 0).any():
             raise StateError("the replay does not fit: the age of some rows in their episodes is negative.")
         if self.dtype.kind == "U" and (state.arrays["states"] > LAST_CHARACTER).any():

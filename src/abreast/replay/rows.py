@@ -282,7 +282,7 @@ class ReplayRows:
         wanted = row[:, None] - back
         frames: NDArray[Any] = self.ring.fields["states"][lane[:, None], wanted % self.ring.rows]
         missing = back > self.ring.fields["age"][lane, row % self.ring.rows][:, None]
-        frames[missing] = self.dtype.type()  # of text, nothing: a 0 would be a character
+        frames[missing] = np.zeros((), self.dtype)  # of text, nothing: a 0 would be a character
         return frames
 
     def _rows_there(self, written: Rows, most: int | None = None) -> tuple[Rows, Rows]:

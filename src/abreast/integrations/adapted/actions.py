@@ -106,9 +106,5 @@ def _value(space: spaces.Space[Any], number: int) -> Any:
 
 
 def _digits(number: int, counts: Sequence[int]) -> list[int]:
-    """A number as digits, of which each has its own base."""
-    found = []
-    for count in reversed(counts):
-        number, digit = divmod(number, count)
-        found.append(digit)
-    return found[::-1]
+    """A number as digits, of which each has its own base; the last one changes first."""
+    return (number // np.cumprod([1, *counts[:0:-1]])[::-1] % np.array(counts, dtype=np.int64)).tolist()  # type: ignore[no-any-return]

@@ -62,7 +62,6 @@ MOST_STEPS = 500
 """Gradient steps of an update at most, unless more are asked for."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
-NOT_SEEN = "it has no render mode rgb_array or ansi"
 
 
 @dataclass(frozen=True)
@@ -389,24 +388,21 @@ class AdaptedExperiment(Experiment):
     def _make_visible(self) -> Adapted:
         """A copy that can be rendered, if the environment knows how."""
         self._shown, plain = {}, self._spares.pop() if self._spares else self._make()
-        mode = getattr(plain.env, "render_mode", None)
-        if mode is not None or "render_mode" in self._arguments:
-            self.why_not_seen = None if mode in PICTURE_MODES else NOT_SEEN
+        mode, modes = getattr(plain.env, "render_mode", None), getattr(plain.env, "metadata", None) or {}
+        known = [each for each in PICTURE_MODES if each in (modes.get("render_modes") or ())]
+        if mode is not None or "render_mode" in self._arguments or not known:
+            self.why_not_seen = None if mode in PICTURE_MODES else "it has no render mode rgb_array or ansi"
             return plain
-        modes = getattr(plain.env, "metadata", None) or {}
-        self.why_not_seen = NOT_SEEN
-        for mode in [each for each in PICTURE_MODES if each in (modes.get("render_modes") or ())][:1]:
-            try:
-                visible = self._make({"render_mode": mode})
-            except GameError:
-                raise
-            except Exception as error:  # it takes no such argument, or lacks what it would draw with
-                self.why_not_seen = str(error).rstrip(".")
-                break
-            self._shown, self.why_not_seen = {"render_mode": mode}, None
-            self._spares.append(plain)
-            return visible
-        return plain
+        try:
+            visible = self._make({"render_mode": known[0]})
+        except GameError:
+            raise
+        except Exception as error:  # it takes no such argument, or lacks what it would draw with
+            self.why_not_seen = str(error).rstrip(".")
+            return plain
+        self._shown = {"render_mode": known[0]}
+        self._spares.append(plain)
+        return visible
 
     def _alike(self, copy: Adapted) -> Adapted:
         """A copy, if it is like the first."""

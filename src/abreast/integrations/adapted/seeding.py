@@ -1,6 +1,7 @@
 """How episodes of an environment follow from their seeds: tried out before a run, and by `abreast check`."""
 
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -63,10 +64,8 @@ def _tried(copy: Adapted, number: int) -> Trace:
 
 def _alone(copy: Adapted, number: int) -> Trace:
     """Play in a new copy, and close it."""
-    try:
+    with closing(copy):
         return _tried(copy, number)
-    finally:
-        copy.close()
 
 
 def episode(copy: Adapted, seed: np.random.SeedSequence, steps: int) -> Trace:
