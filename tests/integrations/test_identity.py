@@ -102,7 +102,10 @@ def test_one_that_only_records_is_not_suspected(target, caplog):
 def test_one_that_does_not_follow_from_its_seed_trains_and_is_resumed_inexactly(tmp_path, caplog):
     target, run = "pettingzoo:zoo_envs:Unseeded", tmp_path / "run"
     build(target, DECAY).run_experiment(animate=False, logger=Silent(), output_dir=run)
-    assert caplog.text.count("this run cannot be resumed: Unseeded does not follow from the seed of its reset") == 1
+    assert (
+        caplog.text.count("this run cannot be resumed exactly: Unseeded does not follow from the seed of its reset")
+        == 1
+    )
     longer = build(target, DECAY, "experiment.epochs=8")
     with pytest.raises(
         CheckpointError, match=r"in new instances too\. .* give --inexact \(inexact=True\); or begin a new"

@@ -95,7 +95,7 @@ def test_what_cannot_be_resumed_is_named_and_its_agents_are_kept(name, tmp_path,
     make, named = CANNOT[name]
     with pytest.raises(KeyboardInterrupt) as stopped:
         play(make, "run_experiment", stop_at=7, output_dir=tmp_path / "run")
-    said = f"this run cannot be resumed: {named}"
+    said = f"this run cannot be resumed exactly: {named}"
     assert caplog.text.count(said) == 1
     if name not in LATER:
         assert caplog.text.index(said) < caplog.text.index("checkpoint epoch_")

@@ -64,7 +64,7 @@ class Checkpoints:
     def _note_reason(self, actor: State) -> None:
         """Say so, once, if the run cannot be resumed; `actor`: where playing is."""
         if self._reason is None and (reason := self._why_not_resumable(actor)) is not None:
-            log.warning("this run cannot be resumed: %s", reason)
+            log.warning("this run cannot be resumed exactly: %s", reason)
             self._reason = reason
 
     def _why_not_resumable(self, actor: State) -> str | None:
