@@ -78,7 +78,7 @@ def train(name: str, seed: int) -> Trained:
     settings = [*row.settings, f"experiment.seed={seed}", "multiprocessing.device=cpu"]
     experiment = game.build(game.configure(None, settings))
     records = experiment.run_experiment(animate=False, logging=False).epochs
-    score = fmean(sum(rewards) for rewards in evaluate(experiment, EPISODES, seed).rewards)
+    score = fmean(sum(rewards) for rewards in evaluate(experiment, EPISODES, seed, greedy=True).rewards)
     return Trained(name, seed, [record["reward"] for record in records], score, time.perf_counter() - begun)
 
 

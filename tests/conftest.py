@@ -16,6 +16,11 @@ from abreast.training.run import record
 
 sys.path.insert(0, str(Path(__file__).parent))  # tests import fakes.py by name
 
+from guard import start_guard
+
+START_RAY_S = 900
+"""Limit of a test that uses Ray: beside five busy processes, a local Ray took 230 s to start."""
+
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # `nohup make test &`: children would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 torch.set_num_threads(1)
@@ -28,12 +33,17 @@ settings.load_profile("suite")
 
 def pytest_configure(config):
     """Without `-m gpu` tests are those of a machine without a GPU, wherever they run: models there are on the CPU."""
+    if hasattr(os, "pidfd_open"):
+        start_guard()
     if "gpu" not in config.option.markexpr:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out what the suite has no time for: `make chaos` (ABREAST_CHAOS=1) runs it."""
+    """Give tests that use Ray more time; leave out what the suite has none for: `make chaos` (ABREAST_CHAOS=1) runs it."""
+    for item in items:
+        if any(mark.args == ("ray",) for mark in item.iter_markers("xdist_group")):
+            item.add_marker(pytest.mark.timeout(START_RAY_S))
     if not os.environ.get("ABREAST_CHAOS"):
         left_out = [item for item in items if item.get_closest_marker("chaos")]
         items[:] = [item for item in items if not item.get_closest_marker("chaos")]

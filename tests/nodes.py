@@ -19,7 +19,8 @@ from abreast.cluster.connection import connect
 
 os.environ.setdefault("RAY_AUTH_TOKEN", "of-this-suite-of-tests")  # read when Ray is imported
 os.environ.setdefault("RAY_AUTH_MODE", "token")
-STARTED_S = 60
+STARTED_S = 600
+"""As long as a busy machine needs; a test that uses Ray has more time."""
 SOON = {"period_ms": "300", "timeout_ms": "2000", "failure_threshold": "3", "initial_delay_ms": "1000"}
 SOON = {f"RAY_health_check_{name}": value for name, value in SOON.items()}
 """When the head notices that a node is lost."""

@@ -67,6 +67,8 @@ MISTAKES = [
      "unknown key experiment.gem_value: did you mean 'world.gem_value'?"),
     ("unknown section", ["train", "treasurehunt", "expriment.epochs=3"],
      "unknown key expriment: did you mean 'experiment'?"),
+    ("setting like no other of its section", ["train", "treasurehunt", "model.replay=3"],
+     "unknown key model.replay: known are: model."),
     ("key of another algorithm", ["train", "treasurehunt", "model.algorithm=dqn", "model.n_quantiles=3"],
      "unknown key model.n_quantiles"),
     ("wrong type", ["train", "treasurehunt", "experiment.epochs=many"],
@@ -158,6 +160,7 @@ MISTAKES = [
     ("no game at all", ["train"], "Missing argument"),
     ("inexact, but nothing to resume", ["train", "treasurehunt", "--inexact"],
      "--inexact is given without --resume RUN: remove it, or name the run to resume"),
+    ("no game in the file either", ["train", "model.gamma=0.5", "--config", "older.yaml"], "or as `game` in the file of"),
     ("unknown command", ["trian", "treasurehunt"], "No such command 'trian'. Did you mean 'train'? `abreast --help` shows"),
     ("mode misspelt", ["train", "treasurehunt", "multiprocessing.mode=snapshat"],
      "multiprocessing.mode is 'snapshat': expected 'snapshot' or 'double_buffer'."),
@@ -459,7 +462,7 @@ def test_settings_come_from_game_then_file_then_command_line(trained):
 
 
 def test_a_run_can_be_repeated_from_its_own_config(trained):
-    repeated = ["train", "treasurehunt", "--config", str(trained[0] / "config.yaml"), "--no-animate"]
+    repeated = ["train", "experiment.max_turns=3", "--config", str(trained[0] / "config.yaml"), "--no-animate"]
     assert run([*repeated, "--output", "again"]) == 0
     one, two = (
         [{**json.loads(line), "time": 0} for line in (folder / "metrics.jsonl").read_text().splitlines()]

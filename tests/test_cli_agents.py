@@ -106,6 +106,9 @@ def test_play_replaces_agents_of_a_run(tmp_path, capsys):
         state = env.agents[agent].model.file_state().arrays
         assert {name: state[name].tobytes() for name in weights("x", source)} == weights("x", source)
     assert [agent.model.epsilon for agent in env.agents] == [0.0] * 3
+    assert [agent.model.is_greedy for agent in env.agents] == [True, False, False]  # each as its algorithm declares
+    env = with_players(find_game("treasurehunt"), out, [], {1: "x:0"}, greedy=False)
+    assert [agent.model.is_greedy for agent in env.agents] == [False] * 3 and env.agents[0].model.epsilon > 0
 
 
 def test_play_puts_agents_into_a_game_of_random_ones(capsys):

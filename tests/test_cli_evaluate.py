@@ -77,8 +77,9 @@ def test_the_newest_agents_are_evaluated_and_written(folder, capsys):
     assert run(["eval", "run", "--episodes", "3"]) == 0
     found = written(folder)
     assert found["abreast"] == abreast.__version__
-    about = {key: found[key] for key in ("run", "game", "seed", "episodes", "greedy", "lanes")}
-    assert about == {"run": "run", "game": "treasurehunt", "seed": 0, "episodes": 3, "greedy": True, "lanes": 2}
+    about = {key: found[key] for key in ("run", "game", "seed", "episodes", "mode", "lanes")}
+    mode = "greedy (agent 0), explore (agent 1)"  # IQN and PPO
+    assert about == {"run": "run", "game": "treasurehunt", "seed": 0, "episodes": 3, "mode": mode, "lanes": 2}
     (final,) = found["checkpoints"]
     assert (final["checkpoint"], final["epochs"], final["turns"]) == ("final", LAST, [10, 10, 10])
     assert [len(each["rewards"]) for each in final["agents"]] == [3, 3]
@@ -86,7 +87,7 @@ def test_the_newest_agents_are_evaluated_and_written(folder, capsys):
     assert final["sum"]["rewards"] == sums
     assert final["sum"]["mean"] == pytest.approx(np.mean(sums))
     printed = capsys.readouterr().out.splitlines()
-    assert printed[0] == "run: 3 episodes, greedy, seed 0"
+    assert printed[0] == f"run: 3 episodes, {mode}, seed 0"
     assert printed[1].split() == [
         "checkpoint", "agent", "or", "metric", "mean", "interquartile", "mean", "95", "%", "interval"
     ]  # fmt: skip
@@ -99,14 +100,18 @@ def test_the_newest_agents_are_evaluated_and_written(folder, capsys):
 
 
 def test_it_is_what_the_library_says(folder):
-    assert run(["eval", "run", "--episodes", "2", "--sample", "--seed", "5"]) == 0
+    assert run(["eval", "run", "--episodes", "2", "--explore", "--seed", "5"]) == 0
     env = small_game("experiment.epochs=4", "model.per_agent={1: {algorithm: ppo}}", "multiprocessing.num_envs=2",
                      "experiment.seed=99")  # fmt: skip
     for number, agent in enumerate(env.agents):
         agent.model.load(folder / "checkpoints" / "final" / f"agent_{number}.safetensors")
     expected = evaluation.evaluate(env, 2, seed=5, greedy=False).as_json()
     assert written(folder)["checkpoints"][0] == {"checkpoint": "final", "epochs": LAST, **expected}
-    assert (written(folder)["greedy"], written(folder)["seed"]) == (False, 5)
+    assert (written(folder)["mode"], written(folder)["seed"]) == ("explore", 5)
+    assert run(["eval", "run", "--episodes", "2", "--seed", "5"]) == 0  # each agent as its algorithm declares
+    with env.agents[0].model.act_greedily():
+        expected = evaluation.play_episodes(env, 2, seed=5, greedy=False).as_json()
+    assert written(folder)["checkpoints"][0] == {"checkpoint": "final", "epochs": LAST, **expected}
 
 
 def test_the_same_again_is_the_same_file_wherever_it_is_written(folder, capsys):
@@ -122,7 +127,6 @@ def test_the_same_again_is_the_same_file_wherever_it_is_written(folder, capsys):
     ("which", "expected"),
     [
         ("all", ["epoch_000004", "epoch_000008", "final"]),
-        ("best", ["epoch_000004"]),
         ("last", ["final"]),
         ("8", ["epoch_000008"]),
         ("8, epoch_000004,8", ["epoch_000008", "epoch_000004"]),
@@ -137,6 +141,9 @@ def test_checkpoints_are_chosen(folder, which, expected):
 def test_each_checkpoint_has_agents_of_its_own(folder):
     assert run(["eval", "run", "--episodes", "2", "--checkpoints", "all"]) == 0
     together = {each["checkpoint"]: each for each in written(folder)["checkpoints"]}
+    best = max(together.values(), key=lambda each: each["sum"]["mean"])
+    assert run(["eval", "run", "--episodes", "2", "--checkpoints", "best"]) == 0
+    assert written(folder)["checkpoints"] == [best]
     assert len({json.dumps(each["agents"]) for each in together.values()}) == 3
     for name, each in together.items():
         assert run(["eval", f"run/checkpoints/{name}", "--episodes", "2"]) == 0
@@ -273,12 +280,6 @@ def test_a_run_without_a_checkpoint_yet(folder, capsys):
         refused(["eval", "run", "--checkpoints", which], "run has no checkpoint yet", folder, capsys)
 
 
-def test_no_checkpoint_says_how_good_it_was(folder, capsys):
-    for name in ("epoch_000004", "epoch_000008"):
-        shutil.rmtree(folder / "checkpoints" / name)
-    refused(["eval", "run", "--checkpoints", "best"], "no checkpoint of run says what reward it had", folder, capsys)
-
-
 def test_a_damaged_checkpoint_that_was_asked_for(folder, capsys):
     (folder / "checkpoints" / "epoch_000008" / "agent_0.safetensors").write_bytes(b"")
     refused(["eval", "run", "--checkpoints", "8"], "it has 0 bytes instead of", folder, capsys)
@@ -293,7 +294,9 @@ def test_a_damaged_checkpoint_that_was_asked_for(folder, capsys):
 def test_weights_that_do_not_fit(folder, capsys):
     config = (folder / "config.yaml").read_text()
     (folder / "config.yaml").write_text(config.replace("hidden_size: 16", "hidden_size: 24"))
-    refused(["eval", "run"], "is (5, 16) of float32, expected (5, 24) of float32", folder, capsys)
+    refused(
+        ["eval", "run", "--output", "run/its/own"], "is (5, 16) of float32, expected (5, 24) of float32", folder, capsys
+    )
 
 
 def test_another_number_of_agents(folder, capsys):

@@ -19,6 +19,7 @@ import yaml
 import varied_env  # noqa: F401 (registers it)
 from abreast.cli import run
 from abreast.rollouts.drivers import client
+from guard import running
 from llm_server import Drop, LLMServer, Status, Text
 from varied_env import length, shown
 
@@ -314,13 +315,13 @@ def test_a_run_that_is_killed_is_gone_on_with_and_has_every_episode_once(number,
 
     with LLMServer(behave) as server:
         arguments = ["rollout", "varied", HERE, "--policy", "openai", "--base-url", server.url, "--output", "run"]
-        child = subprocess.Popen(
+        with running(
             [*COMMAND, *arguments, "--episodes", "40", "--group-size", "2", "--in-flight", "10"],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert reached.wait(100), child.communicate()
-        child.send_signal(number)
-        _, err = child.communicate(timeout=60)
+        ) as child:  # fmt: skip
+            assert reached.wait(100)
+            child.send_signal(number)
+            _, err = child.communicate(timeout=60)
         assert child.returncode == code and "Traceback" not in err, err
         killed.set()
         before = Path("run/trajectories.jsonl").read_text().count("\n")
@@ -425,17 +426,17 @@ def test_a_person_plays(capsys, monkeypatch):
 
 @pytest.mark.xdist_group("system")
 def test_ctrl_c_ends_a_question_at_once():
-    child = subprocess.Popen(
+    with running(
         [*COMMAND, "rollout", "varied", HERE, "--policy", "human", "--output", "run"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=0,
-    )  # fmt: skip
-    seen = ""
-    while not seen.endswith("Ctrl-D\n> "):
-        letter = child.stdout.read(1)
-        assert letter, child.communicate()
-        seen += letter
-    child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=60)
+    ) as child:  # fmt: skip
+        seen = ""
+        while not seen.endswith("Ctrl-D\n> "):
+            letter = child.stdout.read(1)
+            assert letter, child.communicate()
+            seen += letter
+        child.send_signal(signal.SIGINT)
+        out, err = child.communicate(timeout=60)
     assert child.returncode == 130 and "Stopped after 0 episodes (interrupted)" in out and "Traceback" not in err, err
 
 

@@ -92,6 +92,10 @@ class IsNotSetUp(DQN):
         self.visits = 0
 
 
+class IsEvaluatedOtherwise(Fit):
+    EVALUATION = "sampled"
+
+
 class CannotLearn(BaseModel):
     def take_action(self, state, lane=0):
         return 0

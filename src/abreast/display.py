@@ -236,8 +236,8 @@ class Display(ABC):
     def _listen(self) -> None:
         """Have SIGUSR1 write the stacks to the log file, unless the program has a handler of its own for it."""
         files = [each.stream.fileno() for each in log.handlers if isinstance(each, logging.FileHandler) and each.stream]
-        is_main = threading.current_thread() is threading.main_thread()
-        if files and is_main and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
+        can_ask = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGUSR1")
+        if files and can_ask and signal.getsignal(signal.SIGUSR1) is signal.SIG_DFL:
             faulthandler.unregister(signal.SIGUSR1)
             self._until.callback(signal.signal, signal.SIGUSR1, signal.SIG_DFL)
             signal.signal(signal.SIGUSR1, lambda number, frame: self._asked.set())

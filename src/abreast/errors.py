@@ -5,6 +5,9 @@ The command line prints it and exits with code 2, or with 1 where what ran has f
 because the fault is in the input, not the program.
 """
 
+import os
+import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable
@@ -126,6 +129,12 @@ class StoppedError(AbreastError):
     """A run was asked to stop (`abreast watch`), and has, with a checkpoint. Nothing is wrong: the exit code is 0."""
 
 
+def need_posix(what: str, instead: str) -> None:
+    """Refuse `what` on a system without POSIX, such as Windows; `instead` says what to do there."""
+    if not hasattr(os, "fork"):
+        raise WorkerInputError(f"{what} POSIX, which {sys.platform} lacks: {instead}, or use Linux, macOS or WSL.")
+
+
 def short(value: object) -> str:
     """What was given, cut to what fits into a sentence."""
     try:
@@ -165,7 +174,12 @@ def _is_users(path: Path) -> bool:
 def nearest(given: str, known: Iterable[str], otherwise: str | None = None) -> str:
     """A closing hint that names the closest known spelling, or, when none is close, all of them, or what is given."""
     names = sorted(known)
-    close = get_close_matches(given, names, n=1, cutoff=0.6)
-    if close:
-        return f"did you mean {close[0]!r}?"
+    for name in get_close_matches(given, names, n=len(names) or 1):
+        if get_close_matches(_own_part(given), [_own_part(name)]):
+            return f"did you mean {name!r}?"
     return f"known are: {', '.join(names)}." if otherwise is None else otherwise
+
+
+def _own_part(name: str) -> str:
+    """Return a name without its section, package or namespace, and without a version or `.py`: what neighbours share."""
+    return re.sub(r"^.*[./](?!py$)|([-_]v\d+|\.py)$", "", name)

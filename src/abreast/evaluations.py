@@ -1,13 +1,15 @@
 """What the agents of a run get at each of its checkpoints, in episodes of their own; kept in the run folder.
 
-evaluations.json   {"version", "agents": [names], "played": {"CHECKSUM-EPISODES-SEED": rewards by episode and agent}}
+evaluations.json   {"version", "agents": [names], "played": {"CHECKSUM-EPISODES-SEED-MODE": rewards by episode and agent}}
 
-The checksum is that of the agents, so what is kept stays right whatever becomes of the checkpoints.
+The checksum is that of the agents, so what is kept stays right whatever becomes of the checkpoints; of random agents it is
+"random". The mode is how the agents acted (`mode_text`); where it is missing, an earlier version has played greedily.
 """
 
 import hashlib
 import json
 from collections.abc import Callable
+from copy import copy
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,8 +19,9 @@ from abreast.errors import CheckpointError
 from abreast.files import write_whole
 from abreast.games import AnyGame
 from abreast.games.trained import evaluated_config, trained_experiment
+from abreast.training import Config, Experiment
 from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
-from abreast.training.evaluate import play_episodes
+from abreast.training.evaluate import mode_of_run, play_episodes
 
 FILE = "evaluations.json"
 EPISODES, TIMES = 32, 10
@@ -47,9 +50,16 @@ def evaluated_checkpoints(run: Path) -> list[Checkpoint]:
 class RunEvaluations:
     """The evaluations of one run. Those that are not there are played when they are asked for."""
 
-    def __init__(self, run: Path, find: Callable[[], AnyGame], episodes: int = EPISODES, seed: int = 0) -> None:
-        """`find`: what finds the game of the run, if anything has to be played."""
-        self.run, self.episodes, self.seed = run, episodes, seed
+    def __init__(
+        self,
+        run: Path,
+        find: Callable[[], AnyGame],
+        episodes: int = EPISODES,
+        seed: int = 0,
+        greedy: bool | None = None,
+    ) -> None:
+        """`find`: what finds the game of the run. `greedy`: how agents act, as in `evaluate`."""
+        self.run, self.episodes, self.seed, self.greedy = run, episodes, seed, greedy
         self._find = find
         self.names: list[str] = []
         """Of the agents; known after the first evaluation."""
@@ -63,23 +73,50 @@ class RunEvaluations:
             on_point()
         return found
 
-    def absolute(self, curve: list[Point]) -> tuple[int, Rewards]:
-        """The best checkpoint, by the mean of all rewards, evaluated again on many more episodes, with another seed: its
-        epochs, and what was got."""
+    def absolute(self, curve: list[Point]) -> tuple[int, Rewards, str, tuple[str, Rewards] | None]:
+        """Evaluate the best checkpoint, by the mean of all rewards, again, with another seed.
+
+        Returns its epochs, the rewards of many more episodes, their mode, and the other mode with the rewards of the first
+        of these episodes in it. The other mode is greedy if an agent explores, else the declared one. Where both are the
+        same, as for value learners, there is no other (None), and nothing more is played.
+        """
         best = max(curve, key=lambda point: sum(map(sum, point.rewards)) / len(point.rewards)).epochs
         (checkpoint,) = (each for each in evaluated_checkpoints(self.run) if each.epochs == best)
-        return best, self.rewards(checkpoint, self.episodes * TIMES, self.seed + 1)
+        mode, other = self.mode(checkpoint), copy(self)
+        other.greedy = True if "explore" in mode else None
+        is_one = other.mode(checkpoint) == mode
+        second = None if is_one else (other.mode(checkpoint), other.rewards(checkpoint, seed=self.seed + 1))
+        return best, self.rewards(checkpoint, self.episodes * TIMES, self.seed + 1), mode, second
+
+    def mode(self, checkpoint: Checkpoint) -> str:
+        """Return how the agents of a checkpoint act, as a text (`mode_text`)."""
+        return mode_of_run(self._config, len(checkpoint.agents), self.greedy)
 
     def rewards(self, checkpoint: Checkpoint, episodes: int | None = None, seed: int | None = None) -> Rewards:
-        """What the agents of a checkpoint get, greedy."""
+        """Return what the agents of a checkpoint get."""
         episodes, seed = episodes or self.episodes, self.seed if seed is None else seed
         sums = "".join(checkpoint.files[f"{agent}.safetensors"].sha256 for agent in checkpoint.agents)
-        key = f"{hashlib.sha256(sums.encode()).hexdigest()[:16]}-{episodes}-{seed}"
+        key = f"{hashlib.sha256(sums.encode()).hexdigest()[:16]}-{episodes}-{seed}-{self.mode(checkpoint)}"
+        return self._kept(
+            key,
+            lambda: trained_experiment(
+                self._game, self._config, checkpoint, {agent: checkpoint.part(agent) for agent in checkpoint.agents}
+            ),
+            episodes,
+            seed,
+        )
+
+    def random(self, at_random: Callable[[AnyGame, Config[Any, Any]], Experiment]) -> Rewards:
+        """Return what random agents, as `at_random` makes them, get in the episodes that the best checkpoint plays."""
+        how = self.episodes * TIMES, self.seed + 1
+        return self._kept("random-{}-{}-".format(*how), lambda: at_random(self._game, self._config), *how)
+
+    def _kept(self, key: str, make: Callable[[], Experiment], episodes: int, seed: int) -> Rewards:
+        """Return the rewards that are kept, or play them."""
         if key not in self._played:
-            states = {agent: checkpoint.part(agent) for agent in checkpoint.agents}
-            env = trained_experiment(self._game, self._config, checkpoint, states)
+            env = make()
             self.names = list(env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))])
-            self._played[key] = play_episodes(env, episodes, seed).rewards
+            self._played[key] = play_episodes(env, episodes, seed, self.greedy).rewards
             kept = {"version": __version__, "agents": self.names, "played": self._played}
             write_whole(self.run / FILE, json.dumps(kept, allow_nan=False).encode())
         return self._played[key]
@@ -99,6 +136,9 @@ class RunEvaluations:
             if kept["version"] != __version__:
                 return {}
             self.names = [str(name) for name in kept["agents"]]
-            return {str(key): [[*map(float, each)] for each in rewards] for key, rewards in kept["played"].items()}
+            return {
+                key if key.count("-") > 2 else f"{key}-greedy": [[*map(float, each)] for each in rewards]
+                for key, rewards in kept["played"].items()
+            }
         except (OSError, ValueError, TypeError, LookupError, AttributeError):
             return {}

@@ -33,7 +33,8 @@ APPENDED = frozenset({"metrics.jsonl", "metrics.csv", "log.txt"})
 """Files that are written where they are; others are written anew and renamed."""
 _HELD: set[tuple[int, int]] = set()
 """Lock files that runs of this process hold (device, inode): a file system may have no locks."""
-_CAREFUL = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)  # not on Windows
+CAREFUL: int = sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
+"""Flags with which files that others may have made are opened, as far as the system has them."""
 
 
 def write_whole(path: Path, data: bytes) -> None:
@@ -158,7 +159,7 @@ def is_locked(folder: Path) -> bool:
     is known.
     """
     try:
-        descriptor = os.open(folder / LOCK, os.O_RDONLY | _CAREFUL)
+        descriptor = os.open(folder / LOCK, os.O_RDONLY | CAREFUL)
     except OSError:
         return False
     try:
@@ -172,7 +173,7 @@ def _take_lock(folder: Path) -> tuple[int, tuple[int, int]]:
     """The descriptor of the lock file, locked, and the file's identity."""
     path = folder / LOCK
     while True:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | _CAREFUL, 0o644)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | CAREFUL, 0o644)
         try:
             found = os.fstat(descriptor)
             file = found.st_dev, found.st_ino

@@ -33,7 +33,7 @@ from abreast.cluster.backend import RayBackend
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import connect, remove_at_end
 from abreast.display import QUIET, set_volume
-from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, short
+from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, need_posix, short
 from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, RunFolder, is_locked, locked, make_run_folder, write_whole
 from abreast.games import find_game
 from abreast.processes.backend import Backend, ChildContext, ChildSpec
@@ -131,7 +131,7 @@ def run_many(
     watch: asked now and then about each run under way; one for which it returns a reason is ended, with that as its error.
     """
     runs = list(configs)
-    check_runs(runs, backend, cpus, gpus, at_once)
+    check_runs(runs, backend, cpus, gpus, at_once, cluster)
     workers, room = _find_room(backend, cpus, gpus, at_once, cluster)
     made: list[RunFolder] = []
     try:
@@ -215,10 +215,12 @@ def check_runs(
     cpus: float = 1.0,
     gpus: float = 0.0,
     at_once: int | None = None,
+    cluster: ClusterConfig | Mapping[str, Any] | None = None,
 ) -> None:
-    """Refuse what `run_many` cannot run."""
+    """Refuse what `run_many` cannot run: here for want of a device, on a cluster for want of the cluster."""
     if backend not in BACKENDS:
         raise ConfigError(f"backend is {short(backend)}: {nearest(str(backend), BACKENDS)}")
+    need_posix("many runs at once need", "train one by one (`abreast train`)")
     if not configs:
         raise ConfigError("the list of runs is empty: give one RunConfig at least.")
     if not 0 < cpus < float("inf") or not 0 <= gpus < float("inf") or (at_once is not None and at_once < 1):
@@ -235,6 +237,8 @@ def check_runs(
             raise ConfigError(f"runs {same} and {number} have the same output, {config.output}: give each its own.")
         try:
             parsed = find_game(config.game).configure(None, config.settings)
+            if backend == "processes":  # nodes have devices of their own
+                device_for(0, parsed.multiprocessing)
         except ConfigError as error:
             raise error.inside(f"run {number}") from None
         if parsed.multiprocessing.enabled:
@@ -242,6 +246,8 @@ def check_runs(
                 f"run {number}: multiprocessing.enabled is true, but each of many runs is in one worker, which cannot have"
                 " workers of its own: leave it out."
             )
+    if backend == "ray":
+        connect(ClusterConfig.parse(cluster or {}))
 
 
 def _find_room(

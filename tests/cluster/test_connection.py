@@ -17,6 +17,7 @@ from abreast.cluster.config import ClusterConfig
 from abreast.cluster.connection import Connection
 from abreast.cluster.host import node_facts
 from abreast.errors import ConfigError
+from guard import running
 from nodes import nodes
 from promises.cover import IS_FULL
 
@@ -129,7 +130,7 @@ def check_leftovers(end, tmp_path):
     env = {**{key: value for key, value in os.environ.items() if key not in kept}, "TMPDIR": str(tmp_path)}
     env |= {"PYTHONPATH": os.pathsep.join(paths), "HOME": str(tmp_path / "home")}
     before = set(Path("/dev/shm").iterdir())
-    with subprocess.Popen(
+    with running(
         [sys.executable, "program.py", "3" if end == "by itself" else "100000"],
         cwd=tmp_path, env=env, stdout=subprocess.PIPE, text=True,
     ) as program:  # fmt: skip
@@ -138,7 +139,7 @@ def check_leftovers(end, tmp_path):
         if end != "by itself":
             os.kill(program.pid, end)
         program.stdout.read()
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while (left := leftovers(tmp_path, before)) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert not left

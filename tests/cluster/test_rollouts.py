@@ -28,7 +28,7 @@ def some_actions(chance, tag):
     return [chance.choice(names) for _ in range(chance.randint(1, 2))]
 
 
-@pytest.mark.timeout(1800 if IS_FULL else 240)
+@pytest.mark.timeout(1800)
 def test_all_environments_are_those_of_the_plain_loop_whatever_dies(hosts):
     """An actor of Ray's is killed, a node is lost in the middle of an episode, and a single episode goes on beside."""
     config, chance = settings(list(SHIPPED), size=2, custom=SHIPPED), random.Random(0)

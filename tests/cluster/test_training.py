@@ -25,7 +25,7 @@ SMALL += ("multiprocessing.num_workers=1", "multiprocessing.num_envs=2", "multip
 TWO_LEARNERS = "multiprocessing.num_workers=2"
 
 
-@pytest.mark.timeout(1800 if IS_FULL else 240)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("schedule", ["lockstep", "pipelined"] if IS_FULL else ["pipelined"])
 def test_a_lost_node_and_a_killed_actor_change_nothing(schedule, hosts, caplog):
     settings = (*SMALL, f"multiprocessing.schedule={schedule}", "multiprocessing.max_restarts=1000")

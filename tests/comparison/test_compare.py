@@ -101,7 +101,10 @@ def test_scores_of_several_games_are_normalised_in_each(how, scores):
         for seed in range(3)
     ]
     result = compare(found, how, {"small": [[2.0, 0.0]], "large": [[200.0, 0.0]]})
-    assert [row["interquartile_mean"] for row in rows(result.summary, who="sum")] == pytest.approx(scores)
+    by_name = {row["algorithm"]: row["interquartile_mean"] for row in rows(result.summary, who="sum")}
+    assert [by_name["worse"], by_name["better"]] == pytest.approx(scores)
+    assert by_name["random"] == pytest.approx(2 * scores[0] - scores[1])  # 2, where the others get 4 and 6
+    assert list(by_name) == ["better", "worse", "random"]  # the best is first
     with pytest.raises(ConfigError, match="different units"):
         compare(found, "none")
 
@@ -154,14 +157,15 @@ def swept(tmp_path):
 def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, monkeypatch, capsys):
     played, really = [], evaluations.play_episodes
 
-    def play(env, episodes, seed):
+    def play(env, episodes, *more):
         if len(played) == 4:
             raise KeyboardInterrupt
         played.append(episodes)
-        return really(env, episodes, seed)
+        return really(env, episodes, *more)
 
     monkeypatch.setattr(evaluations, "play_episodes", play)
     assert run(["compare", "s", "--episodes", "2", "-q"]) == 130
+    assert not Path("s/comparison").exists()
     del played[:]
     monkeypatch.setattr(evaluations, "play_episodes", lambda *given: played.append(given[1]) or really(*given))
     assert run(["compare", "s", "--episodes", "2", "-q"]) == 0
@@ -191,6 +195,74 @@ def test_runs_are_evaluated_once_and_an_interrupted_comparison_goes_on(swept, mo
     assert run(["compare", *map(str, Path("s/runs").iterdir()), "--episodes", "2", "--output", "other", "-q"]) == 0
     again = json.loads(Path("other/comparison.json").read_text())
     assert sorted(map(str, again["summary"])) == sorted(map(str, told["summary"]))
+
+
+FORESEEN = """
+import gymnasium
+import numpy as np
+
+
+class Foreseen(gymnasium.Env):
+    '''Doing what was done most often so far loses, the other thing wins; to pass, in either way, loses.'''
+
+    observation_space, action_space = gymnasium.spaces.Box(0.0, 1.0, (1,), np.float32), gymnasium.spaces.Discrete(4)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed)
+        self.done = [0, 0, 0, 0]
+        return np.ones(1, np.float32), {}
+
+    def step(self, action):
+        wins = action == (self.done[0] >= self.done[1])
+        self.done[action] += 1
+        return np.ones(1, np.float32), 1.0 if wins else -1.0, False, False, {}
+"""
+
+
+def test_an_algorithm_that_is_better_as_it_acts_is_ranked_first(monkeypatch, capsys):
+    """Who does the same again and again loses every turn, so PPO must not be judged by its likeliest action."""
+    Path("foreseen.py").write_text(FORESEEN)
+    monkeypatch.setattr("abreast.comparison.outputs.draw", lambda comparison: None)
+    small = ["experiment.max_turns=20", "experiment.epochs=48", "multiprocessing.num_envs=4", "model.hidden_size=16"]
+    small += ["model.n_frames=1", "model.batch_size=64", "model.learning_rate=0.01", "-q", "--no-animate"]
+    for name in ("dqn", "ppo"):
+        game = "gymnasium:foreseen.py:Foreseen"
+        assert run(["train", game, f"model.algorithm={name}", *small, "--output", name]) == 0
+
+    def compared(*options):
+        assert run(["compare", "dqn", "ppo", "--episodes", "4", "--output", "c", "-q", *options]) == 0
+        for name in ("summary", "other_modes"):
+            with Path(f"c/{name}.csv").open() as file:
+                told = rows(csv.DictReader(file), who="sum")
+            yield {(row["algorithm"], row["mode"]): float(row["mean"]) for row in told}
+
+    summary, others = compared()
+    assert list(summary) == [("ppo", "explore"), ("random", ""), ("dqn", "greedy")]
+    assert summary["ppo", "explore"] > -6 > summary["random", ""] > -14 > summary["dqn", "greedy"]
+    assert list(others) == [("ppo", "greedy")] and others["ppo", "greedy"] < -14
+    assert re.search(r"ppo +explore .*\n(.*\n){2} +ppo +greedy +1 +-", capsys.readouterr().out)
+    assert "ppo, explore &" in Path("c/summary.tex").read_text()
+    greedy, others = compared("--greedy")
+    assert greedy.keys() == {("random", ""), ("dqn", "greedy"), ("ppo", "greedy")} and [*others] == [("ppo", "explore")]
+    assert ("dqn", "explore") in next(compared("--explore"))
+    # An earlier version has played greedily, and has not said so: its values are shown as greedy ones alone.
+    kept = json.loads(Path("ppo/evaluations.json").read_text())
+    played = {key.rpartition("-")[0]: [[99.0]] * len(value) for key, value in kept["played"].items() if "greedy" in key}
+    Path("ppo/evaluations.json").write_text(json.dumps({**kept, "played": played}))
+    assert next(compared())["ppo", "explore"] == summary["ppo", "explore"]
+    assert next(compared("--greedy"))["ppo", "greedy"] == 99.0
+
+    def refuse(*given):
+        raise ValueError("I like no other models")
+
+    monkeypatch.setattr("abreast.cli.compare.at_random", refuse)
+    assert ("random", "") not in next(compared("--seed", "1"))
+    assert "random agents are left out, because they cannot play gymnasium:foreseen.py" in capsys.readouterr().err
+    assert run(["compare", "dqn", "ppo", "--normalise", "random", "--seed", "1", "--episodes", "4", "-q"]) == 2
+    told = (
+        "--normalise is random, but random agents are left out, because they cannot play gymnasium:foreseen.py:Foreseen"
+    )
+    assert f"{told} (ValueError: I like no other models). Use none (one game) or range." in capsys.readouterr().err
 
 
 def test_runs_that_cannot_be_compared_are_one_sentence(tmp_path, capsys):

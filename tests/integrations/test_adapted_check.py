@@ -6,6 +6,7 @@ from abreast import checking
 from abreast.cli.check import SOURCES as KNOWN
 from abreast.games import find_game
 from abreast.games.registry import SOURCES
+from abreast.integrations.adapted.lanes import AdaptedLanes
 from abreast.training import Experiment
 
 
@@ -87,3 +88,24 @@ def test_the_command_line_knows_all_sources():
 def test_one_is_made_as_the_settings_say():
     wrong = next(find_game("pettingzoo:mpe2.simple_spread_v3").check(["world.colour=red", "model.algorithm=dqn"]))
     assert wrong.outcome == "wrong" and "colour" in wrong.remark
+
+
+@pytest.mark.parametrize(
+    ("is_ours", "blamed"), [(True, "a bug of abreast, not of what is checked"), (False, "draw from")]
+)
+def test_a_difference_is_blamed_on_the_environment_only_if_a_made_up_game_does_not_show_it(
+    is_ours, blamed, at_home, monkeypatch
+):
+    sequential = Experiment.run_experiment
+
+    def wrong(experiment, **how):
+        """As if what was learned in workers were rounded otherwise."""
+        result = sequential(experiment, **how)
+        if is_ours or isinstance(experiment.game, AdaptedLanes):
+            result.epochs[-1]["loss"] += 1e-9
+        return result
+
+    monkeypatch.setattr(Experiment, "run_experiment_mp", wrong)
+    settings = ["model.algorithm=sac", "world.continuous=true", "experiment.train_interval=1"]
+    verdicts = {each.check: each for each in find_game("pettingzoo:shape_envs:AnyShape").check(settings)}
+    assert verdicts["training"].outcome == "wrong" and blamed in verdicts["training"].remark

@@ -1,6 +1,5 @@
 """Several models that learn in one stacked update: each as it would alone, whatever the others see."""
 
-import functools
 from itertools import product
 
 import numpy as np
@@ -8,7 +7,7 @@ import pytest
 import torch
 
 from abreast.errors import ModelError
-from abreast.models import DQN, IQN, PPO, ActionBox, algorithm
+from abreast.models import DQN, IQN, PPO, ActionBox, algorithm, layers
 from abreast.models.draws import STEPS_AT_ONCE, Draw, Draws
 from abreast.models.figures import mean_figures
 from abreast.models.observation import PlainObservation
@@ -175,17 +174,38 @@ class RoundsSlopesOtherwise(torch.autograd.Function):
 def test_shapes_that_would_be_rounded_otherwise_are_not_stacked_on_a_cpu(rounded, monkeypatch):
     """As by a library that rounds a stacked product, or its gradient, in another way than single ones."""
     values, policies = made("dqn", ends=False), made("ppo", ends=False)
-    assert has_same_bits(values[0], 16) and stacks_of(dict(enumerate(values))) == [[0, 1, 2, 3]]
-    product = learning.affine
+    assert has_same_bits(values, 16) and stacks_of(dict(enumerate(values))) == [[0, 1, 2, 3]]
+    product = layers.affine
 
     def otherwise(inputs, weight, bias):
         outputs = product(inputs, weight, bias)
         return rounded(outputs) if weight.dim() == 3 else outputs
 
-    monkeypatch.setattr(learning, "affine", otherwise)
-    monkeypatch.setattr(learning, "_has_same_bits", functools.cache(learning._has_same_bits.__wrapped__))
-    assert not has_same_bits(values[0], 16) and stacks_of(dict(enumerate(values))) == []
+    monkeypatch.setattr(layers, "affine", otherwise)
+    monkeypatch.setattr(learning, "_SAME_BITS", {})
+    assert not has_same_bits(values, 16) and stacks_of(dict(enumerate(values))) == []
     assert make_stack(policies).train(1, no_beat) is None  # it asks again, for the rows that there are
+
+
+class ScaledSAC(algorithm("sac")):
+    """A user-defined loss whose rounding depends on where in a vector of the processor a number lies."""
+
+    def loss_of(self, online, target, batch, drawn):
+        metrics = super().loss_of(online, target, batch, drawn)
+        return {**metrics, "loss": metrics["loss"] + torch.nn.functional.softplus(batch.rewards).mean(dim=-1) * 0.01}
+
+
+@pytest.mark.parametrize("kind", [None, ScaledSAC])
+@pytest.mark.parametrize("batch", [5, 8, 16, 48])
+def test_sac_is_stacked_only_where_its_rounding_is_that_of_one_agent(batch, kind):
+    """Batches of 32 and 64 hid it: softplus computes the last numbers of a row in another way than those before."""
+    given = {"batch_size": batch, "kind": kind}
+    together, alone = made("sac", **given), made("sac", **given)
+    results = train_round(dict(enumerate(together)), 3, 0)
+    expected = [train_round({number: model}, 3, 0)[number] for number, model in enumerate(alone)]
+    assert list(results.values()) == expected
+    for one, other in zip(together, alone, strict=True):
+        assert bits([one]) == bits([other])
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -364,13 +364,15 @@ def test_a_comparison_is_shown_with_its_tables(opened, tmp_path):
     told = {
         "about": {"tasks": ["g"], "episodes": 2, "absolute_episodes": 20, "normalise": "none", "who": ["sum"]},
         "runs": [{"run": str(folder)}],
-        "summary": [{**row, "runs": 2, "mean": 1.5, "interquartile_mean": 1.25}],
+        "summary": [{**row, "mode": "explore", "runs": 2, "mean": 1.5, "interquartile_mean": 1.25}],
+        "other_modes": [{**row, "mode": "greedy", "runs": 2, "mean": 0.5, "interquartile_mean": 0.375}],
         "improvement": [{**row, "over": "dqn", "probability": 0.75}],
         "notes": ["no interval, because it takes 3 runs"],
     }
     (tmp_path / "comparison.json").write_text(json.dumps(told))
     (tmp_path / "page.html").write_text(make_page(read_comparison(tmp_path)))
     section = opened(url=(tmp_path / "page.html").as_uri()).locator("#comparison")
-    assert section.locator("tbody tr").count() == 2
+    assert section.locator("tbody tr").count() == 3
     shown = section.inner_text()
     assert all(text in shown for text in ("1.25", "0.75", "no interval, because it takes 3 runs"))
+    assert all(text in shown for text in ("explore", "greedy", "0.375"))  # both modes, with their numbers

@@ -1,6 +1,7 @@
 """Searches: seeded, pruned by evaluation, the same choices whether killed or not."""
 
 import json
+import re
 import shutil
 import sys
 from functools import partial
@@ -99,8 +100,12 @@ def test_a_range_is_kept_to_and_lists_are_choices():
 def test_the_command_says_which_trial_is_the_best(tmp_path, capsys):
     shutil.copy(own_game.__file__, tmp_path)
     Path("s.yaml").write_text(json.dumps({**VALUES, "trials": 2}))
-    assert run(["sweep", "--config", "s.yaml", "--output", "s", "--trials", "1", "-q"]) == 0
-    assert "The best of 1 trials is trial 0" in capsys.readouterr().out
+    assert run(["sweep", "--config", "s.yaml", "--output", "s", "--trials", "1", "--explore", "-q"]) == 0
+    assert re.search(r"The best of 1 trials is trial 0, with a reward of .* \(explore\): ", capsys.readouterr().out)
+    (kept,) = (json.loads(path.read_text())["played"] for path in Path("s/runs").glob("*/evaluations.json"))
+    assert {key.rpartition("-")[2] for key in kept} == {"explore"} and open_sweep(Path("s")).asked.greedy is False
+    assert run(["sweep", "own_game.py", "--greedy", "--output", "b"]) == 2
+    assert "--greedy/--explore is True, but nothing is searched" in capsys.readouterr().err
     Path("bad.yaml").write_text(
         json.dumps({**VALUES, "settings": {"world.bushs": {"low": 0, "high": 1}, "model.x": 1}})
     )

@@ -11,7 +11,9 @@ import pytest
 
 import fragile_game
 import own_game
+from abreast import runs
 from abreast.cli import run
+from abreast.errors import ConfigError
 from abreast.files import is_locked
 from abreast.runs import run_many
 from abreast.sweeps import Asked, begin_sweep, open_sweep, read_index
@@ -69,7 +71,10 @@ def test_a_sweep_that_is_killed_goes_on_and_every_run_is_there_once_and_as_alone
 
 
 def test_of_a_finished_run_agents_are_kept_at_equal_distances_and_the_rest_once():
-    assert run(["sweep", GAME, *SHORT, "--evaluations", "2", "--output", "s", "-q"]) == 0
+    assert (
+        run(["sweep", GAME, "experiment.max_turns=4", "--epochs", "4", "--evaluations", "2", "--output", "s", "-q"])
+        == 0
+    )
     (folder,) = Path("s/runs").iterdir()
     found = [each for each in list_checkpoints(folder) if isinstance(each, Checkpoint)]
     assert [(each.epochs, each.kind, each.facts.resumable) for each in found] == [
@@ -220,7 +225,10 @@ BAD = {
     "unknown setting": ([GAME, "model.learning_rat=1,2"], "unknown key model.learning_rat"),
     "no values": ([GAME, "model.algorithm="], "model.algorithm has no value: give at least one"),
     "no sweep": (["--resume", "."], ". is not a sweep folder: it has no sweep.yaml"),
-    "other arguments": (["--resume", "there", GAME, "--seeds", "3"], "leave out GAME, --seeds."),
+    "other arguments": (
+        ["--resume", "there", GAME, "--seeds", "3", "--epochs", "9"],
+        "leave out GAME, --epochs, --seeds.",
+    ),
     "there already": ([GAME, "--output", "there"], "there already holds a sweep: go on with it by --resume"),
     "a run is there": ([GAME, "--output", "run"], "run already holds a run"),
     "backend": ([GAME, "--backend", "rays"], "did you mean 'ray'?"),
@@ -229,11 +237,20 @@ BAD = {
     "search": ([GAME, "--search", "optun"], "search is 'optun'"),
     "file": (["--config", "none.yaml"], "cannot read the configuration file none.yaml"),
     "workers": ([GAME, "multiprocessing.enabled=true"], "multiprocessing.enabled is true"),
+    "device": ([GAME, "multiprocessing.device=cpu,cuda:99"], "run 1: multiprocessing.device is 'cuda:99', but of GPUs"),
+    "device of trials": (["--config", "search.yaml"], "multiprocessing.device is 'cuda:99'"),
+    "cluster": ([GAME, "--backend", "ray"], "no cluster is here"),
 }
 
 
 @pytest.mark.parametrize(("words", "sentence"), BAD.values(), ids=BAD)
-def test_what_cannot_be_is_one_sentence_and_leaves_nothing(tmp_path, capsys, words, sentence):
+def test_what_cannot_be_is_one_sentence_and_leaves_nothing(tmp_path, capsys, monkeypatch, words, sentence):
+    def connect(config):
+        raise ConfigError("no cluster is here.")
+
+    monkeypatch.setattr(runs, "connect", connect)
+    settings = {"multiprocessing.device": ["cuda:99"], "model.gamma": {"low": 0.5, "high": 0.9}}
+    (tmp_path / "search.yaml").write_text(json.dumps({"games": [GAME], "search": "optuna", "settings": settings}))
     for folder, file in (("there", "sweep.yaml"), ("run", "config.yaml")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / file).write_text("games: [treasurehunt]\n")
@@ -242,5 +259,5 @@ def test_what_cannot_be_is_one_sentence_and_leaves_nothing(tmp_path, capsys, wor
     assert len(told) == 1
     assert sentence in told[0]
     assert sorted(path.name for path in tmp_path.rglob("*")) == sorted(
-        ["config.yaml", "fragile_game.py", "own_game.py", "run", "sweep.yaml", "there"]
+        ["config.yaml", "fragile_game.py", "own_game.py", "run", "search.yaml", "sweep.yaml", "there"]
     )

@@ -274,6 +274,16 @@ def test_epsilon_is_at_its_floor_after_half_of_the_epochs():
     assert half == pytest.approx(0.01)  # in the mean of those that explore by it: PPO does not
 
 
+@pytest.mark.parametrize("lanes", [1, 2])
+def test_a_lane_is_populated_once_when_it_is_built_and_once_for_each_epoch(lanes, monkeypatch):
+    populated, plainly = [], Team.populate_environment
+    monkeypatch.setattr(Team, "populate_environment", lambda env: populated.append(env.turn) or plainly(env))
+    env = Team(Gridworld(3, 4, 1, EmptyEntity()), {"experiment": {"epochs": 4}, "multiprocessing": {"num_envs": lanes}})
+    assert len(populated) == 1
+    env.run_experiment(animate=False, logging=False)
+    assert populated == [0] * (lanes + 4)
+
+
 # ---- turn orders
 
 

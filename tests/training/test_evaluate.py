@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
-from abreast import EmptyEntity, Gridworld, MovingAgent
+from abreast import BaseModel, EmptyEntity, Gridworld, MovingAgent
 from abreast.codec import digest
 from abreast.errors import ConfigError, GameError, WorldError
-from abreast.models import DQN, RandomModel
+from abreast.models import DQN, IQN, PPO, SAC, RandomModel
 from abreast.state import State
 from abreast.training import evaluate as evaluation_module
-from abreast.training.evaluate import EVALUATING, evaluate, play_episodes
+from abreast.training.evaluate import EVALUATING, evaluate, mode_text, modes_of, play_episodes
 from fakes import small_game
 from own_game import Garden
 from strangers import games, models
@@ -116,13 +116,22 @@ def test_greedy_agents_do_not_explore(monkeypatch):
     """Value models draw no random action, IQN no noise, PPO no action from its policy: the stream of choices is idle."""
     for name in ("iqn", "dqn", "ppo"):
         env = trained(f"model.algorithm={name}")
-        greedy = evaluate(env, 2)
+        greedy = evaluate(env, 2, greedy=True)
         kind = type(env.agents[0].model)
         with monkeypatch.context() as patch:
             patch.setattr(kind, "choose_from", lambda model, seed, f=kind.choose_from: f(model, OTHER))
-            assert evaluate(env, 2) == greedy
+            assert evaluate(env, 2, greedy=True) == greedy
             sampled = evaluate(env, 2, greedy=False)
-        assert evaluate(env, 2, greedy=False) != sampled, f"{name} does not explore when asked to"
+        explored = evaluate(env, 2, greedy=False)
+        assert explored != sampled, f"{name} does not explore when asked to"
+        assert evaluate(env, 2) == (explored if name == "ppo" else greedy), f"{name} is not evaluated as it declares"
+
+
+def test_each_agent_is_evaluated_as_its_class_declares():
+    kinds = [DQN, PPO, RandomModel, IQN, SAC, type("Own", (PPO,), {}), type("Own", (BaseModel,), {})]
+    assert modes_of(kinds) == ["greedy", "explore", "greedy", "greedy", "explore", "explore", "greedy"]
+    assert mode_text(modes_of(kinds)) == "greedy (agents 0, 2, 3, 6), explore (agents 1, 4, 5)"
+    assert mode_text(modes_of(kinds, greedy=True)) == "greedy" and mode_text(modes_of(kinds, greedy=False)) == "explore"
 
 
 OTHER = np.random.SeedSequence(77)

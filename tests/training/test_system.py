@@ -19,6 +19,7 @@ from abreast.training.learners.hosted import assign_agents
 from abreast.training.system import MARLMultiprocessingSystem
 from chaos.leftovers import descendants
 from fakes import outcome, small_game, timeless
+from guard import running
 from promises.cover import IS_FULL
 
 FIRST = ("multiprocessing.priority={3: 4, 0: 0.5}", "model.adaptive_batch=[8, 64]", "model.gradient_steps=1")
@@ -169,11 +170,8 @@ def started(script, folder):
     (folder / "script.py").write_text(script)
     shared_before = set(Path("/dev/shm").iterdir())
     piped = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    with subprocess.Popen([sys.executable, "script.py"], cwd=folder, **piped) as process:
-        try:
-            yield process
-        finally:
-            process.kill()
+    with running([sys.executable, "script.py"], cwd=folder, **piped) as process:
+        yield process
     assert set(Path("/dev/shm").iterdir()) <= shared_before
 
 

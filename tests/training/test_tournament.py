@@ -10,6 +10,7 @@ import own_game
 from abreast.cli import run as abreast
 from abreast.errors import ConfigError
 from abreast.games import find_game
+from abreast.models import PPO
 from abreast.training import tournament as module
 from abreast.training.tournament import Standings, Tournament, common_settings, find_entrants, seatings, step_of
 from fakes import small_game
@@ -111,6 +112,17 @@ def test_a_tournament_that_was_interrupted_goes_on_and_ends_as_one_that_was_not(
     assert again.results == whole.results and again.standings().ratings == whole.standings().ratings
     other = between(*runs, episodes=2, seed=1)
     assert len(list(other.play(tmp_path / "cut"))) == 2 and len(played) == 9  # other seeds are other matches
+    assert other.modes == {
+        "runs/selves": "greedy",
+        "runs/ppo": "explore",
+    }  # IQN and PPO, each as it is meant to be used
+    greedy = between(*runs, episodes=2, seed=1, greedy=True)
+    assert len(list(greedy.play(tmp_path / "cut"))) == 2 and len(played) == 11  # and so are other modes
+    assert greedy.modes["runs/ppo"] == "greedy" and greedy.results != other.results
+    monkeypatch.setattr(PPO, "EVALUATION", "greedy")
+    declared = between(*runs, episodes=2, seed=1)
+    assert len(list(declared.play(tmp_path / "cut"))) == 2 and len(played) == 13  # also if a class declares another one
+    assert declared.results == greedy.results
     assert {match: other.results[match] for match in other.matches} != {
         (0, 1): whole.results[2, 3],
         (1, 0): whole.results[3, 2],
@@ -194,7 +206,7 @@ def test_a_pettingzoo_game_is_played_against_earlier_selves_and_in_a_tournament(
     selves = ["experiment.opponents.pool=self", "experiment.opponents.every=3"]
     game = "pettingzoo:classic/tictactoe-v3"
     assert abreast(["train", game, "-q", "--output", "runs/a", *small, *selves]) == 0
-    assert abreast(["tournament", "runs/a", "--checkpoints", "all", "--episodes", "3"]) == 0
+    assert abreast(["tournament", "runs/a", "--checkpoints", "all", "--episodes", "3", "--greedy"]) == 0
     told = capsys.readouterr()
     assert all(f"runs/a@{epochs} " in told.out for epochs in (0, 3, 6))
-    assert "Give --sample to let them explore as in training" in told.err  # greedy, in a game without chance
+    assert "Give --explore to let them explore as in training" in told.err  # greedy, in a game without chance

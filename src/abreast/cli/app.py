@@ -75,6 +75,15 @@ Verbose = Annotated[
     bool,
     typer.Option("--verbose", "-v", help="Print all that log.txt has, too, as it happens.", rich_help_panel=SHOWS),
 ]
+Greedy = Annotated[
+    bool | None,
+    typer.Option(
+        "--greedy/--explore",
+        help="Let all agents do what seems best to them, or all explore as in training; default: each agent as its algorithm"
+        " declares (DQN and IQN greedy, PPO and SAC explore).",
+        show_default=False,
+    ),
+]
 
 
 @contextmanager
@@ -184,7 +193,8 @@ def show_settings(settings: Iterable[tuple[str, Any, str]]) -> None:
 def main() -> None:
     """Entry point of the command `abreast`."""
     signal.signal(signal.SIGTERM, _terminated)
-    faulthandler.register(signal.SIGUSR1)  # while nothing else handles it, stacks are printed
+    if hasattr(signal, "SIGUSR1"):
+        faulthandler.register(signal.SIGUSR1)  # while nothing else handles it, stacks are printed
     sys.exit(run(sys.argv[1:]))
 
 

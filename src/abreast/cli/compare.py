@@ -1,5 +1,6 @@
 """`abreast compare`. Whatever needs torch is imported by the command."""
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ from rich.table import Column, Table
 from abreast.cli.app import (
     TRAINING,
     WHERE,
+    Greedy,
     Quiet,
     Verbose,
     app,
@@ -23,7 +25,7 @@ from abreast.cli.app import (
 from abreast.cli.evaluate import EvaluationDisplay, check_writable
 from abreast.cli.play import at_random
 from abreast.display import Shown
-from abreast.errors import RunFolderError
+from abreast.errors import ConfigError, RunFolderError
 from abreast.files import write_whole
 from abreast.report import make_page, read_comparison
 
@@ -38,6 +40,7 @@ def compare(
         int, typer.Option(min=1, help="Episodes at each checkpoint; the best one plays ten times as many again.")
     ] = 32,
     seed: Annotated[int, typer.Option(min=0, help="Random seed of the episodes.")] = 0,
+    greedy: Greedy = None,
     normalise: Annotated[
         str | None,
         typer.Option(
@@ -64,7 +67,7 @@ def compare(
     look_here()
     from abreast.comparison import compare as compare_runs
     from abreast.comparison import find_runs, write_outputs
-    from abreast.comparison.compare import check_normalise, evaluate_all
+    from abreast.comparison.compare import RANDOM, check_normalise, evaluate_all
     from abreast.evaluations import FILE, TIMES, evaluated_checkpoints
 
     runs, notes = find_runs(folders)
@@ -78,8 +81,12 @@ def compare(
             f" {episodes * TIMES:,} (--episodes 8 is quicker); what {FILE} has is not played again."
         )
     with ComparisonDisplay(curves + len(runs)) as display:
-        found = evaluate_all(runs, episodes, seed, display.evaluated)
-    random = _random_rewards(runs, episodes, seed) if how == "random" else None
+        found = evaluate_all(runs, episodes, seed, display.evaluated, greedy)
+        display.now("random agents are being evaluated")
+        is_there = RANDOM in {run.algorithm for run in runs}
+        random = {} if is_there and how != "random" else _random_rewards(runs, episodes, seed, notes)
+    if how == "random" and not random:
+        raise ConfigError(f"--normalise is random, but {notes[-1]} Use none (one game) or range.")
     comparison = compare_runs(found, how, random, notes)
     try:
         names = write_outputs(target, comparison, found)
@@ -105,28 +112,34 @@ class ComparisonDisplay(EvaluationDisplay):
         return super().figures()._replace(unit="checkpoints", facts=(), below=())
 
 
-def _random_rewards(runs: "list[Compared]", episodes: int, seed: int) -> dict[str, list[list[float]]]:
-    """What random agents get in each task, on as many episodes as the best checkpoints."""
-    from abreast.evaluations import TIMES
+def _random_rewards(runs: "list[Compared]", episodes: int, seed: int, notes: list[str]) -> dict[str, list[list[float]]]:
+    """Return what random agents get in each task, in the game of its first run. If they cannot play in some task, a sentence
+    is added to `notes`, and nothing is returned.
+    """
+    from abreast.evaluations import RunEvaluations
     from abreast.games import find_game_of_run
-    from abreast.training.evaluate import play_episodes
 
     found = dict[str, list[list[float]]]()
-    for task, run in {run.task: run.folder for run in runs}.items():
-        game = find_game_of_run(run)
-        env = at_random(game, game.configure(run / "config.yaml"))
-        found[task] = play_episodes(env, episodes * TIMES, seed + 1).rewards
+    for task, run in {run.task: run.folder for run in reversed(runs)}.items():
+        try:
+            found[task] = RunEvaluations(run, partial(find_game_of_run, run), episodes, seed).random(at_random)
+        except Exception as error:  # whatever a game does with agents it was not made for
+            notes.append(
+                f"random agents are left out, because they cannot play {task} ({type(error).__name__}: {error})."
+            )
+            return {}
     return found
 
 
 def _table(comparison: "Comparison") -> Table:
     """The interquartile means, in sum and of each agent."""
     right = [Column(title, justify="right") for title in ("runs", "mean", "interquartile mean", "95 % interval")]
-    table = Table("agent", "algorithm", *right, box=None)
+    table = Table("agent", "algorithm", "mode", *right, box=None)
     last: Any = None
-    for row in comparison.summary:
+    rows = [*comparison.summary, *comparison.other_modes]
+    for row in sorted(rows, key=lambda row: comparison.about["who"].index(row["who"])):
         interval = "-" if row["low"] is None else f"{row['low']:.2f} to {row['high']:.2f}"
         figures = str(row["runs"]), f"{row['mean']:.2f}", f"{row['interquartile_mean']:.2f}", interval
-        table.add_row("" if row["who"] == last else row["who"], row["algorithm"], *figures)
+        table.add_row("" if row["who"] == last else row["who"], row["algorithm"], row["mode"] or "-", *figures)
         last = row["who"]
     return table

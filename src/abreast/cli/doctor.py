@@ -4,7 +4,6 @@ A look is a function that returns facts by name; `LEAST` says how much of a fact
 problem.
 """
 
-import resource
 import shutil
 import tempfile
 from contextlib import suppress
@@ -16,13 +15,14 @@ import typer
 from rich.table import Column, Table
 
 from abreast.cli.app import BOTH, app, out, show, waiting
+from abreast.errors import need_posix, sentence
 from abreast.processes.cores import CGROUP_ROOT
 from abreast.processes.memory import SharedBlock
 
 GB, BLOCK = 1e9, 64 << 20
 """Bytes of shared memory that are tried."""
-UNLIMITED = resource.RLIM_INFINITY
-"""-1: a limit that is none."""
+UNLIMITED = -1
+"""A limit that is none, as the system says it."""
 FEW_PROCESSES = 256, "a parallel run may not start: raise it (ulimit -u, pids.max)."
 LEAST = {
     "GB free": (1.0, "a worker takes about 0.2: free some."),
@@ -46,7 +46,7 @@ def doctor() -> None:
             with waiting(f"Looking at {name}"):  # a driver that hangs is named
                 facts = look()
         except Exception as error:
-            problems.append(f"{name} cannot be used: {type(error).__name__}: {error}.")
+            problems.append(sentence(f"{name} cannot be used: {type(error).__name__}: {error}"))
             continue
         few = [fact for fact, (least, _) in LEAST.items() if UNLIMITED < facts.get(fact, UNLIMITED) < least]
         problems += [f"{name}: {fact} {facts[fact]}: {LEAST[fact][1]}" for fact in few]
@@ -87,6 +87,9 @@ def _shared_memory() -> dict[str, Any]:
 
 
 def _limits() -> dict[str, Any]:
+    need_posix("worker processes need", "train without --parallel")
+    import resource
+
     files, processes = (resource.getrlimit(each)[0] for each in (resource.RLIMIT_NOFILE, resource.RLIMIT_NPROC))
     return {"open files": files, "processes": processes, "processes of the group": _group_limit("pids.max")}
 

@@ -17,6 +17,7 @@ from rich.table import Column, Table
 from abreast import __version__
 from abreast.cli.app import (
     TRAINING,
+    Greedy,
     Quiet,
     Verbose,
     app,
@@ -54,14 +55,12 @@ def evaluate_run(
         str | None,
         typer.Option(
             metavar="all|best|last|500,1000",
-            help="Which checkpoints of the run: all; the one with the highest reward in training; the newest; or those"
-            " after so many epochs.  \\[default: last]",
+            help="Which checkpoints of the run: all; of all the one that gets most here; the newest; or those after so many"
+            " epochs.  \\[default: last]",
             show_default=False,
         ),
     ] = None,
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Explore as in training, instead of always doing what seems best.")
-    ] = False,
+    greedy: Greedy = None,
     seed: Annotated[
         int, typer.Option(min=0, help="Random seed of the episodes; they are never those of training.")
     ] = 0,
@@ -85,7 +84,7 @@ def evaluate_run(
     folder, checkpoint = _located(run)
     load_training()
     from abreast.games.trained import evaluated_config, trained_experiment
-    from abreast.training.evaluate import play_episodes
+    from abreast.training.evaluate import mode_of_run, play_episodes
     from abreast.training.social import OUTCOMES
 
     chosen = _chosen(folder, checkpoint, checkpoints)
@@ -93,16 +92,17 @@ def evaluate_run(
     config = evaluated_config(source, folder / "config.yaml", device)
     target = output or folder
     check_writable(target)
-    how = "exploring as in training" if sample else "greedy"
-    if not quiet:
-        out.print(f"{folder}: {counted(episodes, 'episode')}, {how}, seed {seed}")
+    mode = mode_of_run(config, len(chosen[0][1]), greedy)
+    out.print(f"{folder}: {counted(episodes, 'episode')}, {mode}, seed {seed}")
     found: list[tuple[Checkpoint, Evaluation]] = []
     with EvaluationDisplay(episodes * len(chosen)) as display:
         for each, agents in chosen:
             env = trained_experiment(source, config, each, agents)
             names = list(env.game.agent_names or map(str, range(len(env.game.players))))
             display.begin(each.path.name, names)
-            found.append((each, play_episodes(env, episodes, seed, not sample, display.played)))
+            found.append((each, play_episodes(env, episodes, seed, greedy, display.played)))
+    if checkpoints == "best":
+        found = [max(found, key=lambda each: each[1].sum.mean)]
     show(_table(found, names))
     if social := [name for name in OUTCOMES if any(name in result.metrics for _, result in found)]:
         out.print(f"What {', '.join(social)} mean: docs/reference/social-outcomes.md")
@@ -112,11 +112,12 @@ def evaluate_run(
         "game": config.game,
         "seed": seed,
         "episodes": episodes,
-        "greedy": not sample,
+        "mode": mode,
         "lanes": config.multiprocessing.num_envs,
     }
     played = [{"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found]
     text = json.dumps({**about, "checkpoints": played}, allow_nan=False, indent=1)
+    target.mkdir(parents=True, exist_ok=True)
     write_whole(target / FILE, f"{text}\n".encode())
     out.print(f"Every episode is in {target / FILE}")
 
@@ -181,7 +182,7 @@ def _chosen(run: Path, checkpoint: Path | None, which: str | None) -> "list[tupl
     listed = list_checkpoints(run)
     faults = [each for each in listed if isinstance(each, CheckpointError)]
     usable = [each for each in listed if isinstance(each, Checkpoint) and each.agents] or [newest_agents(run)]
-    if which != "all":
+    if which not in ("all", "best"):
         named = {each.path: each for each in _among(run, str(which), usable, faults)}
         return [_with_agents(each) for each in named.values()]
     chosen = {}
@@ -205,14 +206,6 @@ def _with_agents(checkpoint: "Checkpoint") -> "tuple[Checkpoint, dict[str, State
 
 def _among(run: Path, which: str, usable: "list[Checkpoint]", faults: list[CheckpointError]) -> "Iterator[Checkpoint]":
     """Those that `--checkpoints` names."""
-    if which == "best":
-        rewards = {each.facts.reward: each for each in usable if each.facts.reward is not None}
-        if not rewards:
-            raise CheckpointError(
-                f"no checkpoint of {run} says what reward it had in training: give --checkpoints all."
-            )
-        yield rewards[max(rewards)]
-        return
     for text in map(str.strip, which.split(",")):
         named = [each for each in usable if text in (each.path.name, str(each.epochs))]
         if not named:
@@ -233,12 +226,15 @@ def game_of_run(run: Path, game: str | None, command: str = "eval") -> "AnyGame"
 
 
 def check_writable(folder: Path, file: str = FILE) -> None:
-    """Refuse now what could not be written after all the playing."""
+    """Refuse now what could not be written after all the playing; leave no folder, in case that fails."""
+    made = [path for path in (folder, *folder.parents) if not os.path.lexists(path)]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         reason = "" if os.access(folder, os.W_OK) else "Permission denied"
     except OSError as error:
         reason = error.strerror or str(error)
+    for path in filter(os.path.lexists, made):
+        path.rmdir()
     if reason or (folder / file).is_dir():
         raise RunFolderError(f"cannot write {folder / file}: {reason or 'a folder is in its place'}.")
 

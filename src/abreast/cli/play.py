@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.live import Live
 
-from abreast.cli.app import TRAINING, app, load_training, look_here, out
+from abreast.cli.app import TRAINING, Greedy, app, load_training, look_here, out
 from abreast.cli.games import Overrides, find
 from abreast.errors import ConfigError, RunFolderError
 from abreast.plugins import is_target
@@ -41,6 +41,7 @@ def play(
             metavar="2=RUN:4", help="Let agent 4 of RUN play as agent 2; without :4, agent 2. May be repeated."
         ),
     ] = None,
+    greedy: Greedy = None,
     turns_per_second: Annotated[float, typer.Option(min=0.1, help="Speed.")] = 6.0,
 ) -> None:
     """Watch trained agents (of a run folder) or random ones in the terminal."""
@@ -51,7 +52,7 @@ def play(
 
     chosen, run = _what_to_play(game, run_folder)
     changes = [*(overrides or []), *([] if seed is None else [f"experiment.seed={seed}"])]
-    env = with_players(chosen, run, changes, parse_agents(agent or [], "--agent"))
+    env = with_players(chosen, run, changes, parse_agents(agent or [], "--agent"), greedy)
     view = view_of(env, out.color_system is not None)
     names = env.game.agent_names or [f"agent {number}" for number in range(len(env.game.players))]
     with Live(console=out, auto_refresh=False) if out.is_terminal else nullcontext() as live:
@@ -69,13 +70,16 @@ def play(
         out.print(view.draw())
 
 
-def with_players(game: "AnyGame", run: Path | None, overrides: list[str], others: Mapping[int, str]) -> "Experiment":
+def with_players(
+    game: "AnyGame", run: Path | None, overrides: list[str], others: Mapping[int, str], greedy: bool | None = None
+) -> "Experiment":
     """An experiment with the agents of a run, or random ones, some replaced by others of runs.
 
-    Those of runs do what they learned, and explore no more.
+    Those of runs act as in an evaluation (`greedy` is that of `evaluate`).
     """
     from abreast.cli.agents import with_agents
     from abreast.training.checkpoints.folder import newest_agents
+    from abreast.training.evaluate import modes_of
     from abreast.training.moved import load_agent
 
     given = {} if run is None else read_yaml(run / "config.yaml")
@@ -91,7 +95,9 @@ def with_players(game: "AnyGame", run: Path | None, overrides: list[str], others
             agent.model.take_file_state(checkpoint.part(name), checkpoint.path / f"{name}.safetensors")
         else:
             continue
-        agent.model.epsilon = 0.0
+        agent.model.is_greedy = modes_of([type(agent.model)], greedy) == ["greedy"]
+        if agent.model.is_greedy or number in others:  # the epsilon of another run does not move with an agent
+            agent.model.epsilon = 0.0
     return env
 
 

@@ -9,7 +9,7 @@ import typer
 from abreast.cli.app import ROLLOUTS, ConfigFile, Quiet, Verbose, app, choose_volume, counted, look_here, out
 from abreast.cli.rollout import configure
 from abreast.display import QUIET, volume
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, need_posix
 from abreast.rollouts import EnvStateManager
 from abreast.rollouts.drivers.config import PlayConfig
 from abreast.rollouts.drivers.descriptors import check_descriptors
@@ -67,6 +67,7 @@ async def _serve(
     """Serve until SIGINT or SIGTERM; returns the exit code."""
     from abreast.integrations.openenv import Server
 
+    need_posix("`abreast serve` needs", "step environments by EnvStateManager")
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[int] = loop.create_future()
 

@@ -10,6 +10,7 @@ import typer
 from abreast.cli.app import (
     TRAINING,
     WHERE,
+    Greedy,
     Quiet,
     Verbose,
     app,
@@ -42,6 +43,9 @@ def sweep(
             show_default=False,
         ),
     ] = None,
+    episodes: Annotated[
+        int | None, typer.Option("--episodes", "--epochs", help="Episodes of each run (experiment.epochs).")
+    ] = None,
     seeds: Annotated[
         str | None, typer.Option(metavar="N", help="Runs of each, with seeds 0 to N - 1; or which seeds, as in 3,5.")
     ] = None,
@@ -67,6 +71,7 @@ def sweep(
     trials: Annotated[
         int | None, typer.Option(help="How many trials; default: 50.", rich_help_panel=SEARCHED, show_default=False)
     ] = None,
+    greedy: Greedy = None,
     output: Annotated[
         Path | None,
         typer.Option(metavar="DIR", help="The sweep folder; default: a new one in runs/.", rich_help_panel=WHERE),
@@ -86,11 +91,13 @@ def sweep(
 
     typed: dict[str, Any] = {
         "GAME": words,
+        "--epochs": episodes,
         "--seeds": seeds,
         "--config": config,
         "--evaluations": evaluations,
         "--search": search,
         "--trials": trials,
+        "--greedy/--explore": greedy,
         "--output": output,
     }
     if resume is not None:
@@ -110,6 +117,8 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
 
     values = read_yaml(typed["--config"]) if typed["--config"] else {}
     games, settings = split_words(typed["GAME"] or ())
+    if typed["--epochs"] is not None:
+        settings["experiment.epochs"] = [typed["--epochs"]]
     if not games and "games" not in values:
         raise ConfigError(
             "Missing argument 'GAME': name a game (`abreast games` lists them), or give games in --config."
@@ -120,12 +129,14 @@ def _asked(typed: dict[str, Any], at_once: int | None) -> Any:
         "evaluations": typed["--evaluations"],
         "search": typed["--search"],
         "trials": typed["--trials"],
+        "greedy": typed["--greedy/--explore"],
     }
     values |= {key: value for key, value in options.items() if value is not None}
     if settings:
         values["settings"] = {**(values.get("settings") or {}), **settings}
-    if values.get("search") is None and typed["--trials"] is not None:
-        raise ConfigError(f"--trials is {typed['--trials']}, but nothing is searched: give --search optuna, too.")
+    for name in ("--trials", "--greedy/--explore") if values.get("search") is None else ():
+        if typed[name] is not None:
+            raise ConfigError(f"{name} is {typed[name]}, but nothing is searched: give --search optuna, too.")
     if values.get("search") is not None:
         values.setdefault("trials_at_once", at_once or max(1, int(cores())))
     asked = Asked.read(values)

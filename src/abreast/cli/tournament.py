@@ -14,7 +14,7 @@ import typer
 from rich.table import Column, Table
 
 from abreast import __version__
-from abreast.cli.app import TRAINING, Quiet, Verbose, app, choose_volume, complain, load_training, out, show
+from abreast.cli.app import TRAINING, Greedy, Quiet, Verbose, app, choose_volume, complain, load_training, out, show
 from abreast.cli.evaluate import check_writable, game_of_run
 from abreast.display import Display, Shown
 from abreast.files import locked, write_whole
@@ -40,9 +40,7 @@ def tournament(
             help="Which checkpoints of each run take part; its pool's members are among them.",
         ),
     ] = "last",
-    sample: Annotated[
-        bool, typer.Option("--sample", help="Explore as in training, instead of always doing what seems best.")
-    ] = False,
+    greedy: Greedy = None,
     game: Annotated[
         str | None, typer.Option(metavar="GAME", help="The game, if it is not where it was when the runs were made.")
     ] = None,
@@ -62,9 +60,10 @@ def tournament(
     source = game_of_run(AgentOf.parse(runs[0], 0).config_file().parent, game, "tournament")
     entrants = [entrant for run in runs for entrant in find_entrants(run, checkpoints)]
     matches = Tournament(
-        entrants, settings, lambda values: source.build(source.configure(values)), episodes, seed, not sample
+        entrants, settings, lambda values: source.build(source.configure(values)), episodes, seed, greedy
     )
     check_writable(output, FILE)
+    output.mkdir(parents=True, exist_ok=True)
     with locked(output):
         try:
             with TournamentDisplay(matches) as display:
@@ -76,13 +75,13 @@ def tournament(
             raise
         standings = matches.standings()
         about = {"abreast": __version__, "game": settings.get("game"), "episodes": episodes, "seed": seed}
-        _write(output, {**about, "greedy": not sample}, standings)
-    show(_ratings(standings))
+        _write(output, {**about, "modes": matches.modes}, standings)
+    show(_ratings(standings, matches.modes))
     show(_payoffs(standings))
-    if matches.is_without_chance:
+    if matches.is_without_chance and any("greedy" in mode for mode in matches.modes.values()):
         complain(
             f"the {episodes} episodes of every match brought the same rewards, so that intervals say nothing: in a game"
-            " without chance, greedy agents play alike again and again. Give --sample to let them explore as in training."
+            " without chance, greedy agents play alike again and again. Give --explore to let them explore as in training."
         )
     out.print(f"Tables, picture and every episode are in {output}")
 
@@ -110,13 +109,18 @@ class TournamentDisplay(Display):
 # ---- inside
 
 
-def _ratings(standings: "Standings") -> Table:
+def _ratings(standings: "Standings", modes: dict[str, str]) -> Table:
     titles = ("Elo", "±", "α-rank", "won", "mean reward")
-    table = Table("entrant", *(Column(title, justify="right") for title in titles), box=None)
+    table = Table("entrant", "mode", *(Column(title, justify="right") for title in titles), box=None)
     for row in standings.ratings:
         elo = f"{row['elo']:.0f}", f"{row['elo_95']:.0f}"
         table.add_row(
-            row["entrant"], *elo, f"{row['alpha_rank']:.3f}", f"{row['win_rate']:.0%}", f"{row['mean_reward']:.2f}"
+            row["entrant"],
+            modes[row["entrant"]],
+            *elo,
+            f"{row['alpha_rank']:.3f}",
+            f"{row['win_rate']:.0%}",
+            f"{row['mean_reward']:.2f}",
         )
     return table
 

@@ -146,9 +146,9 @@ def train(
     changes = overrides or []
     if logger:
         look_here()
+    if game is not None and "=" in game and (resume or config):  # a setting: the game is that of the run or the file
+        changes, game = [game, *changes], None
     if resume is not None:
-        if game is not None and "=" in game:  # a setting: the game is that of the run
-            changes, game = [game, *changes], None
         fixed = {"--config": config, "--output": output, "--load-agent": load_agent, "--freeze": freeze}
         refused = [key for key, value in fixed.items() if value]
         if refused:
@@ -156,10 +156,14 @@ def train(
         chosen, config = _game_of(resume, game)
     elif inexact:
         raise ConfigError("--inexact is given without --resume RUN: remove it, or name the run to resume.")
-    elif game is None:
-        raise ConfigError("Missing argument 'GAME': name a game (`abreast games` lists them), or give --resume RUN.")
     else:
-        chosen = find(game)
+        named = read_yaml(config).get("game") if config and game is None else game
+        if not isinstance(named, str):
+            raise ConfigError(
+                "Missing argument 'GAME': name a game (`abreast games` lists them), here or as `game` in the file of"
+                " --config, or give --resume RUN."
+            )
+        chosen = find(named)
     if batched:
         check_batched(chosen)
     loaded = parse_agents(load_agent or [], "--load-agent")

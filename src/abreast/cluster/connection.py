@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from abreast.cluster.config import ClusterConfig
 from abreast.cluster.host import SAME_NEEDED, Echo, node_facts
-from abreast.errors import ConfigError, WorkerError
+from abreast.errors import ConfigError, WorkerError, need_posix
 from abreast.processes.cores import cores
 
 log = logging.getLogger("abreast")
@@ -47,6 +47,7 @@ SETTINGS = b"\4"
 
 def import_ray() -> Any:
     """The package; a `ConfigError` names the extra that it comes with."""
+    need_posix("a Ray cluster needs", "leave it out")
     if "RAY_AUTH_TOKEN" in os.environ:
         os.environ.setdefault("RAY_AUTH_MODE", "token")  # read when Ray is imported
     try:

@@ -17,6 +17,7 @@ from abreast.evaluations import Point, Rewards, RunEvaluations
 from abreast.games import AnyGame, find_game_of_run
 from abreast.training.statistics import (
     FEWEST_RUNS,
+    bootstrap_interval,
     improvement_interval,
     interquartile_mean_of_tasks,
     mean,
@@ -30,6 +31,8 @@ SUM = "sum"
 THRESHOLDS = 101
 """Points of a performance profile."""
 NORMALISE = ("none", "range", "random")
+RANDOM = "random"
+"""The algorithm of random agents, in every comparison."""
 
 
 class Evaluated(NamedTuple):
@@ -42,6 +45,10 @@ class Evaluated(NamedTuple):
     """Epochs of its best checkpoint."""
     absolute: Rewards
     """What was got there on many episodes."""
+    mode: str = ""
+    """How its agents acted."""
+    other: tuple[str, Rewards] | None = None
+    """The other mode, and what was got in it at the best checkpoint; None if it was not played."""
 
 
 class Comparison(NamedTuple):
@@ -53,13 +60,19 @@ class Comparison(NamedTuple):
     improvement: list[dict[str, Any]]
     curves: list[dict[str, Any]]
     profiles: list[dict[str, Any]]
+    other_modes: list[dict[str, Any]]
+    """Rows like those of `summary`, of algorithms that get something else in the other mode."""
     notes: list[str]
 
 
 def evaluate_all(
-    runs: Sequence[Compared], episodes: int, seed: int, on_point: Callable[[str], None] = lambda name: None
+    runs: Sequence[Compared],
+    episodes: int,
+    seed: int,
+    on_point: Callable[[str], None] = lambda name: None,
+    greedy: bool | None = None,
 ) -> list[Evaluated]:
-    """Evaluate all runs at all their checkpoints, as far as that was not done before."""
+    """Evaluate all runs at all their checkpoints, as far as that was not done before; `greedy` as in `evaluate`."""
     found, games = [], dict[tuple[str, Path], AnyGame]()
 
     def find(run: Compared) -> AnyGame:
@@ -69,11 +82,11 @@ def evaluate_all(
         return games[place]
 
     for run in runs:
-        evaluations = RunEvaluations(run.folder, partial(find, run), episodes, seed)
+        evaluations = RunEvaluations(run.folder, partial(find, run), episodes, seed, greedy)
         curve = evaluations.curve(lambda name=run.folder.name: on_point(name))  # type: ignore[misc]
-        best, absolute = evaluations.absolute(curve)
+        best = evaluations.absolute(curve)
         on_point(run.folder.name)
-        found.append(Evaluated(run, evaluations.names, curve, best, absolute))
+        found.append(Evaluated(run, evaluations.names, curve, *best))
     return found
 
 
@@ -97,13 +110,22 @@ def compare(
 
     normalise: none: scores as they are; range: 0 and 1 are the lowest and the highest score in a task; random: 0 is what
         random agents get, 1 the highest score. Left out: none for one task, range for several.
-    random: for `random`, what random agents get in each task.
+    random: what random agents get in each task. They are an algorithm of the comparison.
     """
     tasks = list(dict.fromkeys(each.run.task for each in found))
-    algorithms = list(dict.fromkeys(each.run.algorithm for each in found))
+    baseline = {} if any(each.run.algorithm == RANDOM for each in found) else random or {}
+    played = [*found, *(Evaluated(Compared(Path(), task, RANDOM, 0), [], [], 0, baseline[task]) for task in baseline)]
+    algorithms = list(dict.fromkeys(each.run.algorithm for each in played))
     how = check_normalise(normalise, tasks)
     told = [*notes, *_too_few(found)]
-    comparison = Comparison({}, _run_rows(found), [], [], [], [], told)
+    comparison = Comparison({}, _run_rows(found), [], [], [], [], [], told)
+    others = {
+        each.run.algorithm: each.other[0] for each in found if each.other and _differ(each.absolute, each.other[1])
+    }
+    modes = {
+        name: ", ".join(dict.fromkeys(each.mode for each in played if each.run.algorithm == name))
+        for name in algorithms
+    }
     numbers = {len(each.absolute[0]) for each in found}
     whose: list[int | None] = [None, *range(min(numbers))]
     if len(numbers) > 1:
@@ -120,7 +142,7 @@ def compare(
             agent: int | None = agent,
         ) -> list[list[float]]:
             """By task and run."""
-            own = [each for each in found if each.run.algorithm == algorithm]
+            own = [each for each in played if each.run.algorithm == algorithm]
             return [
                 [(_score(of(each), agent) - low) / size for each in own if each.run.task == task]
                 for task, (low, size) in scale.items()
@@ -129,10 +151,13 @@ def compare(
         final = {algorithm: scores(algorithm, lambda each: each.absolute) for algorithm in algorithms}
         everything = [value for by_task in final.values() for runs in by_task for value in runs]
         thresholds = np.linspace(min(everything), max(everything), THRESHOLDS).tolist()
+        rows = [_summary_row(who, name, modes[name], by_task) for name, by_task in final.items()]
+        comparison.summary.extend(sorted(rows, key=lambda row: -row["interquartile_mean"]))
+        comparison.other_modes.extend(
+            _summary_row(who, name, other, scores(name, lambda each: each.other[1] if each.other else each.absolute))
+            for name, other in others.items()
+        )
         for algorithm, by_task in final.items():
-            flat = [value for runs in by_task for value in runs]
-            row = {"who": who, "algorithm": algorithm, "runs": len(flat), "mean": mean(flat)}
-            comparison.summary.append(row | _with_interval(by_task))
             shares = performance_profile(by_task, thresholds)
             comparison.profiles.extend(
                 {"who": who, "algorithm": algorithm, "score": score, "share": share}
@@ -202,8 +227,14 @@ def _too_few(found: Sequence[Evaluated]) -> list[str]:
 
 
 def _at(each: Evaluated, place: Mapping[str, int]) -> Rewards:
-    """What was got after so many epochs."""
-    return next(point.rewards for point in each.curve if point.epochs == place[each.run.task])
+    """What was got after so many epochs; random agents always get the same."""
+    return next((point.rewards for point in each.curve if point.epochs == place[each.run.task]), each.absolute)
+
+
+def _differ(one: Rewards, two: Rewards) -> bool:
+    """Whether the 95 % intervals of what some agent gets are apart."""
+    first, second = (map(bootstrap_interval, zip(*rewards, strict=True)) for rewards in (one, two))
+    return any(a and b and (a[1] < b[0] or b[1] < a[0]) for a, b in zip(first, second, strict=True))
 
 
 def _name_of(agent: int | None, found: Sequence[Evaluated]) -> str:
@@ -223,12 +254,18 @@ def _with_interval(by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
     return {"interquartile_mean": interquartile_mean_of_tasks(by_task), **_ends(stratified_interval(by_task))}
 
 
+def _summary_row(who: str, algorithm: str, mode: str, by_task: Sequence[Sequence[float]]) -> dict[str, Any]:
+    runs = [value for each in by_task for value in each]
+    row: dict[str, Any] = {"who": who, "algorithm": algorithm, "mode": mode}
+    return row | {"runs": len(runs), "mean": mean(runs)} | _with_interval(by_task)
+
+
 def _run_rows(found: Sequence[Evaluated]) -> list[dict[str, Any]]:
     """What is known of each run; its scores are as they are, not normalised."""
     rows = []
     for each in found:
         agents = {f"score_{number}": _score(each.absolute, number) for number in range(len(each.absolute[0]))}
         about: dict[str, Any] = {"run": str(each.run.folder), "task": each.run.task, "algorithm": each.run.algorithm}
-        about |= {"seed": each.run.seed, "best_epochs": each.best}
+        about |= {"seed": each.run.seed, "best_epochs": each.best, "mode": each.mode}
         rows.append(about | {"score": _score(each.absolute, None), **agents})
     return rows

@@ -12,7 +12,7 @@ from abreast.comparison.compare import Comparison, Evaluated, common_epochs
 from abreast.comparison.picture import draw
 from abreast.files import write_whole
 
-TABLES = ("runs", "summary", "improvement", "curves", "profiles")
+TABLES = ("runs", "summary", "other_modes", "improvement", "curves", "profiles")
 """What is written as CSV."""
 SPECIAL = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 SPECIAL |= {character: f"\\{character}" for character in "&%$#_{}"}
@@ -47,9 +47,8 @@ def as_latex(comparison: Comparison) -> str:
     """A table: a row for each algorithm, with the interquartile mean and its interval, in sum and of each agent."""
     who: list[str] = comparison.about["who"]
     cells = {(row["algorithm"], row["who"]): _cell(row) for row in comparison.summary}
-    rows = [
-        [_escaped(algorithm), *(cells[algorithm, name] for name in who)] for algorithm in comparison.about["algorithms"]
-    ]
+    modes = {row["algorithm"]: row["mode"] and f", {row['mode']}" for row in comparison.summary}  # the best is first
+    rows = [[_escaped(name + mode), *(cells[name, each] for each in who)] for name, mode in modes.items()]
     lines = [
         "% Interquartile mean over runs and tasks, with its 95 % stratified bootstrap interval.",
         rf"\begin{{tabular}}{{l{'r' * len(who)}}}",

@@ -8,7 +8,7 @@ import sys
 from abreast.errors import ConfigError, nearest, short
 from abreast.files import seen_from_here
 from abreast.models.action_box import ActionBox
-from abreast.models.base import BaseModel
+from abreast.models.base import BaseModel, Mode
 from abreast.models.config import ModelConfig
 from abreast.models.dqn import DQN
 from abreast.models.iqn import IQN
@@ -56,6 +56,7 @@ __all__ = [
     "SAC",
     "ActionBox",
     "BaseModel",
+    "Mode",
     "ModelConfig",
     "ObservationShape",
     "RandomModel",

@@ -5,7 +5,7 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from itertools import compress, pairwise
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import numpy as np
 import torch
@@ -28,6 +28,8 @@ NOT_CALLED_ON_A_DEVICE = (
 )
 """Methods that are not called in a pass that is played on a device as a whole, or otherwise than usual."""
 Kind = TypeVar("Kind", bound="type[BaseModel]")
+Mode = Literal["greedy", "explore"]
+"""How agents act in an evaluation: `greedy` as in `BaseModel.act_greedily`, `explore` as in training."""
 
 
 def shipped(kind: Kind) -> Kind:
@@ -69,6 +71,9 @@ class BaseModel(ModelState):
     """The class of ours that it is, or is derived from."""
     DECIDED_EXTRAS: ClassVar[frozenset[str] | None] = None
     """What its `decide_all` returns beside actions; None: it has none, and chooses state by state."""
+    EVALUATION: ClassVar[Mode] = "greedy"
+    """How the policy is meant to be used, and is evaluated: `greedy`, or `explore` if it is stochastic on purpose, as that
+    of a policy gradient is."""
     is_greedy: bool = False
     """Whether to choose what seems best and explore nothing, in whatever way the model explores (`act_greedily`)."""
 
@@ -84,6 +89,8 @@ class BaseModel(ModelState):
             raise ModelError(
                 "it has no train_step: define train_step(self), which returns None if there is nothing to learn"
             )
+        if kind.EVALUATION not in get_args(Mode):
+            raise ModelError(f"its EVALUATION is {short(kind.EVALUATION)}: expected 'greedy' or 'explore'")
 
     # ---- seeing
 

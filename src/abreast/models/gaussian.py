@@ -28,5 +28,5 @@ def squashed(policy_BP: Tensor, noise_BA: Tensor) -> tuple[Tensor, Tensor]:
     """
     means_BA, log_std_BA = policy_BP.chunk(2, dim=-1)
     drawn_BA = means_BA + torch.exp(log_std_BA) * noise_BA
-    slopes_BA = 2.0 * (math.log(2.0) - drawn_BA - functional.softplus(-2.0 * drawn_BA))
+    slopes_BA = 2.0 * (math.log(2.0) - drawn_BA + functional.logsigmoid(2.0 * drawn_BA))
     return torch.tanh(drawn_BA), log_density(drawn_BA, means_BA, log_std_BA) - slopes_BA.sum(dim=-1)

@@ -8,6 +8,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+try:
+    import resource
+except ImportError:  # not there on every platform
+    resource = None  # type: ignore[assignment]
+
 SPIN_S = 200e-6
 """How long to wait without sleeping for a message that is expected at once. To sleep and be woken takes 50 µs, on either
 side.
@@ -68,7 +73,7 @@ def spin_wait(is_ready: Callable[[], Any]) -> bool:
     while not is_ready():
         if time.perf_counter() > end:
             return False
-        os.sched_yield()
+        getattr(os, "sched_yield", bool)()  # where it is missing, nothing gives way
     return True
 
 
@@ -76,4 +81,9 @@ def has_free_core() -> bool:
     """Whether there seems to be a core for another process beside this one. (Two that import at once on one core both take
     twice as long.)
     """
-    return os.getloadavg()[0] + 1 < cores()
+    return hasattr(os, "getloadavg") and os.getloadavg()[0] + 1 < cores()
+
+
+def thread_usage() -> "resource.struct_rusage | None":
+    """Return what the system counts of this thread (`getrusage`), or None where it counts nothing; 1 µs."""
+    return resource.getrusage(resource.RUSAGE_THREAD) if hasattr(resource, "RUSAGE_THREAD") else None

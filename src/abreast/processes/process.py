@@ -31,7 +31,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple, NoReturn, cast
 
-from abreast.errors import WorkerError
+from abreast.errors import WorkerError, need_posix
 from abreast.processes.backend import ChildSpec, label
 from abreast.processes.channel import PipeChannel, frame, receive_descriptors
 from abreast.processes.child import NO_ORDER, Replaced, note_parent, parent_pid, serve
@@ -67,7 +67,7 @@ class ProcessBackend:
 
         If that fails, the first child that is started says why.
         """
-        if self._start_method == "forkserver" and parent_pid() is None:
+        if self._start_method == "forkserver" and parent_pid() is None and hasattr(os, "fork"):
             with suppress(OSError):
                 FORK_SERVER.ensure_running()
 
@@ -75,6 +75,10 @@ class ProcessBackend:
         hint = SCRIPT_HINT if spec.needs_main else ""
         if parent_pid() is not None:  # it may be importing a script that starts workers
             raise WorkerError("a worker cannot have workers of its own.")
+        need_posix(
+            "worker processes need",
+            "set multiprocessing.workers=threads (training) or es_manager.use_multiprocessing=threads (rollouts)",
+        )
         try:
             return ProcessChild(number, spec.name, pack(spec, self._start_method), self._start_method, hint)
         except Exception as error:  # no memory, no descriptors, a process that may have no children

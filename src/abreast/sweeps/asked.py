@@ -70,6 +70,8 @@ class Asked(Section):
     """Of a search."""
     search_seed: int = Field(0, ge=0)
     """Of a search."""
+    greedy: bool | None = None
+    """How agents act where a search evaluates them: as `--greedy` or `--explore` of `abreast eval`; null: as declared."""
     trials_at_once: int = Field(1, ge=1)
     """Trials that a search chooses before it knows the results of any of them. Its choices depend on it."""
 
@@ -104,7 +106,7 @@ class Asked(Section):
 
     def as_yaml_values(self) -> dict[str, Any]:
         """What sweep.yaml holds, and `read` reads."""
-        left_out = set() if self.search else {"search", "trials", "search_seed", "trials_at_once"}
+        left_out = set() if self.search else {"search", "trials", "search_seed", "greedy", "trials_at_once"}
         return {key: value for key, value in self.model_dump(exclude_none=True).items() if key not in left_out}
 
 

@@ -82,8 +82,10 @@ def run_search(sweep: Sweep, execute: Execute, display: SweepDisplay) -> str:
         return "No trial has finished, so there is no best one."
     best = study.best_trial
     settings = " ".join(f"{key}={json.dumps(value)}" for key, value in _settings(sweep, best.params).items())
+    mode = best.user_attrs[OUTCOME].get("mode", "greedy")  # an earlier version knew no other
     return (
-        f"The best of {len(study.trials)} trials is trial {best.number}, with a reward of {best.value:.2f}: {settings}"
+        f"The best of {len(study.trials)} trials is trial {best.number}, with a reward of {best.value:.2f} ({mode}):"
+        f" {settings}"
     )
 
 
@@ -193,7 +195,8 @@ def _outcome(sweep: Sweep, each: Trial, is_pruned: bool) -> dict[str, Any]:
         return {"state": "FAIL", "value": None}
     if is_pruned or _is_worse_than_most(sweep, each):
         return {"state": "PRUNED", "value": None}
-    return {"state": "COMPLETE", "value": _evaluations(sweep, each)[each.epochs]}
+    value, first = _evaluations(sweep, each)[each.epochs], _evaluations_of(sweep, each.configs[0])
+    return {"state": "COMPLETE", "value": value, "mode": first.mode(evaluated_checkpoints(first.run)[-1])}
 
 
 def _is_worse_than_most(sweep: Sweep, each: Trial) -> bool:
@@ -213,13 +216,21 @@ def _evaluations(sweep: Sweep, each: Trial, after: int = 0) -> dict[int, float]:
     """The mean reward over seeds at each evaluation that all runs of a trial have, by epochs."""
     found = list[dict[int, float]]()
     for config in each.configs:
-        run, find = Path(config.output), partial(find_game, config.game)
-        evaluations = RunEvaluations(run, find, seed=sweep.asked.search_seed)
+        evaluations = _evaluations_of(sweep, config)
         try:
-            there = [checkpoint for checkpoint in evaluated_checkpoints(run) if checkpoint.epochs > after]
+            there = [each for each in evaluated_checkpoints(evaluations.run) if each.epochs > after]
             rewards = {checkpoint.epochs: evaluations.rewards(checkpoint) for checkpoint in there}
         except CheckpointError:  # there is none yet
             return {}
         found.append({epochs: fmean(map(sum, played)) for epochs, played in rewards.items()})
     common = sorted(set.intersection(*(set(each) for each in found)))
     return {epochs: fmean(each[epochs] for each in found) for epochs in common}
+
+
+def _evaluations_of(sweep: Sweep, config: RunConfig) -> RunEvaluations:
+    return RunEvaluations(
+        Path(config.output),
+        partial(find_game, config.game),
+        seed=sweep.asked.search_seed,
+        greedy=sweep.asked.greedy,
+    )

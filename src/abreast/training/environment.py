@@ -154,7 +154,10 @@ class Environment(Experiment):
         raise NotImplementedError(f"{type(self).__name__}.setup_agents says who the agents are.")
 
     def populate_environment(self) -> None:
-        """Put agents and entities into the world, which holds only default entities."""
+        """Put agents and entities into the world, which holds only default entities.
+
+        It is called once when the environment is built, and again by each `reset`, which begins every epoch, also epoch 0.
+        """
         raise NotImplementedError(f"{type(self).__name__}.populate_environment says where everything stands.")
 
     def after_turn(self) -> Sequence[float] | None:

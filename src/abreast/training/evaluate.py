@@ -7,7 +7,7 @@ for each pass over the lanes
   play                                      (collect.py)
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +15,12 @@ from typing import Any
 import numpy as np
 
 from abreast.errors import ConfigError
+from abreast.models import BaseModel, Mode, algorithm
 from abreast.state import copied
 from abreast.streams import seeded_globals
 from abreast.training.actors.base import actor_state, models_of, set_actor_state
 from abreast.training.collect import play_lanes
+from abreast.training.config import Config
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
 from abreast.training.run.metrics import figures_of
@@ -68,12 +70,32 @@ class Evaluation:
         }
 
 
-def evaluate(env: Experiment, episodes: int, seed: int = 0, greedy: bool = True) -> Evaluation:
+def modes_of(kinds: Iterable[type[BaseModel]], greedy: bool | None = None) -> list[Mode]:
+    """Return the mode in which a model of each class is evaluated: the one that the class declares (`BaseModel.EVALUATION`),
+    or the same for all if `greedy` is True or False.
+    """
+    return [kind.EVALUATION if greedy is None else "greedy" if greedy else "explore" for kind in kinds]
+
+
+def mode_text(modes: Sequence[Mode]) -> str:
+    """Return the modes of all agents as one text: "explore", or "greedy (agents 0, 2), explore (agent 1)"."""
+    agents = {mode: [str(agent) for agent, each in enumerate(modes) if each == mode] for mode in dict.fromkeys(modes)}
+    told = [f"{mode} (agent{'s' * (len(own) > 1)} {', '.join(own)})" for mode, own in agents.items()]
+    return ", ".join(told) if len(told) > 1 else modes[0]
+
+
+def mode_of_run(config: Config[Any, Any], agents: int, greedy: bool | None = None) -> str:
+    """Return the modes in which so many agents of a run are evaluated, as `mode_text`; `config`: the run's."""
+    return mode_text(modes_of((algorithm(config.model_of(agent).algorithm) for agent in range(agents)), greedy))
+
+
+def evaluate(env: Experiment, episodes: int, seed: int = 0, greedy: bool | None = None) -> Evaluation:
     """Let the agents of an environment play, and see what they get.
 
     seed: of the evaluation, apart from the experiment's. Episode i is a function of what the agents have learned, of this
         seed, of i and of the number of lanes: neither of episodes before it nor of how many are asked for.
-    greedy: agents do what seems best to them (`BaseModel.act_greedily`); else they explore as much as in training.
+    greedy: True: all agents do what seems best to them (`BaseModel.act_greedily`); False: all explore as in training; None:
+        each agent acts as its model declares (`BaseModel.EVALUATION`).
 
     Nothing is learned, and the environment stays as it is: a twin of it plays.
     """
@@ -84,7 +106,7 @@ def play_episodes(
     env: Experiment,
     episodes: int,
     seed: int = 0,
-    greedy: bool = True,
+    greedy: bool | None = None,
     on_pass: Callable[[list[list[float]]], None] = lambda rewards: None,
 ) -> Evaluation:
     """As `evaluate`, on the environment itself, which is then somewhere in the middle. `on_pass` is told the rewards of each
@@ -97,7 +119,7 @@ def play_episodes(
     env.make_lanes()
     parallel, models = env.config.multiprocessing, models_of(env.game)
     lanes = parallel.num_envs
-    played = []
+    modes, played = modes_of(map(type, models), greedy), []
     here, learned = copied(actor_state(env.game)), [copied(model.learning_state()) for model in models]
     with compute_threads(env.config.experiment.compute_threads):
         for first in range(0, episodes, lanes):  # every lane in every pass: what is chosen in one depends on the others
@@ -109,7 +131,7 @@ def play_episodes(
                 model.choose_from(_seed(seed, first, CHOICES, agent))
                 model.streams.is_of_one_pass = True
             with ExitStack() as stack, seeded_globals(np.random.SeedSequence(seed), EVALUATING, first):
-                for model in models if greedy else ():
+                for model in (model for model, mode in zip(models, modes, strict=True) if mode == "greedy"):
                     stack.enter_context(model.act_greedily())
                 newest = play_lanes(env.game, env.epochs_played, lanes)[: episodes - first]
                 played += newest

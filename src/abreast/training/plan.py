@@ -8,6 +8,7 @@ what the user sets    is used from the first pass on; numbers that are left out 
 Results do not depend on it: learners and lanes are the same wherever they are.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
@@ -228,6 +229,8 @@ class Planner:
             return "the world is batched: playing and learning share the device"
         if not self.groups:
             return "all agents are frozen"
+        if not hasattr(os, "fork"):
+            return "this system has no worker processes"
         wants = self._given.num_workers is not None or self._given.actors > 1
         return None if wants or self.cores > 1 or self._given.workers == "ray" else "there is one core"
 

@@ -24,7 +24,7 @@ from abreast.state import State
 from abreast.state_file import dumps
 from abreast.training.actors.base import models_of
 from abreast.training.checkpoints.folder import newest_agents
-from abreast.training.evaluate import play_episodes
+from abreast.training.evaluate import mode_text, modes_of, play_episodes
 from abreast.training.experiment import Experiment
 from abreast.training.moved import AgentOf, agents_in, kept_agents
 from abreast.training.ratings import Floats, alpha_rank, elo
@@ -147,7 +147,7 @@ class Tournament:
         build: Callable[[Mapping[str, Any]], Experiment],
         episodes: int = 32,
         seed: int = 0,
-        greedy: bool = True,
+        greedy: bool | None = None,
     ) -> None:
         names = [each.name for each in entrants]
         for name in names:
@@ -159,12 +159,15 @@ class Tournament:
         if seats < 2:
             raise ConfigError("the game has one agent: in a tournament agents play each other.")
         self._entrants, self._settings, self._build = entrants, settings, build
-        self._how = {"episodes": episodes, "seed": seed, "greedy": greedy}
+        self._how: dict[str, Any] = {"episodes": episodes, "seed": seed, "greedy": greedy}
         self.names, self.matches = names, seatings(len(names), seats)
         self.results: dict[tuple[int, ...], Rewards] = {}
         """What was played, by who sits where."""
+        self.modes: dict[str, str] = {}
+        """How the agents of each entrant act, by its name."""
         for each in entrants:
-            self._seated(each.seats)  # one that does not fit is refused before anything is played
+            env = self._seated(each.seats)  # one that does not fit is refused before anything is played
+            self.modes[each.name] = mode_text(modes_of(map(type, models_of(env.game)), greedy))
 
     def _seated(self, seats: Sequence[Seat]) -> Experiment:
         """The game, with these agents."""
@@ -180,7 +183,8 @@ class Tournament:
     def _key(self, match: Sequence[int]) -> str:
         """What tells a match from all others: who plays, and how."""
         seats = [(seat.sha256, seat.settings) for seat in self._seats(match)]
-        told = json.dumps([self._settings, self._how, seats], sort_keys=True, default=str)
+        modes = (self.modes[self.names[number]] for number in match)
+        told = json.dumps([self._settings, self._how, seats, *modes], sort_keys=True, default=str)
         return hashlib.sha256(told.encode()).hexdigest()
 
     def _seats(self, match: Sequence[int]) -> list[Seat]:
@@ -192,7 +196,7 @@ class Tournament:
         with (folder / FILE).open("ab") as file:
             for match in self.matches:
                 if (key := self._key(match)) not in known:  # two entrants with the same agents have the same key
-                    played = play_episodes(self._seated(self._seats(match)), **self._how)  # type: ignore[arg-type]
+                    played = play_episodes(self._seated(self._seats(match)), **self._how)
                     names = [self.names[number] for number in match]
                     line = json.dumps({"key": key, "seats": names, "rewards": played.rewards}, allow_nan=False)
                     file.write(f"\n{line}\n".encode())  # on a line of its own, also after one that was cut off

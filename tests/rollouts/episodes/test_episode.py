@@ -147,12 +147,11 @@ def test_a_picture_of_the_wrong_kind_ends_the_episode_with_that_reason(shape):
 def test_a_turn_that_was_preempted_has_not_waited(monkeypatch, voluntary, involuntary, has_waited):
     used = iter([(0, 0), (voluntary, involuntary)])
 
-    def getrusage(who):
+    def thread_usage():
         ours, others = next(used)
         return SimpleNamespace(ru_utime=0.0, ru_stime=0.0, ru_nvcsw=ours, ru_nivcsw=others)
 
-    monkeypatch.setattr(episode_module, "THREAD_USAGE", 1)
-    monkeypatch.setattr(episode_module.resource, "getrusage", getrusage)
+    monkeypatch.setattr(episode_module, "thread_usage", thread_usage)
     clock = episode_module.Clock()
     time.sleep(0.01)
     assert (clock.waited > 0.0) == has_waited

@@ -17,6 +17,7 @@ from abreast.processes.backend import NOWHERE
 from abreast.rollouts import EnvStateManager, register
 from abreast.rollouts.episodes.episode import BUILD_S, TurnResult
 from abreast.rollouts.workers.worker import AT_ANSWERS, read_answers, rollout_process
+from guard import running
 from rollout_helpers import (
     CALM,
     go,
@@ -109,11 +110,9 @@ if __name__ == "__main__":
 def test_workers_die_with_a_killed_parent_in_the_middle_of_a_turn(method, tmp_path):
     tests = str(Path(__file__).parent.parent.parent)
     (tmp_path / "script.py").write_text(ORPHANS.format(tests=tests, method=method))
-    parent = subprocess.Popen([sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True)
-    pids = [int(word) for word in parent.stdout.readline().split()]
+    with running([sys.executable, "script.py"], cwd=tmp_path, stdout=subprocess.PIPE, text=True) as parent:
+        pids = [int(word) for word in parent.stdout.readline().split()]
     assert len(pids) == 2
-    parent.kill()
-    parent.wait()
     deadline = time.monotonic() + 5
     while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.05)

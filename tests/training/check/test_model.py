@@ -20,6 +20,7 @@ UNFIT = [
         "IsNotMade.__init__ does not call super().__init__(…): add that call, as its first line.",
     ),
     ("IsNotSetUp", "building", "IsNotSetUp.setup does not call super().setup(…)"),
+    ("IsEvaluatedOtherwise", "building", "its EVALUATION is 'sampled': expected 'greedy' or 'explore'"),
     ("CannotLearn", "building", "it has no train_step: define train_step(self), which returns None if"),
     ("SaysTooLittle", "building", "the network of its make_network gives (2, 2) for 2 rows, expected (2, 4)"),
     ("SaysTooMuch", "building", "the network of its make_network gives (2, 9) for 2 rows, expected (2, 4)"),

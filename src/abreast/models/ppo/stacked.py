@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from abreast.models.ppo.loss import Rows
-from abreast.models.stacked.learning import Beat, LearnerStack, has_same_bits
+from abreast.models.stacked.learning import Beat, LearnerStack, has_same_bits, random_actions
 from abreast.models.stacked.recorded import Recorded
 
 if TYPE_CHECKING:
@@ -25,6 +25,14 @@ class StackedPolicies(LearnerStack):
         super().__init__(models)
         self._minibatches: dict[int, _Minibatch] = {}
 
+    @staticmethod
+    def random_arguments(first: Any, count: int, rows: int, generator: torch.Generator) -> tuple[Any, ...]:
+        states = torch.randn(count, rows, first.input_size, generator=generator)
+        actions, legal = random_actions(first, (count, rows), generator)
+        before, advantages, returns = torch.randn(3, count, rows, generator=generator)
+        no_mask = torch.empty(count, rows, 0, dtype=torch.bool)
+        return (Rows(states, no_mask if legal is None else legal, actions, before, advantages, returns),)
+
     def train(self, updates: int, beat: Beat) -> list[dict[str, float]] | None:
         if not updates:
             return None
@@ -41,7 +49,7 @@ class StackedPolicies(LearnerStack):
     def _can_stack(self, count: int) -> bool:
         """Whether each learns from so many rows as it would alone: on a CPU, to the bit."""
         batch = self.first.config.batch_size
-        return self.device != "cpu" or all(has_same_bits(self.first, rows) for rows in {batch, count % batch} - {0})
+        return self.device != "cpu" or all(has_same_bits(self.models, rows) for rows in {batch, count % batch} - {0})
 
     def _learn(self, rows: Sequence[Rows], beat: Beat) -> list[dict[str, float]]:
         """An update of each model from its rows, of which all have as many."""
@@ -77,7 +85,10 @@ class _Minibatch:
         self._stack = stack
         self._rows = Rows(*(column.new_empty(column.shape[0], size, *column.shape[2:]) for column in rows))
         self._step = Recorded(
-            lambda: stack.gradient_step(self._loss_of_all()), stack.device, stack.changed, "the stacked update"
+            lambda: stack.gradient_step(stack.loss_of_all(self._rows)),
+            stack.device,
+            stack.changed,
+            "the stacked update",
         )
 
     def descend(self, rows: Rows, part_NB: Tensor) -> None:
@@ -85,12 +96,5 @@ class _Minibatch:
         for into, column in zip(self._rows, rows, strict=True):
             index = part_NB.view(*part_NB.shape, *(1,) * (column.dim() - 2)).expand(-1, -1, *column.shape[2:])
             into.copy_(column.gather(1, index))
-        self._stack.check_loss(self._loss_of_all, self._loss_of_one)
+        self._stack.check_loss(self._rows)
         self._step()
-
-    def _loss_of_all(self) -> Any:
-        return self._stack.first.loss_of(self._stack.online, self._rows)
-
-    def _loss_of_one(self, row: int) -> Any:
-        model = self._stack.models[row]
-        return model.loss_of(model.online, Rows(*(column[row] for column in self._rows)))

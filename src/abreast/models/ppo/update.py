@@ -44,6 +44,7 @@ class PPO(NetworkModel):
     ACTIONS = frozenset({"discrete", "continuous"})
     KNOWN = NetworkModel.KNOWN | {"_log_chances"}
     DECIDED_EXTRAS = frozenset({"log_chance"})
+    EVALUATION = "explore"
 
     def setup(self, learning: np.random.SeedSequence, more: np.random.SeedSequence) -> None:
         super().setup(learning, more)

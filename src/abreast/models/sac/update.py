@@ -35,6 +35,7 @@ class SAC(ValueModel):
     NETWORK = SACNetwork
     ACTIONS = frozenset({"continuous"})
     DECIDED_EXTRAS = None
+    EVALUATION = "explore"
     TORSOS = 2
     config: SACConfig
     online: SACNetwork

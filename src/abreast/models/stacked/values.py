@@ -8,7 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from abreast.models.draws import Draws
-from abreast.models.stacked.learning import Beat, LearnerStack, stacked_network
+from abreast.models.stacked.learning import Beat, LearnerStack, random_actions, stacked_network
 from abreast.models.stacked.recorded import Recorded
 from abreast.models.stacked.rows import Batches, DeviceRows
 from abreast.models.tensors import Tensors
@@ -32,6 +32,8 @@ class StackedValues(LearnerStack):
         *LearnerStack.STANDS_FOR,
         *("loss", "drawn", "tensors_of", "as_input", "rows_per_batch", "_follow", "_count_rows"),
     )
+
+    NETWORKS = ("online", "target")
 
     def __init__(self, models: Sequence[Any], copies_rows: bool | None = None) -> None:
         super().__init__(models)
@@ -63,7 +65,7 @@ class StackedValues(LearnerStack):
                 self._sampled = self._sample()
             self._next_step(step)
             self._draws.take(self.models)
-            self.check_loss(self._loss_of_all, self._loss_of_one)
+            self.check_loss(self._batch(), self._draws.drawn)
             self._step()
             self.note_figures()
             if (step + 1) % per_update == 0:
@@ -71,19 +73,20 @@ class StackedValues(LearnerStack):
         self._count(updates, steps)
         return self.read_figures(per_update)
 
+    @staticmethod
+    def random_arguments(first: Any, count: int, rows: int, generator: torch.Generator) -> tuple[Any, ...]:
+        states, next_states = torch.randn(2, count, rows, first.input_size, generator=generator)
+        rewards, discounts, weights = torch.rand(3, count, rows, generator=generator)
+        actions, legal = random_actions(first, (count, rows), generator)
+        drawn = {name: torch.empty(count, *draw.shape) for name, draw in first.draws(rows).items()}
+        for name, draw in first.draws(rows).items():
+            draw.fill(drawn[name], generator)
+        return Tensors(states, actions, rewards, next_states, discounts, weights / rows, legal), drawn
+
     def _recorded_step(self) -> None:
         """Over memory that stays the same."""
-        self.gradient_step(self._loss_of_all())
+        self.gradient_step(self.loss_of_all(self._batch(), self._draws.drawn))
         self.blocks["target"].lerp_(self.blocks["online"], self._of_step[1][:, None])
-
-    def _loss_of_all(self) -> Any:
-        return self.first.loss_of(self.online, self.target, self._batch(), self._draws.drawn)
-
-    def _loss_of_one(self, row: int) -> Any:
-        model, batch = self.models[row], Tensors(*(None if each is None else each[row] for each in self._batch()))  # type: ignore[arg-type]
-        return model.loss_of(
-            model.online, model.target, batch, {name: each[row] for name, each in self._draws.drawn.items()}
-        )
 
     def forget_recorded(self) -> None:
         self._step.forget()

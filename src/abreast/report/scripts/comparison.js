@@ -4,9 +4,12 @@ function comparison(section) {
   const told = runs.find(run => run.comparison).comparison;
   const about = told.about;
   const interval = row => (row.low === null ? "–" : `${tell(row.low)} to ${tell(row.high)}`);
-  const summary = told.summary.map(row => [
+  const ofAgent = row => about.who.indexOf(row.who); // both modes of an algorithm stand together
+  const rows = [...told.summary, ...(told.other_modes || [])].sort((one, two) => ofAgent(one) - ofAgent(two));
+  const summary = rows.map(row => [
     row.who,
     row.algorithm,
+    row.mode || "–",
     tell(row.runs),
     tell(row.mean),
     tell(row.interquartile_mean),
@@ -20,11 +23,11 @@ function comparison(section) {
     el(
       "p",
       {},
-      `${counted(told.runs.length, "run")} in ${about.tasks.join(", ")}; greedy, ${counted(about.episodes, "episode")} at each checkpoint,`,
+      `${counted(told.runs.length, "run")} in ${about.tasks.join(", ")}; ${counted(about.episodes, "episode")} at each checkpoint,`,
       ` ${tell(about.absolute_episodes)} at the best one. ${about.normalise === "none" ? "Scores are rewards of an episode." : `Scores are normalised: ${about.normalise}.`}`,
     ),
     ...told.notes.map(note => el("p", { class: "empty" }, note)),
-    table(["agent", "algorithm", "runs", "mean", "interquartile mean", "95 % interval"], summary),
+    table(["agent", "algorithm", "mode", "runs", "mean", "interquartile mean", "95 % interval"], summary),
     ...(better.length ? [table(["probability of improvement", "all agents", "95 % interval"], better)] : []),
     ...(told.picture ? [el("img", { src: told.picture, alt: "The figures of the comparison", class: "wide" })] : []),
   );

@@ -21,13 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from abreast.errors import RolloutError, words
-
-try:
-    import resource
-except ImportError:  # not there on every platform
-    THREAD_USAGE = None
-else:
-    THREAD_USAGE = getattr(resource, "RUSAGE_THREAD", None)
+from abreast.processes.cores import thread_usage
 
 log = logging.getLogger("abreast")
 
@@ -280,9 +274,9 @@ class Clock:
 
 def _used() -> tuple[float, int]:
     """CPU seconds of this thread, and how much more often it has given up its core by itself than not; 1 µs."""
-    if THREAD_USAGE is None:
+    used = thread_usage()
+    if used is None:
         return time.thread_time(), time.perf_counter_ns()
-    used = resource.getrusage(THREAD_USAGE)
     return used.ru_utime + used.ru_stime, used.ru_nvcsw - used.ru_nivcsw
 
 

@@ -1,10 +1,10 @@
 """One actor in this thread, with all lanes."""
 
-import resource
 import time
 from collections.abc import Callable
 from typing import Any
 
+from abreast.processes.cores import thread_usage
 from abreast.state import State
 from abreast.training.actors.base import Play, actor_state, cut_episodes
 from abreast.training.collect import collect_pass
@@ -45,5 +45,5 @@ class InlineActors:
 
 def _waits() -> int:
     """How often this thread has given up its core by itself, where that is known."""
-    of_thread = getattr(resource, "RUSAGE_THREAD", None)
-    return 0 if of_thread is None else resource.getrusage(of_thread).ru_nvcsw
+    used = thread_usage()
+    return 0 if used is None else used.ru_nvcsw

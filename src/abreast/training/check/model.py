@@ -13,11 +13,9 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from abreast.checking import (
     SEED,
@@ -34,17 +32,16 @@ from abreast.models import ActionBox, BaseModel, ModelConfig, name_of
 from abreast.models.figures import numbers_of
 from abreast.models.model_state import check_constructor
 from abreast.models.observation import PlainObservation
-from abreast.state import State
 from abreast.streams import shared_streams
+from abreast.training.check.made_up import TURNS, MadeUpGame, made_up_state
 from abreast.training.check.telling import attributes, describe_error, differing, learned, quiet, trains_alike
 from abreast.training.collect import collect_pass
 from abreast.training.devices import compute_threads
 from abreast.training.experiment import Experiment
 from abreast.training.learners.base import own_stream, train_round
 from abreast.training.learners.hosted import check_lanes, check_memory
-from abreast.worlds.playable import Decision, Late, Outcome, Playable, Played
 
-LANES, ACTIONS, TURNS = 2, 4, 16
+LANES, ACTIONS = 2, 4
 BOX = ActionBox((-1.0, 0.0), (1.0, 5.0))
 """For models that choose continuous actions only."""
 ROUNDS = 4
@@ -63,57 +60,12 @@ def check_model(kind: type[BaseModel]) -> Iterator[Verdict]:
 # ---- playing
 
 
-class MadeUpGame(Playable):
-    """What its player sees is random, and the reward depends on that and the action. Every second lane ends for good."""
-
-    def __init__(self, model: BaseModel) -> None:
-        self.players = [SimpleNamespace(model=model)]
-        self.turns = 0
-        self._rng = np.random.default_rng(SEED)
-
-    def reset(self, lanes: int) -> None:
-        self._lanes, self.turns, self._scores = list(range(lanes)), 0, [0.0] * lanes
-
-    def decisions(self) -> Sequence[Decision] | None:
-        if self.turns == TURNS:
-            return None
-        self._states = [made_up_state(self._rng) for _ in self._lanes]
-        return [Decision(0, self._lanes, self._states)]
-
-    def step(self, actions: Sequence[Sequence[int]]) -> tuple[Sequence[Outcome], Sequence[Late]]:
-        self.turns += 1
-        rewards = [_worth(state, action) for state, action in zip(self._states, actions[0], strict=True)]
-        self._scores = [score + reward for score, reward in zip(self._scores, rewards, strict=True)]
-        return [Outcome(rewards, [self.turns == TURNS and lane % 2 == 1 for lane in self._lanes])], ()
-
-    def finish(self) -> tuple[list[Played], Sequence[Late]]:
-        return [Played(self.turns, [score]) for score in self._scores], ()
-
-    def state(self) -> State:
-        return State({"stream": self._rng.bit_generator.state})
-
-    def set_state(self, state: State) -> None:
-        self._rng.bit_generator.state = state.facts["stream"]
-
-
-def _worth(state: NDArray[np.uint8], action: Any) -> float:
-    """The reward of an action, which is a number or a vector."""
-    if np.ndim(action) == 0:
-        return float(state.flat[action])
-    return float(np.clip(action, -1.0, 1.0) @ state.ravel()[: len(action)])
-
-
-def made_up_state(rng: np.random.Generator) -> NDArray[np.uint8]:
-    """An observation."""
-    return rng.integers(0, 2, (5, 5, 3)).astype(np.uint8)
-
-
 def live(model: BaseModel) -> Iterator[tuple[int, Any]]:
     """Let a model choose and remember, in both lanes in turn: after each step its lane and action."""
     rng = np.random.default_rng(SEED)
     model.start_epoch_action(epoch=0)
     for number in range(2 * TURNS):
-        lane, state = number % LANES, made_up_state(rng)
+        lane, state = number % LANES, made_up_state(rng, model.observation)
         (action,) = model.take_actions([state], [lane])
         model.remember(state, action, 1.0, False, *([lane] if lane else []))
         yield lane, action
@@ -214,7 +166,7 @@ def _choices(model: BaseModel, lanes: Sequence[int]) -> dict[int, list[Any]]:
     for step in range(TURNS):
         for lane in lanes:
             model.choose_from(np.random.SeedSequence([lane, step]))
-            state = made_up_state(streams[lane])
+            state = made_up_state(streams[lane], model.observation)
             with own_stream(model, lane, step):
                 (action,) = model.take_actions([state], [lane])
             chosen[lane].append(action if model.action_box is None else tuple(action.tolist()))

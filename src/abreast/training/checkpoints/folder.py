@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from abreast.errors import CheckpointError, StateFileError
+from abreast.files import CAREFUL
 from abreast.state import State
 from abreast.state_file import loads, pieces, read_header
 from abreast.training.checkpoints.manifest import LARGEST, PART, SUFFIX, Facts, FileFacts, Kind, compose, parse
@@ -165,7 +166,7 @@ def _plain_size(path: Path) -> int:
 
 def _open_plain(path: Path) -> BinaryIO:
     _plain_size(path)  # before it is opened: opening a device may do something, and a pipe would be waited for
-    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb")
+    return os.fdopen(os.open(path, os.O_RDONLY | CAREFUL), "rb")
 
 
 @contextmanager
@@ -290,7 +291,9 @@ def _discard(path: Path) -> None:
 
 
 def _sync(folder: Path) -> None:
-    """Flush to disk which names a folder has."""
+    """Flush to disk which names a folder has, where folders can be opened."""
+    if not hasattr(os, "O_DIRECTORY"):
+        return
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
