@@ -1,5 +1,7 @@
 """What all checks of training share."""
 
+from itertools import chain, repeat
+
 import pytest
 
 from abreast.checking import Fault
@@ -10,7 +12,7 @@ from abreast.training.check.telling import SMALL, trains_alike
 
 def test_the_most_telling_difference_is_named_first(monkeypatch):
     monkeypatch.setattr(Experiment, "run_experiment_mp", Experiment.run_experiment)
-    game, seeds = find_game("own_game:Garden"), iter((1, 2))
+    game, seeds = find_game("own_game:Garden"), chain((1, 2), repeat(3))
 
     def build():
         return game.build(game.configure(None, [*SMALL, f"experiment.seed={next(seeds)}"]))
