@@ -2,11 +2,22 @@
 
 import os
 import random
+import warnings
 
 import numpy as np
 import pytest
 
-from abreast.checking import Check, Fault, Verdict, changed_states, compare_states, elsewhere, judge, new_global_states
+from abreast.checking import (
+    Check,
+    Fault,
+    Verdict,
+    changed_states,
+    compare_states,
+    each_warning_once,
+    elsewhere,
+    judge,
+    new_global_states,
+)
 
 
 class Trial:
@@ -73,3 +84,12 @@ def test_another_process_has_other_hashes():
 def test_what_fails_in_another_process_is_told():
     with pytest.raises(Fault, match="in another process it failed: ZeroDivisionError"):
         elsewhere(divmod, 1, 0)
+
+
+def test_a_warning_of_another_library_is_shown_once(recwarn):
+    with each_warning_once():
+        for number in (1, 2, 1, 2):
+            with warnings.catch_warnings():  # as libraries do, after which Python forgets what it has shown
+                warnings.simplefilter("always")
+                warnings.warn(f"old physics {number}", stacklevel=1)
+    assert [str(each.message) for each in recwarn] == ["old physics 1", "old physics 2"]

@@ -158,6 +158,8 @@ MISTAKES = [
     ("unknown option", ["train", "treasurehunt", "--agnets", "3"], "--agnets"),
     ("text for a number", ["train", "treasurehunt", "--agents", "many"], "Invalid value for '--agents'"),
     ("no game at all", ["train"], "Missing argument"),
+    ("inexact, but nothing to resume", ["train", "treasurehunt", "--inexact"],
+     "--inexact is given without --resume RUN: remove it, or name the run to resume"),
     ("no game in the file either", ["train", "model.gamma=0.5", "--config", "older.yaml"], "or as `game` in the file of"),
     ("unknown command", ["trian", "treasurehunt"], "No such command 'trian'. Did you mean 'train'? `abreast --help` shows"),
     ("mode misspelt", ["train", "treasurehunt", "multiprocessing.mode=snapshat"],

@@ -201,17 +201,69 @@ class MasksAll(Auction):
         return {"board": parts["observation"], "goal": 2, "action_mask": parts["action_mask"]}
 
 
-class GetsHarder(Corridor):
-    """Counts its episodes, and is longer after each hundred."""
-
-    def __init__(self, render_mode=None):
-        super().__init__(4, render_mode)
-        self.episodes = 0
+class Notes(Corridor):
+    """Keeps data of the episode before, which changes nothing: as physics engines and recorders do."""
 
     def reset(self, *, seed=None, options=None):
-        self.episodes += 1
-        self.length = 4 + self.episodes // 100
+        self.data = [*getattr(self, "data", ())[-9:], self.np_random.random()]
         return super().reset(seed=seed)
+
+
+class ManyMoves(Auction):
+    """Has as many actions as PettingZoo's chess, of which two are legal, and a large observation."""
+
+    number, large = 4672, 20_000
+
+    def observation_space(self, agent):
+        mask = spaces.Box(0, 1, (self.number,), np.int8)
+        return spaces.Dict({"observation": spaces.Box(0, 1, (self.large,), np.int8), "action_mask": mask})
+
+    def action_space(self, agent):
+        return spaces.Discrete(self.number)
+
+    def observe(self, agent):
+        mask = np.zeros(self.number, np.int8)
+        mask[[7, -1]] = 1
+        return {"observation": np.zeros(self.large, np.int8), "action_mask": mask}
+
+
+class Endless(Corridor):
+    action_space = spaces.Discrete(2**20)
+
+
+class SeveralInOne(Corridor):
+    """Agents of an environment of Gymnasium, whose actions are a Tuple and whose rewards are a list."""
+
+    action_space = spaces.Tuple([Corridor.action_space] * 2)
+
+
+class PaysAList(Corridor):
+    def step(self, action):
+        seen, reward, *others = super().step(action)
+        return seen, [reward, reward], *others
+
+
+class NeedsADisplay(Corridor):
+    def render(self):
+        raise OSError("no display")
+
+
+class DrawsNothing(Corridor):
+    def render(self):
+        return None
+
+
+class AvoidsOldPlaces(Meeting):
+    """Begins nowhere where an episode before has begun last: as Level-Based Foraging, which forgets old places too late."""
+
+    place = None
+
+    def reset(self, seed=None, options=None):
+        _, infos = super().reset(seed)
+        old, self.place = self.place, int(10 * self.rng.random())
+        while self.place == old:
+            self.place = int(10 * self.rng.random())
+        return self.seen(), infos
 
 
 # ---- such as break the contract

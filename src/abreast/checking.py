@@ -15,6 +15,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -131,6 +132,22 @@ def plays_alike_elsewhere(play: Callable[..., Trace], *arguments: Any) -> None:
             f"in another process, with the same seed and actions, it plays differently {place}: do not depend on hash() of a"
             " text, the order of a set, the time, or on what was done in this process before."
         )
+
+
+@contextmanager
+def each_warning_once() -> Iterator[None]:
+    """Show a warning of Python's `warnings` once inside, wherever and however often it is raised."""
+    shown = set[str]()
+    with warnings.catch_warnings():
+        show = warnings.showwarning
+
+        def once(message: Warning | str, *place: Any, **more: Any) -> None:
+            if str(message) not in shown:
+                show(message, *place, **more)
+            shown.add(str(message))
+
+        warnings.showwarning = once
+        yield
 
 
 # ---- global random states

@@ -165,6 +165,9 @@ def _import_module(name: str, error: type[AbreastError]) -> ModuleType:
     except ModuleNotFoundError as missing:
         if missing.name is None or not f"{name}.".startswith(f"{missing.name}."):
             raise error(f"importing {name} failed: {missing}.") from None
+        package, _, last = name.rpartition(".")
+        if isinstance(found := getattr(sys.modules.get(package), last, None), ModuleType):
+            return found  # one that lies elsewhere, which its package calls so
         hint = nearest(missing.name, modules_beside(missing.name), "run this in the folder it lies in, or install it.")
         raise error(f"there is no module {missing.name!r}: {hint}") from None
     except (Exception, SystemExit) as raised:

@@ -59,9 +59,26 @@ def test_each_fault_is_found_by_its_own_check(name, where, told, at_home):
         assert {verdict.outcome for verdict in verdicts} == {"skipped"}
 
 
-def test_what_cannot_be_filmed_is_said(at_home):
-    film = next(each for each in find_game("pettingzoo:zoo_envs:Meeting").check() if each.check == "film")
+def test_one_that_leaks_into_reset_is_noted_and_played_in_new_copies(at_home, caplog):
+    verdicts = {each.check: each for each in find_game("pettingzoo:zoo_envs:AvoidsOldPlaces").check()}
+    reset, film, _ = (
+        verdicts.pop(name) for name in ("reset", "film", "own test")
+    )  # which has never met an agent's return
+    assert reset.outcome == "note" and "a new one is made for each episode" in reset.remark and not caplog.text
+    assert {each.outcome for each in verdicts.values()} == {"ok"}, verdicts
     assert film.outcome == "skipped" and "no render mode rgb_array or ansi" in film.remark
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("NeedsADisplay", "it cannot be rendered: OSError: no display"),
+        ("DrawsNothing", "it returned None, expected pixels"),
+    ],
+)
+def test_why_there_are_no_films_is_said(name, told, at_home, caplog):
+    film = next(each for each in find_game(f"gymnasium:zoo_envs:{name}").check() if each.check == "film")
+    assert film.outcome == "wrong" and told in film.remark and not caplog.text
 
 
 def test_the_command_line_knows_all_sources():

@@ -1,16 +1,19 @@
 """What is remembered of environments: who acted, what came of it, what came late, what ended and what was cut."""
 
 import re
+import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
 
-from abreast.errors import AbreastError, ConfigError, GameError, ModelError
+from abreast.errors import AbreastError, ConfigError, GameError, ModelError, RewardError
 from abreast.games import find_game
 from abreast.models import RandomModel
 from abreast.training.collect import collect_pass
 from abreast.training.evaluate import evaluate
 from integrations.adapted import build, rows
+from zoo_envs import ManyMoves, Meeting
 
 
 def play(target, *overrides, lanes=1, epochs=1):
@@ -164,6 +167,25 @@ def test_environments_of_others_are_played_and_learned_from(target, monkeypatch)
         assert rows(experiment, agent).rewards.sum() == pytest.approx(total, abs=1e-3)
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "dqn"])
+def test_a_game_with_as_many_actions_as_chess_is_learned(algorithm):
+    """4,672, of which few are legal."""
+    target, short = (
+        "pettingzoo:zoo_envs:ManyMoves",
+        ("model.gradient_steps=1", "model.buffer_capacity=200", "experiment.max_turns=50"),
+    )
+    experiment = build(target, f"model.algorithm={algorithm}", "experiment.epochs=3", *short)
+    result = experiment.run_experiment(animate=False, logging=False)
+    assert result.epochs[-1]["updates"] > 0
+    assert find_game(target).configure().model.buffer_capacity == 2**28 // (ManyMoves.large + ManyMoves.number)
+    assert {action for agent in range(3) for action in rows(experiment, agent).actions.tolist()} <= {7, 4671}
+
+
+def test_more_actions_than_fit_into_memory_are_refused():
+    with pytest.raises(ConfigError, match=r"not enough memory for this configuration: .* or the number of actions"):
+        build("gymnasium:zoo_envs:Endless", "model.algorithm=iqn")
+
+
 def test_agents_in_turn_and_at_once_live_the_same():
     """The two forms of one environment: what each agent gets in all is the same, if they do the same."""
     settings = ("model.algorithm=random", "experiment.epochs=2", "experiment.max_turns=1000")
@@ -208,6 +230,21 @@ def test_a_broken_contract_is_told_in_one_sentence(name):
     assert str(told.value).endswith(".") and "\n" not in str(told.value)
 
 
+def test_a_list_of_rewards_is_told_from_a_wrong_one():
+    with pytest.raises(RewardError, match=r"these are several; make a pettingzoo.ParallelEnv if each"):
+        play("gymnasium:zoo_envs:PaysAList")
+
+
+def test_a_module_that_its_package_calls_so_is_found(monkeypatch):
+    """As gymnasium_robotics has mamujoco_v1, which lies deeper."""
+    package, module = ModuleType("made_up_package"), ModuleType("lies_deeper.spread_v1")
+    module.parallel_env, package.spread_v1, package.__path__ = Meeting, module, []
+    monkeypatch.setitem(sys.modules, "made_up_package", package)
+    assert find_game("pettingzoo:made_up_package.spread_v1").function is Meeting
+    with pytest.raises(GameError, match=r"there is no module 'made_up_package.spread_v2'"):
+        find_game("pettingzoo:made_up_package.spread_v2")
+
+
 NOT_FOUND = {
     "pettingzoo:classic/connect_five-v3": "did you mean 'classic/connect_four-v3'",
     "pettingzoo:no_such_module": "there is no module 'no_such_module'",
@@ -221,6 +258,7 @@ NOT_FOUND = {
     "gymnasium:Nowhere-v0": "name the module that registers it too, as in gymnasium:MODULE:NAME",
     "gymnasium:zoo_envs:Meeting": "which has no observation_space: expected a gymnasium.Env",
     "gymnasium:box_envs:Mixed": "the actions are continuous within others",
+    "gymnasium:zoo_envs:SeveralInOne": "one agent here: wrap it in a pettingzoo.ParallelEnv in which each agent has one",
     "gymnasium:zoo_envs:needs_an_argument": "needs an argument 'size': give world.size=VALUE",
 }
 

@@ -1,14 +1,15 @@
 """Runs of adapted environments: what keeps them from being identical is told. (That they are: promises/.)"""
 
-import json
+import pickle
 
 import gymnasium
 import pytest
 
 from abreast.errors import CheckpointError, GameError, StateError
+from abreast.report.data import read_run
 from abreast.training import plan as plan_module
 from abreast.training.plan import Split
-from fakes import outcome
+from fakes import learned, outcome
 from integrations.adapted import build
 from zoo_envs import ListsByChance
 
@@ -30,6 +31,9 @@ def test_lanes_that_a_plan_deals_out_to_actors_are_played_as_one_would(monkeypat
     assert planned.game.state() == experiment.game.state()
 
 
+DECAY = "model.epsilon_decay=0.1"
+
+
 class Silent:
     """A logger that shows nothing."""
 
@@ -37,21 +41,28 @@ class Silent:
         pass
 
 
-@pytest.mark.parametrize(
-    ("target", "kept"),
-    [
-        ("gymnasium:zoo_envs:GetsHarder", "GetsHarder.episodes"),
-        ("pettingzoo:pettingzoo.butterfly.knights_archers_zombies_v11", "raw_env.zombie_spawn_interval"),
-    ],
-)
-def test_one_that_keeps_something_from_episode_to_episode_says_so(target, kept, tmp_path, caplog):
-    experiment = build(target, "experiment.epochs=1", "experiment.max_turns=3")
-    experiment.run_experiment(animate=False, logger=Silent(), output_dir=tmp_path / "run")
-    assert caplog.text.count(f"keeps {kept} from one episode to the next, which is part of no checkpoint") == 1
-    caplog.clear()
-    again = build(target, "experiment.epochs=2", "experiment.max_turns=3")
-    again.run_experiment(animate=False, logger=Silent(), resume=tmp_path / "run")
-    assert "a run that is resumed goes on otherwise than it would have" in caplog.text
+LEAKS = "pettingzoo:zoo_envs:AvoidsOldPlaces"
+ARCHERS = "pettingzoo:pettingzoo.butterfly.knights_archers_zombies_v11"
+
+
+def test_one_that_leaks_into_reset_is_made_for_each_episode_and_exact(tmp_path, caplog):
+    def run(how, epochs, *more, **options):
+        experiment = build(LEAKS, "multiprocessing.schedule=lockstep", DECAY, f"experiment.epochs={epochs}", *more)
+        found = getattr(experiment, how)(animate=False, logger=Silent(), **options)
+        return [(each["reward_per_agent"], each["loss_per_agent"]) for each in found.epochs], learned(experiment)
+
+    whole = run("run_experiment", 9, output_dir=tmp_path / "whole")
+    assert caplog.text.count("a new one is made for each episode") == 1 and "cannot be resumed" not in caplog.text
+    assert run("run_experiment_mp", 9, "multiprocessing.workers=threads", output_dir=tmp_path / "threads") == whole
+    run("run_experiment", 5, output_dir=tmp_path / "run")
+    assert run("run_experiment", 9, resume=tmp_path / "run")[1] == whole[1]
+
+
+@pytest.mark.parametrize(("target", "where"), [(LEAKS, "in what is seen first"), (ARCHERS, "in what is seen after")])
+def test_what_leaks_into_reset_is_found_once_for_all_actors(target, where):
+    experiment = build(target)
+    assert f"they differ {where}" in str(experiment.seeding.leak) and experiment.seeding.fault is None
+    assert pickle.loads(pickle.dumps(experiment.factory)).maker.seeding({}, []) == experiment.seeding
 
 
 def test_agents_in_another_order_are_refused(monkeypatch):
@@ -80,15 +91,26 @@ SPREAD = "pettingzoo:mpe2.simple_spread_v3"
 OWN = "pettingzoo:abreast.games.tag.tag_v0"
 
 
-@pytest.mark.parametrize("target", ["gymnasium:integrations.test_identity:recorded", OWN, SPREAD])
+@pytest.mark.parametrize(
+    "target", ["gymnasium:integrations.test_identity:recorded", "gymnasium:zoo_envs:Notes", OWN, SPREAD]
+)
 def test_one_that_only_records_is_not_suspected(target, caplog):
     build(target).make_lanes()
     assert not caplog.text
 
 
-def test_one_that_does_not_follow_from_its_seed_says_so_and_trains(tmp_path, caplog):
-    experiment = build("pettingzoo:zoo_envs:Unseeded")
-    experiment.run_experiment(animate=False, logger=Silent(), output_dir=tmp_path / "run")
-    assert caplog.text.count("this run cannot be resumed: Unseeded does not follow from the seed of its reset") == 1
-    manifest = json.loads((tmp_path / "run" / "checkpoints" / "epoch_000006" / "manifest.json").read_text())
-    assert "does not follow from the seed" in json.dumps(manifest)
+def test_one_that_does_not_follow_from_its_seed_trains_and_is_resumed_inexactly(tmp_path, caplog):
+    target, run = "pettingzoo:zoo_envs:Unseeded", tmp_path / "run"
+    build(target, DECAY).run_experiment(animate=False, logger=Silent(), output_dir=run)
+    assert (
+        caplog.text.count("this run cannot be resumed exactly: Unseeded does not follow from the seed of its reset")
+        == 1
+    )
+    longer = build(target, DECAY, "experiment.epochs=8")
+    with pytest.raises(
+        CheckpointError, match=r"in new instances too\. .* give --inexact \(inexact=True\); or begin a new"
+    ):
+        longer.run_experiment(animate=False, logger=Silent(), resume=run)
+    assert len(longer.run_experiment(animate=False, logger=Silent(), resume=run, inexact=True).epochs) == 8
+    assert "resumed inexactly at epoch 6: results differ" in (run / "log.txt").read_text()
+    assert any("resumed inexactly at epoch 6" in told for _, _, told in read_run(run)["log"]["problems"])

@@ -167,6 +167,10 @@ def test_every_action_has_a_number():
     assert [pairs.of(action).tolist() for action in range(pairs.number)] == [
         [first, second] for first in range(2) for second in range(5, 8)
     ]
+    many = actions_of(spaces.MultiDiscrete([2, 40, 50], start=[0, 1, 0]))
+    assert many.number == 4000 and many.of(3999).tolist() == [1, 40, 49] and many.of(50).tolist() == [0, 2, 0]
+    many.of(50)[:] = 9  # the environment may write into its action
+    assert many.of(50).tolist() == [0, 2, 0]
     nested = spaces.Dict({"go": spaces.Discrete(2), "with": spaces.Tuple([spaces.MultiBinary(1), spaces.Discrete(2)])})
     found = actions_of(nested)
     assert found.number == 8 and all(nested.contains(found.of(action)) for action in range(8))
@@ -178,14 +182,14 @@ def test_every_action_has_a_number():
     [
         (spaces.Box(-np.inf, 1.0, (2,)), r"continuous without bounds .*TransformAction"),
         (spaces.Box(0, 9, (2,), np.int64), "whole numbers in a Box"),
-        (spaces.Box(-1.0, 1.0, (0,)), "expected 1 to 4,096 numbers"),
+        (spaces.Box(-1.0, 1.0, (0,)), "expected 1 to 1,048,576 numbers"),
         (
             spaces.Tuple([spaces.Discrete(2), spaces.Box(-1.0, 1.0, (2,))]),
             "continuous within others .* floats of one Box",
         ),
-        (spaces.MultiDiscrete([50, 50, 50]), "125,000 in number, and at most 4,096 are supported"),
-        (spaces.MultiBinary(40), "at most 4,096"),
-        (spaces.Discrete(10_000), "10,000 in number"),
+        (spaces.MultiDiscrete([200] * 3), "8,000,000 in number, and at most 1,048,576 are supported"),
+        (spaces.MultiBinary(40), "at most 1,048,576"),
+        (spaces.Discrete(10_000_000), "10,000,000 in number"),
         (spaces.Text(3), "not numbered"),
     ],
 )

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from abreast.errors import ReplayError
+from abreast.errors import ReplayError, StateError
 from abreast.replay import Buffer
 from abreast.state import State
 from abreast.state_file import dumps, loads
@@ -189,6 +189,19 @@ def test_a_saved_buffer_comes_back_whole_and_goes_on(tmp_path_factory, history):
         each.add(np.array([1, 255, 7], dtype=np.uint8), 1, 1.0, False)
     for mine, theirs in zip(buffer.sample(30), back.sample(30), strict=True):
         assert np.array_equal(mine, theirs)
+
+
+def test_text_comes_back_from_a_file_and_what_no_file_holds_is_refused_at_once(tmp_path):
+    buffer = Buffer(8, (2,), dtype="<U3")
+    buffer.add(np.array(["äöü", ""]), 0, 0.0, True)
+    buffer.save(tmp_path / "rows.safetensors")
+    assert Buffer(8, (2,), dtype="<U3").load(tmp_path / "rows.safetensors").sample(1).states.tolist() == [[["äöü", ""]]]
+    facts, arrays = buffer.state()
+    with pytest.raises(StateError, match="are no characters"):
+        buffer.set_state(State(facts, {**arrays, "states": np.full_like(arrays["states"], 2**31)}))
+    for dtype in (np.complex64, np.longdouble, "datetime64[s]", object):
+        with pytest.raises(ReplayError, match=r"states of type .* cannot be stored in a checkpoint: let the dtype"):
+            Buffer(8, (2,), dtype=dtype)
 
 
 def test_damaged_and_foreign_replay_files_are_refused(tmp_path):

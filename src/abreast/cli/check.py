@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
+from abreast.checking import each_warning_once
 from abreast.cli.app import BOTH, app, look_here, out, waiting
 from abreast.cli.games import Overrides
 from abreast.errors import ConfigError, RolloutError, nearest
@@ -44,7 +45,7 @@ def check(
     """
     look_here()
     wrong, settings = 0, overrides or []
-    with waiting(f"Checking {target}"):
+    with waiting(f"Checking {target}"), each_warning_once():
         found = _of_target(target) if is_target(target) else _of_name(target)
         if settings and isinstance(found, Iterator):
             raise ConfigError(f"{target} is no game, so it is not checked with settings: leave out {settings[0]}.")

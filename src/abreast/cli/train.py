@@ -103,6 +103,14 @@ def train(
             rich_help_panel=WHERE,
         ),
     ] = None,
+    inexact: Annotated[
+        bool,
+        typer.Option(
+            "--inexact",
+            help="Resume a run that cannot be resumed exactly, with other results than without the stop.",
+            rich_help_panel=WHERE,
+        ),
+    ] = False,
     animate: Annotated[
         bool,
         typer.Option(help="Film the last epoch, the best, and one of experiment.record_period.", rich_help_panel=WHERE),
@@ -146,6 +154,8 @@ def train(
         if refused:
             raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
         chosen, config = _game_of(resume, game)
+    elif inexact:
+        raise ConfigError("--inexact is given without --resume RUN: remove it, or name the run to resume.")
     else:
         named = read_yaml(config).get("game") if config and game is None else game
         if not isinstance(named, str):
@@ -180,7 +190,7 @@ def train(
     _warn_of_unused_algorithm(env, changes)
     run = env.run_experiment_mp if experiment.multiprocessing.enabled else env.run_experiment
     try:
-        result = run(animate=animate, logger=logger, output_dir=output, resume=resume, debug=debug)
+        result = run(animate=animate, logger=logger, output_dir=output, resume=resume, debug=debug, inexact=inexact)
     except StoppedError as stop:  # `abreast watch`
         out.print(as_typed(" ".join([str(stop), *getattr(stop, "__notes__", ())])))
         return

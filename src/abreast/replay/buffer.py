@@ -17,7 +17,7 @@ from abreast.errors import ReplayError, StateError, StateFileError
 from abreast.files import write_whole
 from abreast.processes.memory import poison
 from abreast.processes.ring import Ring
-from abreast.replay.rows import ReplayRows
+from abreast.replay.rows import LAST_CHARACTER, ReplayRows, as_numbers
 from abreast.state import State, check_arrays, fit
 from abreast.state_file import dumps, loads
 
@@ -180,7 +180,7 @@ class Buffer(ReplayRows):
         """
         written = self.ring.written()
         lanes, rows = self._rows_there(written)
-        fields = {name: field[lanes, rows % self.ring.rows] for name, field in self.ring.fields.items()}
+        fields = {name: as_numbers(field[lanes, rows % self.ring.rows]) for name, field in self.ring.fields.items()}
         facts = {"sampling": self.rng.bit_generator.state, "rows_per_lane": self.rows_per_lane}
         return State(facts, {"written": written, "open": self._age.copy(), **fields})
 
@@ -197,13 +197,16 @@ class Buffer(ReplayRows):
             )
         count = sum(min(end, self.rows_per_lane) for end in written.tolist())
         layout = self.row_layout().items()
-        check_arrays({name: ((count, *shape), np.dtype(dtype)) for name, (shape, dtype) in layout}, state, "the replay")
+        empty = ((name, as_numbers(np.empty((count, *shape), dtype))) for name, (shape, dtype) in layout)
+        check_arrays({name: (each.shape, each.dtype) for name, each in empty}, state, "the replay")
         if (state.arrays["age"] < 0).any():
             raise StateError("the replay does not fit: the age of some rows in their episodes is negative.")
+        if self.dtype.kind == "U" and (state.arrays["states"] > LAST_CHARACTER).any():
+            raise StateError("the replay does not fit: some numbers of its text are no characters.")
         self.rng.bit_generator.state = state.facts.get("sampling", self.rng.bit_generator.state)
         lanes, numbers = self._rows_there(written)
         for name, field in self.ring.fields.items():
-            field[lanes, numbers % self.ring.rows] = state.arrays[name]
+            as_numbers(field)[lanes, numbers % self.ring.rows] = state.arrays[name]
         self._age[:] = age
         self.ring.start(written)
 

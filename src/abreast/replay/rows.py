@@ -19,10 +19,17 @@ from abreast.processes.memory import fence, poison
 from abreast.processes.ring import Ring, ring_layout
 from abreast.processes.spans import span
 from abreast.replay.batch import Batch, Trajectory
+from abreast.state_file import TENSORS
 
 Rows = NDArray[np.int64]
+LAST_CHARACTER = 0x10FFFF
 Draw = Callable[[int, Rows], Rows]
 """From the number of rows of a batch, and of those written per lane, to which rows these are: see `ReplayRows.draw`."""
+
+
+def as_numbers(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a view of an array that files can hold: of text, the code points."""
+    return array.view(np.uint32) if array.dtype.kind == "U" else array
 
 
 class ReplayRows:
@@ -58,6 +65,12 @@ class ReplayRows:
         self.obs_shape, self.n_frames, self.n_step, self.gamma = tuple(obs_shape), n_frames, n_step, gamma
         self.extras_dtypes = {name: np.dtype(kind) for name, kind in (extras or {}).items()}
         self.dtype, self.action_dtype = np.dtype(dtype), np.dtype(actions)
+        for name, (_, kind) in self.row_layout().items():
+            if np.dtype(kind).kind != "U" and np.dtype(kind).str not in TENSORS:
+                raise ReplayError(
+                    f"{name} of type {np.dtype(kind)} cannot be stored in a checkpoint: let the dtype of the observation"
+                    " spec (or of the model's extras) be one of whole numbers, floats, truth values or text."
+                )
         self.rng = np.random.default_rng(seed)
         self._room = self._allocate(slack)  # costs no memory before it is used; too much is refused now
         self._age = np.zeros(lanes, dtype=np.int64)
@@ -269,7 +282,7 @@ class ReplayRows:
         wanted = row[:, None] - back
         frames: NDArray[Any] = self.ring.fields["states"][lane[:, None], wanted % self.ring.rows]
         missing = back > self.ring.fields["age"][lane, row % self.ring.rows][:, None]
-        frames[missing] = 0
+        frames[missing] = np.zeros((), self.dtype)  # of text, nothing: a 0 would be a character
         return frames
 
     def _rows_there(self, written: Rows, most: int | None = None) -> tuple[Rows, Rows]:

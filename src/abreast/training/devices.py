@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, ModelError
 from abreast.models import BaseModel
 from abreast.models.stacked.rows import bytes_of
 from abreast.training.config import Config, MPConfig
@@ -120,8 +120,9 @@ def enough_memory(more: str) -> Iterator[None]:
     """Inside, an experiment is built; if it does not fit, that is a `ConfigError` that names what to lower, and `more`."""
     try:
         yield
-    except (MemoryError, RuntimeError, ValueError, OverflowError) as error:
-        if not isinstance(error, MemoryError) and not any(words in str(error) for words in TOO_LARGE):
+    except (MemoryError, RuntimeError, ValueError, OverflowError, ModelError) as error:
+        cause = error.__cause__ if isinstance(error, ModelError) else error
+        if not isinstance(cause, MemoryError) and not any(words in str(cause) for words in TOO_LARGE):
             raise
         raise ConfigError(
             "there is not enough memory for this configuration: lower model.buffer_capacity, model.hidden_size,"

@@ -150,6 +150,7 @@ class Experiment:
         output_dir: Path | str | None = None,
         resume: Path | str | None = None,
         debug: bool = False,
+        inexact: bool = False,
     ) -> RunResult:
         """Play and learn for `experiment.epochs` epochs.
 
@@ -162,6 +163,7 @@ class Experiment:
         resume: the folder of a run of the same experiment that was stopped, or one of its checkpoints: it goes on there, as
             if it had never stopped.
         debug: everything in this thread, with every check on; the results are the same (docs/how-to/find-a-fault.md).
+        inexact: True to resume a run whose checkpoints lack something, with other results than without the stop.
         """
         refuse_while_importing("run_experiment")
         for agent, model in enumerate(models_of(self.game)):
@@ -169,7 +171,8 @@ class Experiment:
                 check_lanes(model)
         self.make_lanes()
         group_lanes(self.game, self.config.multiprocessing)
-        with session(self, RunOptions("lockstep", False, animate, logging, logger, output_dir, resume, debug)) as run:
+        options = RunOptions("lockstep", False, animate, logging, logger, output_dir, resume, debug, inexact)
+        with session(self, options) as run:
             settings, models = self.config.experiment, models_of(self.game)
             learners = InlineLearners(
                 models, settings.seed, 0, run.rounds, settings.freeze, run.record.checks, self.trainer
@@ -187,6 +190,7 @@ class Experiment:
         output_dir: Path | str | None = None,
         resume: Path | str | None = None,
         debug: bool = False,
+        inexact: bool = False,
     ) -> RunResult:
         """Play here and learn in workers, as `config.multiprocessing` says; the arguments of `run_experiment`. What is not
         said there is planned (`plan.py`).
@@ -199,7 +203,7 @@ class Experiment:
             process_backend().warm_up()  # it imports while this process gets ready
         self.make_lanes()
         system = MARLMultiprocessingSystem(self, self.game.players, self.config.with_derived(multiprocessing=parallel))
-        options = RunOptions(parallel.schedule, True, animate, logging, logger, output_dir, resume, debug)
+        options = RunOptions(parallel.schedule, True, animate, logging, logger, output_dir, resume, debug, inexact)
         with session(self, options) as run:
             system.start(run)
             try:

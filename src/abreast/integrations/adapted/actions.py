@@ -1,9 +1,7 @@
 """Action spaces of Gymnasium as numbers: what the number of an action stands for."""
 
-import copy
-import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,8 +11,8 @@ from numpy.typing import NDArray
 from abreast.errors import GameError, short
 from abreast.models.action_box import ActionBox
 
-MOST_ACTIONS = 4096
-"""Combinations of a MultiDiscrete action that are enumerated: each is an output of the network."""
+MOST_ACTIONS = 2**20
+"""Actions of an agent, and numbers of a continuous one: each is an output of its network. Fewer may fill the memory."""
 
 
 class Actions(NamedTuple):
@@ -53,8 +51,7 @@ def actions_of(space: spaces.Space[Any]) -> Actions:
             f"combined ({type(space).__name__}), {count:,} in number, and at most {MOST_ACTIONS:,} are supported: wrap the"
             " environment to offer fewer"
         )
-    table = list(_values(space))
-    return Actions(count, False, lambda action: copy.deepcopy(table[action]))  # the environment may write into it
+    return Actions(count, False, lambda action: _value(space, int(action)))
 
 
 def _of_box(space: spaces.Box) -> Actions:
@@ -92,20 +89,22 @@ def _count(space: spaces.Space[Any]) -> int:
     )
 
 
-def _values(space: spaces.Space[Any]) -> Iterator[Any]:
-    """Every action of a space, in order."""
+def _value(space: spaces.Space[Any], number: int) -> Any:
+    """The action of a space with a number: the last part changes first."""
     if isinstance(space, spaces.Discrete):
-        yield from range(int(space.start), int(space.start) + int(space.n))
-    elif isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
-        counts = (
-            space.nvec.ravel().tolist() if isinstance(space, spaces.MultiDiscrete) else [2] * math.prod(space.shape)
-        )
-        starts = space.start if isinstance(space, spaces.MultiDiscrete) else 0
-        for values in itertools.product(*map(range, counts)):
-            yield np.array(values, dtype=space.dtype).reshape(space.shape) + np.asarray(starts, dtype=space.dtype)
-    elif isinstance(space, spaces.Tuple):
-        yield from itertools.product(*map(list, map(_values, space.spaces)))
-    elif isinstance(space, spaces.Dict):
-        inner: Mapping[str, Any] = space.spaces
-        for values in itertools.product(*(list(_values(each)) for each in inner.values())):
-            yield dict(zip(inner, values, strict=True))
+        return int(space.start) + number
+    if isinstance(space, spaces.MultiDiscrete | spaces.MultiBinary):
+        counts, starts = [2] * math.prod(space.shape), np.zeros((), space.dtype)
+        if isinstance(space, spaces.MultiDiscrete):
+            counts, starts = space.nvec.ravel().tolist(), space.start
+        action = np.array(_digits(number, counts), dtype=space.dtype).reshape(space.shape)
+        return action + starts.astype(space.dtype)
+    parts: Mapping[Any, Any] = space.spaces if isinstance(space, spaces.Dict) else dict(enumerate(space.spaces))  # type: ignore[attr-defined]
+    digits = _digits(number, [_count(part) for part in parts.values()])
+    values = [_value(part, digit) for part, digit in zip(parts.values(), digits, strict=True)]
+    return dict(zip(parts, values, strict=True)) if isinstance(space, spaces.Dict) else tuple(values)
+
+
+def _digits(number: int, counts: Sequence[int]) -> list[int]:
+    """A number as digits, of which each has its own base; the last one changes first."""
+    return (number // np.cumprod([1, *counts[:0:-1]])[::-1] % np.array(counts, dtype=np.int64)).tolist()  # type: ignore[no-any-return]

@@ -208,7 +208,9 @@ def earned(env: str, agent: AdaptedAgent, value: object) -> float:
     try:
         return as_reward(value)
     except RewardError as error:
-        raise RewardError(f"{env}: of agent {agent.name!r}, {error}: let `step` return one.") from None
+        several = isinstance(value, Mapping | Sequence | np.ndarray) and not isinstance(value, str)
+        told = "these are several; make a pettingzoo.ParallelEnv if each belongs to an agent, else " if several else ""
+        raise RewardError(f"{env}: of agent {agent.name!r}, {error}: {told}let `step` return one.") from None
 
 
 def missing(env: str, agent: AdaptedAgent, what: str, given: object) -> GameError:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from abreast.checking import SEED, Check, Fault, Skipped, Verdict
+from abreast.checking import SEED, Check, Fault, Note, Skipped, Verdict
 from abreast.errors import short
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.seeding import drawn, episode
 from abreast.settings import apply_overrides
-from abreast.training.check.game import PLAY, PLAYED, GameTrial, check_played
+from abreast.training.check.game import PLAY, PLAYED, SEEDED, GameTrial, check_played
 from abreast.training.check.telling import quiet
 
 if TYPE_CHECKING:
@@ -56,6 +56,8 @@ class AdaptedTrial(GameTrial):
 
 def _can_be_played(trial: AdaptedTrial) -> str | None:
     copy = trial.make()
+    with quiet():
+        trial.game.seeding(trial.arguments, [trial.game.make(trial.arguments)])
     for seed in range(3):
         episode(copy, np.random.SeedSequence(seed), TURNS)
     left_out = sorted({path for agent in copy.agents for path in agent.view.left_out})
@@ -98,18 +100,23 @@ def _fits_its_spaces(trial: AdaptedTrial) -> None:
             copy.step(drawn(copy, seen, choices))
 
 
+def _depends_on_nothing_before(trial: AdaptedTrial) -> str | None:
+    leak, fault = trial.game.seeding(trial.arguments, [])
+    if fault is not None:
+        raise Fault(f"{fault} Until then, a run that was stopped is resumed with --inexact.")
+    return None if leak is None else Note(leak)
+
+
 def _can_be_filmed(trial: AdaptedTrial) -> str:
     env: AdaptedExperiment = trial.game.build(trial.configure())
-    env.make_lanes()
-    if not env.is_filmed:
-        raise Skipped("it has no render mode rgb_array or ansi, so runs have no films")
-    env.game.reset(1)
     with quiet():
+        env.make_lanes()
+        if env.why_not_seen is not None:
+            raise Skipped(f"{env.why_not_seen}, so runs have no films")
+        env.game.reset(1)
         seen = env.game.look()
     if seen is None:
-        raise Fault(
-            "render() returns neither pixels (height, width, 3) nor text: return what metadata['render_modes'] says."
-        )
+        raise Fault(f"{env.why_not_seen}. Runs have no films then, and go on.")
     return "render() returns " + ("text" if isinstance(seen, str) else f"{seen.shape[1]} x {seen.shape[0]} pixels")
 
 
@@ -118,5 +125,6 @@ CHECKS: tuple[Check[Any], ...] = (
     Check("own test", "its library's own test finds nothing", _keeps_its_own_contract, [PLAY]),
     Check("spaces", "observations are finite and inside the bounds of their spaces", _fits_its_spaces, [PLAY]),
     *PLAYED,
+    Check("reset", "episodes do not depend on what was played before", _depends_on_nothing_before, [PLAY, SEEDED]),
     Check("film", "can be rendered", _can_be_filmed, [PLAY]),
 )

@@ -19,10 +19,9 @@ from abreast.files import seen_from_here, target_of
 from abreast.integrations.adapted.base import Adapted
 from abreast.integrations.adapted.lanes import AdaptedLanes, AdaptedPlayer
 from abreast.integrations.adapted.making import parameters
-from abreast.integrations.adapted.seeding import kept_between_episodes, why_not_seeded
+from abreast.integrations.adapted.seeding import Seeding, try_out
 from abreast.models.observation import PlainObservation
 from abreast.plugins import import_target, split_target
-from abreast.processes.child import parent_pid
 from abreast.settings import OpenSection, Section, apply_overrides, merge, read_yaml
 from abreast.training import Config, Experiment, ExperimentConfig, parse_config
 from abreast.training.devices import enough_memory
@@ -63,9 +62,6 @@ MOST_STEPS = 500
 """Gradient steps of an update at most, unless more are asked for."""
 PICTURE_MODES = ("rgb_array", "ansi")
 """Render modes that can be kept in a film, or shown in a terminal, best first."""
-
-PROBING = 6
-"""The part of a seed's spawn key that stands for trying out whether an environment follows from its seed."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +130,11 @@ class AdaptedGame(ForeignGame):
 
     _spare: list[tuple[dict[str, Any], Adapted]] = field(default_factory=list, repr=False, compare=False)
     """A copy that was made to see what it is like, and its arguments."""
+    _tried: list[tuple[dict[str, Any], Seeding]] = field(default_factory=list, repr=False, compare=False)
+    """How episodes of the newest that was tried out follow from their seeds, and its arguments."""
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.text, self.own, [], self._tried)  # actors need not try again
 
     @abstractmethod
     def make(self, arguments: Mapping[str, Any]) -> Adapted:
@@ -194,11 +195,20 @@ class AdaptedGame(ForeignGame):
             self._spare[:] = [(arguments, self.make(arguments))]
         return self._spare[0][1]
 
+    def seeding(self, arguments: dict[str, Any], unused: list[Adapted]) -> Seeding:
+        """Return how episodes follow from their seeds, tried out once, with one of these unused copies."""
+        if not self._tried or self._tried[0][0] != arguments:
+            found = try_out(unused.pop(), lambda: self.make(arguments))
+            self._tried[:] = [(arguments, found)]
+            if found.leak is not None:
+                log.warning(found.leak)
+        return self._tried[0][1]
+
     def build(self, config: Config[Any, Any]) -> "AdaptedExperiment":
         """A fresh experiment."""
         arguments = _arguments(config.world)
         self.look(arguments)
-        with enough_memory("multiprocessing.num_envs, or the size of what agents observe"):
+        with enough_memory("multiprocessing.num_envs, the size of what agents observe, or the number of actions"):
             return AdaptedExperiment(self, config, self._spare.pop()[1])
 
 
@@ -226,8 +236,8 @@ def _of_algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _of_copy(copy: Adapted) -> dict[str, Any]:
     """Settings that follow from what an environment is like."""
-    seen = [agent.view.observation for agent in copy.agents]
-    largest = max(math.prod(each.input_size) * np.dtype(each.dtype).itemsize for each in seen)
+    seen = [(agent.view.observation, agent.actions.number if agent.is_masked else 0) for agent in copy.agents]
+    largest = max(math.prod(each.input_size) * np.dtype(each.dtype).itemsize + mask for each, mask in seen)
     capacity = max(FEWEST_ROWS, min(MOST_ROWS, REPLAY_BYTES // largest))
     turns = min(_own_limit(copy) or DEFAULTS["experiment"]["max_turns"], MOST_TURNS)
     return {
@@ -306,12 +316,14 @@ class AdaptedExperiment(Experiment):
         self._arguments = _arguments(self.config.world)
         self._spares = [spare if spare is not None else maker.make(self._arguments)]
         self._copies: list[Adapted] = []
-        self.is_filmed = True
+        self._shown: Mapping[str, Any] | None = None
+        """Arguments, beside the others, with which the first copy can be rendered, once it was made."""
+        self.why_not_seen: str | None = None
+        """Reason why there are no pictures of it, if that is known."""
         self._refuse_decided(self._spares[0].name)
         self.config = counting_agents(self.config, self._spares[0].name, len(self._spares[0].agents))
         self.game: AdaptedLanes = AdaptedLanes(self, self._players(self._spares[0]))
         self.factory = AdaptedFactory(maker, self.config, self.game.agent_names)
-        self._is_probed = False
 
     def _refuse_decided(self, name: str) -> None:
         """Refuse settings of what the environment alone decides."""
@@ -350,32 +362,47 @@ class AdaptedExperiment(Experiment):
     def copies(self, count: int) -> Sequence[Adapted]:
         """Copies of the environment, one for each lane; the first can be filmed."""
         while len(self._copies) < count:
-            if not self._copies:
+            if self._shown is None:
                 self._copies.append(self._make_visible())
-            elif self._spares:
+            elif self._spares and self._copies:
                 self._copies.append(self._spares.pop())
             else:
-                self._copies.append(self._alike(self.maker.make(self._arguments)))
+                self._copies.append(self._make({} if self._copies else self._shown))
         return self._copies[:count]
+
+    def renewed_copies(self, count: int) -> Sequence[Adapted]:
+        """Return copies for the next episodes: new ones, where an episode depends on what its copy has played."""
+        if self.seeding.leak is not None:
+            while self._copies:
+                self._copies.pop().close()
+        return self.copies(count)
+
+    @property
+    def seeding(self) -> Seeding:
+        """How episodes follow from their seeds."""
+        return self.maker.seeding(self._arguments, self._spares)
+
+    def _make(self, more: Mapping[str, Any] = MappingProxyType({})) -> Adapted:
+        return self._alike(self.maker.make({**self._arguments, **more}))
 
     def _make_visible(self) -> Adapted:
         """A copy that can be rendered, if the environment knows how."""
-        plain = self._spares[0]
-        mode = getattr(plain.env, "render_mode", None)
-        if mode is not None or "render_mode" in self._arguments:
-            self.is_filmed = mode in PICTURE_MODES
-            return self._spares.pop()
-        modes = getattr(plain.env, "metadata", None) or {}
+        self._shown, plain = {}, self._spares.pop() if self._spares else self._make()
+        mode, modes = getattr(plain.env, "render_mode", None), getattr(plain.env, "metadata", None) or {}
         known = [each for each in PICTURE_MODES if each in (modes.get("render_modes") or ())]
-        for mode in known[:1]:
-            try:
-                return self._alike(self.maker.make({**self._arguments, "render_mode": mode}))
-            except GameError:
-                raise
-            except Exception:  # it takes no such argument, or lacks what it would draw with
-                break
-        self.is_filmed = False
-        return self._spares.pop()
+        if mode is not None or "render_mode" in self._arguments or not known:
+            self.why_not_seen = None if mode in PICTURE_MODES else "it has no render mode rgb_array or ansi"
+            return plain
+        try:
+            visible = self._make({"render_mode": known[0]})
+        except GameError:
+            raise
+        except Exception as error:  # it takes no such argument, or lacks what it would draw with
+            self.why_not_seen = str(error).rstrip(".")
+            return plain
+        self._shown = {"render_mode": known[0]}
+        self._spares.append(plain)
+        return visible
 
     def _alike(self, copy: Adapted) -> Adapted:
         """A copy, if it is like the first."""
@@ -393,11 +420,4 @@ class AdaptedExperiment(Experiment):
         return copy
 
     def make_lanes(self) -> None:
-        copies = self.copies(self.config.multiprocessing.lanes)
-        if not self._is_probed:
-            self._is_probed = True
-            copy, seed = copies[0], self.seed_of(PROBING)
-            self.game.why_not_resumable = why_not_seeded(copy, seed)
-            kept = kept_between_episodes(copy, seed) if self.game.why_not_resumable is None else None
-            if kept is not None and parent_pid() is None:  # of an actor, it was told already
-                log.warning(kept)
+        self.renewed_copies(self.config.multiprocessing.lanes)

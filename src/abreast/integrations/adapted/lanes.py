@@ -104,8 +104,6 @@ class AdaptedLanes(NumberedLanes):
     def __init__(self, experiment: "AdaptedExperiment", players: Sequence[AdaptedPlayer]) -> None:
         self._experiment, self.players, self.lanes = experiment, players, experiment.config.multiprocessing.lanes
         self.turns = 0
-        self.why_not_resumable: str | None = None
-        """Why a run cannot be resumed, if that is known: its epochs do not follow from their seeds."""
         self._epochs: dict[int, int] = {}
         """How many were begun, by lane."""
         self._next_seeds: Sequence[np.random.SeedSequence] | None = None
@@ -115,7 +113,11 @@ class AdaptedLanes(NumberedLanes):
         self._now = _Grouping([], [], [], [])
         self._groupings: dict[tuple[Sequence[int], ...], _Grouping] = {}
         """By who acts in each of the lanes that are played."""
-        self._has_picture = True
+
+    @property
+    def why_not_resumable(self) -> str | None:  # type: ignore[override]
+        """Why a run cannot be resumed exactly, if so: its epochs do not follow from their seeds."""
+        return self._experiment.seeding.fault
 
     @property
     def agent_names(self) -> Sequence[str]:  # type: ignore[override]
@@ -123,7 +125,7 @@ class AdaptedLanes(NumberedLanes):
         return [player.name for player in self.players]
 
     def reset(self, lanes: int) -> None:
-        copies = self._experiment.copies(lanes)
+        copies = self._experiment.renewed_copies(lanes)
         self._lanes = [
             _Lane(self.first_lane + index, copy, [0.0] * len(self.players)) for index, copy in enumerate(copies)
         ]
@@ -218,7 +220,7 @@ class AdaptedLanes(NumberedLanes):
 
     def look(self) -> NDArray[Any] | str | None:
         """The first lane as its environment shows it: pixels, or text. One that cannot is not asked again."""
-        if not self._has_picture or not self._lanes or not self._experiment.is_filmed:
+        if not self._lanes or self._experiment.why_not_seen is not None:
             return None
         try:
             seen = self._lanes[0].copy.render()
@@ -230,7 +232,7 @@ class AdaptedLanes(NumberedLanes):
             told = f"it returned {short(seen)}, expected pixels (height, width, 3)"
         except Exception as error:
             told = f"{type(error).__name__}: {error}".rstrip(".")
-        self._has_picture = False
+        self._experiment.why_not_seen = f"it cannot be rendered: {told}"
         log.warning("there are no pictures of %s, because it cannot be rendered: %s.", self._lanes[0].copy.name, told)
         return None
 

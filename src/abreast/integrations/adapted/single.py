@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
+from gymnasium.spaces import Tuple
+
 from abreast.errors import GameError, short
 from abreast.integrations.adapted.base import Adapted, Seen, Step, begun_with, declare, earned, look
 
@@ -18,6 +20,12 @@ class SingleCopy(Adapted):
 
     def __init__(self, env: Any, name: str) -> None:
         self.env, self.name = env, name
+        if isinstance(env.action_space, Tuple):
+            raise GameError(
+                f"{name} has a Tuple of {len(env.action_space.spaces)} action spaces, usually one for each of several"
+                " agents, but a gymnasium.Env is one agent here: wrap it in a pettingzoo.ParallelEnv in which each agent has"
+                " one of them (pettingzoo:FILE.py:CLASS). For one agent, offer a Dict or MultiDiscrete space."
+            )
         self._seen, self._info = self._reset(0)
         self.agents = declare(
             name, [AGENT], lambda _: env.observation_space, lambda _: env.action_space, {AGENT: self._info}

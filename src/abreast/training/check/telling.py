@@ -103,5 +103,5 @@ def attributes(model: BaseModel) -> dict[str, bytes]:
 
 
 def differing(one: Mapping[str, bytes], two: Mapping[str, bytes]) -> list[str]:
-    """Names of what is not the same in both."""
-    return sorted(name for name in one.keys() | two.keys() if one.get(name) != two.get(name))
+    """Names of what is not the same in both, in their order."""
+    return [name for name in {**one, **two} if one.get(name) != two.get(name)]

@@ -65,7 +65,7 @@ class Checkpoints:
     def _note_reason(self, actor: State) -> None:
         """Say so, once, if the run cannot be resumed; `actor`: where playing is."""
         if self._reason is None and (reason := self._why_not_resumable(actor)) is not None:
-            log.warning("this run cannot be resumed: %s", reason)
+            log.warning("this run cannot be resumed exactly: %s", reason)
             self._reason = reason
 
     def _why_not_resumable(self, actor: State) -> str | None:
@@ -163,16 +163,11 @@ class Checkpoints:
         log.info("checkpoint %s: %.1f MB in %.3f s", name, size / 1e6, time.perf_counter() - started)
 
     def _gather(self, loop: Loop) -> tuple[dict[str, State], dict[str, Any]]:
-        """All parts of a run, and what the manifest says of it; of one that cannot be resumed, the agents alone."""
-        parts = _agents(self._models, loop.learners.learning_states())
-        if self._reason is None:
-            parts["actor_0"] = loop.actors.state()
-            self._note_reason(parts["actor_0"])
-        if self._reason is not None:
-            parts.pop("actor_0", None)
-        else:
-            parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
-            parts |= {} if loop.opponents is None else {"opponents": loop.opponents.state()}
+        """All parts of a run, and what the manifest says of it."""
+        parts = {**_agents(self._models, loop.learners.learning_states()), "actor_0": loop.actors.state()}
+        self._note_reason(parts["actor_0"])
+        parts |= {f"replay_{number}": _rows_of(model) for number, model in enumerate(self._models)}
+        parts |= {} if loop.opponents is None else {"opponents": loop.opponents.state()}
         return parts, {
             **self._facts(),
             "rounds": loop.learners.rounds,

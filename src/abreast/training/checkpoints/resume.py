@@ -13,6 +13,7 @@ import numpy as np
 from abreast import __version__
 from abreast.cluster.config import TrainingCluster
 from abreast.errors import AbreastError, CheckpointError, short
+from abreast.replay.rows import as_numbers
 from abreast.settings import dotted, parse_yaml
 from abreast.state import State
 from abreast.training.actors.base import models_of
@@ -64,10 +65,12 @@ def split_run(given: Path | str) -> tuple[Path, Path | None]:
     return path, None
 
 
-def find_resumable(given: Path | str, experiment: Runnable, schedule: ScheduleName) -> Resumed | None:
+def find_resumable(
+    given: Path | str, experiment: Runnable, schedule: ScheduleName, inexact: bool = False
+) -> Resumed | None:
     """Where a run goes on: its newest checkpoint, or the one given. None: at its beginning, before which it was killed.
 
-    Everything is looked at and compared; nothing is changed.
+    Everything is looked at and compared; nothing is changed. `inexact`: accept a checkpoint that lacks something.
     """
     run, chosen = split_run(given)
     entries = [each for each in list_checkpoints(run) if isinstance(each, CheckpointError) or each.kind == "run"]
@@ -76,7 +79,7 @@ def find_resumable(given: Path | str, experiment: Runnable, schedule: ScheduleNa
         log.warning("%s was stopped before its first checkpoint: it begins again, at epoch 0", run)
         return None
     checkpoint, damaged = _choose(run, entries, chosen)
-    _check_past(checkpoint, experiment, schedule)
+    _check_past(checkpoint, experiment, schedule, inexact)
     end_of_line(run / "metrics.jsonl", checkpoint.facts.recorded)
     return Resumed(checkpoint, checkpoint.part("actor_0"), damaged)
 
@@ -132,11 +135,14 @@ def _instead_of_it(run: Path, before: Checkpoint | None) -> str:
 # ---- what has to be the same
 
 
-def _check_past(checkpoint: Checkpoint, experiment: Runnable, schedule: ScheduleName) -> None:
+def _check_past(checkpoint: Checkpoint, experiment: Runnable, schedule: ScheduleName, inexact: bool) -> None:
     """Refuse a run that would not go on as it was begun."""
     facts, where = checkpoint.facts, checkpoint.path
-    if not facts.resumable:
-        raise CheckpointError(f"{where} cannot be resumed: {facts.reason} Or {INSTEAD}.")
+    if not facts.resumable and not inexact:
+        raise CheckpointError(
+            f"{where} cannot be resumed exactly: {facts.reason} To resume all the same, with other results than without the"
+            f" stop, give --inexact (inexact=True); or {INSTEAD}."
+        )
     devices = [model.device for model in models_of(experiment.game)]
     parallel = f"run_experiment_mp, with multiprocessing.schedule={facts.schedule}"
     how = f"run_experiment, or {parallel}" if facts.schedule == "lockstep" else parallel
@@ -188,7 +194,8 @@ def restore_agents(checkpoint: Checkpoint, experiment: Runnable) -> None:
         try:
             rows = checkpoint.part(f"replay_{number}")
             there = [(states.shape[1:], states.dtype) for name, states in rows.arrays.items() if name == "states"]
-            here = (model.memory.obs_shape, model.memory.dtype)
+            empty = as_numbers(np.empty((1, *model.memory.obs_shape), model.memory.dtype))
+            here = (empty.shape[1:], empty.dtype)
             if there and there[0] != here:
                 raise CheckpointError(
                     f"agent {number} now sees {here[1]} of shape {here[0]}, but in that run {there[0][1]} of shape"

@@ -56,6 +56,7 @@ class RunOptions(NamedTuple):
     output_dir: Path | str | None = None
     resume: Path | str | None = None
     debug: bool = False
+    inexact: bool = False
 
 
 class RunRecord:

@@ -1,5 +1,6 @@
 """A session of a run: from its beginning, or from a checkpoint, until it ends or is stopped."""
 
+import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
@@ -15,6 +16,8 @@ from abreast.training.moved import load_agents
 from abreast.training.opponents import Opponents, opponents_of
 from abreast.training.run.record import RunOptions, RunRecord
 from abreast.training.runnable import Runnable
+
+log = logging.getLogger("abreast")
 
 
 class Session(NamedTuple):
@@ -66,7 +69,7 @@ def session(experiment: Runnable, options: RunOptions) -> Iterator[Session]:
     if run is None:
         begin_afresh(experiment, opponents)  # before the run folder is made: what does not fit is refused
     with RunRecord(experiment, options, run) as record:
-        resumed = None if resume is None else find_resumable(resume, experiment, options.schedule)
+        resumed = None if resume is None else find_resumable(resume, experiment, options.schedule, options.inexact)
         if resumed is not None:
             restore_agents(resumed.checkpoint, experiment)
             resumed.set_aside_damaged()
@@ -74,6 +77,12 @@ def session(experiment: Runnable, options: RunOptions) -> Iterator[Session]:
         elif run is not None:
             begin_afresh(experiment, opponents)
         record.begin(None if resumed is None else resumed.checkpoint.facts)
+        if resumed is not None and (reason := resumed.checkpoint.facts.reason) is not None:
+            log.warning(
+                "resumed inexactly at epoch %d: results differ from those without the stop. %s",
+                resumed.checkpoint.epochs,
+                reason,
+            )
         if opponents is not None:
             known = None if resumed is None else resumed.checkpoint.part("opponents")
             opponents.begin(record.folder if record.writes else None, known)
