@@ -694,6 +694,42 @@ def test_when_every_learner_is_given_up_the_stack_is_shown(villain, capsys):
     assert printed.splitlines()[-1].startswith("abreast: every learner has been given up; the first: learner ")
 
 
+READS = """
+import gymnasium
+from abreast import DQN
+
+
+class Reads(DQN):
+    def {method}(self, *given, **named):
+        return open("nowhere")
+
+
+class Missing(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return open("nowhere")
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "agent"),
+    [
+        ("take_actions", ["treasurehunt", "model.algorithm=own/reads.py:Reads"], ["(abreast: agent 0 (Reads))"]),
+        ("train_step", ["treasurehunt", "model.algorithm=own/reads.py:Reads"], ["(abreast: agent 0 (Reads))"]),
+        ("close", ["gymnasium:site-packages/reads.py:Missing"], []),
+    ],
+)
+def test_an_oserror_in_a_users_code_is_raised_with_its_place_and_agent(method, arguments, agent):
+    for folder in ("own", "site-packages"):
+        Path(folder).mkdir()
+        Path(folder, "reads.py").write_text(READS.format(method=method))
+    with pytest.raises(FileNotFoundError) as caught:
+        run(["train", *arguments, "--agents", "1", "--epochs", "2", "--no-animate", "--output", "run"])
+    assert caught.traceback[-1].path.name == "reads.py"
+    assert getattr(caught.value, "__notes__", [])[:1] == agent
+
+
 def test_an_error_of_the_game_is_shown_with_what_became_of_the_run(villain, capsys):
     with pytest.raises(AssertionError, match="no second time"):
         run(["train", f"{villain}:Faulty", "--output", "run"])
@@ -1192,10 +1228,9 @@ def test_what_a_run_says_of_its_end_is_printed_with_a_full_disk_and_used_up_memo
     ):
         error.add_note("Stopped after 3 epochs. To go on: abreast train --resume run")
 
-        def fails(error=error):
-            raise error
-
-        monkeypatch.setattr(cli_rollouts, "list_kinds", fails)
+        ours = {"error": error}  # a line of this file would be the user's own code
+        exec(compile("def fails():\n    raise error", abreast.__file__, "exec"), ours)
+        monkeypatch.setattr(cli_rollouts, "list_kinds", ours["fails"])
         assert run(["envs"]) == 2
         assert (
             capsys.readouterr().err == f"abreast: {told} Stopped after 3 epochs. To go on: abreast train --resume run\n"

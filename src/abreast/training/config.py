@@ -126,7 +126,8 @@ class MPConfig(Section):
     actor_timeout: float = Field(30.0, gt=0)
     """Seconds without a sign of life after which an actor process is killed and restarted."""
     max_restarts: int = Field(3, ge=0)
-    """Restarts of a learner or an actor without progress in between before it is given up."""
+    """Restarts of a learner or an actor that dies without progress in between before it is given up. A model of your own, or
+    an actor, that raises an error is tried once."""
     cluster: TrainingCluster = Field(default_factory=TrainingCluster)
     """The cluster, where workers is ray."""
 

@@ -168,13 +168,14 @@ def test_a_factory_with_other_agents_is_refused():
         env.run_experiment_mp(animate=False, logging=False)
 
 
-def test_an_actor_that_fails_every_time_ends_the_run_with_its_stack():
-    env = small_game(*ACTORS, "multiprocessing.max_restarts=1")
+def test_an_actor_that_raises_ends_the_run_at_once_with_the_lines_of_the_user():
+    env = small_game(*ACTORS)
     env.factory = breaks_later
     with pytest.raises(
-        WorkerError, match=r"actor [12] .*failed: ZeroDivisionError: the world broke.*given up"
+        WorkerError, match=r"actor [12] .*failed: ZeroDivisionError: the world broke: given up"
     ) as caught:
         env.run_experiment_mp(animate=False, logging=False)
+    assert "test_process.py" in str(caught.value.__cause__).strip().splitlines()[1]
     assert "in explode" in str(caught.value.__cause__)
 
 

@@ -229,8 +229,9 @@ class ProcessActors:
     def _handle_death(self, died: Died) -> None:
         """Have the pass played again, from rows as they were before it."""
         self._deaths[died.worker] += 1
-        if isinstance(died, Lost) or self._deaths[died.worker] > self._config.max_restarts:
-            raise died.given_up(self._config.max_restarts)
+        restarts = 0 if died.has_raised else self._config.max_restarts
+        if isinstance(died, Lost) or self._deaths[died.worker] > restarts:
+            raise died.given_up(restarts)
         if died.worker in self._orders:
             self._forget_rows(self._elsewhere[died.worker])
             self.team.submit(died.worker, self._orders[died.worker].number, self._orders[died.worker])
