@@ -694,6 +694,22 @@ def test_when_every_learner_is_given_up_the_stack_is_shown(villain, capsys):
     assert printed.splitlines()[-1].startswith("abreast: every learner has been given up; the first: learner ")
 
 
+@pytest.mark.parametrize("shown", [["-q"], []])
+def test_a_loss_that_is_not_finite_is_one_message_at_the_end_and_the_exit_code_is_1(shown, capsys):
+    own = [
+        "model.algorithm=unfit_models:LosesNaN",
+        "model.batch_size=8",
+        "--epochs",
+        "3",
+        "--no-animate",
+        "--output",
+        "run",
+    ]
+    assert run(["train", "treasurehunt", "--agents", "2", *own, *shown]) == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("abreast: ")]
+    assert len(told) == 1 and "not a finite number (agent 0 since epoch 0, agent 1 since epoch 0)" in told[0]
+
+
 READS = """
 import gymnasium
 from abreast import DQN

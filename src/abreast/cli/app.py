@@ -1,7 +1,7 @@
 """The command `abreast`: what all commands share.
 
 Mistakes in what was typed end with one sentence (a line for each, if a configuration has several) and exit code 2, workers
-and episodes that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
+and episodes that failed, and losses that are not finite, with exit code 1; Ctrl-C keeps what is there and exits with 130.
 """
 
 import faulthandler
