@@ -220,7 +220,7 @@ def test_what_cannot_be_loaded_is_refused_before_anything_is_written(run):
     refusal(ConfigError, "has no agent 4: its last agent is 3", load_agents={0: f"{x}:4"})
     refusal(
         ModelFileError,
-        "agent 1 cannot be loaded from .*:1: .* holds a model of algorithm 'ppo'",
+        "agent 1 cannot be loaded from .*:1: .* 'ppo', but .* 'dqn': .* load only the other agents",
         load_agents={1: str(x)},
     )
     refusal(ConfigError, "load_agents names agent 2, but the last agent is 1", load_agents={2: str(x)})
