@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import importlib
 import io
 import json
 import os
@@ -618,6 +619,21 @@ if __name__ == "__main__":
 def test_the_version(capsys):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"abreast {abreast.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "found", "needed"), [("pydantic", "1.10.2", "2.8"), ("torch", "2.5.1+cu124", "2.6")]
+)
+def test_a_package_that_is_too_old_ends_every_command_with_where_it_is(package, found, needed, monkeypatch, capsys):
+    folder = Path("old", f"{package}-{found}.dist-info")
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {found}\n")
+    monkeypatch.syspath_prepend("old")
+    with pytest.raises(SystemExit) as end:
+        importlib.reload(abreast.cli)
+    assert end.value.code == 2
+    says = f"abreast: {package} {found} is installed in old, but abreast needs {package} {needed} or newer: run"
+    assert says in capsys.readouterr().err
 
 
 def test_public_names_are_listed():

@@ -133,8 +133,6 @@ class NetworkModel(BaseModel):
             twin.policy = copy.deepcopy(self.policy).eval()
             with seeded_globals(np.random.SeedSequence(0)), torch.inference_mode():
                 found = twin._tried(torch.zeros(2, self.input_size))
-        except ModelError:
-            raise
         except Exception as error:
             raise ModelError(
                 f"the network of its make_network raised {type(error).__name__} for rows of {self.input_size} numbers"

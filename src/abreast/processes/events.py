@@ -39,8 +39,9 @@ class Died(NamedTuple):
 
     def given_up(self, restarts: int) -> WorkerError:
         """The error that ends the work of this worker, or a part of it, after so many restarts without progress."""
-        tried = f", and was restarted {restarts} times already" if restarts else ""
-        error = WorkerError(f"{str(self.error).rstrip('.')}{tried}: given up.")
+        error = WorkerError(
+            f"{str(self.error).rstrip('.')}{f', and was restarted {restarts} times already' if restarts else ''}: given up."
+        )
         error.__cause__ = self.error.__cause__
         return error
 

@@ -156,8 +156,13 @@ class MARLMultiprocessingSystem:
             output_dir: the run folder of that session; by default, nothing is shown or written.
         """
         if session is None:
-            schedule, is_kept = self._config.multiprocessing.schedule, output_dir is not None
-            options = RunOptions(schedule, True, animate=False, logging=is_kept, output_dir=output_dir)
+            options = RunOptions(
+                self._config.multiprocessing.schedule,
+                True,
+                False,
+                logging=output_dir is not None,
+                output_dir=output_dir,
+            )
             with open_session(self.env, options, has_loaded=True) as own:
                 return self.run(own)
         assert self.learners is not None and self.actors is not None, "start comes before run"

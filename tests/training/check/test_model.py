@@ -23,7 +23,11 @@ UNFIT = [
     ("CannotLearn", "building", "it has no train_step: define train_step(self), which returns None if"),
     ("SaysTooLittle", "building", "the network of its make_network gives (2, 2) for 2 rows, expected (2, 4)"),
     ("SaysTooMuch", "building", "the network of its make_network gives (2, 9) for 2 rows, expected (2, 4)"),
-    ("SaysColumns", "building", "`values` of the network of its make_network gives (2, 1) for 2 rows, expected (2,)"),
+    (
+        "SaysColumns",
+        "building",
+        "the `values` of its network have the shape (2, 1) for 2 rows, expected (2,), a number",
+    ),
     (
         "SeesTooLittle",
         "building",

@@ -145,10 +145,9 @@ class PPO(NetworkModel):
         """Return what a network says that states are worth, a number for each; other shapes are refused."""
         values = network.values(states)
         if getattr(values, "shape", None) != states.shape[:-1]:
-            found = tuple(values.shape) if isinstance(values, Tensor) else short(values)
             raise ModelError(
-                f"`values` of the network of its make_network gives {found} for {len(states)} rows, expected"
-                f" {tuple(states.shape[:-1])}, a number for each row: end it with .squeeze(-1)"
+                f"the `values` of its network have the shape {short(tuple(getattr(values, 'shape', ())))} for"
+                f" {len(states)} rows, expected {tuple(states.shape[:-1])}, a number for each row: end it with .squeeze(-1)"
             )
         return values
 
