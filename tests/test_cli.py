@@ -168,6 +168,9 @@ MISTAKES = [
      "multiprocessing.device is 'cuda:99'"),
     ("no actor", ["train", "treasurehunt", "--parallel", "multiprocessing.num_actors=0"],
      "multiprocessing.num_actors is 0"),
+    ("lanes that actors cannot share",
+     ["train", "treasurehunt", "multiprocessing.num_envs=3", "multiprocessing.num_actors=2"],
+     "num_envs is 3 and num_actors is 2, but num_envs are the lanes of all actors together, shared in equal parts"),
     ("half an actor", ["train", "treasurehunt", "--parallel", "multiprocessing.num_actors=0.5"],
      "multiprocessing.num_actors is 0.5"),
     ("older spelling misspelt", ["train", "treasurehunt", "parallel.use_thread=true"], "did you mean 'use_threads'?"),
@@ -415,7 +418,16 @@ def test_a_folder_without_permission_is_named(capsys):
         ([], "plan: "),
         (["multiprocessing.workers=inline"], "plan: inline"),
         (["--freeze", "0,1"], "all agents are frozen"),
-        (["multiprocessing.workers=threads", "multiprocessing.num_actors=9", "--epochs", "3"], "6 of 9 actors"),
+        (
+            [
+                "multiprocessing.workers=threads",
+                "multiprocessing.num_envs=9",
+                "multiprocessing.num_actors=9",
+                "--epochs",
+                "3",
+            ],
+            "6 of 9 actors",
+        ),
         (["multiprocessing.workers=inline", "multiprocessing.num_workers=2"], "left out: num_workers 2"),
     ],
 )
@@ -512,7 +524,7 @@ def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):
 
 def test_random_agents_are_random_whatever_models_the_game_makes():
     game = find_game("odd_games:Stubborn")
-    env = at_random(game, game.configure(None, ["multiprocessing.num_envs=3", "multiprocessing.num_actors=2"]))
+    env = at_random(game, game.configure(None, ["multiprocessing.num_envs=6", "multiprocessing.num_actors=2"]))
     assert [type(agent.model) for agent in env.agents] == [RandomModel, RandomModel]
     assert env.config.multiprocessing.lanes == 1
     env.run_experiment(animate=False, logging=False)
@@ -585,7 +597,11 @@ def garden():
 numbers = count()
 
 
-@pytest.mark.parametrize("parallel", [[], ["--parallel", "multiprocessing.num_actors=2"]], ids=["here", "in processes"])
+@pytest.mark.parametrize(
+    "parallel",
+    [[], ["--parallel", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2"]],
+    ids=["here", "in processes"],
+)
 @pytest.mark.xdist_group("system")
 def test_a_game_in_a_file_is_trained_and_played(garden, parallel, capsys):
     assert run(["train", garden, *parallel, "--seed", "7", "--epochs", "4", "--output", "out/run"]) == 0

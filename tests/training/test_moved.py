@@ -58,7 +58,7 @@ def frozen_game(freeze, *overrides, schedule="lockstep", workers="threads", acto
     return small_game(
         *MIXED, f"experiment.freeze={list(freeze)}", f"multiprocessing.schedule={schedule}",
         f"multiprocessing.workers={workers}",
-        f"multiprocessing.num_actors={actors}", *overrides,
+        f"multiprocessing.num_envs={actors}", f"multiprocessing.num_actors={actors}", *overrides,
     )  # fmt: skip
 
 
@@ -128,7 +128,8 @@ def test_other_actors_choose_with_the_moved_agent_too(workers, actors, run):
     for how, where in (("run_experiment", "inline"), ("run_experiment_mp", workers)):
         env = small_game(
             *MIXED, f"experiment.load_agents.2={run[0]}", "experiment.freeze=[2]", f"multiprocessing.workers={where}",
-            f"multiprocessing.num_actors={actors}", "multiprocessing.schedule=lockstep",
+            f"multiprocessing.num_envs={actors}", f"multiprocessing.num_actors={actors}",
+            "multiprocessing.schedule=lockstep",
         )  # fmt: skip
         made.append(outcome(env, getattr(env, how)))
         assert env.agents[2].model.offset == run[1][2].offset > 0

@@ -16,7 +16,7 @@ from abreast.training.opponents import Member, chances, draw
 from fakes import learned, outcome, small_game, timeless
 from strangers.models import Rhythmic
 
-LANES = {"num_envs": 2, "num_actors": 2}
+LANES = {"num_envs": 4, "num_actors": 2}
 
 
 @pytest.fixture(autouse=True)

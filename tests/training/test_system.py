@@ -153,7 +153,7 @@ if __name__ == "__main__":
     print("algorithm", yaml.safe_load(open("run/config.yaml"))["model"]["per_agent"][1]["algorithm"])
     print("is mine", type(small_game("model.per_agent.1.algorithm=script.py:MyOwn").agents[1].model) is MyOwn)
 """
-ACTORS = ["multiprocessing.num_actors=2"]
+ACTORS = ["multiprocessing.num_envs=2", "multiprocessing.num_actors=2"]
 ENDS = {
     "killed with several actors": ("pipelined", ACTORS, signal.SIGKILL),
     "ctrl-c with several actors": ("pipelined", ACTORS, signal.SIGINT),
@@ -292,9 +292,7 @@ def test_a_system_may_run_twice():
 
 def test_a_configuration_with_other_lanes_than_the_environment_was_made_for_is_refused():
     env = small_game()
-    with pytest.raises(
-        ConfigError, match="given 2 actors with 1 lanes each, but the environment was made for 1 with 1"
-    ):
-        MARLMultiprocessingSystem(env, env.agents, MPConfig(num_actors=2))
+    with pytest.raises(ConfigError, match="given 2 lanes and 2 actors, but the environment was made for 1 and 1"):
+        MARLMultiprocessingSystem(env, env.agents, MPConfig(num_envs=2, num_actors=2))
     with pytest.raises(ConfigError, match=r"multiprocessing\.priority names agent 2, but the last agent is 1"):
         MARLMultiprocessingSystem(env, env.agents, MPConfig(priority={2: 1.0}))

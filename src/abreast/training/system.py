@@ -82,8 +82,8 @@ class MARLMultiprocessingSystem:
         own = env.config.multiprocessing
         if (given.num_envs, given.num_actors) != (own.num_envs, own.num_actors):
             raise ConfigError(
-                f"the system is given {given.actors} actors with {given.num_envs} lanes each, but the environment was made"
-                f" for {own.actors} with {own.num_envs}: give both the same configuration."
+                f"the system is given {given.num_envs} lanes and {given.actors} actors, but the environment was made for"
+                f" {own.num_envs} and {own.actors}: give both the same configuration."
             )
         env.make_lanes()
         group_lanes(env.game, given)

@@ -104,7 +104,12 @@ def test_a_model_that_raises_is_tried_once_and_its_worker_is_not_restarted(caplo
 
 @pytest.mark.parametrize("workers", ["threads", "processes"])
 def test_other_actors_play_on_with_the_last_weights_of_an_agent_that_was_given_up(workers):
-    settings = [f"multiprocessing.workers={workers}", "multiprocessing.num_actors=2", "multiprocessing.max_restarts=0"]
+    settings = [
+        f"multiprocessing.workers={workers}",
+        "multiprocessing.num_envs=2",
+        "multiprocessing.num_actors=2",
+        "multiprocessing.max_restarts=0",
+    ]
     env = with_villain(villains.RaisesInTraining, *settings, "multiprocessing.num_workers=3", "experiment.epochs=16")
     env.factory = FactoryOfVillains(settings)
     result = env.run_experiment_mp(animate=False, logging=False)
