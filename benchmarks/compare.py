@@ -114,8 +114,13 @@ class Busy(gymnasium.Env[Any, Any]):
 def build(game: str, run: str, overrides: list[str]) -> Any:
     """A fresh environment of a game."""
     from abreast.games import find_game
+    from abreast.training import MPConfig
 
     found, schedule = find_game(game), [] if run == "sequential" else [f"multiprocessing.schedule={run}"]
+    given = dict(each.split("=", 1) for each in overrides)
+    actors = int(given.get("multiprocessing.num_actors", 1))
+    if actors > 1 and not hasattr(MPConfig, "lanes_per_actor"):  # an older tree, where num_envs are those of each actor
+        schedule.append(f"multiprocessing.num_envs={int(given['multiprocessing.num_envs']) // actors}")
     return found.build(found.configure(None, [*overrides, *schedule]))
 
 
@@ -381,7 +386,7 @@ def hash_jobs() -> dict[str, Job]:
     """What is hashed, by name."""
     games, algorithms = ["treasurehunt", "cleanup", "tag", "staghunt"], ["iqn", "dqn", "ppo"]
     runs = ["sequential", "lockstep", "pipelined"]
-    several = [(f"multiprocessing.num_envs={n}", f"multiprocessing.num_actors={k}") for n in (1, 3) for k in (1, 2)]
+    several = [(f"multiprocessing.num_envs={n * k}", f"multiprocessing.num_actors={k}") for n in (1, 3) for k in (1, 2)]
     double = ("multiprocessing.mode=double_buffer", "multiprocessing.num_envs=3")
     places = [("multiprocessing.workers=threads",), ("multiprocessing.workers=inline",), double]
     simultaneous = (*several[-1], "experiment.turn_order=simultaneous")

@@ -49,7 +49,7 @@ def all_plans(agents: int, lanes: int) -> list[dict[str, Any]]:
     actors = [count for count in (1, 2, 4) if count == 1 or lanes % (count * LANES_TOGETHER) == 0]
     inline = {"workers": "inline", "num_actors": 1, "num_envs": lanes}
     return [inline] + [
-        {"workers": "processes", "num_actors": number, "num_envs": lanes // number, "num_workers": count}
+        {"workers": "processes", "num_actors": number, "num_envs": lanes, "num_workers": count}
         for number in actors
         for count in counts
     ]

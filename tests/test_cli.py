@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import importlib
 import io
 import json
 import os
@@ -172,6 +173,9 @@ MISTAKES = [
      "multiprocessing.device is 'cuda:99'"),
     ("no actor", ["train", "treasurehunt", "--parallel", "multiprocessing.num_actors=0"],
      "multiprocessing.num_actors is 0"),
+    ("lanes that actors cannot share",
+     ["train", "treasurehunt", "multiprocessing.num_envs=3", "multiprocessing.num_actors=2"],
+     "num_envs is 3 and num_actors is 2, but num_envs are the lanes of all actors together, shared in equal parts"),
     ("half an actor", ["train", "treasurehunt", "--parallel", "multiprocessing.num_actors=0.5"],
      "multiprocessing.num_actors is 0.5"),
     ("older spelling misspelt", ["train", "treasurehunt", "parallel.use_thread=true"], "did you mean 'use_threads'?"),
@@ -419,7 +423,16 @@ def test_a_folder_without_permission_is_named(capsys):
         ([], "plan: "),
         (["multiprocessing.workers=inline"], "plan: inline"),
         (["--freeze", "0,1"], "all agents are frozen"),
-        (["multiprocessing.workers=threads", "multiprocessing.num_actors=9", "--epochs", "3"], "6 of 9 actors"),
+        (
+            [
+                "multiprocessing.workers=threads",
+                "multiprocessing.num_envs=9",
+                "multiprocessing.num_actors=9",
+                "--epochs",
+                "3",
+            ],
+            "6 of 9 actors",
+        ),
         (["multiprocessing.workers=inline", "multiprocessing.num_workers=2"], "left out: num_workers 2"),
     ],
 )
@@ -516,7 +529,7 @@ def test_a_game_that_random_agents_cannot_play_has_no_comparison(capsys):
 
 def test_random_agents_are_random_whatever_models_the_game_makes():
     game = find_game("odd_games:Stubborn")
-    env = at_random(game, game.configure(None, ["multiprocessing.num_envs=3", "multiprocessing.num_actors=2"]))
+    env = at_random(game, game.configure(None, ["multiprocessing.num_envs=6", "multiprocessing.num_actors=2"]))
     assert [type(agent.model) for agent in env.agents] == [RandomModel, RandomModel]
     assert env.config.multiprocessing.lanes == 1
     env.run_experiment(animate=False, logging=False)
@@ -591,7 +604,11 @@ def garden():
 numbers = count()
 
 
-@pytest.mark.parametrize("parallel", [[], ["--parallel", "multiprocessing.num_actors=2"]], ids=["here", "in processes"])
+@pytest.mark.parametrize(
+    "parallel",
+    [[], ["--parallel", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2"]],
+    ids=["here", "in processes"],
+)
 @pytest.mark.xdist_group("system")
 def test_a_game_in_a_file_is_trained_and_played(garden, parallel, capsys):
     assert run(["train", garden, *parallel, "--seed", "7", "--epochs", "4", "--output", "out/run"]) == 0
@@ -625,6 +642,21 @@ if __name__ == "__main__":
 def test_the_version(capsys):
     assert run(["--version"]) == 0
     assert capsys.readouterr().out == f"abreast {abreast.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("package", "found", "needed"), [("pydantic", "1.10.2", "2.8"), ("torch", "2.5.1+cu124", "2.6")]
+)
+def test_a_package_that_is_too_old_ends_every_command_with_where_it_is(package, found, needed, monkeypatch, capsys):
+    folder = Path("old", f"{package}-{found}.dist-info")
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {found}\n")
+    monkeypatch.syspath_prepend("old")
+    with pytest.raises(SystemExit) as end:
+        importlib.reload(abreast.cli)
+    assert end.value.code == 2
+    says = f"abreast: {package} {found} is installed in old, but abreast needs {package} {needed} or newer: run"
+    assert says in capsys.readouterr().err
 
 
 def test_public_names_are_listed():
@@ -699,6 +731,58 @@ def test_when_every_learner_is_given_up_the_stack_is_shown(villain, capsys):
     printed = capsys.readouterr().err
     assert "in train_step" in printed
     assert printed.splitlines()[-1].startswith("abreast: every learner has been given up; the first: learner ")
+
+
+@pytest.mark.parametrize("shown", [["-q"], []])
+def test_a_loss_that_is_not_finite_is_one_message_at_the_end_and_the_exit_code_is_1(shown, capsys):
+    own = [
+        "model.algorithm=unfit_models:LosesNaN",
+        "model.batch_size=8",
+        "--epochs",
+        "3",
+        "--no-animate",
+        "--output",
+        "run",
+    ]
+    assert run(["train", "treasurehunt", "--agents", "2", *own, *shown]) == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("abreast: ")]
+    assert len(told) == 1 and "not a finite number (agent 0 since epoch 0, agent 1 since epoch 0)" in told[0]
+
+
+READS = """
+import gymnasium
+from abreast import DQN
+
+
+class Reads(DQN):
+    def {method}(self, *given, **named):
+        return open("nowhere")
+
+
+class Missing(gymnasium.Env):
+    observation_space, action_space = gymnasium.spaces.Box(0, 1, (2,)), gymnasium.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        return open("nowhere")
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "agent"),
+    [
+        ("take_actions", ["treasurehunt", "model.algorithm=own/reads.py:Reads"], ["(abreast: agent 0 (Reads))"]),
+        ("train_step", ["treasurehunt", "model.algorithm=own/reads.py:Reads"], ["(abreast: agent 0 (Reads))"]),
+        ("close", ["gymnasium:site-packages/reads.py:Missing"], []),
+    ],
+)
+def test_an_oserror_in_a_users_code_is_raised_with_its_place_and_agent(method, arguments, agent):
+    for folder in ("own", "site-packages"):
+        Path(folder).mkdir()
+        Path(folder, "reads.py").write_text(READS.format(method=method))
+    with pytest.raises(FileNotFoundError) as caught:
+        run(["train", *arguments, "--agents", "1", "--epochs", "2", "--no-animate", "--output", "run"])
+    assert caught.traceback[-1].path.name == "reads.py"
+    assert getattr(caught.value, "__notes__", [])[:1] == agent
 
 
 def test_an_error_of_the_game_is_shown_with_what_became_of_the_run(villain, capsys):
@@ -1199,10 +1283,9 @@ def test_what_a_run_says_of_its_end_is_printed_with_a_full_disk_and_used_up_memo
     ):
         error.add_note("Stopped after 3 epochs. To go on: abreast train --resume run")
 
-        def fails(error=error):
-            raise error
-
-        monkeypatch.setattr(cli_rollouts, "list_kinds", fails)
+        ours = {"error": error}  # a line of this file would be the user's own code
+        exec(compile("def fails():\n    raise error", abreast.__file__, "exec"), ours)
+        monkeypatch.setattr(cli_rollouts, "list_kinds", ours["fails"])
         assert run(["envs"]) == 2
         assert (
             capsys.readouterr().err == f"abreast: {told} Stopped after 3 epochs. To go on: abreast train --resume run\n"

@@ -275,3 +275,15 @@ def test_attributes_in_slots_count():
     slotted = Slotted()
     slotted.mood = 3
     assert attributes_of(slotted) == {"mood": 3}
+
+
+@pytest.mark.parametrize("kind", ["f4", "U3", "M8[s]"])
+def test_values_that_were_read_and_grow_on_become_the_same_bytes_as_if_they_had_never_been_written(kind):
+    def grow(table, first, last):
+        for number in range(first, last):
+            table[f"state {number % 3}", number] = {"left": np.zeros(2, kind), "right": [0.5], "": b"", "\udc80": None}
+        return table
+
+    names = Names([Thing()])
+    read = decode(encode({"table": grow({}, 0, 4)}, {}, names), {}, names, {})["table"]
+    assert encode({"table": grow(read, 4, 8)}, {}, names) == encode({"table": grow({}, 0, 8)}, {}, names)

@@ -116,6 +116,15 @@ class SaysTooMuch(IQN):
         return IQNNetwork(self.input_size, self.n_actions + 5, self.config)
 
 
+class SaysColumns(PPO):
+    """Says what states are worth in a column."""
+
+    def make_network(self):
+        network = super().make_network()
+        values, network.values = network.values, lambda states: values(states)[:, None]
+        return network
+
+
 class HalfModule(nn.Module):
     """Does not call the constructor of its base."""
 

@@ -260,6 +260,9 @@ class _PlainEncoder(pickle.Pickler):
         if type(value) is np.ndarray and not (value.flags.c_contiguous or value.flags.f_contiguous):
             axes = sorted(range(value.ndim), key=lambda axis: -abs(value.strides[axis]))  # sums depend on their order
             return _transposed, (np.ascontiguousarray(value.transpose(axes)), axes)
+        is_plain = type(value) is np.ndarray and value.dtype.kind in "biufcSUmM"
+        if is_plain and value.dtype is not _dtype(value.dtype.str):
+            return value.view(_dtype(value.dtype.str)).__reduce_ex__(5)  # a loaded array has a copy of its dtype
         if torch is None:
             return NotImplemented
         if isinstance(value, torch.Tensor):
@@ -307,8 +310,11 @@ class _Encoder(_PlainEncoder):
     def __init__(self, file: io.BytesIO, places: Places, names: Names | None) -> None:
         super().__init__(file, names)
         self._place_names = {id(value): name for name, value in places.items()}
+        self._texts: dict[str, bytes] = {}
 
-    def persistent_id(self, value: object) -> str | None:
+    def persistent_id(self, value: object) -> str | bytes | None:
+        if type(value) is str:  # equal texts are written as one: whether they are one object says nothing
+            return self._texts.get(value) or self._texts.setdefault(value, value.encode(errors="surrogatepass"))
         return self._place_names.get(id(value))
 
 
@@ -318,10 +324,16 @@ class _Decoder(pickle.Unpickler):
         self._places, self._names = places, names
 
     def persistent_load(self, name: Any) -> Any:
-        return self._places[name]
+        return sys.intern(name.decode(errors="surrogatepass")) if type(name) is bytes else self._places[name]
 
     def find_class(self, module: str, name: str) -> Any:
         return self._names.find(module, name)
+
+
+@functools.cache
+def _dtype(text: str) -> np.dtype[Any]:
+    """Return the dtype of a name, always the same object."""
+    return np.dtype(text)
 
 
 def _transposed(array: NDArray[Any], axes: list[int]) -> NDArray[Any]:

@@ -13,8 +13,11 @@ import traceback
 from collections.abc import Iterable
 from difflib import get_close_matches
 from pathlib import Path
+from types import TracebackType
 from typing import Self
 
+OURS = Path(__file__).parent
+"""The folder of this package."""
 MOST_FAULTS = 100
 """Faults of a configuration that a message lists."""
 
@@ -165,10 +168,22 @@ def words(error: BaseException, folder: Path) -> str:
     return f"{type(error).__name__}: {text}{where}"
 
 
-def _is_users(path: Path) -> bool:
-    """Whether a file is neither ours, nor Python's, nor that of an installed package."""
-    ours = (Path(__file__).parent, Path(sysconfig.get_path("stdlib")))
-    return "site-packages" not in path.parts and not any(map(path.is_relative_to, ours))
+def users_part(error: BaseException) -> TracebackType | None:
+    """Return the traceback of an error from the first line of the user's code on, or None if no such line was executed."""
+    part, caller = error.__traceback__, OURS
+    while part is not None and not _is_users(path := Path(part.tb_frame.f_code.co_filename), caller):
+        part, caller = part.tb_next, path
+    return part
+
+
+def _is_users(path: Path, caller: Path = OURS) -> bool:
+    """Return True if a file is neither ours, nor Python's, nor that of an installed package (unless an adapter of ours calls
+    it: then it is an environment).
+    """
+    if not {"site-packages", "dist-packages"}.isdisjoint(path.parts):
+        return caller.parent == OURS / "integrations" / "adapted"
+    known = OURS, Path(sysconfig.get_path("stdlib"))
+    return not path.name.startswith("<") and not any(map(path.is_relative_to, known))
 
 
 def nearest(given: str, known: Iterable[str], otherwise: str | None = None) -> str:

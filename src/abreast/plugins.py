@@ -10,8 +10,10 @@ Without a package, `import_target` finds `my_module:Game` and `path/to/game.py:G
 
 import importlib
 import pkgutil
+import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache, partial
@@ -31,6 +33,26 @@ IMPORTING: ContextVar[str | None] = ContextVar("IMPORTING", default=None)
 def entry_points(group: str) -> metadata.EntryPoints:
     """Those of a group. Asked once: it takes 40 ms where a hundred packages are installed."""
     return metadata.entry_points(group=group)
+
+
+def end_if_too_old() -> None:
+    """End the program, with a sentence and exit code 2, if an installed package is older than this one needs.
+
+    Packages that cannot be found by their metadata are passed over.
+    """
+    with suppress(metadata.PackageNotFoundError):
+        for name, least in re.findall(
+            r"^([\w.-]+)>=([\d.]+)$", "\n".join(metadata.requires("abreast") or ()), re.MULTILINE
+        ):
+            there = metadata.distribution(name)
+            found, needed = ([int(number) for number in re.findall(r"\d+", each)] for each in (there.version, least))
+            if found < needed:
+                sys.stderr.write(
+                    f"abreast: {name} {there.version} is installed in {there.locate_file('')}, but abreast needs {name}"
+                    f' {least} or newer: run `pip install "{name}>={least}"`. If another package needs the older one,'
+                    " install abreast in an environment of its own.\n"
+                )
+                sys.exit(2)
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,8 @@ SMALL = (
     "experiment.max_turns=8", "experiment.num_agents=3", "model.hidden_size=16", "model.batch_size=8", "model.n_frames=2",
     "model.gradient_steps=2", "model.algorithm=chaos.unlucky:UnluckyDQN", "model.buffer_capacity=512",
     "model.per_agent.1.algorithm=chaos.unlucky:UnluckyIQN", "model.per_agent.2.algorithm=chaos.unlucky:UnluckyPPO",
-    "multiprocessing.num_actors=2", "multiprocessing.num_workers=2", "multiprocessing.max_restarts=100000",
+    "multiprocessing.num_envs=2", "multiprocessing.num_actors=2",
+    "multiprocessing.num_workers=2", "multiprocessing.max_restarts=100000",
     "multiprocessing.learner_timeout=0.5", "multiprocessing.actor_timeout=0.5",
 )  # fmt: skip
 

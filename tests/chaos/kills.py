@@ -37,7 +37,8 @@ class Combination(NamedTuple):
 
     @property
     def settings(self) -> list[str]:
-        more = [f"model.algorithm={self.algorithm}", f"multiprocessing.num_actors={self.actors}"]
+        more = [f"model.algorithm={self.algorithm}", f"multiprocessing.num_envs={self.actors}"]
+        more.append(f"multiprocessing.num_actors={self.actors}")
         if self.schedule == "sequential":
             return [*SMALL, *more]
         parallel = ["enabled=true", f"schedule={self.schedule}", "num_workers=2", "workers=processes"]

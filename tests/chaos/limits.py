@@ -101,7 +101,7 @@ GROWING = (
 )  # fmt: skip
 """The first checkpoint has no file of more than `BETWEEN` bytes; in the second, the replay has grown, and does not fit."""
 BETWEEN = 40_000
-PARALLEL = ("--parallel", "multiprocessing.num_actors=2", "multiprocessing.num_workers=2")
+PARALLEL = ("--parallel", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2", "multiprocessing.num_workers=2")
 
 
 def may_mount() -> bool:

@@ -21,7 +21,7 @@ from trace_events import checked
 
 pytestmark = pytest.mark.xdist_group("ray")
 SMALL = ("model.algorithm=dqn", "experiment.epochs=24", "experiment.checkpoint_interval=4", "model.epsilon=0.3")
-SMALL += ("multiprocessing.num_workers=1", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2")
+SMALL += ("multiprocessing.num_workers=1", "multiprocessing.num_envs=4", "multiprocessing.num_actors=2")
 TWO_LEARNERS = "multiprocessing.num_workers=2"
 
 

@@ -85,7 +85,12 @@ def test_a_run_is_trained_resumed_evaluated_watched_and_lent(target, settings, a
 
 def test_a_file_of_the_users_is_found_again_from_another_folder(here, abreast, monkeypatch):
     (here / "own_corridor.py").write_text(OWN)
-    actors = ["multiprocessing.num_actors=2", "multiprocessing.workers=processes", "multiprocessing.schedule=lockstep"]
+    actors = [
+        "multiprocessing.num_envs=2",
+        "multiprocessing.num_actors=2",
+        "multiprocessing.workers=processes",
+        "multiprocessing.schedule=lockstep",
+    ]
     abreast("train", "gymnasium:own_corridor.py:make", *SMALL, *actors, "--parallel", "--epochs", 4, "--output", "runs/a",
             "experiment.max_turns=20", "world.length=2")  # fmt: skip
     config = Path("runs/a/config.yaml").read_text()

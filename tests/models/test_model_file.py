@@ -34,7 +34,7 @@ def test_a_file_of_another_format_is_refused(tmp_path):
     model, path = make_model("dqn"), tmp_path / "m.safetensors"
     state = model.file_state()
     path.write_bytes(dumps(state._replace(facts={**state.facts, "format": 1})))
-    with pytest.raises(ModelFileError, match="of algorithm 'dqn' in format 1, expected 'dqn' in format 2"):
+    with pytest.raises(ModelFileError, match="is in format 1, expected 2: load it with the version"):
         model.load(path)
 
 

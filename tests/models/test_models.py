@@ -93,6 +93,27 @@ def test_a_saved_model_comes_back_whole_and_learns_on_identically(name, tmp_path
     assert torch.equal(model.online_block.values, other.online_block.values)
 
 
+@pytest.mark.parametrize("name", LEARNERS)
+@pytest.mark.parametrize("is_file", [True, False])
+def test_loaded_weights_act_at_once_in_the_middle_of_an_epoch(name, is_file, tmp_path):
+    def actions(model):
+        states = np.random.default_rng(4).integers(0, 2, size=(20, 4)).astype(np.uint8)
+        return [np.asarray(model.take_action(state)).tolist() for state in states]
+
+    trained, other, fresh = (make_model(name, seed=seed, epsilon=0.0, learning_rate=0.1) for seed in (1, 2, 2))
+    live(trained, epochs=2)
+    trained.train_step()
+    for model in (trained, other, fresh):
+        model.start_epoch_action(epoch=0)
+    if is_file:
+        trained.save(tmp_path / "model.safetensors")
+        other.load(tmp_path / "model.safetensors")
+    else:
+        other.set_acting_state(trained.acting_state())
+        other.set_learning_state(trained.learning_state())
+    assert actions(other) == actions(trained) != actions(fresh)
+
+
 def cut_short(data):
     return data[: len(data) // 2]
 

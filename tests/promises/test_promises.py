@@ -77,7 +77,7 @@ class Stop(BaseException):
 
 def settings(schedule, workers, actors, mode):
     where = {"schedule": schedule, "workers": "auto" if workers == "moves" else workers, "mode": mode}
-    where |= {"num_actors": actors, "num_envs": 2 // actors, "max_restarts": 1000}
+    where |= {"num_actors": actors, "num_envs": 2, "max_restarts": 1000}
     if workers in ("processes", "threads", "ray"):
         where["num_workers"] = 2 if workers != "ray" or IS_FULL else 1  # one on a node takes seconds to start
     given = [f"multiprocessing.{key}={value}" for key, value in where.items()]

@@ -37,7 +37,7 @@ def test_a_heuristic_is_asked_in_every_lane(kind, lanes, order):
 @pytest.mark.xdist_group("strangers")
 def test_weights_set_before_the_run_reach_all_actors():
     for run in ("run_experiment", "run_experiment_mp"):
-        env = with_model(Plain)(num_envs=1, num_actors=2, epochs=2)
+        env = with_model(Plain)(num_envs=2, num_actors=2, epochs=2)
         for agent in env.agents:
             with torch.no_grad():
                 agent.model.net.weight.zero_()
@@ -164,7 +164,7 @@ class Renamed(RandomModel):
 @pytest.mark.xdist_group("strangers")
 def test_models_that_the_factory_does_not_make_are_refused_only_where_another_actor_would_choose_with_them():
     def build(kind):
-        env = with_model(Plain)(num_envs=1, num_actors=2)
+        env = with_model(Plain)(num_envs=2, num_actors=2)
         for number, agent in enumerate(env.agents):
             agent.model = kind(agent.observation_spec, 4, env.config.model, env.agent_seed(number), 2)
         return env

@@ -43,7 +43,7 @@ HERE = {
     "pipelined": {"run": "run_experiment_mp", "schedule": "pipelined", "workers": "inline"},
 }
 """One copy of everything, by schedule: what all other ways have to be equal to."""
-SHAPES = {"4 lanes": {"num_envs": 4, "num_workers": 1}, "2 actors": {"num_envs": 2, "num_actors": 2}}
+SHAPES = {"4 lanes": {"num_envs": 4, "num_workers": 1}, "2 actors": {"num_envs": 4, "num_actors": 2}}
 SHARE_GENERATORS = ("shared generators", "SharedDice")
 """Threads share them, too: there nothing is promised."""
 
@@ -274,7 +274,7 @@ class Locked(Gridworld):
 
 
 def build_locked():
-    return games.Walkers(Locked(), config(num_envs=2, num_actors=2))
+    return games.Walkers(Locked(), config(num_envs=4, num_actors=2))
 
 
 @pytest.mark.parametrize(
@@ -358,7 +358,7 @@ NOTEBOOK = """
     if __name__ == "__main__":
         told = []
         for run in ("run_experiment", "run_experiment_mp"):
-            env = Notebook(plain(), config(num_envs=2, num_actors=2))
+            env = Notebook(plain(), config(num_envs=4, num_actors=2))
             epochs = getattr(env, run)(animate=False, logging=False).epochs
             told.append([[epoch["reward"] for epoch in epochs], [agent.model.values.tolist() for agent in env.agents]])
         assert told[0] == told[1] and epochs[-1]["updates"] > 0

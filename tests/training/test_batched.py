@@ -340,7 +340,7 @@ def test_auto_is_batched_on_a_gpu_with_many_lanes_if_all_can(caplog):
             meadow(lanes=32, is_batched="auto", model={"algorithm": f"{__name__}:Muttering"})
         ).is_batched
         assert not on_a_gpu(meadow(HostileMeadow, lanes=32, is_batched="auto")).is_batched
-        assert not on_a_gpu(meadow(lanes=16, is_batched="auto", multiprocessing={"num_actors": 2})).is_batched
+        assert not on_a_gpu(meadow(lanes=32, is_batched="auto", multiprocessing={"num_actors": 2})).is_batched
     assert [record.message.partition(": ")[2][:37] for record in caplog.records] == [
         "agent 0: Muttering.take_action is you",
         "HostileMeadow has no batched world",

@@ -40,7 +40,7 @@ class Uneven:
 
 UNEVEN = (
     "experiment.epochs=4",
-    "multiprocessing.num_envs=2",
+    "multiprocessing.num_envs=4",
     "multiprocessing.num_actors=2",
     "multiprocessing.actor_timeout=1.6",
 )
@@ -145,7 +145,12 @@ class HangsInItsWorld:
         return env
 
 
-HANGS = ("experiment.epochs=12", "multiprocessing.num_actors=2", "multiprocessing.schedule=lockstep")
+HANGS = (
+    "experiment.epochs=12",
+    "multiprocessing.num_envs=2",
+    "multiprocessing.num_actors=2",
+    "multiprocessing.schedule=lockstep",
+)
 
 
 class ReleasesActor:

@@ -221,7 +221,12 @@ def team(num_actors=1, **model):
     config = {
         "experiment": {"epochs": 4, "max_turns": 10},
         "model": {"hidden_size": 8, "batch_size": 8, "n_frames": 1, **model},
-        "multiprocessing": {"num_actors": num_actors, "schedule": "lockstep", "workers": "processes"},
+        "multiprocessing": {
+            "num_envs": num_actors,
+            "num_actors": num_actors,
+            "schedule": "lockstep",
+            "workers": "processes",
+        },
     }
     return Team(Gridworld(3, 4, 1, EmptyEntity()), config)
 
@@ -404,7 +409,7 @@ def test_an_interrupted_epoch_does_not_run_into_the_next_one():
     assert memory.ring.fields["age"][0, :13].tolist() == [0, 1, 2, *range(10)]
 
 
-@pytest.mark.parametrize("settings", [(), ("multiprocessing.num_actors=2",)])
+@pytest.mark.parametrize("settings", [(), ("multiprocessing.num_envs=2", "multiprocessing.num_actors=2")])
 def test_training_that_is_interrupted_leaves_an_environment_that_can_be_run_again(settings):
     env = small_game("model.algorithm=dqn", "experiment.epochs=8", "model.buffer_capacity=100", *settings)
 
@@ -420,7 +425,9 @@ def test_training_that_is_interrupted_leaves_an_environment_that_can_be_run_agai
 
 
 def test_an_interrupted_episode_of_another_actor_is_cut():
-    env = small_game("model.algorithm=dqn", "multiprocessing.num_actors=2", "experiment.epochs=2")
+    env = small_game(
+        "model.algorithm=dqn", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2", "experiment.epochs=2"
+    )
     build = env.factory
 
     def factory():

@@ -41,13 +41,13 @@ def test_a_game_without_pictures_leaves_no_film(tmp_path):
 
 
 def test_without_a_factory_one_actor_plays_all_lanes_and_the_run_says_so(tmp_path):
-    experiment = matrix_game.build(num_actors=2, schedule="lockstep", workers="threads")
+    experiment = matrix_game.build(num_envs=2, num_actors=2, schedule="lockstep", workers="threads")
     experiment.factory = None
     epochs = timeless(experiment.run_experiment_mp(animate=False, output_dir=tmp_path / "run").epochs)
     plan = json.loads((tmp_path / "run" / "plan.json").read_text())
     assert (plan["num_actors"], plan["lanes"]) == (1, 2)
     assert "several actors: PrisonersDilemma has no factory" in plan["reasons"][1]
-    assert epochs == result("run_experiment", num_actors=2)[0]
+    assert epochs == result("run_experiment", num_envs=2, num_actors=2)[0]
 
 
 def test_a_game_that_is_no_playable_is_refused():

@@ -130,7 +130,9 @@ def test_a_fault_on_the_gpu_is_told_and_the_others_go_on(caplog):
         "multiprocessing.schedule=lockstep", "multiprocessing.num_workers=2", "multiprocessing.max_restarts=1",
     )  # fmt: skip
     result = env.run_experiment_mp(animate=False, logging=False)
-    assert list(result.given_up) == [1] and "CUDA error: device-side assert triggered, and" in str(result.given_up[1])
+    assert list(result.given_up) == [1] and "CUDA error: device-side assert triggered: given up" in str(
+        result.given_up[1]
+    )
     updates = [agent.model.updates for agent in env.agents]
     assert updates[0] == updates[2] == 11 and np.isfinite(result.epochs[-1]["loss_per_agent"][0])
 

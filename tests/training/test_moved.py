@@ -58,7 +58,7 @@ def frozen_game(freeze, *overrides, schedule="lockstep", workers="threads", acto
     return small_game(
         *MIXED, f"experiment.freeze={list(freeze)}", f"multiprocessing.schedule={schedule}",
         f"multiprocessing.workers={workers}",
-        f"multiprocessing.num_actors={actors}", *overrides,
+        f"multiprocessing.num_envs={actors}", f"multiprocessing.num_actors={actors}", *overrides,
     )  # fmt: skip
 
 
@@ -128,7 +128,8 @@ def test_other_actors_choose_with_the_moved_agent_too(workers, actors, run):
     for how, where in (("run_experiment", "inline"), ("run_experiment_mp", workers)):
         env = small_game(
             *MIXED, f"experiment.load_agents.2={run[0]}", "experiment.freeze=[2]", f"multiprocessing.workers={where}",
-            f"multiprocessing.num_actors={actors}", "multiprocessing.schedule=lockstep",
+            f"multiprocessing.num_envs={actors}", f"multiprocessing.num_actors={actors}",
+            "multiprocessing.schedule=lockstep",
         )  # fmt: skip
         made.append(outcome(env, getattr(env, how)))
         assert env.agents[2].model.offset == run[1][2].offset > 0
@@ -220,7 +221,7 @@ def test_what_cannot_be_loaded_is_refused_before_anything_is_written(run):
     refusal(ConfigError, "has no agent 4: its last agent is 3", load_agents={0: f"{x}:4"})
     refusal(
         ModelFileError,
-        "agent 1 cannot be loaded from .*:1: .* holds a model of algorithm 'ppo'",
+        "agent 1 cannot be loaded from .*:1: .* 'ppo', but .* 'dqn': .* load only the other agents",
         load_agents={1: str(x)},
     )
     refusal(ConfigError, "load_agents names agent 2, but the last agent is 1", load_agents={2: str(x)})

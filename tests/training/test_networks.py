@@ -23,10 +23,9 @@ def sequential(*settings):
 @ALL
 def test_how_many_actors_share_the_lanes_does_not_matter(networks):
     short = ("experiment.epochs=32", "experiment.max_turns=3", "model.gradient_steps=1", "model.epsilon=0.3")
-    split = ((16, 1), (8, 2))
     one, two = (
-        sequential(*networks, *short, f"multiprocessing.num_envs={lanes}", f"multiprocessing.num_actors={actors}")
-        for lanes, actors in split
+        sequential(*networks, *short, "multiprocessing.num_envs=16", f"multiprocessing.num_actors={actors}")
+        for actors in (1, 2)
     )
     assert one == two
 

@@ -16,7 +16,7 @@ from abreast.training.opponents import Member, chances, draw
 from fakes import learned, outcome, small_game, timeless
 from strangers.models import Rhythmic
 
-LANES = {"num_envs": 2, "num_actors": 2}
+LANES = {"num_envs": 4, "num_actors": 2}
 
 
 @pytest.fixture(autouse=True)
@@ -197,7 +197,7 @@ def test_a_pool_without_agents_that_fit_is_refused_before_anything_is_written(po
     ):
         env.run_experiment(output_dir=tmp_path / "no")
     other = matrix_game.build({"opponents": {"pool": pool}}, {"algorithm": "ppo", "buffer_capacity": 4096})
-    with pytest.raises(ConfigError, match=r"fits agent 1: .* of algorithm 'dqn' in format 2, expected 'ppo'"):
+    with pytest.raises(ConfigError, match=r"fits agent 1: .* of algorithm 'dqn', but .* model 'ppo'"):
         other.run_experiment(output_dir=tmp_path / "no")
     with pytest.raises(ConfigError, match="self:1 has no member that fits agent 1: agent 1 does not learn here"):
         game("self:1").run_experiment(output_dir=tmp_path / "no")

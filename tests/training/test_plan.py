@@ -163,9 +163,9 @@ def planner(*settings, monkeypatch=None, cores=2):
         (["workers=processes"], ("processes", 2, 1, 16)),
         (["workers=processes", "num_workers=1"], ("processes", 1, 1, 16)),
         (["num_workers=1"], ("processes", 1, 1, 16)),
-        (["num_actors=3"], ("processes", 2, 3, 16)),
-        (["workers=inline", "num_actors=3"], ("inline", 0, 1, 48)),
-        (["workers=threads", "num_actors=3", "num_workers=2"], ("threads", 2, 3, 16)),
+        (["num_envs=48", "num_actors=3"], ("processes", 2, 3, 16)),
+        (["workers=inline", "num_envs=48", "num_actors=3"], ("inline", 0, 1, 48)),
+        (["workers=threads", "num_envs=48", "num_actors=3", "num_workers=2"], ("threads", 2, 3, 16)),
     ],
 )
 def test_what_is_set_is_used_from_the_first_pass_on(settings, expected, monkeypatch):
@@ -201,7 +201,7 @@ def test_what_can_gain_nothing_stays_inline(settings, cores, why, monkeypatch):
         (["experiment.freeze=[0]", "multiprocessing.num_workers=2"], "1 of 2 workers: the other agents are frozen"),
         (["multiprocessing.workers=inline", "multiprocessing.num_workers=2"],
          "num_workers 2: learners live in this thread"),
-        (["multiprocessing.workers=inline", "multiprocessing.num_actors=2"],
+        (["multiprocessing.workers=inline", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2"],
          "num_actors 2: all lanes are played in this thread"),
     ],
 )  # fmt: skip
@@ -428,7 +428,7 @@ class OpensLater(TreasurehuntWorld):
             "late": [
                 (
                     DrawsLater,
-                    ("multiprocessing.num_envs=8", "multiprocessing.num_actors=2"),
+                    ("multiprocessing.num_envs=16", "multiprocessing.num_actors=2"),
                     "draws from generators that a process shares",
                 ),
                 (OpensLater, (), "OpensLater.lock (lock) cannot be kept in a file"),
@@ -457,7 +457,7 @@ def test_what_is_only_later_seen_to_need_one_actor_is_played_by_one_then(schedul
 
 def test_a_world_that_draws_from_the_first_pass_on_is_filmed_once(tmp_path, monkeypatch):
     decides(monkeypatch, 1, 2)
-    settings = (*RUN, "experiment.epochs=16", "multiprocessing.num_envs=8", "multiprocessing.num_actors=2")
+    settings = (*RUN, "experiment.epochs=16", "multiprocessing.num_envs=16", "multiprocessing.num_actors=2")
     monkeypatch.setattr(DrawsLater, "late", 0)
     pictures, scores = [], []
     for workers in ("threads", "inline"):

@@ -146,7 +146,7 @@ def test_sequential_is_lockstep_is_other_actors(name):
     parallel = ["multiprocessing.enabled=true", "multiprocessing.schedule=lockstep", "multiprocessing.workers=inline"]
     assert played(name) == played(name, *parallel, parallel=True)
     lanes = [*parallel, "multiprocessing.num_envs=4"]
-    actors = ["multiprocessing.num_actors=2", "multiprocessing.num_envs=2"]
+    actors = ["multiprocessing.num_actors=2", "multiprocessing.num_envs=4"]
     processes = [
         "multiprocessing.enabled=true",
         "multiprocessing.schedule=lockstep",

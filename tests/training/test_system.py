@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from abreast import DQN
-from abreast.errors import ConfigError
+from abreast.errors import ConfigError, RunFolderError
 from abreast.processes.fork_server import FORK_SERVER
+from abreast.training import RunResult
 from abreast.training.config import MPConfig
 from abreast.training.learners.base import Trainer
 from abreast.training.learners.hosted import assign_agents
@@ -153,7 +154,7 @@ if __name__ == "__main__":
     print("algorithm", yaml.safe_load(open("run/config.yaml"))["model"]["per_agent"][1]["algorithm"])
     print("is mine", type(small_game("model.per_agent.1.algorithm=script.py:MyOwn").agents[1].model) is MyOwn)
 """
-ACTORS = ["multiprocessing.num_actors=2"]
+ACTORS = ["multiprocessing.num_envs=2", "multiprocessing.num_actors=2"]
 ENDS = {
     "killed with several actors": ("pipelined", ACTORS, signal.SIGKILL),
     "ctrl-c with several actors": ("pipelined", ACTORS, signal.SIGINT),
@@ -244,6 +245,38 @@ def test_a_system_can_be_run_by_hand():
     assert timeless(epochs) == timeless(other.run_experiment(animate=False, logging=False).epochs)
 
 
+@pytest.mark.parametrize(("workers", "written"), [("inline", []), ("threads", ["y"])])
+def test_a_system_by_hand_equals_run_experiment_mp_and_writes_only_what_is_asked_for(
+    workers, written, tmp_path, monkeypatch
+):
+    small = ("model.algorithm=dqn", "multiprocessing.schedule=lockstep", f"multiprocessing.workers={workers}")
+    small_game("experiment.seed=7", *small).run_experiment(animate=False, output_dir=tmp_path / "x")
+    monkeypatch.chdir(tmp_path)
+    settings = [*small, f'experiment.load_agents={{"0": "{tmp_path / "x"}"}}', "experiment.freeze=[1]"]
+    threads = set()
+
+    def run_by_hand(**_):
+        with MARLMultiprocessingSystem(env, env.agents, env.config) as system:
+            return RunResult(system.run(output_dir=tmp_path / written[0] if written else None), None)
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        env = small_game(*settings)
+        env.world.transition = lambda: threads.add(torch.get_num_threads())
+        by_hand = outcome(env, run_by_hand)
+        assert (threads, torch.get_num_threads()) == ({1}, 2)
+    finally:
+        torch.set_num_threads(before)
+    env = small_game(*settings)
+    env.world.transition = lambda: None
+    assert by_hand == outcome(env, env.run_experiment_mp)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["x", *written]
+    env = small_game(*small, 'experiment.load_agents={"0": "nowhere"}')
+    with pytest.raises(RunFolderError, match="nowhere is not a run folder"):
+        MARLMultiprocessingSystem(env, env.agents, env.config).start()
+
+
 def test_a_system_may_run_twice():
     def halves(run):
         return [record["loss"] for _ in range(2) for record in run()]
@@ -257,9 +290,7 @@ def test_a_system_may_run_twice():
 
 def test_a_configuration_with_other_lanes_than_the_environment_was_made_for_is_refused():
     env = small_game()
-    with pytest.raises(
-        ConfigError, match="given 2 actors with 1 lanes each, but the environment was made for 1 with 1"
-    ):
-        MARLMultiprocessingSystem(env, env.agents, MPConfig(num_actors=2))
+    with pytest.raises(ConfigError, match="given 2 lanes and 2 actors, but the environment was made for 1 and 1"):
+        MARLMultiprocessingSystem(env, env.agents, MPConfig(num_envs=2, num_actors=2))
     with pytest.raises(ConfigError, match=r"multiprocessing\.priority names agent 2, but the last agent is 1"):
         MARLMultiprocessingSystem(env, env.agents, MPConfig(priority={2: 1.0}))

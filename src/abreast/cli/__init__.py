@@ -1,5 +1,10 @@
 """The command line: games that are trained, rollouts of environments, checks of both, and benchmarks."""
 
+# ruff: noqa: E402
+from abreast.plugins import end_if_too_old
+
+end_if_too_old()  # before the imports that an old package would end
+
 import abreast.cli.bench
 import abreast.cli.check
 import abreast.cli.compare

@@ -1,7 +1,7 @@
 """The command `abreast`: what all commands share.
 
 Mistakes in what was typed end with one sentence (a line for each, if a configuration has several) and exit code 2, workers
-and episodes that failed with exit code 1; Ctrl-C keeps what is there and exits with 130.
+and episodes that failed, and losses that are not finite, with exit code 1; Ctrl-C keeps what is there and exits with 130.
 """
 
 import faulthandler
@@ -27,7 +27,15 @@ from typer.core import TyperGroup
 
 from abreast import __version__
 from abreast.display import NORMAL, QUIET, VERBOSE, set_volume, volume
-from abreast.errors import AbreastError, ConfigError, FailedEpisodesError, WorkerError, WorkerInputError, sentence
+from abreast.errors import (
+    AbreastError,
+    ConfigError,
+    FailedEpisodesError,
+    WorkerError,
+    WorkerInputError,
+    sentence,
+    users_part,
+)
 
 TRAINING, ROLLOUTS, BOTH = "Train agents in games", "Play text environments", "For both"
 """What the commands are for."""
@@ -217,15 +225,15 @@ def run(arguments: list[str]) -> int:
     except AbreastError as error:
         _complain_of(error)
         return 1 if isinstance(error, FailedEpisodesError) else 2
-    except OSError as error:  # a full disk, a folder that may not be written to
-        where = f" ({error.filename})" if error.filename else ""
-        _close_if_full()
-        told = f"{error.strerror or error}{where}: what was written until now is kept."
-        complain(" ".join([told, *getattr(error, "__notes__", ())]))
-        return 2
     except MemoryError as error:  # there is memory for a sentence when the stack, and what it held, is gone
         notes = getattr(error, "__notes__", ())
     except Exception as error:
+        if isinstance(error, OSError) and users_part(error) is None:  # a full disk, a folder that may not be written to
+            where = f" ({error.filename})" if error.filename else ""
+            _close_if_full()
+            told = f"{error.strerror or error}{where}: what was written until now is kept."
+            complain(" ".join([told, *getattr(error, "__notes__", ())]))
+            return 2
         if hasattr(error, "format_message"):  # a mistake in the command line itself, in the parser's words
             if not error.format_message():  # nothing was typed: the help is shown already
                 return 2

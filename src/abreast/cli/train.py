@@ -205,7 +205,19 @@ def train(
         out.print(as_typed(f"Watch the agents:  abreast play {shlex.quote(str(result.folder))}"))
     for agent, why in sorted(result.given_up.items()):
         complain(f"agent {agent} was given up, the others finished ({result.folder}/log.txt has the stack): {why}")
-    if result.given_up:
+    first = {
+        agent: record["epoch"]
+        for record in reversed(result.epochs)
+        for agent, figures in enumerate(record["learning"])
+        if figures.get("loss", 0.0) is None
+    }
+    if first:
+        since = ", ".join(f"agent {agent} since epoch {epoch}" for agent, epoch in sorted(first.items()))
+        complain(
+            f"the loss is not a finite number ({since}): what was learned since is of no use. Lower model.learning_rate,"
+            " or repeat the run with --debug, which ends it at the first such number."
+        )
+    if first or result.given_up:
         raise typer.Exit(1)
 
 

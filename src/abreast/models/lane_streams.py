@@ -30,7 +30,9 @@ class LaneStreams:
     """
 
     lanes_per_actor = ALL_LANES
-    """Where `num_actors` is set, `num_envs`: lanes of two actors never choose together, in a sequential run either."""
+    """How many lanes each actor has, where `num_actors` is set: lanes of two actors never choose together, in a sequential
+    run either.
+    """
 
     is_of_one_pass = False
     """Whether the seed is that of a single pass, whatever its number."""

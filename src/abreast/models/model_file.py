@@ -37,11 +37,17 @@ def fill_places(places: Mapping[str, NDArray[Any]], state: State, path: Path, al
     A random stream that is not in the file, or is that of another device, stays as it is.
     """
     about = state.facts
-    found = about.get("algorithm"), about.get("format")
-    if found != (algorithm, FORMAT):
+    if about.get("format") != FORMAT:
         raise ModelFileError(
-            f"{path} holds a model of algorithm {short(found[0])} in format {short(found[1])}, expected {algorithm!r} in"
-            f" format {FORMAT}: set model.algorithm to match."
+            f"{path} is in format {short(about.get('format'))}, expected {FORMAT}: load it with the version of abreast that"
+            " wrote it."
+        )
+    if about.get("algorithm") != algorithm:
+        raise ModelFileError(
+            f"{path} holds a model of algorithm {short(about.get('algorithm'))}, but the agent that it is loaded into has a"
+            f" model {algorithm!r}: set model.algorithm, or model.per_agent.N.algorithm of agent N, to match. To put another"
+            " model in the place of an agent, begin a run of your own and load only the other agents there, as in"
+            " --load-agent 1=RUN (experiment.load_agents)."
         )
     try:
         epsilon, updates = about["acting"]["epsilon"], about["learning"]["updates"]

@@ -161,7 +161,7 @@ class ModelState:
         return self.own_attributes.with_learned(State(facts, self.learned_arrays()))
 
     def set_learning_state(self, state: State) -> None:
-        """Learn on from where `learning_state` was."""
+        """Learn on from where `learning_state` was, and act with these weights at once."""
         self.memory.rng.bit_generator.state = state.facts["sampling"]
         self.set_counters(state.facts)
         self.own_attributes.take_learned(state)
@@ -211,7 +211,9 @@ class ModelState:
         write_whole(path, dumps(self.file_state()))
 
     def load(self, path: Path) -> None:
-        """Take everything learned from a file that `save` wrote; a file that does not fit changes nothing."""
+        """Take everything learned from a file that `save` wrote, and act with it at once; a file that does not fit changes
+        nothing.
+        """
         self.take_file_state(read_model_file(path), path)
 
     def file_state(self, learning: State | None = None) -> State:
@@ -246,11 +248,11 @@ class ModelState:
             half.arrays.pop(own, None)
             half.arrays.update({own: state.arrays[own]} if own in state.arrays else {})
         try:
+            self.set_acting_state(acting)  # first: what is drawn for acting with the weights follows from it
             self.set_learning_state(learning)
-            self.set_acting_state(acting)
         except Exception as error:
-            self.set_learning_state(before[0])
             self.set_acting_state(before[1])
+            self.set_learning_state(before[0])
             raise ModelFileError(f"the model file {path} is damaged or not one of abreast's: {error!r}.") from None
         written = self.memory.written  # rows that the file counted, in perhaps other lanes, are not in this memory
         fits = self.rows_learned_from.shape == written.shape
@@ -267,8 +269,8 @@ class ModelState:
         loaded = copied(self.learning_state())
         loaded.facts.update({name: learning.facts[name] for name in OF_THE_RUN & learning.facts.keys()})
         loaded.arrays.update({name: learning.arrays[name] for name in OF_THE_RUN & learning.arrays.keys()})
-        self.set_learning_state(loaded)
         self.set_acting_state(State(acting.facts))  # a user's attributes move, those of choosing too
+        self.set_learning_state(loaded)
         self.own_attributes.reseed(np.random.SeedSequence(self.streams.key))
 
     def file_layout(self, arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:

@@ -4,7 +4,7 @@ frames ─▶ torso, if any (torsos/) ─▶ layers of the algorithm ─▶ acti
 
 online   learns, on `device`; its weights, gradients and Adam's moments are one block each
 policy   chooses, on the CPU (or where `choose_on` says); a copy of `online` taken when an epoch starts, so that learning can
-         go on beside it
+         go on beside it, and when a state is loaded
 """
 
 import copy
@@ -251,6 +251,10 @@ class NetworkModel(BaseModel):
 
     def start_epoch_action(self, *, epoch: int) -> None:
         super().start_epoch_action(epoch=epoch)
+        self._renew_policy()
+
+    def _renew_policy(self) -> None:
+        """Copy the weights that were adopted, or else those of `online`, to `policy`."""
         self.policy_block.values.copy_(self.online_block.values.data if self._adopted is None else self._adopted)
 
     def _forget_frames(self, lane: int | None) -> None:
@@ -365,6 +369,7 @@ class NetworkModel(BaseModel):
         self.learning_generator.set_state(torch.from_numpy(state.arrays["generator"].copy()))
         self._adopted = None
         super().set_learning_state(state)
+        self._renew_policy()  # a user's own loop may go on in the middle of an epoch
 
     def adopt(self, state: State) -> None:
         super().adopt(state)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Protocol
 
+from abreast.errors import users_part
 from abreast.processes.backend import STOP, ChildContext, Failed, Ready, Work
 from abreast.processes.spans import span
 
@@ -59,4 +60,5 @@ def serve(
             work.close()
         except Exception as error:
             reason, *_ = str(error).strip().splitlines() or [""]  # those of CUDA come with advice
-            send(Failed(f"{type(error).__name__}: {reason}", traceback.format_exc()))
+            stack = traceback.format_exception(type(error), error, users_part(error) or error.__traceback__)
+            send(Failed(f"{type(error).__name__}: {reason}", "".join(stack)))

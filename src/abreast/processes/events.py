@@ -32,9 +32,16 @@ class Died(NamedTuple):
     error: WorkerError
     """The same for users, with the worker's stack as its cause, if it had one."""
 
+    @property
+    def has_raised(self) -> bool:
+        """Whether its work raised an error, which it would raise again."""
+        return self.error.__cause__ is not None
+
     def given_up(self, restarts: int) -> WorkerError:
         """The error that ends the work of this worker, or a part of it, after so many restarts without progress."""
-        error = WorkerError(f"{str(self.error).rstrip('.')}, and was restarted {restarts} times already: given up.")
+        error = WorkerError(
+            f"{str(self.error).rstrip('.')}{f', and was restarted {restarts} times already' if restarts else ''}: given up."
+        )
         error.__cause__ = self.error.__cause__
         return error
 

@@ -114,9 +114,9 @@ class MPConfig(Section):
     num_workers: int | None = Field(None, ge=1)
     """Workers that host the learners; null: as many as are fastest here, not more than agents, nor than two for each GPU."""
     num_envs: int = Field(1, ge=1)
-    """Lanes: copies of the environment played side by side, also in the sequential run; with num_actors, those of each."""
+    """Lanes: copies of the environment played side by side, by all actors together; also in the sequential run."""
     num_actors: int | None = Field(None, ge=1)
-    """Actors, each with num_envs lanes: the first plays here, others in processes; null: num_envs lanes, dealt out."""
+    """Actors that share the num_envs lanes in equal parts: the first plays here, others in processes; null: as planned."""
     device: str = "auto"
     """Where learners compute: auto (a GPU if there is one), cpu, cuda, cuda:1 … Also in the sequential run."""
     device_per_agent: bool = False
@@ -126,7 +126,8 @@ class MPConfig(Section):
     actor_timeout: float = Field(30.0, gt=0)
     """Seconds without a sign of life after which an actor process is killed and restarted."""
     max_restarts: int = Field(3, ge=0)
-    """Restarts of a learner or an actor without progress in between before it is given up."""
+    """Restarts of a learner or an actor that dies without progress in between before it is given up. A model of your own, or
+    an actor, that raises an error is tried once."""
     cluster: TrainingCluster = Field(default_factory=TrainingCluster)
     """The cluster, where workers is ray."""
 
@@ -136,6 +137,16 @@ class MPConfig(Section):
             raise ValueError(
                 "workers is ray and schedule is free, but free learners look into memory that nodes do not share: set"
                 " schedule to pipelined or lockstep."
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _are_shared(self) -> Self:
+        if self.num_envs % self.actors:
+            raise ValueError(
+                f"num_envs is {self.num_envs} and num_actors is {self.num_actors}, but num_envs are the lanes of all actors"
+                f" together, shared in equal parts: set num_envs to a multiple of num_actors, say"
+                f" {-(-self.num_envs // self.actors) * self.actors}."
             )
         return self
 
@@ -150,8 +161,13 @@ class MPConfig(Section):
 
     @property
     def lanes(self) -> int:
-        """Lanes of all actors together: how many epochs are played in a pass."""
-        return self.num_envs * self.actors
+        """How many epochs are played in a pass."""
+        return self.num_envs
+
+    @property
+    def lanes_per_actor(self) -> int:
+        """How many of the lanes each actor plays."""
+        return self.num_envs // self.actors
 
     @classmethod
     def from_experiment_config(cls, config: object) -> "MPConfig":

@@ -201,7 +201,6 @@ class Experiment:
         parallel = self.config.multiprocessing.with_derived(**({"workers": "inline"} if debug else {}))
         if parallel.workers == "processes":
             process_backend().warm_up()  # it imports while this process gets ready
-        self.make_lanes()
         system = MARLMultiprocessingSystem(self, self.game.players, self.config.with_derived(multiprocessing=parallel))
         options = RunOptions(parallel.schedule, True, animate, logging, logger, output_dir, resume, debug, inexact)
         with session(self, options) as run:

@@ -168,7 +168,7 @@ class Plan:
         """The settings by which this plan runs."""
         chosen = {"workers": self.workers, "num_workers": self.num_workers or None}
         cluster = config.cluster.with_derived(workers_here=self.num_workers - self.num_remote)
-        lanes = {"num_actors": self.num_actors, "num_envs": self.lanes}
+        lanes = {"num_actors": self.num_actors, "num_envs": self.num_actors * self.lanes}
         return config.model_copy(update={**chosen, **lanes, "cluster": cluster})
 
     def as_json(self) -> dict[str, Any]:
@@ -206,7 +206,7 @@ class Planner:
             place = "processes"
         is_set = workers is not None or given.actors > 1
         if place in ("processes", "threads") or (place == "ray" and is_set):
-            actors = min(given.actors, -(-self._settings.epochs // given.num_envs))
+            actors = min(given.actors, -(-self._settings.epochs // given.lanes_per_actor))
             most = self._most_here + self._room if place == "ray" else self._most
             count = min(workers or most or 1, len(self.groups))
             remote = max(0, count - self._most_here) if place == "ray" else 0
@@ -310,7 +310,7 @@ class Planner:
         is_open: bool = False,
     ) -> Plan:
         given = self._given
-        lanes = given.num_envs if given.num_actors and split.actors > 1 else given.lanes // split.actors
+        lanes = given.lanes_per_actor if given.num_actors and split.actors > 1 else given.lanes // split.actors
         devices = ", ".join(dict.fromkeys(model.device for model in self._models))
         left_out = f"; left out: {', '.join(self._left_out)}" if self._left_out else ""
         reasons = f"plan: {describe(place, split, lanes)} ({devices}); {pace}.", f"{why}{left_out}."

@@ -15,19 +15,20 @@ published whole after every round, so one that dies is replaced by another that 
 
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any
 
 from abreast.cluster.connection import connect
 from abreast.errors import ConfigError, WorkerError, short
 from abreast.models.own import note_shared
+from abreast.plugins import refuse_while_importing
 from abreast.processes.fork_server import FORK_SERVER
 from abreast.processes.ring import Ring
 from abreast.state import copied
 from abreast.training.actors.base import Actors, group_lanes, models_of, set_actor_state
 from abreast.training.actors.inline import InlineActors
 from abreast.training.actors.process import ProcessActors
-from abreast.training.checkpoints.keeper import Checkpoints
 from abreast.training.config import MPConfig
 from abreast.training.debug import Checks
 from abreast.training.learners.base import Learners
@@ -36,15 +37,17 @@ from abreast.training.learners.hosted import HostedLearners, process_backend, re
 from abreast.training.learners.inline import InlineLearners
 from abreast.training.learners.rounds import RoundLearners
 from abreast.training.loop import LAGS, Loop
-from abreast.training.opponents import opponents_of
+from abreast.training.moved import load_agents
 from abreast.training.plan import FORK_SERVER_S, ROUNDS_TIMED, Planner, Timing
 from abreast.training.run.metrics import EpochRecord
-from abreast.training.run.record import RunOptions, RunRecord
+from abreast.training.run.record import RunOptions
 from abreast.training.run.session import Session
+from abreast.training.run.session import session as open_session
 
 
 class MARLMultiprocessingSystem:
-    """Runs an environment's experiment with learners in workers. `start`, `run`, `stop`; or use it as a context.
+    """Runs an environment's experiment with learners in workers, as `run_experiment_mp` does. `start`, `run`, `stop`; or
+    use it as a context.
 
     `plan` is how it is run now; with `workers: auto` the run decides by itself, once it has measured its first passes.
     """
@@ -79,9 +82,10 @@ class MARLMultiprocessingSystem:
         own = env.config.multiprocessing
         if (given.num_envs, given.num_actors) != (own.num_envs, own.num_actors):
             raise ConfigError(
-                f"the system is given {given.actors} actors with {given.num_envs} lanes each, but the environment was made"
-                f" for {own.actors} with {own.num_envs}: give both the same configuration."
+                f"the system is given {given.num_envs} lanes and {given.actors} actors, but the environment was made for"
+                f" {own.num_envs} and {own.actors}: give both the same configuration."
             )
+        env.make_lanes()
         group_lanes(env.game, given)
         self._cluster = connect(given.cluster) if given.workers == "ray" else None
         share = given.cluster.learner_cpus, given.cluster.learner_gpus
@@ -96,9 +100,13 @@ class MARLMultiprocessingSystem:
         """Make the shared memory and start learners and actors, without waiting for processes: their orders do, and what
         keeps one from starting is raised by the first round or pass that needs it.
 
-        `session` says where they go on, if the run does.
+        `session` says where they go on, if the run does. Without it, agents of other runs are loaded here
+        (`experiment.load_agents`), because learners start with what the agents know.
         """
-        if session is not None and session.resumed is not None:
+        if session is None:
+            refuse_while_importing("MARLMultiprocessingSystem.start")
+            load_agents(self.env)
+        elif session.resumed is not None:
             set_actor_state(self.env.game, session.resumed.actor)
         rounds = 0 if session is None else session.rounds
         self.learners = self.actors = None
@@ -140,16 +148,23 @@ class MARLMultiprocessingSystem:
         """Rows of the passes played while a round looks at its window."""
         return 2 * int(self._config.experiment.max_turns)
 
-    def run(self, session: Session | None = None) -> list[EpochRecord]:
-        """Play and learn for `experiment.epochs` epochs; returns the record of each. Without a `session`, writes nothing."""
+    def run(self, session: Session | None = None, output_dir: Path | str | None = None) -> list[EpochRecord]:
+        """Play and learn for `experiment.epochs` epochs; returns the record of each.
+
+        Args:
+            session: where the run belongs; by default, a session of its own.
+            output_dir: the run folder of that session; by default, nothing is shown or written.
+        """
         if session is None:
-            options = RunOptions(self._config.multiprocessing.schedule, is_parallel=True, animate=False, logging=False)
-            with RunRecord(self.env, options) as record:
-                record.begin()
-                opponents = opponents_of(self.env)
-                if opponents is not None:
-                    opponents.gather()
-                return self.run(Session(self.env, record, Checkpoints(self.env, record), None, opponents))
+            options = RunOptions(
+                self._config.multiprocessing.schedule,
+                True,
+                False,
+                logging=output_dir is not None,
+                output_dir=output_dir,
+            )
+            with open_session(self.env, options, has_loaded=True) as own:
+                return self.run(own)
         assert self.learners is not None and self.actors is not None, "start comes before run"
         if not self.plan.is_open:
             session.record.keep_plan(self.plan)

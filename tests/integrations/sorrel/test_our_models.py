@@ -21,7 +21,7 @@ from fakes import outcome, timeless
 
 SMALL = ("model.algorithm=dqn", "model.hidden_size=16", "model.batch_size=8", "model.n_frames=2")
 SMALL += ("experiment.epochs=8", "experiment.train_interval=1")
-LANES = ("multiprocessing.num_envs=2", "multiprocessing.num_actors=2")
+LANES = ("multiprocessing.num_envs=4", "multiprocessing.num_actors=2")
 LOCKSTEP = "multiprocessing.schedule=lockstep"
 
 

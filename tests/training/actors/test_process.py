@@ -20,7 +20,7 @@ from promises.strikes import strike
 ACTORS = (
     "model.algorithm=dqn",
     "experiment.epochs=12",
-    "multiprocessing.num_envs=2",
+    "multiprocessing.num_envs=6",
     "multiprocessing.num_actors=3",
     "multiprocessing.num_workers=2",
 )
@@ -51,11 +51,20 @@ def test_how_many_actors_share_the_lanes_does_not_matter(algorithm, order):
     ]
     short += [f"model.algorithm={algorithm}", "model.epsilon=0.3", "model.learning_rate=0.1"]
     results = []
-    for lanes, actors in ((16, 1), (8, 2)):
-        split = [f"multiprocessing.num_envs={lanes}", f"multiprocessing.num_actors={actors}"]
+    for actors in (1, 2):
+        split = ["multiprocessing.num_envs=16", f"multiprocessing.num_actors={actors}"]
         env = small_game(*short, *split)
         results.append(outcome(env, env.run_experiment))
     assert results[0] == results[1]
+
+
+def test_num_envs_are_the_lanes_of_all_actors_together():
+    """Where nothing is rounded, results are equal however many of the lanes each actor has."""
+    settings = ("model.algorithm=random", "experiment.epochs=8", "multiprocessing.num_envs=4")
+    envs = [small_game(*settings, f"multiprocessing.num_actors={actors}") for actors in ("null", 1, 2, 4)]
+    found = [outcome(env, env.run_experiment) for env in envs]
+    assert all(each == found[0] for each in found)
+    assert [env.config.multiprocessing.lanes for env in envs] == [4] * 4
 
 
 def test_every_lane_of_every_actor_is_played_and_none_twice():
@@ -107,7 +116,7 @@ def test_a_frozen_actor_is_killed_and_replaced(caplog):
 
 def test_who_has_answered_is_not_silent_while_the_first_actor_still_plays(caplog):
     """Neither the other actor nor a learner."""
-    two = ("multiprocessing.num_envs=1", "multiprocessing.num_actors=2", "experiment.epochs=4")
+    two = ("multiprocessing.num_envs=2", "multiprocessing.num_actors=2", "experiment.epochs=4")
     env = small_game(*ACTORS, *two, "multiprocessing.actor_timeout=1", "multiprocessing.learner_timeout=1")
     play = env.world.transition
 
@@ -132,7 +141,7 @@ def is_elsewhere():
 def broken_factory():
     if is_elsewhere():
         raise FileNotFoundError("the map of the world is missing")
-    return small_game(*ACTORS, "multiprocessing.num_envs=1")
+    return small_game(*ACTORS, "multiprocessing.num_envs=3")
 
 
 def factory_with_too_few_agents():
@@ -152,7 +161,7 @@ def breaks_later():
 
 @pytest.mark.parametrize("workers", ["processes", "threads"])
 def test_a_factory_that_fails_in_the_child_shows_its_own_stack(workers):
-    env = small_game(*ACTORS, f"multiprocessing.workers={workers}", "multiprocessing.num_envs=1")
+    env = small_game(*ACTORS, f"multiprocessing.workers={workers}", "multiprocessing.num_envs=3")
     env.factory = broken_factory
     with pytest.raises(WorkerError, match=r"actor [12] could not start: FileNotFoundError: the map") as caught:
         env.run_experiment_mp(animate=False, logging=False)
@@ -168,13 +177,14 @@ def test_a_factory_with_other_agents_is_refused():
         env.run_experiment_mp(animate=False, logging=False)
 
 
-def test_an_actor_that_fails_every_time_ends_the_run_with_its_stack():
-    env = small_game(*ACTORS, "multiprocessing.max_restarts=1")
+def test_an_actor_that_raises_ends_the_run_at_once_with_the_lines_of_the_user():
+    env = small_game(*ACTORS)
     env.factory = breaks_later
     with pytest.raises(
-        WorkerError, match=r"actor [12] .*failed: ZeroDivisionError: the world broke.*given up"
+        WorkerError, match=r"actor [12] .*failed: ZeroDivisionError: the world broke: given up"
     ) as caught:
         env.run_experiment_mp(animate=False, logging=False)
+    assert "test_process.py" in str(caught.value.__cause__).strip().splitlines()[1]
     assert "in explode" in str(caught.value.__cause__)
 
 

@@ -25,6 +25,11 @@ UNFIT = [
     ("SaysTooLittle", "building", "the network of its make_network gives (2, 2) for 2 rows, expected (2, 4)"),
     ("SaysTooMuch", "building", "the network of its make_network gives (2, 9) for 2 rows, expected (2, 4)"),
     (
+        "SaysColumns",
+        "building",
+        "the `values` of its network have the shape (2, 1) for 2 rows, expected (2,), a number",
+    ),
+    (
         "SeesTooLittle",
         "building",
         "raised RuntimeError for rows of 150 numbers (2 frames of (5, 5, 3), flattened): mat1 and",

@@ -76,16 +76,19 @@ def parts_of(folder):
 PARALLEL = ("multiprocessing.num_workers=2",)
 WAYS = {
     "sequential": (False, ()),
-    "sequential, lanes and actors": (False, ("multiprocessing.num_envs=2", "multiprocessing.num_actors=2")),
+    "sequential, lanes and actors": (False, ("multiprocessing.num_envs=4", "multiprocessing.num_actors=2")),
     "lockstep": (True, ("multiprocessing.schedule=lockstep",)),
     "pipelined": (True, ("multiprocessing.num_envs=2",)),
-    "pipelined, 2 actors": (True, ("multiprocessing.num_actors=2",)),
+    "pipelined, 2 actors": (True, ("multiprocessing.num_envs=2", "multiprocessing.num_actors=2")),
     "pipelined, inline": (True, ("multiprocessing.workers=inline", "multiprocessing.num_envs=2")),
     "pipelined, batches that follow the backlog": (
         True,
         ("multiprocessing.num_envs=2", "experiment.train_interval=3", "model.adaptive_batch=[8, 64]"),
     ),
-    "pipelined, threads": (True, ("multiprocessing.workers=threads", "multiprocessing.num_actors=2")),
+    "pipelined, threads": (
+        True,
+        ("multiprocessing.workers=threads", "multiprocessing.num_envs=2", "multiprocessing.num_actors=2"),
+    ),
 }
 CASES = each_nth(rows({"way": WAYS, "algorithm": ["iqn", "dqn", "ppo"]}, together=1), 2)
 

@@ -48,7 +48,7 @@ RUNS = [
 
 @pytest.mark.parametrize(("how", "actors"), rows({"how": RUNS, "actors": [1, 2]}, together=1))
 def test_a_games_own_figures_are_kept_in_every_schedule_and_by_every_actor(how, actors, tmp_path):
-    settings = [f"multiprocessing.num_actors={actors}", "multiprocessing.num_envs=2", "experiment.epochs=8"]
+    settings = [f"multiprocessing.num_actors={actors}", "multiprocessing.num_envs=4", "experiment.epochs=8"]
     if " " in how:
         schedule, workers = how.split()
         settings += [f"multiprocessing.schedule={schedule}", f"multiprocessing.workers={workers}"]

@@ -60,8 +60,8 @@ class IQN(ValueModel):
     def gains_by_stacking(self) -> bool:
         return self.device != "cpu"  # where its products take longer than calls
 
-    def start_epoch_action(self, *, epoch: int) -> None:
-        super().start_epoch_action(epoch=epoch)
+    def _renew_policy(self) -> None:
+        super()._renew_policy()
         with torch.inference_mode():
             if self.is_greedy:
                 self.policy.leave_out_noise()

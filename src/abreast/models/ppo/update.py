@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from abreast.errors import ModelError, short
 from abreast.models.base import shipped
 from abreast.models.figures import Figures, mean_of_steps
 from abreast.models.gaussian import entropy_of, log_density
@@ -135,11 +136,27 @@ class PPO(NetworkModel):
         if self.action_box is not None:
             log_std = online.log_std.unsqueeze(-2)  # the same for all rows
             taken = log_density(rows.actions, online.means(rows.states), log_std)
-            values, entropy = online.values(rows.states), entropy_of(online.log_std)
+            values, entropy = self.values_of(online, rows.states), entropy_of(online.log_std)
             return clipped_loss_of(taken, entropy, values, rows.before, rows.advantages, rows.returns, self.config)
         log_chances = among_legal_chances(online.log_chances(rows.states), rows.legal)
-        values = online.values(rows.states)
+        values = self.values_of(online, rows.states)
         return clipped_loss(log_chances, values, rows.actions, rows.before, rows.advantages, rows.returns, self.config)
+
+    def values_of(self, network: PPONetwork, states: Tensor) -> Tensor:
+        """Return what a network says that states are worth, a number for each; other shapes are refused."""
+        values = network.values(states)
+        if getattr(values, "shape", None) != states.shape[:-1]:
+            raise ModelError(
+                f"the `values` of its network have the shape {short(tuple(getattr(values, 'shape', ())))} for"
+                f" {len(states)} rows, expected {tuple(states.shape[:-1])}, a number for each row: end it with .squeeze(-1)"
+            )
+        return values
+
+    def _tried(self, frames: Tensor) -> Tensor:
+        found = super()._tried(frames)
+        if self.replaced_method(["train_step", "new_rows"]) is None:
+            self.values_of(self.policy, frames)
+        return found
 
     def new_rows(self) -> Rows | None:
         """Every row not yet learned from that has an outcome, with its advantage and return; None if there is no new row."""
@@ -149,7 +166,7 @@ class PPO(NetworkModel):
         lived = joined(found)
         states = self.as_input(lived.states, lived.extras)
         with torch.no_grad():
-            values_N = self.online.values(states).cpu().numpy()
+            values_N = self.values_of(self.online, states).cpu().numpy()
         advantages_N = advantages_of(lived, values_N, self.config.gamma, self.config.gae_lambda)
         legal = lived.extras.get("mask", np.empty((len(values_N), 0), np.bool_))
         columns = (legal, lived.actions, lived.extras["log_chance"], advantages_N, advantages_N + values_N)

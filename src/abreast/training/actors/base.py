@@ -60,7 +60,7 @@ def models_of(game: Playable) -> list[BaseModel]:
 def group_lanes(game: Playable, parallel: MPConfig) -> None:
     """Tell its models which lanes never choose together: those of different actors, where their number is set."""
     for model in models_of(game):
-        model.streams.lanes_per_actor = parallel.num_envs
+        model.streams.lanes_per_actor = parallel.lanes_per_actor
 
 
 def cut_episodes(game: Playable) -> None:

@@ -138,7 +138,7 @@ class ProcessActors:
     """
 
     def __init__(self, game: Playable, factory: Factory, learners: HostedLearners, whole: Config[Any, Any]) -> None:
-        """Each of the actors plays `multiprocessing.num_envs` lanes. They go on from where the lanes of `game` are."""
+        """The actors share the `multiprocessing.num_envs` lanes in equal parts. They go on from where the lanes are."""
         self._game, self._factory, self._learners = game, factory, learners
         config: MPConfig = whole.multiprocessing
         self._config, self._compute_threads = config, whole.experiment.compute_threads
@@ -161,7 +161,8 @@ class ProcessActors:
         self.team.start(wait=config.workers == "threads")
 
     def _share(self, actor: int) -> range:
-        return range(actor * self._config.num_envs, (actor + 1) * self._config.num_envs)
+        lanes = self._config.lanes_per_actor
+        return range(actor * lanes, (actor + 1) * lanes)
 
     def _spec(self, worker: int) -> ChildSpec:
         lanes = self._elsewhere[worker]
@@ -229,8 +230,9 @@ class ProcessActors:
     def _handle_death(self, died: Died) -> None:
         """Have the pass played again, from rows as they were before it."""
         self._deaths[died.worker] += 1
-        if isinstance(died, Lost) or self._deaths[died.worker] > self._config.max_restarts:
-            raise died.given_up(self._config.max_restarts)
+        restarts = 0 if died.has_raised else self._config.max_restarts
+        if isinstance(died, Lost) or self._deaths[died.worker] > restarts:
+            raise died.given_up(restarts)
         if died.worker in self._orders:
             self._forget_rows(self._elsewhere[died.worker])
             self.team.submit(died.worker, self._orders[died.worker].number, self._orders[died.worker])

@@ -275,7 +275,7 @@ def _outlives_reset(trial: GameTrial) -> None:
 
 
 def _is_the_same_in_another_process(trial: GameTrial) -> None:
-    env = trial.build("multiprocessing.num_actors=2")
+    env = trial.build(TWO_LANES, "multiprocessing.num_actors=2")
     if (reason := why_not_built(env, in_processes=True)) is not None:
         raise Fault(f"{reason}.")
     plays_alike_elsewhere(_as_actor, env.factory)

@@ -121,15 +121,16 @@ class HostedLearners:
 
     def _handle_death(self, died: Died) -> bool:
         """Give up the agent that has cost too many deaths, or all of a lost worker; returns whether any is left there."""
-        agents = self._agents_of[died.worker]
+        agents, restarts = self._agents_of[died.worker], self._config.max_restarts
         gone: list[int] = []
         if isinstance(died, Lost):
             gone = list(agents)
         elif died.at in agents:
             self._deaths[died.at] += 1
-            gone = [died.at] if self._deaths[died.at] > self._config.max_restarts else []
+            restarts = 0 if died.has_raised and self._models[died.at].runs_users_code else restarts
+            gone = [died.at] if self._deaths[died.at] > restarts else []
         for agent in gone:
-            self.given_up[agent] = died.given_up(self._config.max_restarts)
+            self.given_up[agent] = died.given_up(restarts)
             error = self.given_up[agent]
             log.error("agent %d is not trained any more: %s", agent, error)
             log.info("its stack:", exc_info=error)

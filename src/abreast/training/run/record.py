@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import yaml
 
 from abreast.display import HasTeam
-from abreast.errors import ConfigError, StoppedError
+from abreast.errors import ConfigError, StoppedError, users_part
 from abreast.files import locked, logged_to, make_run_folder, open_run_folder, write_whole
 from abreast.headline import groups_of, results_of
 from abreast.models import BaseModel, algorithm, name_of
@@ -309,6 +309,10 @@ class RunRecord:
                 raise
         if self._made is not None and error is not None and came_to_nothing:
             self._made.take_back()
+        part = users_part(error) if isinstance(error, Exception) else None
+        for agent, model in enumerate(self._models):
+            if error is not None and part is not None and part.tb_frame.f_locals.get("self") is model:
+                error.add_note(f"(abreast: agent {agent} ({type(model).__name__}))")
         if error is not None and self.has_begun and self.folder is not None:
             what = "its metrics are" if self.writes else "its films are"
             if self.kept_epochs is not None:

@@ -49,16 +49,20 @@ class Session(NamedTuple):
         return loop
 
 
-def begin_afresh(experiment: Runnable, opponents: Opponents | None) -> None:
-    """Take what a fresh run has from other runs: single agents, and opponents."""
-    load_agents(experiment)
+def begin_afresh(experiment: Runnable, opponents: Opponents | None, has_loaded: bool = False) -> None:
+    """Take what a fresh run has from other runs: single agents, unless they are loaded, and opponents."""
+    if not has_loaded:
+        load_agents(experiment)
     if opponents is not None:
         opponents.gather()
 
 
 @contextmanager
-def session(experiment: Runnable, options: RunOptions) -> Iterator[Session]:
-    """Find out where the run begins, begin its record, and keep what was learned in the end, whatever happens."""
+def session(experiment: Runnable, options: RunOptions, has_loaded: bool = False) -> Iterator[Session]:
+    """Find out where the run begins, begin its record, and keep what was learned in the end, whatever happens.
+
+    `has_loaded`: True if the agents of other runs (`experiment.load_agents`) are loaded already.
+    """
     resume = options.resume
     if resume is not None and (options.output_dir is not None or not options.logging):
         raise ConfigError(
@@ -67,7 +71,7 @@ def session(experiment: Runnable, options: RunOptions) -> Iterator[Session]:
         )
     run, opponents = None if resume is None else split_run(resume)[0], opponents_of(experiment)
     if run is None:
-        begin_afresh(experiment, opponents)  # before the run folder is made: what does not fit is refused
+        begin_afresh(experiment, opponents, has_loaded)  # before the run folder is made: what does not fit is refused
     with RunRecord(experiment, options, run) as record:
         resumed = None if resume is None else find_resumable(resume, experiment, options.schedule, options.inexact)
         if resumed is not None:
