@@ -51,7 +51,7 @@ def drawn(seed):
         "experiment": {"epochs": passes * lanes * actors, "max_turns": 50},
         "model": model,
         "world": world,
-        "multiprocessing": {"num_envs": lanes, "num_actors": actors} if actors > 1 else {"num_envs": lanes},
+        "multiprocessing": {"num_envs": lanes * actors, **({"num_actors": actors} if actors > 1 else {})},
     }
 
 
