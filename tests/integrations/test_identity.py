@@ -6,6 +6,7 @@ import gymnasium
 import pytest
 
 from abreast.errors import CheckpointError, GameError, StateError
+from abreast.integrations.adapted import seeding
 from abreast.report.data import read_run
 from abreast.training import plan as plan_module
 from abreast.training.plan import Split
@@ -114,3 +115,9 @@ def test_one_that_does_not_follow_from_its_seed_trains_and_is_resumed_inexactly(
     assert len(longer.run_experiment(animate=False, logger=Silent(), resume=run, inexact=True).epochs) == 8
     assert "resumed inexactly at epoch 6: results differ" in (run / "log.txt").read_text()
     assert any("resumed inexactly at epoch 6" in told for _, _, told in read_run(run)["log"]["problems"])
+
+
+def test_slow_resets_are_announced_before_they_are_tried_out(monkeypatch, caplog):
+    monkeypatch.setattr(seeding, "NOTICED_S", 0.0)
+    build("pettingzoo:shape_envs:AnyShape").run_experiment(animate=False, logging=False)
+    assert "takes long to reset: before the run, 128 resets" in caplog.text

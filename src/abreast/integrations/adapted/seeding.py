@@ -1,5 +1,7 @@
 """How episodes of an environment follow from their seeds: tried out before a run, and by `abreast check`."""
 
+import logging
+import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from typing import Any, NamedTuple
@@ -18,6 +20,9 @@ RESETS = 64
 """Seeds whose first observations are compared. In Level-Based Foraging, old positions change one `reset` of eleven: 64 miss
 that in one environment of four hundred.
 """
+NOTICED_S = 3.0
+"""Seconds of resets from which on a user is told beforehand how long they take."""
+log = logging.getLogger("abreast")
 Sight = tuple[int, NDArray[Any], NDArray[np.bool_] | None]
 """An agent, what it sees, and its mask."""
 
@@ -37,7 +42,16 @@ def try_out(copy: Adapted, make: Callable[[], Adapted]) -> Seeding:
 
     Closes all copies. `make` is called after the first copy was closed, because some environments allow one at a time.
     """
-    before = [_tried(copy, number) for number in range(RESETS)]
+    before = []
+    for number in range(RESETS):
+        started = time.perf_counter()
+        before.append(_tried(copy, number))
+        if number == 1 and (expected_s := 2 * RESETS * (time.perf_counter() - started)) > NOTICED_S:
+            log.warning(
+                "%s takes long to reset: before the run, %d resets show whether its episodes follow from their seeds,"
+                " which takes about %.0f s.",
+                *(copy.name, 2 * RESETS, expected_s),
+            )
     again = ((number, first_difference(before[number], _tried(copy, number))) for number in reversed(range(RESETS)))
     number, place = next(((number, place) for number, place in again if place is not None), (0, None))
     copy.close()
