@@ -53,6 +53,11 @@ class WalkersEnv(Environment):
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(self.agent_kind(view, actions, model, number, self.config.world))
 
+    def populate_environment(self) -> None:
+        """Lay out the world, and put each agent on an empty cell; where they start otherwise, a game says."""
+        self.world.lay_out()
+        self.world.scatter(self.agents, onto=EmptyEntity.kind)
+
 
 def action_towards(agent: MovingAgent, world: Gridworld, is_wanted: Callable[[Location], bool]) -> int | None:
     """The first action of a shortest way to a cell of the agent's layer that is wanted, which need not let it pass itself;
