@@ -1,13 +1,13 @@
 """What games share whose agents walk about as small figures and see a square of one-hot cells around them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from abreast.agents import MovingAgent
 from abreast.games.art import figures
 from abreast.models import BaseModel
 from abreast.settings import Section
-from abreast.training import Config, Environment
+from abreast.training import Config, Environment, parse_config
 from abreast.worlds import ActionSpec, EmptyEntity, Gridworld, Location, ObservationSpec, OneHotObservationSpec, Wall
 
 
@@ -23,6 +23,17 @@ class Walker(MovingAgent):
         self.number, self.settings = number, settings
         self.direction_sprites = figures(number)
         self.reset()
+
+
+class TwoLayerWorld(Gridworld):
+    """A world as high and wide as its settings say, with two layers: the ground, and what stands on it."""
+
+    section: ClassVar[type[Section]]
+    """Its settings."""
+
+    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
+        self.settings: Any = parse_config(config, self.section).world
+        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
 
 
 class WalkersEnv(Environment):
