@@ -44,9 +44,6 @@ class BatchedCoins(BatchedWorld):
     def make_prototypes(self) -> list[Entity]:
         return [EmptyEntity(), Wall(), *(kind(self.settings.coin_value) for kind in COINS)]
 
-    def reset_draws(self) -> Shapes:
-        return {"places": (self.height, self.width)}
-
     def turn_draws(self) -> Shapes:
         return {"places": (self.height, self.width), "colour": ()}
 
