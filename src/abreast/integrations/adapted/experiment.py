@@ -163,11 +163,7 @@ class AdaptedGame(ForeignGame):
         telling = ("model.algorithm=", "model.per_agent", "experiment.max_turns=", "experiment.epochs=")
         chosen = apply_overrides(values, [each for each in texts if each.startswith(telling)])
         values = merge(_of_algorithm(chosen), values)
-
-        def schema() -> type[Section]:
-            return type(parse_config(values, OpenSection))
-
-        changed = apply_overrides(values, texts, schema)
+        changed = apply_overrides(values, texts, lambda: type(parse_config(values, OpenSection)))
         return parse_config({**changed, "game": self.target or changed.get("game")}, OpenSection)
 
     def defaults(self, config: Config[Any, Any]) -> dict[str, Any]:
