@@ -186,9 +186,8 @@ class ProcessChild:
             if self.is_alive:
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
-                _wait_until(
-                    lambda: not self.is_alive, 5.0
-                )  # from then on it writes no more to memory that its successor uses
+                # From then on it writes no more to memory that its successor uses.
+                _wait_until(lambda: not self.is_alive, 5.0)
             self._exit_code()
         self._channel.close()  # one that is not there yet will find that nobody listens, and end
 
