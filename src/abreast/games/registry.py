@@ -24,7 +24,7 @@ from abreast.checking import Verdict
 from abreast.errors import ConfigError, GameError, WorldError, short
 from abreast.integrations import SOURCES
 from abreast.plugins import Plugins, import_target, is_target, split_target
-from abreast.settings import Section, apply_overrides, merge, read_yaml
+from abreast.settings import apply_overrides, merge, read_yaml
 from abreast.training import Config, Environment, Experiment, parse_config
 from abreast.training.devices import enough_memory
 from abreast.training.environment import locate, locate_models
@@ -92,11 +92,7 @@ class Game:
         section = self.environment.world_section
         sections = read_yaml(given) if isinstance(given, Path) else given or {}
         values = merge(self._own_settings(), sections)
-
-        def schema() -> type[Section]:
-            return type(parse_config(values, section))
-
-        changed = apply_overrides(values, overrides, schema)
+        changed = apply_overrides(values, overrides, lambda: type(parse_config(values, section)))
         world = changed.get("world")
         if isinstance(world, Mapping) and world.get("batched") is True:
             check_batched(self)

@@ -1,13 +1,13 @@
 """What games share whose agents walk about as small figures and see a square of one-hot cells around them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
 from abreast.agents import MovingAgent
 from abreast.games.art import figures
 from abreast.models import BaseModel
 from abreast.settings import Section
-from abreast.training import Config, Environment
+from abreast.training import Config, Environment, parse_config
 from abreast.worlds import ActionSpec, EmptyEntity, Gridworld, Location, ObservationSpec, OneHotObservationSpec, Wall
 
 
@@ -23,6 +23,17 @@ class Walker(MovingAgent):
         self.number, self.settings = number, settings
         self.direction_sprites = figures(number)
         self.reset()
+
+
+class TwoLayerWorld(Gridworld):
+    """A world as high and wide as its settings say, with two layers: the ground, and what stands on it."""
+
+    section: ClassVar[type[Section]]
+    """Its settings."""
+
+    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
+        self.settings: Any = parse_config(config, self.section).world
+        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
 
 
 class WalkersEnv(Environment):
@@ -52,6 +63,11 @@ class WalkersEnv(Environment):
             )
             model = self.make_model(view, actions.n_actions, number)
             self.agents.append(self.agent_kind(view, actions, model, number, self.config.world))
+
+    def populate_environment(self) -> None:
+        """Lay out the world, and put each agent on an empty cell; where they start otherwise, a game says."""
+        self.world.lay_out()
+        self.world.scatter(self.agents, onto=EmptyEntity.kind)
 
 
 def action_towards(agent: MovingAgent, world: Gridworld, is_wanted: Callable[[Location], bool]) -> int | None:

@@ -6,7 +6,6 @@ registered environment, as `classic/connect_four-v3`, where the PettingZoo that 
 """
 
 import importlib.util
-import warnings
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import ModuleType
@@ -92,9 +91,7 @@ class PettingZooGame(AdaptedGame):
 
         copy = self.make(arguments)
         test = api_test if isinstance(copy, TurnCopy) else parallel_api_test
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # they warn of habits; what breaks the contract, they raise
-            test(copy.env, num_cycles=CYCLES)
+        test(copy.env, num_cycles=CYCLES)
         return f"pettingzoo.test.{test.__name__}"
 
 

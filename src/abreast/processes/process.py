@@ -166,26 +166,18 @@ class ProcessChild:
         name = names.get(-code, f"signal {-code}")  # most real-time signals have no name
         return f"{name}, often out of memory" if name == "SIGKILL" else name
 
-    def _wait_ended(self, seconds: float) -> None:
-        end = time.monotonic() + seconds
-        while self.is_alive and time.monotonic() < end:
-            time.sleep(0.001)
-
     def _exit_code(self) -> int | None:
         """That of a child that has ended. It comes from the fork server, a moment later; not at all if that has died."""
-        end = time.monotonic() + LATE_S
-        while (code := self._life.exit_code) is None and time.monotonic() < end:
-            time.sleep(0.001)
-        return code
+        _wait_until(lambda: self._life.exit_code is not None, LATE_S)
+        return self._life.exit_code
 
     def stack(self) -> str:
         with suppress(OSError):  # it has ended
             if self.pid is not None:
-                before, end = len(self._life.read_stacks()), time.monotonic() + STACK_S
+                before = len(self._life.read_stacks())
                 os.kill(self.pid, signal.SIGUSR1)
-                while len(self._life.read_stacks()) == before and self.is_alive and time.monotonic() < end:
-                    time.sleep(0.001)
-                self._wait_ended(WRITTEN_S)
+                _wait_until(lambda: len(self._life.read_stacks()) != before or not self.is_alive, STACK_S)
+                _wait_until(lambda: not self.is_alive, WRITTEN_S)
                 return self._life.read_stacks()[before:]
         return ""
 
@@ -194,9 +186,17 @@ class ProcessChild:
             if self.is_alive:
                 with suppress(ProcessLookupError):
                     os.kill(self.pid, signal.SIGKILL)
-                self._wait_ended(5.0)  # from then on it writes no more to memory that its successor uses
+                # From then on it writes no more to memory that its successor uses.
+                _wait_until(lambda: not self.is_alive, 5.0)
             self._exit_code()
         self._channel.close()  # one that is not there yet will find that nobody listens, and end
+
+
+def _wait_until(is_so: Callable[[], bool], seconds: float) -> None:
+    """Wait until something is so, or for this many seconds."""
+    end = time.monotonic() + seconds
+    while not is_so() and time.monotonic() < end:
+        time.sleep(0.001)
 
 
 def _is_hung_up(end: Any, within_ms: float | None = 0) -> bool:

@@ -134,13 +134,15 @@ class BatchedWorld(ABC):
         Their values, and whether they let agents pass, count in `act`; copies of them are shown in pictures.
         """
 
-    @abstractmethod
     def reset_draws(self) -> Shapes:
-        """The random numbers that `reset` needs, by name: shapes without the lanes."""
+        """Return the random numbers that `reset` needs, by name: shapes without the lanes. Unless a game says otherwise,
+        there is one for each cell, for `draw_places`.
+        """
+        return {"places": (self.height, self.width)}
 
     @abstractmethod
     def turn_draws(self) -> Shapes:
-        """The same for `transition`."""
+        """Return those that `transition` needs."""
 
     @abstractmethod
     def reset(self, draws: Draws) -> None:

@@ -9,9 +9,8 @@ from abreast.agents import MovingAgent
 from abreast.games.art import figures
 from abreast.games.cleanup.entities import Apple, Beam, CleanBeam, Dirt, Orchard, Water, ZapBeam
 from abreast.games.cleanup.world import AIR, GROUND, TOP, CleanupConfig, beam_path
-from abreast.games.walkers import action_towards
-from abreast.models import BaseModel
-from abreast.worlds import ActionSpec, Gridworld, ObservationSpec
+from abreast.games.walkers import Walker, action_towards
+from abreast.worlds import Gridworld
 from abreast.worlds.sprites import Pixels
 
 ACTIONS = ("up", "down", "left", "right", "clean", "zap")
@@ -19,29 +18,16 @@ FACING_KINDS = {facing: f"AgentFacing{facing.title()}" for facing in MovingAgent
 FROZEN_KIND = "FrozenAgent"
 
 
-class CleanupAgent(MovingAgent):
+class CleanupAgent(Walker):
     """Walks, eats, cleans and zaps.
 
     Where an agent looks decides where its beams go, and a frozen one can do nothing, so both are part of its kind:
     otherwise neither it nor the others could tell from an observation.
     """
 
-    symbol = "@"
     SYMBOLS: ClassVar[dict[str, str]] = {"up": "^", "down": "v", "left": "<", "right": ">"}
 
-    def __init__(
-        self,
-        observation: ObservationSpec,
-        actions: ActionSpec,
-        model: BaseModel,
-        number: int,
-        settings: CleanupConfig,
-    ) -> None:
-        super().__init__(observation, actions, model)
-        self.number = number
-        self.settings = settings
-        self.direction_sprites = figures(number)
-        self.reset()
+    settings: CleanupConfig
 
     def reset(self) -> None:
         """A new epoch begins: awake and looking down."""

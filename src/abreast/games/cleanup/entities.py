@@ -4,15 +4,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from abreast.games.art import GRASS
+from abreast.games.things import GrassyGround, Ground, Item
 from abreast.worlds import Entity, Gridworld, pixel_art
 from abreast.worlds.sprites import Pixels
-
-
-class Ground(Entity):
-    """What the bottom layer is made of; agents walk on all of it."""
-
-    passable = True
 
 
 class Water(Ground):
@@ -49,11 +43,8 @@ class Dirt(Ground):
     )
 
 
-class Grass(Ground):
+class Grass(GrassyGround):
     """The meadow between river and orchard, where agents start."""
-
-    symbol = "."
-    sprite = GRASS
 
 
 class Orchard(Ground):
@@ -73,10 +64,9 @@ class Orchard(Ground):
     )
 
 
-class Apple(Entity):
+class Apple(Item):
     """Eaten by the agent that walks onto it."""
 
-    passable = True
     symbol = "o"
     sprite = pixel_art(
         {"m": "#6a1620", "a": "#d8353f", "b": "#f58a86", "s": "#4a3020", "g": "#b7dd6a"},
@@ -89,9 +79,6 @@ class Apple(Entity):
         "..maam..",
         "...mm...",
     )
-
-    def __init__(self, value: float) -> None:
-        self.value = value
 
 
 class Beam(Entity):

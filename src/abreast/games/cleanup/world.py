@@ -7,7 +7,8 @@ import pydantic
 from pydantic import Field
 
 from abreast.errors import WorldError
-from abreast.games.cleanup.entities import Apple, Dirt, Grass, Ground, Orchard, Water
+from abreast.games.cleanup.entities import Apple, Dirt, Grass, Orchard, Water
+from abreast.games.things import Ground
 from abreast.settings import Section
 from abreast.training import Config, parse_config
 from abreast.worlds import EmptyEntity, Entity, Gridworld, Location, Wall

@@ -26,8 +26,6 @@ class BatchedCoins(BatchedWorld):
     def __init__(self, lanes: int, views: Sequence[OneHotObservationSpec], settings: Any, device: str) -> None:
         super().__init__(lanes, views, settings, device)
         self.check_room(self.agents, (self.height - 2) * (self.width - 2))
-        coins = [self.number(kind) for kind in COINS]
-        kinds = range(len(self.kinds) + 1)
         coins, kinds, cost = [self.number(kind) for kind in COINS], range(len(self.kinds) + 1), -settings.coin_penalty
         self._is_coin = self.table([kind in coins for kind in kinds], torch.bool)
         self._coins = self.table(coins, torch.int32)
@@ -45,9 +43,6 @@ class BatchedCoins(BatchedWorld):
 
     def make_prototypes(self) -> list[Entity]:
         return [EmptyEntity(), Wall(), *(kind(self.settings.coin_value) for kind in COINS)]
-
-    def reset_draws(self) -> Shapes:
-        return {"places": (self.height, self.width)}
 
     def turn_draws(self) -> Shapes:
         return {"places": (self.height, self.width), "colour": ()}

@@ -2,18 +2,14 @@
 
 from typing import ClassVar
 
-from abreast.games.art import SAND
-from abreast.worlds import Entity, pixel_art
+from abreast.games.things import Item, SandyGround
+from abreast.worlds import pixel_art
 from abreast.worlds.painting import AGENT_COLOURS
 from abreast.worlds.sprites import Pixels
 
 
-class Floor(Entity):
+class Floor(SandyGround):
     """The ground, on the bottom layer."""
-
-    passable = True
-    symbol = "."
-    sprite = SAND
 
 
 def _coin_of(colour: str) -> Pixels:
@@ -30,14 +26,10 @@ def _coin_of(colour: str) -> Pixels:
     )
 
 
-class Coin(Entity):
+class Coin(Item):
     """Picked up by whoever walks onto it, and of one agent's colour."""
 
-    passable = True
     owner: ClassVar[int]
-
-    def __init__(self, value: float) -> None:
-        self.value = value
 
 
 class FirstCoin(Coin):

@@ -25,10 +25,6 @@ class CoinsEnv(WalkersEnv):
     world: CoinsWorld
     agents: list[CoinsAgent]
 
-    def populate_environment(self) -> None:
-        self.world.lay_out()
-        self.world.scatter(self.agents, onto=EmptyEntity.kind)
-
     def metrics(self) -> Mapping[str, float]:
         """Coins picked up, and the share of them that were of the colour of who picked them up."""
         picked = sum(agent.picked for agent in self.agents)

@@ -1,14 +1,11 @@
 """The room of coins."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import Field
 
 from abreast.games.coins.entities import COINS, Floor
-from abreast.training import Config, parse_config
+from abreast.games.walkers import TwoLayerWorld
 from abreast.training.config import BatchedSection
-from abreast.worlds import EmptyEntity, Gridworld, Wall
+from abreast.worlds import EmptyEntity, Wall
 
 GROUND, TOP = 0, 1
 
@@ -26,12 +23,11 @@ class CoinsConfig(BatchedSection):
     """What it costs an agent when the other picks up a coin of its colour."""
 
 
-class CoinsWorld(Gridworld):
+class CoinsWorld(TwoLayerWorld):
     """A walled room in which there is always one coin, of either colour with the same chance."""
 
-    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
-        self.settings: CoinsConfig = parse_config(config, CoinsConfig).world
-        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+    section = CoinsConfig
+    settings: CoinsConfig
 
     def lay_out(self) -> None:
         """Floor everywhere, walls around."""

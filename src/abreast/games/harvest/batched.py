@@ -38,9 +38,6 @@ class BatchedHarvest(BatchedWorld):
     def make_prototypes(self) -> list[Entity]:
         return [EmptyEntity(), Wall(), Apple(self.settings.apple_value)]
 
-    def reset_draws(self) -> Shapes:
-        return {"places": (self.height, self.width)}
-
     def turn_draws(self) -> Shapes:
         return dict.fromkeys(("grow", "grow_too"), (self.height, self.width))
 

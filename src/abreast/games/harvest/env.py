@@ -24,9 +24,5 @@ class HarvestEnv(WalkersEnv):
     scripted: ClassVar[Mapping[str, Script]] = {"cooperate": eat_with_restraint, "defect": eat_all}
     world: HarvestWorld
 
-    def populate_environment(self) -> None:
-        self.world.lay_out()
-        self.world.scatter(self.agents, onto=EmptyEntity.kind)
-
     def metrics(self) -> Mapping[str, float]:
         return {"apples_left": float(len(self.world.cells_of(Apple.kind)))}

@@ -1,6 +1,5 @@
 """The meadow of commons harvest."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -8,9 +7,9 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from abreast.games.harvest.entities import Apple, Grass
-from abreast.training import Config, parse_config
+from abreast.games.walkers import TwoLayerWorld
 from abreast.training.config import BatchedSection
-from abreast.worlds import EmptyEntity, Gridworld, Wall
+from abreast.worlds import EmptyEntity, Wall
 
 GROUND, TOP = 0, 1
 REACH = 2
@@ -39,12 +38,11 @@ class HarvestConfig(BatchedSection):
     """Reward for eating an apple."""
 
 
-class HarvestWorld(Gridworld):
+class HarvestWorld(TwoLayerWorld):
     """Grass, walls around, and apples that grow where others are near; where none is left, none comes back."""
 
-    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
-        self.settings: HarvestConfig = parse_config(config, HarvestConfig).world
-        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+    section = HarvestConfig
+    settings: HarvestConfig
 
     def lay_out(self) -> None:
         """Grass everywhere, walls around, apples in new places."""

@@ -2,17 +2,13 @@
 
 from typing import ClassVar
 
-from abreast.games.art import SAND
+from abreast.games.things import SandyGround
 from abreast.worlds import Entity, Gridworld, pixel_art
 from abreast.worlds.sprites import Pixels
 
 
-class Carpet(Entity):
+class Carpet(SandyGround):
     """The ground, on the bottom layer."""
-
-    passable = True
-    symbol = "."
-    sprite = SAND
 
 
 class Deck(Entity):

@@ -20,10 +20,6 @@ class IowaEnv(WalkersEnv):
     world: IowaWorld
     agents: list[IowaAgent]
 
-    def populate_environment(self) -> None:
-        self.world.lay_out()
-        self.world.scatter(self.agents, onto=EmptyEntity.kind)
-
     def metrics(self) -> Mapping[str, float]:
         """Cards turned, and the share of them that came from the two good decks."""
         cards = {deck: float(sum(agent.cards_of[deck.kind] for agent in self.agents)) for deck in DECKS}

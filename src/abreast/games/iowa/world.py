@@ -1,14 +1,11 @@
 """The room of Iowa gambling: a deck in each corner."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import Field
 
 from abreast.games.iowa.entities import DECKS, Carpet
+from abreast.games.walkers import TwoLayerWorld
 from abreast.settings import Section
-from abreast.training import Config, parse_config
-from abreast.worlds import EmptyEntity, Gridworld, Wall
+from abreast.worlds import Wall
 
 GROUND, TOP = 0, 1
 
@@ -24,12 +21,11 @@ class IowaConfig(Section):
     """Reward for a dollar."""
 
 
-class IowaWorld(Gridworld):
+class IowaWorld(TwoLayerWorld):
     """Carpet, walls around, and four decks; where each lies is drawn anew each epoch."""
 
-    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
-        self.settings: IowaConfig = parse_config(config, IowaConfig).world
-        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+    section = IowaConfig
+    settings: IowaConfig
 
     def lay_out(self) -> None:
         """Carpet everywhere, walls around, new cards in the corners."""

@@ -2,17 +2,13 @@
 
 from enum import StrEnum
 
-from abreast.games.art import SAND
+from abreast.games.things import SandyGround
 from abreast.worlds import Entity, Gridworld, pixel_art
 from abreast.worlds.sprites import Pixels
 
 
-class Floor(Entity):
+class Floor(SandyGround):
     """The ground, on the bottom layer."""
-
-    passable = True
-    symbol = "."
-    sprite = SAND
 
 
 class Counter(Entity):

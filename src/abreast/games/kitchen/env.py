@@ -21,9 +21,5 @@ class KitchenEnv(WalkersEnv):
     world: KitchenWorld
     agents: list[Cook]
 
-    def populate_environment(self) -> None:
-        self.world.lay_out()
-        self.world.scatter(self.agents, onto=EmptyEntity.kind)
-
     def metrics(self) -> Mapping[str, float]:
         return {"soups": float(sum(agent.soups for agent in self.agents))}

@@ -1,16 +1,12 @@
 """The tiles of the prisoners' dilemma."""
 
-from abreast.games.art import SAND
+from abreast.games.things import SandyGround
 from abreast.worlds import Entity, pixel_art
 from abreast.worlds.sprites import Pixels
 
 
-class Floor(Entity):
+class Floor(SandyGround):
     """Ground that says nothing."""
-
-    passable = True
-    symbol = "."
-    sprite = SAND
 
 
 def _tile(colour: str, edge: str) -> Pixels:

@@ -1,15 +1,14 @@
 """The court of the prisoners' dilemma: tiles to cooperate on along the left wall, to defect on along the right one."""
 
-from collections.abc import Mapping
-from typing import Any, Self
+from typing import Self
 
 import pydantic
 from pydantic import Field
 
 from abreast.games.prisoners.entities import CooperateTile, DefectTile, Floor
+from abreast.games.walkers import TwoLayerWorld
 from abreast.settings import Section
-from abreast.training import Config, parse_config
-from abreast.worlds import EmptyEntity, Gridworld, Wall
+from abreast.worlds import Wall
 
 GROUND, TOP = 0, 1
 
@@ -42,12 +41,11 @@ class PrisonersConfig(Section):
         return self
 
 
-class PrisonersWorld(Gridworld):
+class PrisonersWorld(TwoLayerWorld):
     """Floor between two rows of tiles, walls around."""
 
-    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
-        self.settings: PrisonersConfig = parse_config(config, PrisonersConfig).world
-        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+    section = PrisonersConfig
+    settings: PrisonersConfig
 
     def lay_out(self) -> None:
         """Walls around; tiles and floor inside."""

@@ -1,25 +1,15 @@
 """Who hunts."""
 
-from abreast.agents import MovingAgent
-from abreast.games.art import figures
 from abreast.games.staghunt.entities import Stag, neighbours
 from abreast.games.staghunt.world import StaghuntConfig
-from abreast.models import BaseModel
-from abreast.worlds import ActionSpec, Gridworld, ObservationSpec
+from abreast.games.walkers import Walker
+from abreast.worlds import Gridworld
 
 
-class StaghuntAgent(MovingAgent):
+class StaghuntAgent(Walker):
     """Walks about, catches the hares it walks onto, and attacks the stags it walks into."""
 
-    symbol = "@"
-
-    def __init__(
-        self, observation: ObservationSpec, actions: ActionSpec, model: BaseModel, number: int, settings: StaghuntConfig
-    ) -> None:
-        super().__init__(observation, actions, model)
-        self.settings = settings
-        self.direction_sprites = figures(number)
-        self.face("down")
+    settings: StaghuntConfig
 
     def act(self, world: Gridworld, action: int) -> float:
         target = world.observe(self.movement(action))

@@ -97,9 +97,6 @@ class BatchedStaghunt(BatchedWorld):
         wander_prob = self.settings.wander_prob
         return [EmptyEntity(), Tree(), Hare(self.settings.hare_value, wander_prob), Stag(wander_prob)]
 
-    def reset_draws(self) -> Shapes:
-        return {"places": (self.height, self.width)}
-
     def turn_draws(self) -> Shapes:
         if not self.animals:
             return {}

@@ -1,14 +1,13 @@
 """The forest of stag hunt."""
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 from pydantic import Field
 
 from abreast.games.staghunt.entities import Animal, Hare, Moss, Stag, Tree
-from abreast.training import Config, parse_config
+from abreast.games.walkers import TwoLayerWorld
 from abreast.training.config import BatchedSection
-from abreast.worlds import EmptyEntity, Gridworld
+from abreast.worlds import EmptyEntity
 
 GROUND, TOP = 0, 1
 
@@ -38,12 +37,11 @@ class StaghuntConfig(BatchedSection):
     """Chance of an animal that was caught to be replaced, each turn."""
 
 
-class StaghuntWorld(Gridworld):
+class StaghuntWorld(TwoLayerWorld):
     """Moss, trees around, and animals that wander and come back."""
 
-    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
-        self.settings: StaghuntConfig = parse_config(config, StaghuntConfig).world
-        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+    section = StaghuntConfig
+    settings: StaghuntConfig
 
     def lay_out(self) -> None:
         """Moss everywhere, trees around, all animals in new places."""

@@ -1,26 +1,19 @@
 """Who plays tag."""
 
-from abreast.agents import MovingAgent
 from abreast.games.tag.entities import Role, players
 from abreast.games.tag.world import TagConfig
-from abreast.models import BaseModel
-from abreast.worlds import ActionSpec, Gridworld, ObservationSpec
+from abreast.games.walkers import Walker
+from abreast.worlds import Gridworld
 
 
-class TagAgent(MovingAgent):
+class TagAgent(Walker):
     """Walks about; while it is it, walking into a runner passes the tag on."""
 
     kind = Role.RUNNER.value
     symbol = Role.RUNNER.symbol
     role = Role.RUNNER
-
-    def __init__(
-        self, observation: ObservationSpec, actions: ActionSpec, model: BaseModel, number: int, settings: TagConfig
-    ) -> None:
-        super().__init__(observation, actions, model)
-        self.number, self.settings = number, settings
-        self.safe_turns_left = 0
-        self.take_role(Role.RUNNER)
+    settings: TagConfig
+    safe_turns_left = 0
 
     def take_role(self, role: Role) -> None:
         """Be and look like this role. The world reads it when the agent is placed."""

@@ -5,17 +5,14 @@ from functools import cache
 
 import numpy as np
 
-from abreast.games.art import GRASS, figures
+from abreast.games.art import figures
+from abreast.games.things import GrassyGround
 from abreast.worlds import Entity
 from abreast.worlds.sprites import Pixels, pixel_art
 
 
-class Grass(Entity):
+class Grass(GrassyGround):
     """The ground, on the bottom layer."""
-
-    passable = True
-    symbol = "."
-    sprite = GRASS
 
 
 class Crate(Entity):

@@ -1,14 +1,11 @@
 """The yard of tag."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from pydantic import Field
 
 from abreast.games.tag.entities import Crate, Grass
+from abreast.games.walkers import TwoLayerWorld
 from abreast.settings import Section
-from abreast.training import Config, parse_config
-from abreast.worlds import EmptyEntity, Gridworld, Wall
+from abreast.worlds import EmptyEntity, Wall
 
 GROUND, TOP = 0, 1
 
@@ -34,12 +31,11 @@ class TagConfig(Section):
     """Cost of each turn begun as it."""
 
 
-class TagWorld(Gridworld):
+class TagWorld(TwoLayerWorld):
     """Grass, walls around, and crates here and there."""
 
-    def __init__(self, config: Mapping[str, Any] | Config[Any, Any]) -> None:
-        self.settings: TagConfig = parse_config(config, TagConfig).world
-        super().__init__(self.settings.height, self.settings.width, layers=2, default_entity=EmptyEntity())
+    section = TagConfig
+    settings: TagConfig
 
     def lay_out(self) -> None:
         """Grass everywhere, walls around, crates in new places."""

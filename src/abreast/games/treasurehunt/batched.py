@@ -35,9 +35,6 @@ class BatchedTreasurehunt(BatchedWorld):
     def make_prototypes(self) -> list[Entity]:
         return [EmptyEntity(), Wall(), *(kind(value) for kind, value in items(self.settings).items())]
 
-    def reset_draws(self) -> Shapes:
-        return {"places": (self.height, self.width)}
-
     def turn_draws(self) -> Shapes:
         return self._spawning.draws(self.height, self.width)
 

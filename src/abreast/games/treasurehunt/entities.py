@@ -1,7 +1,6 @@
 """What lies about in treasure hunt."""
 
-from abreast.games.art import SAND
-from abreast.worlds import Entity
+from abreast.games.things import Item, SandyGround
 from abreast.worlds import Wall as PlainWall
 from abreast.worlds.sprites import pixel_art
 
@@ -12,21 +11,8 @@ class Wall(PlainWall):
     value = -1.0
 
 
-class Sand(Entity):
+class Sand(SandyGround):
     """The ground, on the bottom layer."""
-
-    passable = True
-    symbol = "."
-    sprite = SAND
-
-
-class Item(Entity):
-    """Something to walk onto; its value comes from the configuration."""
-
-    passable = True
-
-    def __init__(self, value: float) -> None:
-        self.value = value
 
 
 class Gem(Item):

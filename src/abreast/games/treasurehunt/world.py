@@ -5,7 +5,8 @@ from typing import Any
 
 from pydantic import Field
 
-from abreast.games.treasurehunt.entities import Bone, Food, Gem, Item, Sand, Wall
+from abreast.games.things import Item
+from abreast.games.treasurehunt.entities import Bone, Food, Gem, Sand, Wall
 from abreast.training import Config, parse_config
 from abreast.training.config import BatchedSection
 from abreast.worlds import EmptyEntity, Gridworld

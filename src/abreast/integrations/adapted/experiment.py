@@ -163,11 +163,7 @@ class AdaptedGame(ForeignGame):
         telling = ("model.algorithm=", "model.per_agent", "experiment.max_turns=", "experiment.epochs=")
         chosen = apply_overrides(values, [each for each in texts if each.startswith(telling)])
         values = merge(_of_algorithm(chosen), values)
-
-        def schema() -> type[Section]:
-            return type(parse_config(values, OpenSection))
-
-        changed = apply_overrides(values, texts, schema)
+        changed = apply_overrides(values, texts, lambda: type(parse_config(values, OpenSection)))
         return parse_config({**changed, "game": self.target or changed.get("game")}, OpenSection)
 
     def defaults(self, config: Config[Any, Any]) -> dict[str, Any]:
@@ -212,24 +208,20 @@ class AdaptedGame(ForeignGame):
             return AdaptedExperiment(self, config, self._spare.pop()[1])
 
 
-def _algorithm_in(values: Mapping[str, Any]) -> str:
-    model = values.get("model")
-    return str(model.get("algorithm")) if isinstance(model, Mapping) else ""
-
-
 def _of_algorithm(values: Mapping[str, Any]) -> dict[str, Any]:
     """Settings that go with the algorithm that is chosen. SAC has a gradient step for each turn of an epoch. PPO, which
     learns from each row once, has an update for `PPO_TURNS` turns at least, but fifty in a run; not where agents differ.
     """
-    name, model, given = _algorithm_in(values), values.get("model"), values.get("experiment")
+    sections = (values.get(key) for key in ("model", "experiment"))
+    model, given = (section if isinstance(section, Mapping) else {} for section in sections)
+    name = str(model.get("algorithm"))
     found: dict[str, Any] = {"model": OF_ALGORITHM.get(name, {})}
-    given = given if isinstance(given, Mapping) else {}
     turns, epochs = given.get("max_turns"), given.get("epochs", ExperimentConfig.model_fields["epochs"].default)
     if not isinstance(turns, int) or turns < 1:  # refused later
         return found
     if name == "sac":
         return {"model": {"gradient_steps": min(turns, MOST_STEPS)}}
-    if name == "ppo" and isinstance(epochs, int) and isinstance(model, Mapping) and not model.get("per_agent"):
+    if name == "ppo" and isinstance(epochs, int) and not model.get("per_agent"):
         found["experiment"] = {"train_interval": max(1, min(math.ceil(PPO_TURNS / turns), epochs // FEWEST_UPDATES))}
     return found
 

@@ -242,18 +242,15 @@ class AdaptedLanes(NumberedLanes):
 
     def set_lane_states(self, states: Mapping[int, State]) -> None:
         for lane, state in states.items():
-            self._epochs[lane] = self._epochs_in(state)
-
-    def _epochs_in(self, state: State) -> int:
-        epochs, agents = state.facts.get("epochs"), state.facts.get("agents")
-        if type(epochs) is not int or epochs < 0:
-            raise StateError(f"the number of epochs begun in a lane is {short(epochs)}, expected a whole number.")
-        if agents != self.agent_names:
-            raise StateError(
-                f"the agents of {self._experiment.name} were {short(agents)}, and now are {short(self.agent_names)}: list"
-                " them in possible_agents in the same order in every process (not in that of a set)."
-            )
-        return epochs
+            epochs, agents = state.facts.get("epochs"), state.facts.get("agents")
+            if type(epochs) is not int or epochs < 0:
+                raise StateError(f"the number of epochs begun in a lane is {short(epochs)}, expected a whole number.")
+            if agents != self.agent_names:
+                raise StateError(
+                    f"the agents of {self._experiment.name} were {short(agents)}, and now are {short(self.agent_names)}:"
+                    " list them in possible_agents in the same order in every process (not in that of a set)."
+                )
+            self._epochs[lane] = epochs
 
 
 def as_seed(seed: np.random.SeedSequence) -> int:
