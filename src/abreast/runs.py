@@ -36,7 +36,7 @@ from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, n
 from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, RunFolder, is_locked, locked, make_run_folder, write_whole
 from abreast.games import find_game
 from abreast.headline import SUM, results_of_run
-from abreast.processes.backend import Backend, ChildContext, ChildSpec
+from abreast.processes.backend import Backend, ChildContext, ChildSpec, Work
 from abreast.processes.cores import cores
 from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, Event, RestartPolicy, Team
@@ -409,17 +409,11 @@ class Told(NamedTuple):
     is_over: bool
 
 
-class RunWork:
+class RunWork(Work):
     """Carries out a run, or several that learn together."""
 
     def __init__(self, context: ChildContext) -> None:
         self._context = context
-
-    def idle(self) -> float | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def obey(self, key: Hashable, orders: Sequence[Order]) -> None:
         """Carry out these runs. Those that do not fit beside the others are not begun."""
