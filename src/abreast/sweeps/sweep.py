@@ -214,17 +214,13 @@ def begin_sweep(folder: Path | None, asked: Asked, backend: str = "processes", a
 
 def open_sweep(folder: Path) -> Sweep:
     """A sweep that is there."""
-    return Sweep(folder, read_asked(folder))
-
-
-def read_asked(folder: Path) -> Asked:
-    """What the sweep in a folder was asked for."""
     if not (folder / ASKED).is_file():
         raise RunFolderError(f"{folder} is not a sweep folder: it has no {ASKED}. `abreast sweep` prints its own.")
     try:
-        return Asked.read(read_yaml(folder / ASKED))
+        asked = Asked.read(read_yaml(folder / ASKED))
     except ConfigError as error:
         raise error.inside(str(folder / ASKED)) from None
+    return Sweep(folder, asked)
 
 
 def read_index(folder: Path) -> list[dict[str, Any]]:
