@@ -140,10 +140,8 @@ def _agents(axes: Any, comparison: Comparison, colours: Mapping[str, str]) -> No
                 if row["low"] is not None:
                     axes.plot([place, place], [row["low"], row["high"]], color=colour, linewidth=4, alpha=0.4, **ENDS)
                 axes.plot(place, row["interquartile_mean"], "o", color=colour, markersize=4)
-    if sum(map(len, names)) > FEW_AGENTS:
-        axes.set_xticks(range(len(names)), map(_plain, names), rotation=45, ha="right", rotation_mode="anchor")
-    else:
-        axes.set_xticks(range(len(names)), map(_plain, names))
+    slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > FEW_AGENTS else {}
+    axes.set_xticks(range(len(names)), map(_plain, names), **slanted)
     axes.grid(axis="y", alpha=0.3)
 
 
