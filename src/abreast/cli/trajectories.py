@@ -73,8 +73,7 @@ def trajectories(
         out.print(text_of(line))
         return
     equal = {"success": success, "tag": tag, "seed": seed, "group_id": group}
-    wanted = select_lines(found, equal, errors, min_reward, max_reward, contains)
-    lines = sort_lines(wanted, sort)
+    lines = sort_lines(select_lines(found, equal, errors, min_reward, max_reward, contains), sort)
     if target is not None:
         source = of_run(run)._replace(lines=lines)
         is_replaced = target.exists()

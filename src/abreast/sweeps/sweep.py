@@ -104,9 +104,8 @@ class Sweep:
 
     def run(self, execute: Execute, display: "SweepDisplay") -> None:
         """Carry out what is missing."""
-        configs = [run.config(self.folder) for run in self.runs]
         with self.at_work(display):
-            self.carry_out(configs, execute, display)
+            self.carry_out([run.config(self.folder) for run in self.runs], execute, display)
 
     @contextmanager
     def at_work(self, display: "SweepDisplay") -> Iterator[None]:
@@ -207,8 +206,7 @@ def begin_sweep(folder: Path | None, asked: Asked, backend: str = "processes", a
         raise RunFolderError(f"{folder} already holds a sweep: go on with it by --resume, or give another folder.")
     check_runs([run.config(Path()) for run in examples(asked)], backend, at_once=at_once)
     made = make_run_folder(f"sweep-{'-'.join(asked.games)}"[:80], folder)
-    text = yaml.safe_dump(asked.as_yaml_values(), sort_keys=False)
-    write_whole(made.path / ASKED, text.encode())
+    write_whole(made.path / ASKED, yaml.safe_dump(asked.as_yaml_values(), sort_keys=False).encode())
     return Sweep(made.path, asked)
 
 
