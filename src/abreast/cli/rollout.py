@@ -113,9 +113,8 @@ def run_rollout(
     manager = EnvStateManager(_with_room(chosen, play), verify=verify, tags=play.tags, debug=debug)
     made = make_run_folder("-".join(play.tags), output) if resumed is None else None
     folder = made.path if made is not None else Path(resumed or "")
-    remark = shlex.join(_command(folder, play))
     stopped, code = None, 0
-    kept = Trajectories(folder, chosen, play, remark, __version__, retry_failed)
+    kept = Trajectories(folder, chosen, play, shlex.join(_command(folder, play)), __version__, retry_failed)
     results = kept.results
     for fault in kept.faults:
         complain(f"{fault} It is played again.")

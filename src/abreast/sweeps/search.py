@@ -78,8 +78,7 @@ def run_search(sweep: Sweep, execute: Execute, display: SweepDisplay) -> str:
             numbers = range(first, min(first + asked.trials_at_once, asked.trials))
             batch = [_choose(sweep, study, number) for number in numbers]
             _run_batch(sweep, study, [each for each in batch if each.trial is not None], execute, display)
-    done = [each for each in study.trials if each.state.name == "COMPLETE"]
-    if not done:
+    if all(each.state.name != "COMPLETE" for each in study.trials):
         return "No trial has finished, so there is no best one."
     best = study.best_trial
     settings = " ".join(f"{key}={json.dumps(value)}" for key, value in _settings(sweep, best.params).items())
