@@ -180,14 +180,19 @@ def has_begun(config: RunConfig) -> bool:
     return any((Path(config.output) / name).exists() for name in LEFT_BEHIND)
 
 
+def is_finished(run: Path, epochs: int) -> bool:
+    """Whether a run has ended, with so many epochs."""
+    return any(
+        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == epochs
+        for each in list_checkpoints(run)[-1:]
+    )
+
+
 def finished(config: RunConfig) -> RunResult | None:
     """The result of a run, read from its folder, if it has played all its epochs."""
     folder = Path(config.output)
-    newest = list_checkpoints(folder)[-1:]
     wanted = find_game(config.game).configure(None, config.settings).experiment.epochs
-    if not any(
-        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == wanted for each in newest
-    ):
+    if not is_finished(folder, wanted):
         return None
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return RunResult(config, folder, **_figures([json.loads(line) for line in lines]))

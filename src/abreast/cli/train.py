@@ -143,6 +143,7 @@ def train(
     load_training()
     from abreast.cli.agents import check_algorithms, parse_agents, parse_numbers, with_agents
     from abreast.games import check_batched, find_game_of_run
+    from abreast.runs import is_finished
     from abreast.training.checkpoints.resume import split_run
 
     changes = overrides or []
@@ -186,7 +187,7 @@ def train(
     given = merge(with_agents({}, loaded), read_yaml(config) if config else {})
     check_algorithms(apply_overrides(given, [text for text in changes if text.startswith(PER_AGENT)]), loaded)
     experiment = chosen.configure(given, [*changes, *shorthands])
-    if resume is not None and checkpoint is None and _is_finished(folder, experiment.experiment.epochs):
+    if resume is not None and checkpoint is None and is_finished(folder, experiment.experiment.epochs):
         epochs = experiment.experiment.epochs
         more = f"To go on, give a larger total, as in --epochs {epochs + max(1, epochs // 5)}."
         out.print(f"Nothing is missing: all {counted(epochs, 'epoch')} are there. {more}")
@@ -226,16 +227,6 @@ def _needs_processes(parallel: bool, overrides: list[str], config: Path | None) 
     given = values.get("multiprocessing")
     settings = given if isinstance(given, Mapping) else {}
     return (parallel or settings.get("enabled") is True) and settings.get("workers") not in ("threads", "inline")
-
-
-def _is_finished(run: Path, epochs: int) -> bool:
-    """Whether a run has ended, with so many epochs."""
-    from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
-
-    return any(
-        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == epochs
-        for each in list_checkpoints(run)[-1:]
-    )
 
 
 def _random_results(game: "AnyGame", env: "Experiment", groups: Mapping[str, list[int]]) -> dict[str, float] | str:
