@@ -108,7 +108,7 @@ def evaluate_run(
     show(_table(found, names))
     if social := [name for name in OUTCOMES if any(name in result.metrics for _, result in found)]:
         out.print(f"What {', '.join(social)} mean: docs/reference/social-outcomes.md")
-    about = {
+    told = {
         "abreast": __version__,
         "run": folder.resolve().name,
         "game": config.game,
@@ -116,11 +116,12 @@ def evaluate_run(
         "episodes": episodes,
         "mode": mode,
         "lanes": config.multiprocessing.num_envs,
+        "checkpoints": [
+            {"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found
+        ],
     }
-    played = [{"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found]
-    text = json.dumps({**about, "checkpoints": played}, allow_nan=False, indent=1)
     target.mkdir(parents=True, exist_ok=True)
-    write_whole(target / FILE, f"{text}\n".encode())
+    write_whole(target / FILE, f"{json.dumps(told, allow_nan=False, indent=1)}\n".encode())
     out.print(f"Every episode is in {target / FILE}")
 
 

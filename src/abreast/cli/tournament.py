@@ -73,7 +73,7 @@ def tournament(
             raise
         standings = matches.standings()
         about = {"abreast": __version__, "game": settings.get("game"), "episodes": episodes, "seed": seed}
-        _write(output, {**about, "modes": matches.modes}, standings)
+        _write(output, about | {"modes": matches.modes}, standings)
     show(_ratings(standings, matches.modes))
     show(_payoffs(standings))
     if matches.is_without_chance and any("greedy" in mode for mode in matches.modes.values()):
@@ -122,8 +122,7 @@ def _write(folder: Path, about: dict[str, Any], standings: "Standings") -> None:
     from abreast.comparison.outputs import as_csv
 
     tables = {"ratings": standings.ratings, "payoffs": standings.meetings()}
-    text = json.dumps({**about, **tables}, allow_nan=False, indent=1)
-    write_whole(folder / "tournament.json", f"{text}\n".encode())
+    write_whole(folder / "tournament.json", f"{json.dumps(about | tables, allow_nan=False, indent=1)}\n".encode())
     for name, rows in tables.items():
         write_whole(folder / f"{name}.csv", as_csv(rows).encode())
     try:

@@ -80,8 +80,10 @@ def draw(comparison: Comparison) -> bytes | None:
         handles += [axes[5].plot([], [], dash, color="k")[0] for _, dash in zip(shown, DASHES, strict=False)]
         names += map(_plain, shown)
     axes[5].legend(handles, names, loc="upper left", frameon=False, fontsize=9)
-    facts = [f"{len(comparison.runs)} runs in {', '.join(about['tasks'])}"]
-    facts += [f"{about['episodes']} episodes a checkpoint, {about['absolute_episodes']} at the best"]
+    facts = [
+        f"{len(comparison.runs)} runs in {', '.join(about['tasks'])}",
+        f"{about['episodes']} episodes a checkpoint, {about['absolute_episodes']} at the best",
+    ]
     if any(row["low"] is not None for row in summary):
         facts.append("bars and bands: 95 % stratified bootstrap intervals")
     text = "\n".join(_plain(fact, 200) for fact in ["; ".join(facts), *comparison.notes])
