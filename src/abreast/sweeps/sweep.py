@@ -140,12 +140,17 @@ class Sweep:
 
     def note(self, result: RunResult) -> None:
         """Have a result in the index; of a run that has finished, keep what is compared."""
-        row = {key: self._rows[result.folder][key] for key in ("run", "game", "settings", "seed")}
         ended = PRUNED if str(result.error).startswith(PRUNED) else FAILED if result.error else FINISHED
         last: Mapping[str, Any] = result.last_epoch or {}
-        row |= {"state": ended if result.error or result.epochs else WAITING}
-        row |= {"epochs": result.epochs, "reward": result.reward, "results": result.results, "error": result.error}
-        self._rows[result.folder] = row | {key: value for key, value in last.items() if key in FIGURES}
+        self._rows[result.folder] = {
+            **{key: self._rows[result.folder][key] for key in ("run", "game", "settings", "seed")},
+            "state": ended if result.error or result.epochs else WAITING,
+            "epochs": result.epochs,
+            "reward": result.reward,
+            "results": result.results,
+            "error": result.error,
+            **{key: value for key, value in last.items() if key in FIGURES},
+        }
         if result.epochs:
             keep_agents_alone(result.folder)
 
