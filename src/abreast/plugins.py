@@ -63,8 +63,9 @@ class Plugins:
         return sources[name]()
 
     def _sources(self) -> dict[str, Callable[[], Any]]:
-        points = entry_points(group=self.group)
-        sources: dict[str, Callable[[], Any]] = {point.name: partial(self._installed, point) for point in points}
+        sources: dict[str, Callable[[], Any]] = {
+            point.name: partial(self._installed, point) for point in entry_points(group=self.group)
+        }
         return sources | {name: partial(self._own, name) for name in self._own_names()}  # ours cannot be taken away
 
     def _own_names(self) -> list[str]:
