@@ -105,23 +105,27 @@ def _listed(has_torch: bool) -> dict[tuple[str, str], Any]:
     """Constructors by the names under which pickle finds them."""
     numpys = np.random.default_rng(), np.random.RandomState(), np.random.SeedSequence()
     grid = np.zeros((2, 2))
-    makers = [each.__reduce__()[0] for each in (*numpys, numpys[0].bit_generator, grid, np.float64())]
-    makers += [grid.__reduce_ex__(5)[0], np.ndarray, np.dtype, np.random.SeedSequence, np.random.Philox]
-    makers += [np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.SFC64]
-    makers += [kind for kind in vars(np).values() if isinstance(kind, type) and issubclass(kind, np.generic)]
-    listed: list[Any] = [*PLAIN, *makers, *OURS]
-    found = {(each.__module__, each.__qualname__): each for each in listed}
+    listed: list[Any] = [
+        *PLAIN,
+        *(each.__reduce__()[0] for each in (*numpys, numpys[0].bit_generator, grid, np.float64())),
+        *(grid.__reduce_ex__(5)[0], np.ndarray, np.dtype, np.random.SeedSequence, np.random.Philox),
+        *(np.random.PCG64, np.random.PCG64DXSM, np.random.MT19937, np.random.SFC64),
+        *_kinds_in(np, np.generic),
+        *OURS,
+    ]
+    dtypes = {}
     if has_torch:
         torch = sys.modules["torch"]
-        of_nn = [kind for kind in vars(torch.nn).values() if isinstance(kind, type)]
-        kinds = [kind for kind in of_nn if issubclass(kind, torch.nn.Module | torch.nn.Parameter)]
-        kinds += [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
-        kinds += [torch.Tensor, torch.Size, torch.device]
-        found |= {(each.__module__, each.__qualname__): each for each in kinds}
-        found |= {("torch", name): each for name, each in vars(torch).items() if isinstance(each, torch.dtype)}
+        listed += _kinds_in(torch.nn, torch.nn.Module | torch.nn.Parameter) + _kinds_in(torch.optim, object)
+        listed += [torch.Tensor, torch.Size, torch.device]
         functional = [getattr(torch.nn.functional, name) for name in FUNCTIONS]
-        found |= {(each.__module__, each.__qualname__): each for each in functional if isinstance(each, FunctionType)}
-    return found
+        listed += [each for each in functional if isinstance(each, FunctionType)]
+        dtypes = {("torch", name): each for name, each in vars(torch).items() if isinstance(each, torch.dtype)}
+    return {(each.__module__, each.__qualname__): each for each in listed} | dtypes
+
+
+def _kinds_in(module: ModuleType, base: Any) -> list[type]:
+    return [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, base)]
 
 
 class Unchanged:

@@ -266,6 +266,25 @@ class Display(ABC):
         self.tell("SIGUSR1: log.txt has the stacks of all threads and workers.")
 
 
+class Counting(Display):
+    """Shows how many parts of equal length have ended, and a line about the last one."""
+
+    def __init__(self, unit: str, total: int) -> None:
+        super().__init__()
+        self._unit, self._total = unit, total
+        self._done, self._last, self._started = 0, "", time.perf_counter()
+
+    def one_ended(self, last: str = "") -> None:
+        """Count one more, and show this line from now on."""
+        self._done, self._last = self._done + 1, last
+        self.ended(self._done, self._total)
+
+    def figures(self) -> Shown:
+        each_s = (time.perf_counter() - self._started) / max(self._done, 1)
+        left_s = each_s * (self._total - self._done) if self._done else None
+        return Shown(self._unit, self._done, self._total, left_s, below=[self._last] if self._last else [])
+
+
 class _OneLine(logging.Formatter):
     """A warning on one line, cut where it is long: all of it is in log.txt."""
 

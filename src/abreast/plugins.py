@@ -85,8 +85,9 @@ class Plugins:
         return sources[name]()
 
     def _sources(self) -> dict[str, Callable[[], Any]]:
-        points = entry_points(group=self.group)
-        sources: dict[str, Callable[[], Any]] = {point.name: partial(self._installed, point) for point in points}
+        sources: dict[str, Callable[[], Any]] = {
+            point.name: partial(self._installed, point) for point in entry_points(group=self.group)
+        }
         return sources | {name: partial(self._own, name) for name in self._own_names()}  # ours cannot be taken away
 
     def _own_names(self) -> list[str]:
@@ -154,17 +155,17 @@ def _import_file(path: Path, error: type[AbreastError], is_of_run: bool) -> Modu
     if found is None:
         hint = nearest(path.name, (each.name for each in path.parent.glob("*.py")), "")
         raise error(f"there is no file {path}: {hint}" if hint else f"there is no file {path}.")
-    path = found
     main = sys.modules["__main__"]
-    if Path(getattr(main, "__file__", None) or "").resolve() == path.resolve():
+    if Path(getattr(main, "__file__", None) or "").resolve() == found.resolve():
         return main  # the script that runs: importing it again would run it twice, and make another class of each
-    folder = str(path.resolve().parent)
+    folder = str(found.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    module = _import_module(path.stem, error)
-    if Path(module.__file__ or "").resolve() != path.resolve():
+    module = _import_module(found.stem, error)
+    if Path(module.__file__ or "").resolve() != found.resolve():
         raise error(
-            f"{path} cannot be imported, because there is another module {path.stem!r} ({module.__file__}): rename the file."
+            f"{found} cannot be imported, because there is another module {found.stem!r} ({module.__file__}): rename the"
+            " file."
         )
     return module
 

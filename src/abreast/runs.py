@@ -36,7 +36,7 @@ from abreast.errors import AbreastError, ConfigError, RunFolderError, nearest, n
 from abreast.files import LEFT_BEHIND, LOCK, WRITTEN, RunFolder, is_locked, locked, make_run_folder, write_whole
 from abreast.games import find_game
 from abreast.headline import SUM, results_of_run
-from abreast.processes.backend import Backend, ChildContext, ChildSpec
+from abreast.processes.backend import Backend, ChildContext, ChildSpec, Work
 from abreast.processes.cores import cores
 from abreast.processes.process import ProcessBackend
 from abreast.processes.team import Answered, Event, RestartPolicy, Team
@@ -180,14 +180,19 @@ def has_begun(config: RunConfig) -> bool:
     return any((Path(config.output) / name).exists() for name in LEFT_BEHIND)
 
 
+def is_finished(run: Path, epochs: int) -> bool:
+    """Whether a run has ended, with so many epochs."""
+    return any(
+        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == epochs
+        for each in list_checkpoints(run)[-1:]
+    )
+
+
 def finished(config: RunConfig) -> RunResult | None:
     """The result of a run, read from its folder, if it has played all its epochs."""
     folder = Path(config.output)
-    newest = list_checkpoints(folder)[-1:]
     wanted = find_game(config.game).configure(None, config.settings).experiment.epochs
-    if not any(
-        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == wanted for each in newest
-    ):
+    if not is_finished(folder, wanted):
         return None
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return RunResult(config, folder, **_figures([json.loads(line) for line in lines]))
@@ -409,17 +414,11 @@ class Told(NamedTuple):
     is_over: bool
 
 
-class RunWork:
+class RunWork(Work):
     """Carries out a run, or several that learn together."""
 
     def __init__(self, context: ChildContext) -> None:
         self._context = context
-
-    def idle(self) -> float | None:
-        return None
-
-    def close(self) -> None:
-        """Nothing is open."""
 
     def obey(self, key: Hashable, orders: Sequence[Order]) -> None:
         """Carry out these runs. Those that do not fit beside the others are not begun."""

@@ -1,7 +1,7 @@
 """What is known of this machine and of the versions in use."""
 
 import platform
-import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,12 +31,8 @@ def machine_facts() -> dict[str, Any]:
 
 def cpu_model() -> str:
     """The name of the processor, as far as the system tells it."""
-    if sys.platform == "linux":
-        try:
-            lines = CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines()
-        except OSError:
-            lines = []
-        for line in lines:
+    with suppress(OSError):  # Linux alone has it
+        for line in CPU_INFO.read_text(encoding="utf-8", errors="replace").splitlines():
             key, _, value = line.partition(":")
             if key.strip() == "model name":
                 return " ".join(value.split())

@@ -4,10 +4,11 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from rich.table import Table
+from rich.table import Column, Table
 
 from abreast.bench.rows import Row
 from abreast.files import write_whole
@@ -40,10 +41,8 @@ class Report:
 
 def table(name: str, rows: Sequence[Row]) -> Table:
     """The rows of a subject. A limit is what the ratio could be; beside it, how much of that is reached."""
-    made = Table(box=None)
-    for heading in (name, "value", "ratio", "of", "limit", "of limit"):
-        is_text = heading in (name, "of")
-        made.add_column(heading, justify="left" if is_text else "right", no_wrap=not is_text)
+    number = partial(Column, justify="right", no_wrap=True)
+    made = Table(name, number("value"), number("ratio"), "of", number("limit"), number("of limit"), box=None)
     for row in rows:
         share = "" if row.share is None else f"{row.share:.0%}"
         value = f"{figure(row.value)} {row.unit}"

@@ -215,16 +215,8 @@ def run(arguments: list[str]) -> int:
         return end.code if isinstance(end.code, int) else 1
     except typer.Abort:  # Ctrl-C in a command that has nothing to keep
         return 130
-    except WorkerInputError as error:
-        _complain_of(error)
-        return 2
-    except WorkerError as error:  # what was typed is right: what ran in the worker is at fault
-        sys.stderr.write(_stack_in_worker(error))
-        _complain_of(error)
-        return 1
     except AbreastError as error:
-        _complain_of(error)
-        return 1 if isinstance(error, FailedEpisodesError) else 2
+        return _complain_of(error)
     except MemoryError as error:  # there is memory for a sentence when the stack, and what it held, is gone
         notes = getattr(error, "__notes__", ())
     except Exception as error:
@@ -249,12 +241,17 @@ def run(arguments: list[str]) -> int:
     return 2
 
 
-def _complain_of(error: AbreastError) -> None:
+def _complain_of(error: AbreastError) -> int:
+    """Print what is wrong, and return the exit code: 1 where what was typed is right, and what ran is at fault."""
+    is_of_work = isinstance(error, WorkerError) and not isinstance(error, WorkerInputError)
+    if is_of_work:
+        sys.stderr.write(_stack_in_worker(error))
     notes = getattr(error, "__notes__", ())
     if isinstance(error, ConfigError) and len(error.faults) > 1:
         complain(*str(error).splitlines(), *notes)
     else:
         complain(" ".join([str(error), *notes]))
+    return 1 if is_of_work or isinstance(error, FailedEpisodesError) else 2
 
 
 def _stack_in_worker(error: BaseException) -> str:

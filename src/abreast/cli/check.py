@@ -14,7 +14,7 @@ from rich.table import Table
 
 from abreast.checking import each_warning_once
 from abreast.cli.app import BOTH, app, look_here, out, waiting
-from abreast.cli.games import Overrides
+from abreast.cli.games import Overrides, find
 from abreast.errors import ConfigError, RolloutError, nearest
 from abreast.integrations import SOURCES
 from abreast.plugins import import_target, is_target
@@ -67,16 +67,14 @@ def _of_target(target: str) -> Any:
     environment.
     """
     if target.partition(":")[0] in SOURCES:
-        from abreast.games import find_game
-
-        return find_game(target)
+        return find(target)
     if takes_address(target):
         return check_environment(target)
     found = import_target(target, "environment, game or model", RolloutError)
     is_file = isinstance(found, ModuleType)
     if not is_file and "abreast.models" not in sys.modules:  # what is no part of a game need not wait for torch
         return check_environment(target)
-    from abreast.games import Game, find_game
+    from abreast.games import Game
     from abreast.models import BaseModel
     from abreast.training import Environment
     from abreast.training.check import check_model
@@ -88,7 +86,7 @@ def _of_target(target: str) -> Any:
     classes = [part for part in parts if isinstance(part, type)]
     models = {part.__name__: part for part in classes if issubclass(part, BaseModel)}
     if any(isinstance(part, Game) for part in parts) or any(issubclass(part, Environment) for part in classes):
-        return find_game(target)  # which says so, if there are several
+        return find(target)  # which says so, if there are several
     if len(models) == 1:
         return check_model(next(iter(models.values())))
     if not is_file:
@@ -96,7 +94,7 @@ def _of_target(target: str) -> Any:
     played = [] if models else [part for part in classes if hasattr(part, "reset") and hasattr(part, "step")]
     if len(played) == 1:
         if any(each.__module__.startswith("pettingzoo.") for each in played[0].__mro__):
-            return find_game(f"pettingzoo:{target}:{played[0].__name__}")
+            return find(f"pettingzoo:{target}:{played[0].__name__}")
         return check_environment(f"{target}:{played[0].__name__}")
     names = [*models, *(part.__name__ for part in played)]
     what = f"several models or environments ({', '.join(names)})" if names else "no game, model or environment"
@@ -110,7 +108,7 @@ def _of_name(name: str) -> Any:
     environments = {*list_kinds(), *shipped_tags()}
     if name in environments:
         return check_environment(name)
-    from abreast.games import find_game, list_games
+    from abreast.games import list_games
     from abreast.models import ALGORITHMS
 
     if name in ALGORITHMS:
@@ -119,7 +117,7 @@ def _of_name(name: str) -> Any:
         return check_model(ALGORITHMS[name])
     games = list_games()
     if name in games or Path(f"{name}.py").is_file():
-        return find_game(name)
+        return find(name)
     others = {*games, *ALGORITHMS}
     hint = nearest(name, {*environments, *others})
     if any(repr(other) in hint for other in others):

@@ -22,9 +22,9 @@ from abreast.cli.app import (
     out,
     show,
 )
-from abreast.cli.evaluate import EvaluationDisplay, check_writable
+from abreast.cli.evaluate import check_writable
 from abreast.cli.play import at_random
-from abreast.display import Shown
+from abreast.display import Counting
 from abreast.errors import ConfigError, RunFolderError
 from abreast.files import write_whole
 from abreast.report import make_page, read_comparison
@@ -80,8 +80,13 @@ def compare(
             f"{counted(curves, 'checkpoint')} x {counted(episodes, 'episode')}, then the best of each run x"
             f" {episodes * TIMES:,} (--episodes 8 is quicker); what {FILE} has is not played again."
         )
-    with ComparisonDisplay(curves + len(runs)) as display:
-        found = evaluate_all(runs, episodes, seed, display.evaluated, greedy)
+    with Counting("checkpoints", curves + len(runs)) as display:
+
+        def evaluated(run: str) -> None:
+            display.now(f"{run} is being evaluated")
+            display.one_ended()
+
+        found = evaluate_all(runs, episodes, seed, evaluated, greedy)
         display.now("random agents are being evaluated")
         is_there = RANDOM in {run.algorithm for run in runs}
         random = {} if is_there and how != "random" else _random_rewards(runs, episodes, seed, notes)
@@ -97,19 +102,6 @@ def compare(
     for note in comparison.notes:
         complain(note)
     out.print(f"{counted(len(runs), 'run')} compared: {target} has {', '.join([*names, 'report.html'])}")
-
-
-class ComparisonDisplay(EvaluationDisplay):
-    """Shows how many checkpoints are evaluated."""
-
-    def evaluated(self, run: str) -> None:
-        """One more is, of this run."""
-        self.now(f"{run} is being evaluated")
-        self._done += 1
-        self.ended(self._done, self._episodes)
-
-    def figures(self) -> Shown:
-        return super().figures()._replace(unit="checkpoints", facts=(), below=())
 
 
 def _random_rewards(runs: "list[Compared]", episodes: int, seed: int, notes: list[str]) -> dict[str, list[list[float]]]:

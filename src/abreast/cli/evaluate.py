@@ -30,7 +30,7 @@ from abreast.cli.app import (
     show,
 )
 from abreast.cli.play import is_run
-from abreast.display import Display, Row, Shown
+from abreast.display import Counting, Row, Shown
 from abreast.errors import CheckpointError, ConfigError, RunFolderError
 from abreast.files import write_whole
 from abreast.headline import SUM, as_text, groups_of, results_of, sums_of
@@ -108,7 +108,7 @@ def evaluate_run(
     show(_table(found, names))
     if social := [name for name in OUTCOMES if any(name in result.metrics for _, result in found)]:
         out.print(f"What {', '.join(social)} mean: docs/reference/social-outcomes.md")
-    about = {
+    told = {
         "abreast": __version__,
         "run": folder.resolve().name,
         "game": config.game,
@@ -116,20 +116,20 @@ def evaluate_run(
         "episodes": episodes,
         "mode": mode,
         "lanes": config.multiprocessing.num_envs,
+        "checkpoints": [
+            {"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found
+        ],
     }
-    played = [{"checkpoint": each.path.name, "epochs": each.epochs, **result.as_json()} for each, result in found]
-    text = json.dumps({**about, "checkpoints": played}, allow_nan=False, indent=1)
     target.mkdir(parents=True, exist_ok=True)
-    write_whole(target / FILE, f"{text}\n".encode())
+    write_whole(target / FILE, f"{json.dumps(told, allow_nan=False, indent=1)}\n".encode())
     out.print(f"Every episode is in {target / FILE}")
 
 
-class EvaluationDisplay(Display):
+class EvaluationDisplay(Counting):
     """Shows what agents have got so far at the checkpoint they are at."""
 
     def __init__(self, episodes: int) -> None:
-        super().__init__()
-        self._episodes, self._done, self._started = episodes, 0, time.perf_counter()
+        super().__init__("episodes", episodes)
         self._name, self._names, self._rewards = "", list[str](), list[list[float]]()
 
     def begin(self, checkpoint: str, names: list[str]) -> None:
@@ -142,18 +142,16 @@ class EvaluationDisplay(Display):
         """Some more episodes were played, with these rewards of each agent."""
         self._rewards += rewards
         for _ in rewards:
-            self._done += 1
-            self.ended(self._done, self._episodes)
+            self.one_ended()
 
     def figures(self) -> Shown:
-        if not (done := self._done):
-            return Shown("episodes", 0, self._episodes, None)
+        if not self._done:
+            return super().figures()
         means = [sum(each) / len(each) for each in zip(*self._rewards, strict=True)]
-        each_s = (time.perf_counter() - self._started) / done
         rows = [Row(*each) for each in zip(self._names, means, strict=False)]
-        results = results_of([means], groups_of(self._rewards, self._names))
-        told, speed = [f"mean reward {as_text(results)} of {self._name}"], [f"{1 / each_s:,.1f} episodes/s"]
-        return Shown("episodes", done, self._episodes, each_s * (self._episodes - done), speed, rows, told)
+        told = as_text(results_of([means], groups_of(self._rewards, self._names)))
+        speed = f"{self._done / (time.perf_counter() - self._started):,.1f} episodes/s"
+        return super().figures()._replace(facts=[speed], rows=rows, below=[f"mean reward {told} of {self._name}"])
 
 
 # ---- inside

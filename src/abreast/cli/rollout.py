@@ -5,7 +5,7 @@ import json
 import shlex
 import signal
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -73,7 +73,6 @@ def prepare(asked: Asked) -> Prepared:
     asked = _with_replay(asked)
     if asked.name is None:
         raise ConfigError("Missing argument 'TAG_OR_ENV': name what is played, or give --resume RUN.")
-    typed = [text for text in asked.overrides if "=" not in text]  # further tags
     changes = [
         *(text for text in asked.overrides if "=" in text),
         *([] if asked.seed is None else [f"seed.train={asked.seed}"]),
@@ -81,12 +80,11 @@ def prepare(asked: Asked) -> Prepared:
     sampling = [override for override in changes if override.startswith("sampling.")]
     others = [override for override in changes if not override.startswith("sampling.")]
     given = apply_overrides({"sampling": {}}, sampling)["sampling"]
-    names = {"tag": asked.name, "more_tags": typed}
+    names = {"tag": asked.name, "more_tags": [text for text in asked.overrides if "=" not in text]}
     play = PlayConfig.parse({**merge(asked.play, {"server": {"sampling": given}}), **names})
     if len(set(play.tags)) < len(play.tags):
         raise ConfigError(f"the tags are {', '.join(play.tags)}: give each once.")
-    chosen = configure(play, asked.config, others, asked.max_actions)
-    return _ready(chosen, play)
+    return _ready(configure(play, asked.config, others, asked.max_actions), play)
 
 
 def prepare_again(asked: Asked, run: Path) -> Prepared:
@@ -115,15 +113,15 @@ def run_rollout(
     manager = EnvStateManager(_with_room(chosen, play), verify=verify, tags=play.tags, debug=debug)
     made = make_run_folder("-".join(play.tags), output) if resumed is None else None
     folder = made.path if made is not None else Path(resumed or "")
-    remark = shlex.join(_command(folder, play))
     stopped, code = None, 0
-    kept = Trajectories(folder, chosen, play, remark, __version__, retry_failed)
+    kept = Trajectories(folder, chosen, play, shlex.join(_command(folder, play)), __version__, retry_failed)
     results = kept.results
     for fault in kept.faults:
         complain(f"{fault} It is played again.")
     display = RolloutDisplay(play.episodes, results, policy.counts, manager, is_silent=play.policy == "human")
+    timeline = Timeline(folder / "timeline.json", "main process") if chosen.es_manager.timeline else nullcontext()
     try:
-        with manager, kept, _timeline(folder, chosen), display, Requests(folder) as requests:
+        with manager, kept, timeline, display, Requests(folder) as requests:
             if debug:
                 display.tell(DEBUG)
 
@@ -246,11 +244,6 @@ def _context(name: str, config: RolloutConfig) -> dict[str, Any]:
     settings = config.custom_envs[name]
     preset = settings.preset_under(config.preset)
     return tag_context(settings, config.context, preset, f"custom_envs.{name}.context").model_dump()
-
-
-def _timeline(folder: Path, config: RolloutConfig) -> AbstractContextManager[object]:
-    """What keeps the timeline, if it is wanted."""
-    return Timeline(folder / "timeline.json", "main process") if config.es_manager.timeline else nullcontext()
 
 
 def _with_room(config: RolloutConfig, play: PlayConfig) -> RolloutConfig:

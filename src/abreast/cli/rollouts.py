@@ -142,13 +142,10 @@ def rollout(
         output=output,
         play=_given(play),
     )
-    if resume is None:
-        if retry_failed:
-            raise ConfigError("--retry-failed is for runs that are resumed: give --resume RUN too.")
-        prepared, folder = prepare(asked), None
-    else:
-        prepared, folder = prepare_again(asked, resume), resume
-    run_rollout(prepared, output, folder, verify=verify, retry_failed=retry_failed, debug=debug)
+    if retry_failed and resume is None:
+        raise ConfigError("--retry-failed is for runs that are resumed: give --resume RUN too.")
+    prepared = prepare(asked) if resume is None else prepare_again(asked, resume)
+    run_rollout(prepared, output, resume, verify=verify, retry_failed=retry_failed, debug=debug)
 
 
 def _given(values: dict[str, Any]) -> dict[str, Any]:

@@ -56,8 +56,7 @@ def serve(
     given = merge(chosen.model_dump(exclude_unset=True), {"es_manager": {"episodes": episodes}})
     check_descriptors(chosen.es_manager, max_sessions, max_sessions, "--max-sessions")
     with EnvStateManager(given, tags=names) as manager:
-        limits = (max_sessions, idle_timeout, grace)
-        code = asyncio.run(_serve(manager, host, port, *limits))
+        code = asyncio.run(_serve(manager, host, port, max_sessions, idle_timeout, grace))
     raise typer.Exit(code)
 
 

@@ -168,8 +168,7 @@ def _run(sweep: "Sweep", backend: str, at_once: int | None, apart: bool) -> None
         if asked.search:
             from abreast.sweeps.search import run_search
 
-            best = run_search(sweep, execute, display)
-            out.print(best)
+            out.print(run_search(sweep, execute, display))
         else:
             sweep.run(execute, display)
     except (KeyboardInterrupt, SystemExit) as stop:  # Ctrl-C, SIGTERM

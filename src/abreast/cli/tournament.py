@@ -3,10 +3,8 @@
 Whatever needs torch is imported by the command: `--help` need not wait for it.
 """
 
-import csv
 import io
 import json
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,11 +14,11 @@ from rich.table import Column, Table
 from abreast import __version__
 from abreast.cli.app import TRAINING, Greedy, Quiet, Verbose, app, choose_volume, complain, load_training, out, show
 from abreast.cli.evaluate import check_writable, game_of_run
-from abreast.display import Display, Shown
+from abreast.display import Counting
 from abreast.files import locked, write_whole
 
 if TYPE_CHECKING:
-    from abreast.training.tournament import Standings, Tournament
+    from abreast.training.tournament import Standings
 
 
 @app.command(rich_help_panel=TRAINING)
@@ -66,16 +64,16 @@ def tournament(
     output.mkdir(parents=True, exist_ok=True)
     with locked(output):
         try:
-            with TournamentDisplay(matches) as display:
+            with Counting("matches", len(matches.matches)) as display:
                 for match in matches.play(output):
-                    display.played(match)
+                    display.one_ended(" against ".join(matches.names[number] for number in dict.fromkeys(match)))
         except KeyboardInterrupt:
             done = f"{len(matches.results)} of {len(matches.matches)} matches"
             complain(f"stopped after {done}, which are in {output}: the same command goes on from there.")
             raise
         standings = matches.standings()
         about = {"abreast": __version__, "game": settings.get("game"), "episodes": episodes, "seed": seed}
-        _write(output, {**about, "modes": matches.modes}, standings)
+        _write(output, about | {"modes": matches.modes}, standings)
     show(_ratings(standings, matches.modes))
     show(_payoffs(standings))
     if matches.is_without_chance and any("greedy" in mode for mode in matches.modes.values()):
@@ -86,26 +84,6 @@ def tournament(
     out.print(f"Tables, picture and every episode are in {output}")
 
 
-class TournamentDisplay(Display):
-    """Shows how many matches are played."""
-
-    def __init__(self, matches: "Tournament") -> None:
-        super().__init__()
-        self._names, self._total = matches.names, len(matches.matches)
-        self._done, self._last, self._started = 0, "", time.perf_counter()
-
-    def played(self, match: tuple[int, ...]) -> None:
-        """A match has its result."""
-        self._done += 1
-        self._last = " against ".join(self._names[number] for number in dict.fromkeys(match))
-        self.ended(self._done, self._total)
-
-    def figures(self) -> Shown:
-        each_s = (time.perf_counter() - self._started) / max(self._done, 1)
-        left_s = each_s * (self._total - self._done) if self._done else None
-        return Shown("matches", self._done, self._total, left_s, [], [], [self._last])
-
-
 # ---- inside
 
 
@@ -113,11 +91,11 @@ def _ratings(standings: "Standings", modes: dict[str, str]) -> Table:
     titles = ("Elo", "±", "α-rank", "won", "mean reward")
     table = Table("entrant", "mode", *(Column(title, justify="right") for title in titles), box=None)
     for row in standings.ratings:
-        elo = f"{row['elo']:.0f}", f"{row['elo_95']:.0f}"
         table.add_row(
             row["entrant"],
             modes[row["entrant"]],
-            *elo,
+            f"{row['elo']:.0f}",
+            f"{row['elo_95']:.0f}",
             f"{row['alpha_rank']:.3f}",
             f"{row['win_rate']:.0%}",
             f"{row['mean_reward']:.2f}",
@@ -141,15 +119,12 @@ def _payoffs(standings: "Standings") -> Table:
 
 def _write(folder: Path, about: dict[str, Any], standings: "Standings") -> None:
     """tournament.json, ratings.csv, payoffs.csv, and tournament.png if matplotlib is there."""
+    from abreast.comparison.outputs import as_csv
+
     tables = {"ratings": standings.ratings, "payoffs": standings.meetings()}
-    text = json.dumps({**about, **tables}, allow_nan=False, indent=1)
-    write_whole(folder / "tournament.json", f"{text}\n".encode())
+    write_whole(folder / "tournament.json", f"{json.dumps(about | tables, allow_nan=False, indent=1)}\n".encode())
     for name, rows in tables.items():
-        lines = io.StringIO()
-        writer = csv.DictWriter(lines, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-        write_whole(folder / f"{name}.csv", lines.getvalue().encode())
+        write_whole(folder / f"{name}.csv", as_csv(rows).encode())
     try:
         from matplotlib.figure import Figure
     except ImportError:

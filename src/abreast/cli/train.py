@@ -30,6 +30,7 @@ from abreast.cli.export import LOGGER_HELP
 from abreast.cli.games import GAME_HELP, Overrides, find
 from abreast.cli.play import at_random
 from abreast.errors import ConfigError, StoppedError
+from abreast.files import open_run_folder
 from abreast.headline import SUM, as_text, groups_of_run, results_of, results_of_run
 from abreast.processes.cores import has_free_core
 from abreast.processes.process import ProcessBackend
@@ -141,7 +142,9 @@ def train(
         ProcessBackend(preload=["abreast.training"]).warm_up()  # it imports torch while this process does
     load_training()
     from abreast.cli.agents import check_algorithms, parse_agents, parse_numbers, with_agents
-    from abreast.games import check_batched
+    from abreast.games import check_batched, find_game_of_run
+    from abreast.runs import is_finished
+    from abreast.training.checkpoints.resume import split_run
 
     changes = overrides or []
     if logger:
@@ -153,7 +156,10 @@ def train(
         refused = [key for key, value in fixed.items() if value]
         if refused:
             raise ConfigError(f"--resume goes on with what the run was begun with: leave out {', '.join(refused)}.")
-        chosen, config = _game_of(resume, game)
+        folder, checkpoint = split_run(resume)
+        open_run_folder(folder)
+        look_here()
+        chosen, config = find_game_of_run(folder, given=game), folder / "config.yaml"
     elif inexact:
         raise ConfigError("--inexact is given without --resume RUN: remove it, or name the run to resume.")
     else:
@@ -181,7 +187,7 @@ def train(
     given = merge(with_agents({}, loaded), read_yaml(config) if config else {})
     check_algorithms(apply_overrides(given, [text for text in changes if text.startswith(PER_AGENT)]), loaded)
     experiment = chosen.configure(given, [*changes, *shorthands])
-    if resume is not None and _is_finished(resume, experiment.experiment.epochs):
+    if resume is not None and checkpoint is None and is_finished(folder, experiment.experiment.epochs):
         epochs = experiment.experiment.epochs
         more = f"To go on, give a larger total, as in --epochs {epochs + max(1, epochs // 5)}."
         out.print(f"Nothing is missing: all {counted(epochs, 'epoch')} are there. {more}")
@@ -233,30 +239,6 @@ def _needs_processes(parallel: bool, overrides: list[str], config: Path | None) 
     given = values.get("multiprocessing")
     settings = given if isinstance(given, Mapping) else {}
     return (parallel or settings.get("enabled") is True) and settings.get("workers") not in ("threads", "inline")
-
-
-def _game_of(given: Path, game: str | None) -> "tuple[AnyGame, Path]":
-    """The game of a run that goes on, unless it is given too, and the file with the settings of the run."""
-    from abreast.files import open_run_folder
-    from abreast.games import find_game_of_run
-    from abreast.training.checkpoints.resume import split_run
-
-    run = split_run(given)[0]
-    open_run_folder(run)
-    look_here()
-    return find_game_of_run(run, given=game), run / "config.yaml"
-
-
-def _is_finished(given: Path, epochs: int) -> bool:
-    """Whether a run has ended, with so many epochs."""
-    from abreast.training.checkpoints.folder import Checkpoint, list_checkpoints
-    from abreast.training.checkpoints.resume import split_run
-
-    run, chosen = split_run(given)
-    newest = list_checkpoints(run)[-1:]
-    return chosen is None and any(
-        isinstance(each, Checkpoint) and each.facts.is_complete and each.facts.recorded == epochs for each in newest
-    )
 
 
 def _random_results(game: "AnyGame", env: "Experiment", groups: Mapping[str, list[int]]) -> dict[str, float] | str:

@@ -73,13 +73,11 @@ def trajectories(
         out.print(text_of(line))
         return
     equal = {"success": success, "tag": tag, "seed": seed, "group_id": group}
-    wanted = select_lines(found, equal, errors, min_reward, max_reward, contains)
-    lines = sort_lines(wanted, sort)
+    lines = sort_lines(select_lines(found, equal, errors, min_reward, max_reward, contains), sort)
     if target is not None:
         source = of_run(run)._replace(lines=lines)
-        is_replaced = target.exists()
+        replaced = " (it replaces the file of that name)" if target.exists() else ""
         rows = export(source, target, _load(tokenizer), per_turn)
-        replaced = " (it replaces the file of that name)" if is_replaced else ""
         out.print(f"{counted(rows, 'row')} of {counted(len(lines), 'episode')} were written to {target}{replaced}")
         return
     if lines:

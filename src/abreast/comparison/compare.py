@@ -3,6 +3,7 @@
 rewards of episodes ─mean─▶ score of a run ─normalised by task─▶ figures over runs × tasks, per agent and in sum
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -163,26 +164,29 @@ def compare(
             for name, other in others.items()
         )
         for algorithm, by_task in final.items():
-            shares = performance_profile(by_task, thresholds)
             comparison.profiles.extend(
                 {"who": who, "algorithm": algorithm, "score": score, "share": share}
-                for score, share in zip(thresholds, shares, strict=True)
+                for score, share in zip(thresholds, performance_profile(by_task, thresholds), strict=True)
             )
             for number, place in enumerate(epochs):
                 by_task = scores(algorithm, lambda each, place=place: _at(each, place))  # type: ignore[misc]
                 x = place[tasks[0]] if len(tasks) == 1 else (number + 1) / len(epochs)
                 comparison.curves.append({"who": who, "algorithm": algorithm, "x": x} | _with_interval(by_task))
             for other in (each for each in algorithms if each != algorithm):
-                interval = improvement_interval(final[algorithm], final[other])
                 chance = probability_of_improvement(final[algorithm], final[other])
                 row = {"who": who, "algorithm": algorithm, "over": other, "probability": chance}
-                comparison.improvement.append(row | _ends(interval))
-    axis = "epochs" if len(tasks) == 1 else "share of the evaluations"
-    episodes = [len(found[0].curve[0].rewards), len(found[0].absolute)]
+                comparison.improvement.append(row | _ends(improvement_interval(final[algorithm], final[other])))
     comparison.about.update(
-        {"abreast": __version__, "tasks": tasks, "algorithms": algorithms, "normalise": how, "x": axis}
-        | {"episodes": episodes[0], "absolute_episodes": episodes[1], "who": [*whose], "headline": [*groups]}
-        | {"agents": [*agents]}
+        abreast=__version__,
+        tasks=tasks,
+        algorithms=algorithms,
+        normalise=how,
+        x="epochs" if len(tasks) == 1 else "share of the evaluations",
+        episodes=len(found[0].curve[0].rewards),
+        absolute_episodes=len(found[0].absolute),
+        who=[*whose],
+        headline=[*groups],
+        agents=[*agents],
     )
     return comparison
 
@@ -235,10 +239,7 @@ def _scale(
 
 def _too_few(found: Sequence[Evaluated]) -> list[str]:
     """A sentence where there are too few runs for an interval."""
-    counts = dict[tuple[str, str], int]()
-    for each in found:
-        key = each.run.algorithm, each.run.task
-        counts[key] = counts.get(key, 0) + 1
+    counts = Counter((each.run.algorithm, each.run.task) for each in found)
     few = [
         f"{algorithm} in {task} has {number}" for (algorithm, task), number in counts.items() if number < FEWEST_RUNS
     ]
@@ -282,8 +283,14 @@ def _run_rows(found: Sequence[Evaluated], has_sum: bool) -> list[dict[str, Any]]
     rows = []
     for each in found:
         agents = {f"score_{number}": _score(each.absolute, [number]) for number in range(len(each.absolute[0]))}
-        about: dict[str, Any] = {"run": str(each.run.folder), "task": each.run.task, "algorithm": each.run.algorithm}
-        about["settings"] = each.run.settings
-        about |= {"seed": each.run.seed, "best_epochs": each.best, "mode": each.mode}
+        about: dict[str, Any] = {
+            "run": str(each.run.folder),
+            "task": each.run.task,
+            "algorithm": each.run.algorithm,
+            "settings": each.run.settings,
+            "seed": each.run.seed,
+            "best_epochs": each.best,
+            "mode": each.mode,
+        }
         rows.append(about | ({"score": _score(each.absolute, [])} if has_sum else {}) | agents)
     return rows

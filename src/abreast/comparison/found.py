@@ -60,22 +60,15 @@ def find_runs(folders: Sequence[Path]) -> tuple[list[Compared], list[str]]:
     if are_sweeps:  # what follows from the settings asked for tells nothing more
         asked = dict.fromkeys(key for _, given in found for key in given)
         settings = {folder: {key: configs[folder].get(key, given.get(key)) for key in asked} for folder, given in found}
-    games = {folder: str(config.get("game")) for folder, config in configs.items()}
-    algorithms = {folder: str(config.get(ALGORITHM)) for folder, config in configs.items()}
+    kinds = {folder: (str(config.get("game")), str(config.get(ALGORITHM))) for folder, config in configs.items()}
     runs, labels = [], dict[str, str]()
-    for folder, config in configs.items():
-        same = [
-            settings[other]
-            for other in configs
-            if (games[other], algorithms[other]) == (games[folder], algorithms[folder])
-        ]
+    for folder, (game, algorithm) in kinds.items():
+        same = [settings[other] for other, kind in kinds.items() if kind == (game, algorithm)]
         own = settings[folder]
         differing = {key: own[key] for key in _differing(same) if own.get(key) is not None}
-        full = " ".join(
-            [algorithms[folder], *(f"{key}={json.dumps(value, default=str)}" for key, value in differing.items())]
-        )
-        label = labels.setdefault(full, label_of(algorithms[folder], differing, labels.values()))
-        runs.append(Compared(folder, games[folder], label, int(config.get(SEED, 0)), full))
+        full = " ".join([algorithm, *(f"{key}={json.dumps(value, default=str)}" for key, value in differing.items())])
+        label = labels.setdefault(full, label_of(algorithm, differing, labels.values()))
+        runs.append(Compared(folder, game, label, int(configs[folder].get(SEED, 0)), full))
     _check_seeds(runs)
     _check_grid(runs)
     return sorted(runs, key=lambda run: run.seed), notes

@@ -22,10 +22,12 @@ def write_outputs(folder: Path, comparison: Comparison, found: Sequence[Evaluate
     """Write all files, and return their names. The picture is left out where matplotlib is not installed."""
     runs = [row | {"run": os.path.relpath(row["run"], folder)} for row in comparison.runs]  # both may be moved together
     comparison = comparison._replace(runs=runs)
-    files = {"comparison.json": json.dumps(comparison._asdict(), allow_nan=False, indent=1).encode()}
-    files |= {f"{name}.csv": as_csv(getattr(comparison, name)).encode() for name in TABLES}
-    files["summary.tex"] = as_latex(comparison).encode()
-    files["marl_eval.json"] = json.dumps(as_marl_eval(found), allow_nan=False).encode()
+    files = {
+        "comparison.json": json.dumps(comparison._asdict(), allow_nan=False, indent=1).encode(),
+        **{f"{name}.csv": as_csv(getattr(comparison, name)).encode() for name in TABLES},
+        "summary.tex": as_latex(comparison).encode(),
+        "marl_eval.json": json.dumps(as_marl_eval(found), allow_nan=False).encode(),
+    }
     if (picture := draw(comparison)) is not None:
         files["comparison.png"] = picture
     folder.mkdir(parents=True, exist_ok=True)

@@ -80,8 +80,10 @@ def draw(comparison: Comparison) -> bytes | None:
         handles += [axes[5].plot([], [], dash, color="k")[0] for _, dash in zip(shown, DASHES, strict=False)]
         names += map(_plain, shown)
     axes[5].legend(handles, names, loc="upper left", frameon=False, fontsize=9)
-    facts = [f"{len(comparison.runs)} runs in {', '.join(about['tasks'])}"]
-    facts += [f"{about['episodes']} episodes a checkpoint, {about['absolute_episodes']} at the best"]
+    facts = [
+        f"{len(comparison.runs)} runs in {', '.join(about['tasks'])}",
+        f"{about['episodes']} episodes a checkpoint, {about['absolute_episodes']} at the best",
+    ]
     if any(row["low"] is not None for row in summary):
         facts.append("bars and bands: 95 % stratified bootstrap intervals")
     text = "\n".join(_plain(fact, 200) for fact in ["; ".join(facts), *comparison.notes])
@@ -140,10 +142,8 @@ def _agents(axes: Any, comparison: Comparison, colours: Mapping[str, str]) -> No
                 if row["low"] is not None:
                     axes.plot([place, place], [row["low"], row["high"]], color=colour, linewidth=4, alpha=0.4, **ENDS)
                 axes.plot(place, row["interquartile_mean"], "o", color=colour, markersize=4)
-    if sum(map(len, names)) > FEW_AGENTS:
-        axes.set_xticks(range(len(names)), map(_plain, names), rotation=45, ha="right", rotation_mode="anchor")
-    else:
-        axes.set_xticks(range(len(names)), map(_plain, names))
+    slanted = {"rotation": 45, "ha": "right", "rotation_mode": "anchor"} if sum(map(len, names)) > FEW_AGENTS else {}
+    axes.set_xticks(range(len(names)), map(_plain, names), **slanted)
     axes.grid(axis="y", alpha=0.3)
 
 

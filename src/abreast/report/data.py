@@ -259,8 +259,10 @@ def _packed(lines: Sequence[dict[str, Any]]) -> str:
 
 def _settings(text: str) -> dict[str, str]:
     """All settings by their dotted keys."""
-    found = dotted(parse_yaml(text))
-    return {key: value if isinstance(value, str) else json.dumps(value, default=str) for key, value in found}
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, default=str)
+        for key, value in dotted(parse_yaml(text))
+    }
 
 
 def _log(path: Path) -> dict[str, Any]:

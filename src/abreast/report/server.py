@@ -88,10 +88,6 @@ def _files(run: Path) -> list[tuple[str, int, int]]:
     return sorted(facts)
 
 
-class _Refused(Exception):
-    """A request does not come from the page that was printed."""
-
-
 class _Handler(BaseHTTPRequestHandler):
     server: LiveView
     timeout = 30.0
@@ -107,10 +103,10 @@ class _Handler(BaseHTTPRequestHandler):
         """Send the type and the text that `answer` has for a path; `if_not`: the status of what it refuses."""
         status, kind = 200, "text/plain"
         try:
-            self._check(token)
-            kind, body = answer(unquote(urlsplit(self.path).path))
-        except _Refused as error:
-            status, body = 403, f"{error}: use the whole address that `abreast watch` has printed.".encode()
+            if fault := self._fault(token):
+                status, body = 403, f"{fault}: use the whole address that `abreast watch` has printed.".encode()
+            else:
+                kind, body = answer(unquote(urlsplit(self.path).path))
         except AbreastError as error:
             status, body = if_not, str(error).encode()
         except Exception as error:  # the page says so, and asks again
@@ -121,12 +117,13 @@ class _Handler(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _check(self, token: str) -> None:
+    def _fault(self, token: str) -> str:
+        """Return why a request cannot come from the page that was printed, or nothing."""
         host = urlsplit(f"//{self.headers.get('Host', '')}").hostname
         if host not in HOSTS:
-            raise _Refused(f"{host!r} is no name of this machine's")
-        if not hmac.compare_digest(token.encode(), self.server.token.encode()):
-            raise _Refused("the token is missing or wrong")
+            return f"{host!r} is no name of this machine's"
+        is_token = hmac.compare_digest(token.encode(), self.server.token.encode())
+        return "" if is_token else "the token is missing or wrong"
 
     def _found(self, path: str) -> tuple[str, bytes]:
         if path == "/":

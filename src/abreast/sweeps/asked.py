@@ -203,13 +203,12 @@ def first_seeds(number: int) -> list[int]:
 def expand(asked: Asked) -> list[SweepRun]:
     """All runs, game by game, seeds innermost; settings that cannot be are refused."""
     lists = {key: values for key, values in asked.settings.items() if isinstance(values, list)}
-    keys = list(lists)
     if len(asked.games) * math.prod(map(len, lists.values())) * len(asked.seeds) > MOST_RUNS:
         raise ConfigError(f"the sweep has more than {MOST_RUNS:,} runs: ask for less at a time.")
     runs = list[SweepRun]()
     for game, values in product(asked.games, product(*lists.values())):
-        settings = dict(zip(keys, values, strict=True))
-        varied = [settings[key] for key in keys if len(lists[key]) > 1]
+        settings = dict(zip(lists, values, strict=True))
+        varied = [settings[key] for key in lists if len(lists[key]) > 1]
         runs += with_seeds(asked, len(runs), game, settings, varied)
     return runs
 
@@ -234,11 +233,11 @@ def with_seeds(
 ) -> list[SweepRun]:
     """The runs with the same settings, numbered from `first`. `named`: the values that their folders are named by."""
     beside = _beside(asked, game, settings)
-    runs = []
-    for number, seed in enumerate(asked.seeds, first):
-        words = re.sub(r"[^a-z0-9.]+", "-", " ".join(map(str, [game, *named])).lower())[:LONGEST].strip("-.")
-        runs.append(SweepRun(f"{number:04d}-{words}-seed-{seed}", game, dict(settings), seed, beside))
-    return runs
+    words = re.sub(r"[^a-z0-9.]+", "-", " ".join(map(str, [game, *named])).lower())[:LONGEST].strip("-.")
+    return [
+        SweepRun(f"{number:04d}-{words}-seed-{seed}", game, dict(settings), seed, beside)
+        for number, seed in enumerate(asked.seeds, first)
+    ]
 
 
 def label_of(name: str, settings: Mapping[str, Any], others: Collection[str] = ()) -> str:

@@ -22,7 +22,7 @@ from abreast.evaluations import RunEvaluations, evaluated_checkpoints
 from abreast.games import find_game
 from abreast.headline import SUM, groups_of
 from abreast.runs import RunConfig, RunResult
-from abreast.sweeps.asked import Range, SweepRun, with_seeds
+from abreast.sweeps.asked import Range, with_seeds
 from abreast.sweeps.sweep import FAILED, PRUNED, Execute, Sweep, SweepDisplay
 
 STUDY = "study.db"
@@ -78,8 +78,7 @@ def run_search(sweep: Sweep, execute: Execute, display: SweepDisplay) -> str:
             numbers = range(first, min(first + asked.trials_at_once, asked.trials))
             batch = [_choose(sweep, study, number) for number in numbers]
             _run_batch(sweep, study, [each for each in batch if each.trial is not None], execute, display)
-    done = [each for each in study.trials if each.state.name == "COMPLETE"]
-    if not done:
+    if all(each.state.name != "COMPLETE" for each in study.trials):
         return "No trial has finished, so there is no best one."
     best = study.best_trial
     settings = " ".join(f"{key}={json.dumps(value)}" for key, value in _settings(sweep, best.params).items())
@@ -116,8 +115,8 @@ def _choose(sweep: Sweep, study: Any, number: int) -> Trial:
                     raise RunFolderError(
                         f"{key} is searched otherwise than in {sweep.folder / STUDY} ({error}): put sweep.yaml back."
                     ) from None
-    runs = _runs(sweep, number, _settings(sweep, params))
-    configs = sweep.add(runs)
+    settings, first = _settings(sweep, params), number * len(asked.seeds)
+    configs = sweep.add(with_seeds(asked, first, asked.games[0], settings, [f"trial {number}"]))
     if trial is None and known[number].state.name == "PRUNED":
         _note_pruned(sweep, configs)
     epochs = find_game(configs[0].game).configure(None, configs[0].settings).experiment.epochs
@@ -147,11 +146,6 @@ def _settings(sweep: Sweep, params: dict[str, Any]) -> dict[str, Any]:
         else:
             chosen[key] = values[0] if len(values) == 1 else json.loads(params[key])
     return chosen
-
-
-def _runs(sweep: Sweep, number: int, settings: dict[str, Any]) -> list[SweepRun]:
-    asked = sweep.asked
-    return with_seeds(asked, number * len(asked.seeds), asked.games[0], settings, [f"trial {number}"])
 
 
 # ---- running

@@ -104,9 +104,8 @@ class Sweep:
 
     def run(self, execute: Execute, display: "SweepDisplay") -> None:
         """Carry out what is missing."""
-        configs = [run.config(self.folder) for run in self.runs]
         with self.at_work(display):
-            self.carry_out(configs, execute, display)
+            self.carry_out([run.config(self.folder) for run in self.runs], execute, display)
 
     @contextmanager
     def at_work(self, display: "SweepDisplay") -> Iterator[None]:
@@ -141,12 +140,17 @@ class Sweep:
 
     def note(self, result: RunResult) -> None:
         """Have a result in the index; of a run that has finished, keep what is compared."""
-        row = {key: self._rows[result.folder][key] for key in ("run", "game", "settings", "seed")}
         ended = PRUNED if str(result.error).startswith(PRUNED) else FAILED if result.error else FINISHED
         last: Mapping[str, Any] = result.last_epoch or {}
-        row |= {"state": ended if result.error or result.epochs else WAITING}
-        row |= {"epochs": result.epochs, "reward": result.reward, "results": result.results, "error": result.error}
-        self._rows[result.folder] = row | {key: value for key, value in last.items() if key in FIGURES}
+        self._rows[result.folder] = {
+            **{key: self._rows[result.folder][key] for key in ("run", "game", "settings", "seed")},
+            "state": ended if result.error or result.epochs else WAITING,
+            "epochs": result.epochs,
+            "reward": result.reward,
+            "results": result.results,
+            "error": result.error,
+            **{key: value for key, value in last.items() if key in FIGURES},
+        }
         if result.epochs:
             keep_agents_alone(result.folder)
 
@@ -207,24 +211,19 @@ def begin_sweep(folder: Path | None, asked: Asked, backend: str = "processes", a
         raise RunFolderError(f"{folder} already holds a sweep: go on with it by --resume, or give another folder.")
     check_runs([run.config(Path()) for run in examples(asked)], backend, at_once=at_once)
     made = make_run_folder(f"sweep-{'-'.join(asked.games)}"[:80], folder)
-    text = yaml.safe_dump(asked.as_yaml_values(), sort_keys=False)
-    write_whole(made.path / ASKED, text.encode())
+    write_whole(made.path / ASKED, yaml.safe_dump(asked.as_yaml_values(), sort_keys=False).encode())
     return Sweep(made.path, asked)
 
 
 def open_sweep(folder: Path) -> Sweep:
     """A sweep that is there."""
-    return Sweep(folder, read_asked(folder))
-
-
-def read_asked(folder: Path) -> Asked:
-    """What the sweep in a folder was asked for."""
     if not (folder / ASKED).is_file():
         raise RunFolderError(f"{folder} is not a sweep folder: it has no {ASKED}. `abreast sweep` prints its own.")
     try:
-        return Asked.read(read_yaml(folder / ASKED))
+        asked = Asked.read(read_yaml(folder / ASKED))
     except ConfigError as error:
         raise error.inside(str(folder / ASKED)) from None
+    return Sweep(folder, asked)
 
 
 def read_index(folder: Path) -> list[dict[str, Any]]:
