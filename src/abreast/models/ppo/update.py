@@ -11,6 +11,7 @@ from torch import Tensor
 from abreast.models.base import shipped
 from abreast.models.figures import Figures, mean_of_steps
 from abreast.models.gaussian import entropy_of, log_density
+from abreast.models.layers import initialise_all
 from abreast.models.masks import among_legal_chances
 from abreast.models.network_model import NetworkModel
 from abreast.models.ppo.config import PPOConfig
@@ -59,11 +60,8 @@ class PPO(NetworkModel):
         return PPONetwork(self.input_size, self.n_actions, self.config, *torsos, self.action_box is not None)
 
     def initialise(self, network: PPONetwork) -> None:  # type: ignore[override]
-        for torso in (network.policy_torso, network.value_torso):
-            if torso is not None:
-                torso.initialise(self.learning_generator)
-        for layer in (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk):
-            layer.initialise(self.learning_generator)
+        layers = (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk)
+        initialise_all((network.policy_torso, network.value_torso, *layers), self.learning_generator)
         network.policy_head.initialise(self.learning_generator, gain=0.01)  # begin undecided
         network.value_head.initialise(self.learning_generator)
         if self.action_box is not None:
