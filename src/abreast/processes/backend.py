@@ -32,7 +32,7 @@ class Work(Protocol):
 
     def close(self) -> None:
         """Called when the parent says stop."""
-        return None
+        return
 
 
 class ChildContext(Protocol):
