@@ -148,7 +148,7 @@ class Films:
     def draw(self, is_over: bool = False) -> None:
         """Draw and write what waits: with each checkpoint, so that a run that is killed and resumed lacks nothing.
 
-        `is_over`: the last pass, too.
+        `is_over`: the run has ended; the last pass is drawn, too.
         """
         with self._or_without_films():
             has_sides = SUM not in groups_of(self._rewards, self._game.agent_names)
@@ -159,10 +159,6 @@ class Films:
                     camera.reward = None if has_sides else camera.reward
                     self._write(name, camera)
             self._waiting, self._best = [], None
-
-    def close(self) -> None:
-        """Draw all that is left: the run has ended."""
-        self.draw(is_over=True)
 
     @contextmanager
     def _or_without_films(self) -> Iterator[None]:
@@ -212,8 +208,7 @@ def _page(picture: Image.Image, title: str, legend: Sequence[tuple[Image.Image, 
     columns = max(1, width // column)
     page = Image.new("RGB", (width + 2 * MARGIN, below + math.ceil(len(legend) / columns) * LINE), "white")
     page.paste(picture, ((page.width - picture.width) // 2, LINE))
-    pen = ImageDraw.Draw(page)
-    pen.text((MARGIN, LINE / 2), title, OUTLINE, font(TEXT), "lm")
+    ImageDraw.Draw(page).text((MARGIN, LINE / 2), title, OUTLINE, font(TEXT), "lm")
     for number, (icon, text) in enumerate(legend):
         left, top = MARGIN + number % columns * column, below + number // columns * LINE
         page.paste(icon, (left, top), icon)
