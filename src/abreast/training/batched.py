@@ -103,10 +103,6 @@ class BatchedLanes(AgentsInWorlds):
         self._has_told = False
 
     @property
-    def _models(self) -> list[Any]:
-        return [player.model for player in self.players]
-
-    @property
     def _max_turns(self) -> int:
         return int(self._env.config.experiment.max_turns)
 
@@ -187,7 +183,7 @@ class BatchedLanes(AgentsInWorlds):
         on_turn: Callable[[], None] | None = None,
     ) -> list[Played] | None:
         """Play a pass, and remember it, as `play_lanes` does; None: not every model can choose on a device."""
-        models = self._models
+        models: list[Any] = [player.model for player in self.players]
         beat, on_turn = beat or (lambda: None), on_turn or (lambda: None)
         if (reason := why_not_whole(models)) is not None:
             if not self._has_told:

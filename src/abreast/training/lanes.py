@@ -69,11 +69,6 @@ class GridworldLanes(AgentsInWorlds):
         self.turns = 0
         self.why_not_resumable: str | None = None
 
-    @property
-    def environments(self) -> Sequence[Environment]:
-        """One for each lane."""
-        return self._env.lanes  # type: ignore[no-any-return]
-
     def become_actor(self, first_lane: int) -> None:
         self._env.become_actor(first_lane)
 
