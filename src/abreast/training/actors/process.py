@@ -162,8 +162,16 @@ class ProcessActors:
         published = [place.for_reader(worker + 1) for place in self._learners.published]
         states = {lane: self._states[lane] for lane in lanes}
         kinds = [type(model).__qualname__ for model in self._models]
-        parts = (self._factory, self._learners.block, published, self._compute_threads)
-        arguments = (*parts, lanes, states, kinds, self._acting)
+        arguments = (
+            self._factory,
+            self._learners.block,
+            published,
+            self._compute_threads,
+            lanes,
+            states,
+            kinds,
+            self._acting,
+        )
         made_of = (
             self._factory,
             getattr(self._factory, "kind", None),

@@ -65,8 +65,8 @@ class HostedLearners:
         self.published = create_shared_models(models, parallel.mode, readers=parallel.actors)
         layout: dict[str, Any] = {}
         for index, (model, place) in enumerate(zip(models, self.published, strict=True)):
-            rows = model.memory.layout(slack)
-            layout |= place.layout() | {f"replay{index}.{name}": what for name, what in rows.items()}
+            layout |= place.layout()
+            layout |= {f"replay{index}.{name}": what for name, what in model.memory.layout(slack).items()}
         self.block = SharedBlock(layout)
         tell_who_learns_alone(models)
         self._results = [RoundResult({}, model.updates) for model in models]
