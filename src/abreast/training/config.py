@@ -156,9 +156,7 @@ class MPConfig(Section):
     @classmethod
     def from_experiment_config(cls, config: object) -> "MPConfig":
         """The parallel settings of a whole configuration, in this spelling or the older one (`parallel`)."""
-        if isinstance(config, MPConfig):
-            return config
-        return parse_config(config).multiprocessing
+        return config if isinstance(config, MPConfig) else parse_config(config).multiprocessing
 
 
 class BatchedSection(Section):

@@ -53,8 +53,9 @@ class IQNNetwork(Layer):
     @property
     def _noise_sizes(self) -> list[int]:
         """Of each noisy layer, those for its weights and for its biases; of one network, also where several are stacked."""
-        layers = list(noisy_layers(self))
-        return [size for layer in layers for size in (layer.weight.shape[-2:].numel(), layer.bias.shape[-1])]
+        return [
+            size for layer in noisy_layers(self) for size in (layer.weight.shape[-2:].numel(), layer.bias.shape[-1])
+        ]
 
     def take_noise(self, drawn: Tensor) -> None:
         """Noise for the noisy layers, as `noise_size` standard normal numbers, used until the next draw."""

@@ -100,8 +100,9 @@ class IQN(ValueModel):
 
     def stacked(self, network: nn.Module, models: Sequence["IQN"]) -> Self:
         twin = super().stacked(network, models)
-        embedded = [model._embedded_midpoints for model in models if model._embedded_midpoints is not None]
-        twin._embedded_midpoints = torch.stack(embedded)
+        twin._embedded_midpoints = torch.stack(
+            [model._embedded_midpoints for model in models if model._embedded_midpoints is not None]
+        )
         return twin
 
     def loss(self, batch: Batch) -> Tensor | Figures:

@@ -56,8 +56,14 @@ class PPO(NetworkModel):
         return {"extras": {**super().memory_options().get("extras", {}), "log_chance": np.float32}}
 
     def make_network(self) -> PPONetwork:
-        torsos = self.make_torso(0), self.make_torso(1)
-        return PPONetwork(self.input_size, self.n_actions, self.config, *torsos, self.action_box is not None)
+        return PPONetwork(
+            self.input_size,
+            self.n_actions,
+            self.config,
+            self.make_torso(0),
+            self.make_torso(1),
+            is_continuous=self.action_box is not None,
+        )
 
     def initialise(self, network: PPONetwork) -> None:  # type: ignore[override]
         layers = (network.policy_state, network.policy_trunk, network.value_state, network.value_trunk)

@@ -107,8 +107,13 @@ class ModelTrial:
 
     def experiment(self) -> Experiment:
         """The same as a whole run."""
-        placed = {"workers": "processes", "device": "cpu"}
-        parallel = {"num_envs": LANES, "schedule": "lockstep", "max_restarts": 0, **placed}
+        parallel = {
+            "num_envs": LANES,
+            "schedule": "lockstep",
+            "max_restarts": 0,
+            "workers": "processes",
+            "device": "cpu",
+        }
         settings = {"epochs": ROUNDS * LANES, "max_turns": TURNS, "num_agents": 1, "seed": SEED}
         return Experiment(MadeUpGame(self.make()), {"experiment": settings, "multiprocessing": parallel})
 
