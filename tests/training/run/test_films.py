@@ -114,7 +114,7 @@ def test_a_list_of_films_that_cannot_be_read_is_told_and_made_anew(damage, tmp_p
     camera = kept.camera(2, is_last=True)
     camera()
     kept.keep(camera, [played])
-    kept.draw(is_over=True)
+    kept.close()
     assert json.loads((tmp_path / "films.json").read_text())["best.gif"] == {"epoch": 2, "reward": -4.0}
 
 
@@ -124,7 +124,7 @@ def keep_passes(kept, folder, passes):
         camera = kept.camera(epoch, is_last=epoch == len(passes) - 1)
         camera()
         kept.keep(camera, [Played(2, rewards)])
-    kept.draw(is_over=True)
+    kept.close()
     return json.loads((folder / "films.json").read_text())
 
 
@@ -150,7 +150,7 @@ def test_films_are_drawn_with_a_checkpoint_and_after_the_run_and_at_once_where_m
         patch.setattr(films, "WAITING_FRAMES", 1)
         keep_passes(kept, tmp_path, [[1.0, 2.0], [3.0, 0.5]])
         assert len(drawn) == 4
-    kept.draw(is_over=True)
+    kept.close()
     assert (tmp_path / "last.gif").is_file() and len(drawn) == 4
 
 

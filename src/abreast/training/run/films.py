@@ -148,7 +148,7 @@ class Films:
     def draw(self, is_over: bool = False) -> None:
         """Draw and write what waits: with each checkpoint, so that a run that is killed and resumed lacks nothing.
 
-        `is_over`: the run has ended; the last pass is drawn, too.
+        `is_over`: the last pass, too.
         """
         with self._or_without_films():
             has_sides = SUM not in groups_of(self._rewards, self._game.agent_names)
@@ -159,6 +159,10 @@ class Films:
                     camera.reward = None if has_sides else camera.reward
                     self._write(name, camera)
             self._waiting, self._best = [], None
+
+    def close(self) -> None:
+        """Draw all that is left: the run has ended."""
+        self.draw(is_over=True)
 
     @contextmanager
     def _or_without_films(self) -> Iterator[None]:

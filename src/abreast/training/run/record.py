@@ -293,7 +293,7 @@ class RunRecord:
                     self.now("the last films and curves are written")
                     with span("film"):
                         if self.films is not None and not came_to_nothing:
-                            self.films.draw(is_over=True)
+                            self.films.close()
                         if self.folder is not None and self.writes and self.count:
                             draw_curves(self.folder, self.count, self._experiment.game.agent_colours)
                 finally:  # also if Ctrl-C ends that
