@@ -285,8 +285,7 @@ class Config(Section, Generic[M, W]):
         learns: bool = True,
     ) -> ModelConfig:
         """The settings of an agent with a model of that kind: its own, over those given below that such a model has."""
-        known = below.model_fields_set & kind.Config.model_fields.keys()
-        inherited = {key: getattr(below, key) for key in known}
+        inherited = {key: getattr(below, key) for key in below.model_fields_set & kind.Config.model_fields.keys()}
         section = kind.Config.parse({**inherited, **own, "algorithm": name, "per_agent": {}}, where)
         section.model_fields_set.difference_update({"per_agent"}, {"algorithm"} - own.keys())
         section = self.complete(section)

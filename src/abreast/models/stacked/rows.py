@@ -131,8 +131,7 @@ class DeviceRows:
 
     def states_at(self, places: Tensor) -> Tensor:
         """Stacked frames, (…, T * size of a frame), from their places, (…, T)."""
-        frames: Tensor = self._states.index_select(0, places.flatten())
-        return frames.view(*places.shape[:-1], -1)
+        return self._states.index_select(0, places.flatten()).view(*places.shape[:-1], -1)
 
     def _stack(self, lane: Tensor, row: Tensor) -> Tensor:
         """Where the frames of each row and of the rows before it stand, oldest first; the row of zeros
@@ -150,8 +149,7 @@ class DeviceRows:
 
     def _take(self, name: str, places: Tensor) -> Tensor:
         field = self._fields[name].flatten(0, 2)
-        taken: Tensor = field.index_select(0, places.flatten()).view(*places.shape, *field.shape[1:])
-        return taken
+        return field.index_select(0, places.flatten()).view(*places.shape, *field.shape[1:])
 
 
 def _slices(begin: int, end: int, rows: int) -> list[slice]:

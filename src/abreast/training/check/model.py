@@ -211,9 +211,11 @@ def _learns(trial: ModelTrial) -> str | None:
                 " it to the run."
             )
         changed |= set(differing(before, learned(model))) - COUNTED
-    rows = ROUNDS * LANES * TURNS
     if not figures:
-        return f"train_step returned None, with {rows} rows in memory: right only for a model that does not learn"
+        return (
+            f"train_step returned None, with {ROUNDS * LANES * TURNS} rows in memory: right only for a model that does not"
+            " learn"
+        )
     if not changed:
         raise Fault(
             f"train_step reported {short(figures)}, but nothing of the model has changed: is the gradient computed"

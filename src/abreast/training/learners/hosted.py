@@ -129,8 +129,7 @@ class HostedLearners:
             self._deaths[died.at] += 1
             gone = [died.at] if self._deaths[died.at] > self._config.max_restarts else []
         for agent in gone:
-            self.given_up[agent] = died.given_up(self._config.max_restarts)
-            error = self.given_up[agent]
+            error = self.given_up[agent] = died.given_up(self._config.max_restarts)
             log.error("agent %d is not trained any more: %s", agent, error)
             log.info("its stack:", exc_info=error)
             agents.remove(agent)
@@ -143,9 +142,10 @@ class HostedLearners:
 
     def learning_states(self) -> list[State]:
         self.team.wait_started()  # of a run that cannot begin, no checkpoint is left
-        versions = self.acting_versions()
-        wholes = [place.read(version, whole=True) for place, version in zip(self.published, versions, strict=True)]
-        return [part_of(state, "model") for _, state in wholes]
+        return [
+            part_of(place.read(version, whole=True)[1], "model")
+            for place, version in zip(self.published, self.acting_versions(), strict=True)
+        ]
 
     def acting_versions(self) -> list[int | None]:
         """Which published version of each agent a pass that begins now plays with; None: the newest."""
