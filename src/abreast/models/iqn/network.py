@@ -78,8 +78,7 @@ class IQNNetwork(Layer):
         The value of the state is the same for all actions, and the last layer is linear, so the mean can come first.
         Stacked (see models/stacked/), everything has a leading dimension more.
         """
-        hidden_BH = self._hidden(states_BD)
-        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded_KH[..., None, :, :]).relu()
+        features_BKH = self.trunk(self._hidden(states_BD)[..., None, :] * embedded_KH[..., None, :, :]).relu()
         return self.dueling(features_BKH.mean(dim=-2))[..., 1:]
 
     def forward(self, states_BD: Tensor, embedded: Tensor) -> Tensor:
@@ -87,8 +86,7 @@ class IQNNetwork(Layer):
 
         Stacked (see models/stacked/), everything has a leading dimension more.
         """
-        hidden_BH = self._hidden(states_BD)
-        features_BKH = self.trunk(hidden_BH[..., None, :] * embedded).relu()
+        features_BKH = self.trunk(self._hidden(states_BD)[..., None, :] * embedded).relu()
         both = self.dueling(features_BKH)
         value_BK1, advantage_BKA = both[..., :1], both[..., 1:]
         return value_BK1 + advantage_BKA - advantage_BKA.mean(dim=-1, keepdim=True)
