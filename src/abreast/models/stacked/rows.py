@@ -81,12 +81,10 @@ class DeviceRows:
         begin_L = np.maximum(np.maximum(self._copied_NL[agent] - 1, written_L - self._rows), 0)
         self._copied_NL[agent] = written_L
         fields = memory.ring.fields
+        spans: Any = enumerate(zip(begin_L.tolist(), written_L.tolist(), strict=True))
         if (begin_L == begin_L[0]).all() and (written_L == written_L[0]).all():
-            for part in _slices(int(begin_L[0]), int(written_L[0]), self._rows):
-                for name in self._names:
-                    self._fields[name][agent, :, part].copy_(torch.from_numpy(fields[name][:, part]))
-            return
-        for lane, (begin, end) in enumerate(zip(begin_L.tolist(), written_L.tolist(), strict=True)):
+            spans = [(slice(None), (int(begin_L[0]), int(written_L[0])))]  # all lanes at once
+        for lane, (begin, end) in spans:
             for part in _slices(begin, end, self._rows):
                 for name in self._names:
                     self._fields[name][agent, lane, part].copy_(torch.from_numpy(fields[name][lane, part]))
